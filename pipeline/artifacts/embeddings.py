@@ -1,0 +1,73 @@
+"""data/embed/<run>/images.parquet and captions.parquet: id, split and a fixed-size float32 vector.
+
+The footer says how to compare them: run, similarity, normalised, and the digest of the model they come from.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.artifacts import _table
+from pipeline.errors import InputError
+
+IMAGES, CAPTIONS = "images.parquet", "captions.parquet"
+
+
+def schema(side: str, dim: int) -> pa.Schema:
+    """side: ``images`` (image_id) or ``captions`` (caption_id, image_id)."""
+    ids = [_table.field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
+    if side == "captions":
+        ids.insert(0, _table.field("caption_id", pa.int64(), "unique"))
+    vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
+    columns = [_table.field("split", pa.string(), "train, val or test"), _table.field("embedding", vector, "the vector")]
+    return pa.schema([*ids, *columns], metadata={"artefact": f"{side} embeddings", "version": "1"})
+
+
+@dataclass(frozen=True)
+class Side:
+    """ids: int64 (n,); image_ids: int64 (n,), equal to ids for images; splits: str (n,); vectors: float32 (n, D)."""
+
+    ids: np.ndarray
+    image_ids: np.ndarray
+    splits: np.ndarray
+    vectors: np.ndarray
+    about: dict[str, str]
+
+    def split(self, name: str) -> "Side":
+        keep = self.splits == name
+        return Side(self.ids[keep], self.image_ids[keep], self.splits[keep], self.vectors[keep], self.about)
+
+
+def write(path: Path, side: Side) -> None:
+    """path: .../images.parquet or .../captions.parquet. Raises InputError on non-finite vectors."""
+    if not np.isfinite(side.vectors).all():
+        raise InputError(f"{path}: the model produced NaN or infinite embeddings")
+    dim = side.vectors.shape[1]
+    flat = pa.array(np.ascontiguousarray(side.vectors, dtype=np.float32).reshape(-1))
+    vector_type = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
+    columns = {
+        "caption_id": pa.array(side.ids),
+        "image_id": pa.array(side.image_ids),
+        "split": pa.array(side.splits, pa.string()),
+        "embedding": pa.FixedSizeListArray.from_arrays(flat, type=vector_type),
+    }
+    wanted = schema(path.stem, dim)
+    _table.write(path, pa.table({name: columns[name] for name in wanted.names}), wanted, side.about)
+
+
+def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
+    """Raises InputError on missing columns, repeated ids, ragged or non-finite vectors."""
+    table = _table.read(path, schema(path.stem, 1), made_by)
+    vector = table["embedding"].combine_chunks()
+    if not pa.types.is_fixed_size_list(vector.type):
+        raise InputError(f"{path}: column 'embedding' is {vector.type}, expected fixed_size_list<float32>")
+    key = "image_id" if path.stem == "images" else "caption_id"
+    _table.problems_or_pass(path, [f"{key} {value} occurs more than once" for value in _table.duplicates(table[key])])
+    vectors = vector.flatten().to_numpy(zero_copy_only=False).reshape(len(table), -1)
+    if not np.isfinite(vectors).all():
+        raise InputError(f"{path}: embeddings hold NaN or infinite values")
+    ids, image_ids = table[key].to_numpy(), table["image_id"].to_numpy()
+    splits = table["split"].to_pandas().to_numpy(dtype=object)
+    return Side(ids, image_ids, splits, vectors, _table.footer(table))

@@ -1,0 +1,54 @@
+"""data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item)."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.artifacts import _table
+from pipeline.artifacts._files import read_json, write_json
+
+METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
+DIRECTIONS = ("image_to_text", "text_to_image")
+KS = (1, 5, 10)
+_TOP = pa.list_(pa.field("element", pa.int64(), nullable=False))
+RANKS_SCHEMA = pa.schema(
+    [
+        _table.field("direction", pa.string(), "image_to_text or text_to_image"),
+        _table.field("fold", pa.int32(), "0 under protocol full"),
+        _table.field("query_id", pa.int64(), "image_id or caption_id"),
+        _table.field("rank", pa.float64(), "1 = best, of the best correct item; null for matchings", nullable=True),
+        _table.field("hit_1", pa.bool_(), "a correct item among the best 1"),
+        _table.field("hit_5", pa.bool_(), "a correct item among the best 5"),
+        _table.field("hit_10", pa.bool_(), "a correct item among the best 10"),
+        _table.field("top", _TOP, "ids of the best 10 items, best first; for matchings the set matched at K = 10"),
+    ],
+    metadata={"artefact": "ranks", "version": "1"},
+)
+OCCURRENCE_SCHEMA = pa.schema(
+    [
+        _table.field("direction", pa.string(), "image_to_text or text_to_image"),
+        _table.field("fold", pa.int32(), "0 under protocol full"),
+        _table.field("item_id", pa.int64(), "caption_id or image_id"),
+        *[_table.field(f"n_{k}", pa.int32(), f"queries that have it among their best {k}") for k in KS],
+    ],
+    metadata={"artefact": "occurrence", "version": "1"},
+)
+
+
+def write(folder: Path, metrics: dict, ranks: pa.Table, occurrence: pa.Table) -> None:
+    """metrics: finite numbers, strings and nested dictionaries only."""
+    write_json(folder / METRICS, metrics)
+    _table.write(folder / RANKS, ranks, RANKS_SCHEMA, {})
+    _table.write(folder / OCCURRENCE, occurrence, OCCURRENCE_SCHEMA, {})
+
+
+def read_metrics(folder: Path) -> dict:
+    return read_json(folder / METRICS)
+
+
+def read_ranks(folder: Path) -> pa.Table:
+    return _table.read(folder / RANKS, RANKS_SCHEMA, "vse-pipe evaluate")
+
+
+def read_occurrence(folder: Path) -> pa.Table:
+    return _table.read(folder / OCCURRENCE, OCCURRENCE_SCHEMA, "vse-pipe evaluate")

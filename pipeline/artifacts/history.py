@@ -1,0 +1,19 @@
+"""data/train/<run>/history.csv: one row per epoch, the learning curve that DVC plots and the report draw."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from pipeline.artifacts._files import require, whole_file
+
+NAME = "history.csv"
+COLUMNS = ["epoch", "lr", "loss", "val_rsum", *[f"val_{d}_r{k}" for d in ("i2t", "t2i") for k in (1, 5, 10)]]
+
+
+def write(folder: Path, rows: list[dict]) -> None:
+    with whole_file(folder / NAME) as temporary:
+        pd.DataFrame(rows, columns=COLUMNS).to_csv(temporary, index=False, lineterminator="\n")
+
+
+def read(folder: Path) -> pd.DataFrame:
+    return pd.read_csv(require(folder / NAME, "vse-pipe train"))

@@ -1,0 +1,46 @@
+"""data/prepare/<dataset>/images.parquet: one row per image, in the data set's order."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.artifacts import _table
+
+NAME = "images.parquet"
+SPLITS = ("train", "val", "test")
+SCHEMA = pa.schema(
+    [
+        _table.field("image_id", pa.int64(), "unique; the data set's own number where it has one"),
+        _table.field("file", pa.string(), "path relative to the image root; empty for precomputed features"),
+        _table.field("split", pa.string(), "train, val or test"),
+        _table.field("width", pa.int32(), "pixels; 0 for precomputed features"),
+        _table.field("height", pa.int32(), "pixels; 0 for precomputed features"),
+        _table.field("sha256", pa.string(), "of the image file, or of the row of precomputed features"),
+    ],
+    metadata={"artefact": "images", "version": "1"},
+)
+
+
+def write(folder: Path, table: pa.Table, root: str) -> None:
+    """root: where ``file`` is relative to; itself relative to the project, or absolute."""
+    _table.problems_or_pass(folder / NAME, problems(table))
+    _table.write(folder / NAME, table, SCHEMA, {"root": root})
+
+
+def read(folder: Path) -> pa.Table:
+    table = _table.read(folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}")
+    _table.problems_or_pass(folder / NAME, problems(table))
+    return table
+
+
+def root(table: pa.Table) -> Path:
+    return Path(_table.footer(table)["root"])
+
+
+def problems(table: pa.Table) -> list[str]:
+    found = [f"image_id {value} occurs more than once" for value in _table.duplicates(table["image_id"])]
+    strange = sorted(set(table["split"].unique().to_pylist()) - set(SPLITS))
+    found += [f"split '{name}' is not one of {', '.join(SPLITS)}" for name in strange]
+    if table.num_rows == 0:
+        found.append("no images")
+    return found

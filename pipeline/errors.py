@@ -1,0 +1,61 @@
+"""Every error the pipeline raises on purpose, and the exit status each one ends the command with.
+
+    PipelineError          1   the run failed
+      UsageError           2   the command line or params.yaml is wrong
+        ParamsError            params.yaml, with the address of the key
+        UnknownMember          no loss, backbone, ... of that name
+      InputError           3   a data set or artefact cannot be used
+      MissingResource      4   weights or a file that must be fetched
+      IntegrityError       5   a digest or checksum does not match
+      LockedError         75   another process writes the same output
+
+Only ``pipeline.cli`` turns them into an exit status; everything below it raises.
+"""
+
+
+class PipelineError(Exception):
+    """The run failed; the message says what, where and what to do."""
+
+    exit_status = 1
+
+
+class UsageError(PipelineError):
+    """The command line or params.yaml asks for something that does not exist."""
+
+    exit_status = 2
+
+
+class ParamsError(UsageError):
+    """params.yaml does not validate. ``problems``: one line each, address first."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class UnknownMember(UsageError):
+    """A family has no member of that name."""
+
+
+class InputError(PipelineError):
+    """A data set or an artefact cannot be used as it is."""
+
+    exit_status = 3
+
+
+class MissingResource(PipelineError):
+    """A file that this command cannot make by itself is not there."""
+
+    exit_status = 4
+
+
+class IntegrityError(PipelineError):
+    """A file's content is not what its digest or checksum promises."""
+
+    exit_status = 5
+
+
+class LockedError(PipelineError):
+    """Another process is writing the same output; try again when it has ended."""
+
+    exit_status = 75

@@ -1,0 +1,214 @@
+"""Read params.yaml once, validate all of it, and report every problem with its address.
+
+ruamel.yaml, not PyYAML: DVC writes ``lr: 1e-05``, which YAML 1.1 reads as a string.
+"""
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML, YAMLError
+
+from pipeline.errors import ParamsError, UnknownMember, UsageError
+from pipeline.params.schema import EvaluateParams, GridParams, ReportParams, Root, TrainParams
+from pipeline.params.strict import Strict
+from pipeline.registry import (
+    BACKBONES,
+    FORMATS,
+    IMAGE_ENCODERS,
+    INFERENCES,
+    LOSSES,
+    PROTOCOLS,
+    SIMILARITIES,
+    TEXT_ENCODERS,
+    Family,
+    near_miss,
+)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A family's member by name, with its validated parameters."""
+
+    name: str
+    params: Strict
+
+
+@dataclass(frozen=True)
+class Dataset:
+    format: Member
+    source: str
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    dataset: str
+    backbone: Member
+
+
+@dataclass(frozen=True)
+class Noise:
+    dataset: str
+    protocol: Member
+
+
+@dataclass(frozen=True)
+class Run:
+    dataset: str
+    features: str
+    noise: str
+    loss: Member
+    similarity: Member
+    text: Member
+    image: Member
+    train: TrainParams
+
+
+@dataclass(frozen=True)
+class Params:
+    """Everything in params.yaml, typed. ``inference`` is keyed by criterion, composite names excluded."""
+
+    seed: int
+    grid: GridParams
+    datasets: dict[str, Dataset]
+    features: dict[str, FeatureSet]
+    noises: dict[str, Noise]
+    runs: dict[str, Run]
+    evaluate: EvaluateParams
+    inference: dict[str, Strict]
+    report: ReportParams
+
+
+def load(path: Path, overrides: list[str] | None = None) -> Params:
+    """overrides: ``["train.lr=1e-4"]``, applied for this call only. Raises ParamsError with every problem found."""
+    return _Loader(path.name, _with_overrides(_read(path), overrides or [], path.name)).params()
+
+
+def _read(path: Path) -> dict:
+    try:
+        content = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ParamsError([f"{path.name}: not UTF-8 text ({error.reason} at byte {error.start})"]) from error
+    except YAMLError as error:
+        raise ParamsError([f"{path.name}: not valid YAML: {' '.join(str(error).split())}"]) from error
+    if not isinstance(content, dict):
+        raise ParamsError([f"{path.name}: expected a mapping of sections, got {type(content).__name__}"])
+    return content
+
+
+def _with_overrides(content: dict, overrides: list[str], name: str) -> dict:
+    for text in overrides:
+        address, separator, value = text.partition("=")
+        if not separator or not address:
+            raise UsageError(f"--set {text!r}: expected KEY=VALUE, for example train.lr=1e-4")
+        *parents, last = address.split(".")
+        section = content
+        for parent in parents:
+            section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
+                raise UsageError(f"--set {text!r}: {name} has no section {'.'.join(parents)}")
+        section[last] = YAML(typ="safe").load(value)
+    return content
+
+
+class _Loader:
+    """Collects problems instead of stopping at the first."""
+
+    def __init__(self, file: str, content: dict) -> None:
+        self.file, self.content, self.problems = file, content, []
+
+    def params(self) -> Params:
+        root = self._model(Root, self.content, "")
+        if root is None:
+            raise ParamsError(self.problems)
+        loaded = Params(
+            seed=root.seed,
+            grid=root.grid,
+            datasets={name: self._dataset(name, node) for name, node in root.datasets.items()},
+            features={name: self._features(root, name, node) for name, node in root.features.items()},
+            noises={name: self._noise(root, name, node) for name, node in root.noises.items()},
+            runs={name: self._run(root, name, node) for name, node in root.runs.items()},
+            evaluate=root.evaluate,
+            inference=self._inferences(root),
+            report=root.report,
+        )
+        if self.problems:
+            raise ParamsError(self.problems)
+        return loaded
+
+    def _dataset(self, name, node) -> Dataset:
+        return Dataset(self._member(FORMATS, node.format, node.model_extra, f"datasets.{name}", "format"), node.source)
+
+    def _features(self, root, name, node) -> FeatureSet:
+        address = f"features.{name}"
+        self._reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
+        return FeatureSet(node.dataset, self._member(BACKBONES, node.backbone, node.model_extra, address, "backbone"))
+
+    def _noise(self, root, name, node) -> Noise:
+        address = f"noises.{name}"
+        self._reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
+        return Noise(node.dataset, self._member(PROTOCOLS, node.protocol, node.model_extra, address, "protocol"))
+
+    def _run(self, root, name, node) -> Run:
+        address = f"runs.{name}"
+        self._reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
+        for key, kind, nodes in [("features", "features", root.features), ("noise", "noise", root.noises)]:
+            chosen = getattr(node, key)
+            if self._reference(chosen, nodes, kind, f"{address}.{key}") and nodes[chosen].dataset != node.dataset:
+                self._problem(f"{address}.{key}", f"'{chosen}' belongs to data set '{nodes[chosen].dataset}', not '{node.dataset}'")
+        families = [("loss", LOSSES), ("similarity", SIMILARITIES), ("text", TEXT_ENCODERS), ("image", IMAGE_ENCODERS)]
+        members = {}
+        for key, family in families:
+            chosen = getattr(node, key)
+            members[key] = self._member(family, chosen, getattr(root, key).get(chosen, {}), f"{key}.{chosen}", "", f"{address}.{key}")
+        train = self._model(TrainParams, {**root.train.model_dump(), **node.train}, f"{address}.train")
+        return Run(node.dataset, node.features, node.noise, **members, train=train)
+
+    def _inferences(self, root) -> dict[str, Strict]:
+        names = set(root.inference)
+        for index, entry in enumerate(root.grid.inferences):
+            for part in entry.split("+"):
+                if self._known(INFERENCES, part, f"grid.inferences.{index}"):
+                    names.add(part)
+        members = {name: self._member(INFERENCES, name, root.inference.get(name, {}), f"inference.{name}", "") for name in sorted(names)}
+        return {name: member.params for name, member in members.items() if member}
+
+    def _member(self, family: Family, name: str, options: dict, address: str, key: str, named_at: str = "") -> Member | None:
+        if not self._known(family, name, named_at or (f"{address}.{key}" if key else address)):
+            return None
+        params = self._model(family.load(name).Params, dict(options or {}), address)
+        return None if params is None else Member(name, params)
+
+    def _known(self, family: Family, name: str, address: str) -> bool:
+        try:
+            family.check(name)
+        except UnknownMember as error:
+            self._problem(address, str(error))
+            return False
+        return True
+
+    def _reference(self, name: str, nodes: dict, kind: str, address: str) -> bool:
+        if name not in nodes:
+            known = sorted(nodes)
+            self._problem(address, f"unknown {kind} '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}")
+        return name in nodes
+
+    def _model(self, model: type[BaseModel], values: dict, address: str):
+        try:
+            return model.model_validate(values)
+        except ValidationError as error:
+            for problem in error.errors():
+                place = ".".join(part for part in [address, *map(str, problem["loc"])] if part)
+                self._problem(place, self._describe(model, problem))
+            return None
+
+    def _describe(self, model: type[BaseModel], problem: dict) -> str:
+        if problem["type"] == "extra_forbidden":
+            close = difflib.get_close_matches(str(problem["loc"][-1]), list(model.model_fields), n=1)
+            return "unknown key" + (f"; did you mean '{close[0]}'?" if close else "")
+        message = problem["msg"][0].lower() + problem["msg"][1:]
+        return message if problem["type"] == "missing" else f"{message}, got {problem['input']!r}"
+
+    def _problem(self, address: str, text: str) -> None:
+        self.problems.append(f"{self.file} {address}: {text}")

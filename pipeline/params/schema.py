@@ -1,0 +1,106 @@
+"""The sections of params.yaml that do not belong to a family's member."""
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, StringConstraints
+
+from pipeline.params.strict import Strict
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+
+
+class _Open(Strict):
+    """A node whose further keys are the options of the member it names; those are checked by the member."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+
+class DatasetNode(_Open):
+    """datasets.<name>: a data set and the format it is read with."""
+
+    format: str
+    source: str
+
+
+class FeaturesNode(_Open):
+    """features.<name>: one feature file of one data set."""
+
+    dataset: str
+    backbone: str
+
+
+class NoiseNode(_Open):
+    """noises.<name>: the pairs of one data set, with or without injected mismatches."""
+
+    dataset: str
+    protocol: str
+
+
+class TrainParams(Strict):
+    """train: how every run is optimised; ``runs.<name>.train`` overrides single values."""
+
+    epochs: PositiveInt = 30
+    batch_size: Annotated[int, Field(ge=2)] = 128
+    lr: PositiveFloat = 2e-4
+    lr_update: PositiveInt = 15
+    grad_clip: PositiveFloat = 2.0
+    embed_size: PositiveInt = 1024
+    min_count: PositiveInt = 4
+    max_words: PositiveInt = 100
+    val_images: PositiveInt = 1000
+
+
+class RunNode(Strict):
+    """runs.<name>: one model; every entry but ``train`` names a node or a family's member."""
+
+    dataset: str
+    features: str
+    noise: str
+    loss: str
+    similarity: str = "cosine"
+    text: str = "gru"
+    image: str = "linear"
+    train: dict = Field(default_factory=dict)
+
+
+class EvaluateParams(Strict):
+    """evaluate: the protocol every run is measured under."""
+
+    split: Literal["test", "val"] = "test"
+    protocol: Literal["full", "folds"] = "full"
+    fold_size: PositiveInt = 1000
+    ties: Literal["pessimistic", "average", "optimistic"] = "pessimistic"
+    block: PositiveInt = 1024
+
+
+class ReportParams(Strict):
+    """report: what the page shows beside the tables."""
+
+    title: str = "vse-pipe report"
+    examples: Annotated[int, Field(ge=0, le=100)] = 8
+    thumbnail: Annotated[int, Field(ge=32, le=512)] = 128
+
+
+class GridParams(Strict):
+    """grid: which criteria rank every run."""
+
+    inferences: list[str] = Field(min_length=1)
+
+
+class Root(Strict):
+    """The whole file. The family sections (loss, similarity, ...) are checked by the members they name."""
+
+    seed: Annotated[int, Field(ge=0)]
+    grid: GridParams
+    datasets: dict[Name, DatasetNode]
+    features: dict[Name, FeaturesNode]
+    noises: dict[Name, NoiseNode]
+    runs: dict[Name, RunNode]
+    train: TrainParams
+    evaluate: EvaluateParams
+    report: ReportParams
+    loss: dict[str, dict] = Field(default_factory=dict)
+    similarity: dict[str, dict] = Field(default_factory=dict)
+    text: dict[str, dict] = Field(default_factory=dict)
+    image: dict[str, dict] = Field(default_factory=dict)
+    inference: dict[str, dict] = Field(default_factory=dict)
