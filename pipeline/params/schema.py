@@ -57,9 +57,9 @@ class RunNode(Strict):
     features: str
     noise: str
     loss: str
-    similarity: str = "cosine"
-    text: str = "gru"
-    image: str = "linear"
+    similarity: str
+    text: str
+    image: str
     train: dict = Field(default_factory=dict)
 
 

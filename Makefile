@@ -1,0 +1,31 @@
+# make setup: .venv with the pinned packages; make demo: the whole pipeline on rendered scenes; make test: the tests.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.PHONY: setup demo test lint
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export VIRTUAL_ENV := $(CURDIR)/.venv
+
+# The same vector instructions and thread count everywhere, so that the demo gives the same bytes on other machines.
+PORTABLE := MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=2
+
+setup: .venv/.ready
+
+.venv/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("vse-pipe needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@
+
+demo: setup
+	$(PORTABLE) dvc repro
+	@echo
+	@echo "The report is at $(CURDIR)/reports/index.html"
+
+test: setup
+	python -m pytest
+
+lint: setup
+	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	ruff check . && ruff format --check .

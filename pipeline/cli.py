@@ -1,0 +1,180 @@
+"""The command line: one Typer function per stage, its docstring is the help. Nothing heavy is imported at start."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.errors import PipelineError, UsageError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Image-text retrieval as a pipeline: prepare, extract, inject, train, embed, evaluate, report. "
+    "Run a stage by hand with the commands below, or all of them, cached, with `dvc repro`.",
+)
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")]
+RunName = Annotated[str | None, typer.Option("--run", help="a name under runs: in params.yaml; all of them when left out")]
+_overrides: list[str] = []
+
+
+@app.callback()
+def settings(
+    overrides: Annotated[
+        list[str], typer.Option("--set", "-S", metavar="KEY=VALUE", help="override a value of params.yaml for this call")
+    ] = [],  # noqa: B006 (typer never changes it)
+) -> None:
+    """Options that come before the command."""
+    _overrides[:] = overrides
+
+
+@app.command()
+def prepare(
+    dataset: Annotated[str | None, typer.Option(help="a name under datasets:; all of them when left out")] = None,
+) -> None:
+    """Read a data set into images.parquet and captions.parquet."""
+    params = _params()
+    from pipeline.prepare import stage
+
+    for name in _chosen(dataset, params.datasets, "data set"):
+        stage.prepare(params, name)
+
+
+@app.command()
+def extract(
+    features: Annotated[str | None, typer.Option(help="a name under features:; all of them when left out")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="resnet152, vgg19, inception_resnet_v2, torchvision:NAME or timm:NAME")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="with --backbone: a name under datasets:")] = None,
+    weights: Annotated[str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")] = "imagenet",
+    device: Device = "auto",
+) -> None:
+    """Compute the image features of a data set with a backbone."""
+    params = _params()
+    from pipeline.extract import selection, stage
+
+    if backbone is not None:
+        if features is not None:
+            raise UsageError("--features and --backbone exclude each other: the first names an entry of params.yaml")
+        params, features = selection.with_backbone(params, backbone, dataset, weights)
+    for name in _chosen(features, params.features, "features"):
+        stage.extract(params, name, device)
+
+
+@app.command()
+def inject(
+    noise: Annotated[str | None, typer.Option(help="a name under noises:; all of them when left out")] = None,
+) -> None:
+    """Write the pairs to train on, with mismatches injected at the rate asked for."""
+    params = _params()
+    from pipeline.inject import stage
+
+    for name in _chosen(noise, params.noises, "noise"):
+        stage.inject(params, name)
+
+
+@app.command()
+def train(
+    run: RunName = None,
+    loss: Annotated[str | None, typer.Option(help="all runs with this loss")] = None,
+    device: Device = "auto",
+) -> None:
+    """Train a run; one that was killed goes on from its last epoch."""
+    params = _params()
+    names = _chosen(run, params.runs, "run")
+    if loss is not None:
+        from pipeline.registry import LOSSES
+
+        LOSSES.check(loss)
+        names = [name for name in names if params.runs[name].loss.name == loss]
+        if not names:
+            raise UsageError(f"no run in params.yaml has loss '{loss}'")
+    from pipeline.train import stage
+
+    for name in names:
+        stage.train(params, name, device)
+
+
+@app.command()
+def embed(run: RunName = None, device: Device = "auto") -> None:
+    """Export the embeddings of a trained run to Parquet."""
+    params = _params()
+    from pipeline.embed import stage
+
+    for name in _chosen(run, params.runs, "run"):
+        stage.embed(params, name, device)
+
+
+@app.command()
+def evaluate(
+    run: RunName = None,
+    inference: Annotated[
+        str | None, typer.Option(help="nns, is, csls, gm, rgm or a pair such as is+rgm; all of grid.inferences when left out")
+    ] = None,
+    device: Device = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout instead of a table")] = False,
+) -> None:
+    """Rank the test queries of a run under an inference criterion and measure recall and hubness."""
+    from pipeline.evaluate.criteria import parse
+
+    if inference is not None:
+        parse(inference)
+    params = _params()
+    from pipeline.evaluate import stage, summary
+
+    results = {}
+    for name in _chosen(run, params.runs, "run"):
+        for criterion in [inference] if inference else params.grid.inferences:
+            results[name, criterion] = stage.evaluate(params, name, criterion, device)
+    summary.show(results, as_json)
+
+
+@app.command()
+def report() -> None:
+    """Write reports/index.html and reports/metrics.json from all evaluations."""
+    params = _params()
+    from pipeline.report import stage
+
+    stage.report(params)
+
+
+def _params():
+    from pipeline.params.load import load
+    from pipeline.paths import PARAMS, find_root
+
+    # Every path in the project is relative to its root, so that DVC and a call from a subfolder agree.
+    os.chdir(find_root(Path.cwd()))
+    return load(PARAMS, _overrides)
+
+
+def _chosen(name: str | None, nodes: dict, kind: str) -> list[str]:
+    from pipeline.registry import near_miss
+
+    if name is None:
+        return list(nodes)
+    if name not in nodes:
+        raise UsageError(f"unknown {kind} '{name}'{near_miss(name, sorted(nodes)) or ';'} known: {', '.join(sorted(nodes))}")
+    return [name]
+
+
+def main() -> None:
+    """Run the command; errors become one message on stderr and the exit status of their class."""
+    from pipeline.locks import die_with_parent
+
+    if "DVC_STAGE" in os.environ:
+        die_with_parent()
+    try:
+        app()
+    except PipelineError as error:
+        sys.exit(_failed(str(error), error.exit_status))
+    except OSError as error:
+        sys.exit(_failed(f"{error.filename or 'input/output'}: {error.strerror or error}", 1))
+
+
+def _failed(message: str, status: int) -> int:
+    for line in message.splitlines():
+        sys.stderr.write(f"error: {line}\n")
+    return status

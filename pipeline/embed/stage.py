@@ -1,0 +1,82 @@
+"""embed: every image and caption of a run's data set as a vector in the run's space."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+from pipeline import paths, timing
+from pipeline.artifacts import captions, embeddings, features, images, model_files
+from pipeline.artifacts._files import whole_folder
+from pipeline.artifacts.embeddings import Side
+from pipeline.console import say
+from pipeline.device import resolve
+from pipeline.errors import IntegrityError
+from pipeline.locks import claim
+from pipeline.params.load import Params
+from pipeline.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
+from pipeline.train import encode, vocabulary
+from pipeline.train.model import DualEncoder, build, restore
+
+
+def embed(params: Params, run: str, device: str = "auto") -> Path:
+    """Write data/embed/<run>/images.parquet and captions.parquet; all splits, so that train captions can be a bank."""
+    started = time.monotonic()
+    node = params.runs[run]
+    out = paths.embedded(run)
+    with claim(out):
+        files = model_files.read(paths.trained(run))
+        source = features.read(paths.extracted(node.dataset, node.features))
+        if source.meta["sha256"] != files.config["features_sha256"]:
+            raise IntegrityError(f"run {run} was trained on other features than data/extract now holds; run `vse-pipe train --run {run}` again")
+        prepared = paths.prepared(node.dataset)
+        model = _model(files).to(resolve(device)).eval()
+        about = _about(run, files)
+        image_side = _images(model, images.read(prepared), source, about)
+        caption_side = _captions(model, captions.read(prepared), files, about)
+        with whole_folder(out) as folder:
+            embeddings.write(folder / embeddings.IMAGES, image_side)
+            embeddings.write(folder / embeddings.CAPTIONS, caption_side)
+    timing.record(out, time.monotonic() - started)
+    say(f"embed {run}: {len(image_side.ids)} images and {len(caption_side.ids)} captions, {image_side.vectors.shape[1]} dimensions")
+    return out
+
+
+def _model(files: model_files.ModelFiles) -> DualEncoder:
+    config = files.config
+    members = {
+        "image": restore(IMAGE_ENCODERS, config["image"]),
+        "text": restore(TEXT_ENCODERS, config["text"]),
+        "similarity": restore(SIMILARITIES, config["similarity"]),
+    }
+    model = build(**members, feature_shape=tuple(config["feature_shape"]), words=len(files.words), embed_size=config["embed_size"], seed=0)
+    model.load_state_dict(files.weights)
+    return model
+
+
+def _about(run: str, files: model_files.ModelFiles) -> dict[str, str]:
+    normalised = not files.config["image"]["params"].get("no_imgnorm", False)
+    similarity = files.config["similarity"]
+    return {
+        "run": run,
+        "model_sha256": files.digest,
+        "similarity": similarity["name"],
+        "similarity_params": json.dumps(similarity["params"], sort_keys=True),
+        "normalised": json.dumps(normalised),
+    }
+
+
+def _images(model: DualEncoder, table, source: features.Features, about: dict[str, str]) -> Side:
+    ids = table["image_id"].to_numpy()
+    device = next(model.parameters()).device
+    vectors = encode.images(model, source.array, source.rows_of(ids), device)
+    return Side(ids, ids, table["split"].to_pandas().to_numpy(dtype=object), vectors, about)
+
+
+def _captions(model: DualEncoder, table, files: model_files.ModelFiles, about: dict[str, str]) -> Side:
+    tokens, _ = vocabulary.encode(table["text"].to_pylist(), files.words, files.config["max_words"])
+    device = next(model.parameters()).device
+    vectors = encode.captions(model, tokens, np.arange(len(tokens.lengths)), device)
+    split = table["split"].to_pandas().to_numpy(dtype=object)
+    return Side(table["caption_id"].to_numpy(), table["image_id"].to_numpy(), split, vectors, about)

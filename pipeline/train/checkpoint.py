@@ -1,0 +1,83 @@
+"""The state a killed run goes on from: one file, replaced whole after every epoch.
+
+Model, optimizer and best model so far are tensors of one safetensors file; epoch, history and the fingerprint of
+everything the run depends on are JSON in its header. Batch orders derive from (seed, epoch), so no generator state
+needs to be kept and a resumed run is bit-equal to one that never stopped.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from pipeline.artifacts._files import whole_file
+from pipeline.console import warn
+
+FILE = Path("last") / "state.safetensors"
+
+
+@dataclass
+class Progress:
+    """Where a run stands: ``epoch`` epochs are done; ``best`` is the model of the best validation rsum so far."""
+
+    epoch: int = 0
+    best_rsum: float = -1.0
+    best_epoch: int = -1
+    best: dict[str, Tensor] = field(default_factory=dict)
+    history: list[dict] = field(default_factory=list)
+
+
+def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, mark: str) -> None:
+    names = [name for name, _ in model.named_parameters()]
+    moments = optimizer.state_dict()["state"]
+    tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"best/{name}": tensor for name, tensor in progress.best.items()}
+    for place, name in enumerate(names):
+        tensors |= {f"optimizer/{name}/{key}": value for key, value in moments.get(place, {}).items()}
+    header = {"fingerprint": mark, "epoch": progress.epoch, "history": progress.history}
+    header |= {"best_rsum": progress.best_rsum, "best_epoch": progress.best_epoch}
+    owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    with whole_file(folder / FILE) as temporary:
+        save_file(owned, temporary, metadata={"progress": json.dumps(header, sort_keys=True, allow_nan=False)})
+
+
+def fingerprint(folder: Path) -> str | None:
+    """Whose state lies in ``folder``; None when there is none, or a damaged one (said so)."""
+    if not (folder / FILE).is_file():
+        return None
+    try:
+        with safe_open(folder / FILE, framework="pt") as file:
+            return _header(file).get("fingerprint")
+    except SafetensorError as error:
+        warn(f"{folder / FILE} is damaged ({error}); training starts from the beginning")
+        return None
+
+
+def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, mark: str) -> Progress:
+    """Load the state into ``model`` and ``optimizer``; a fresh start when there is none for this fingerprint."""
+    if fingerprint(folder) != mark:
+        return Progress()
+    with safe_open(folder / FILE, framework="pt") as file:
+        header = _header(file)
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    _load(model, optimizer, tensors)
+    best = {name.removeprefix("best/"): tensor for name, tensor in tensors.items() if name.startswith("best/")}
+    return Progress(header["epoch"], header["best_rsum"], header["best_epoch"], best, header["history"])
+
+
+def _header(file) -> dict:
+    return json.loads((file.metadata() or {}).get("progress", "{}"))
+
+
+def _load(model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    model.load_state_dict({name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")})
+    state = optimizer.state_dict()
+    moments = {}
+    for place, (name, _) in enumerate(model.named_parameters()):
+        start = f"optimizer/{name}/"
+        moments[place] = {key.removeprefix(start): t for key, t in tensors.items() if key.startswith(start)}
+    optimizer.load_state_dict({"state": {place: kept for place, kept in moments.items() if kept}, "param_groups": state["param_groups"]})

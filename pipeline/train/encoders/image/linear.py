@@ -1,0 +1,44 @@
+"""One linear layer on precomputed features (VSE++ EncoderImagePrecomp)."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from pipeline.errors import InputError
+from pipeline.params.strict import Strict
+from pipeline.train.encoders._norm import l2norm
+
+
+class Params(Strict):
+    """no_imgnorm: leave the image side unnormalised (VSE0); use_abs: absolute values after normalising (order)."""
+
+    no_imgnorm: bool = False
+    use_abs: bool = False
+
+
+class LinearImageEncoder(nn.Module):
+    """(B, D) features to (B, embed_size); the features are used as they are, not normalised here."""
+
+    def __init__(self, params: Params, in_features: int, embed_size: int) -> None:
+        super().__init__()
+        self.params = params
+        self.fc = nn.Linear(in_features, embed_size)
+
+    def forward(self, features: Float[Tensor, "images features"]) -> Float[Tensor, "images dim"]:
+        vectors = self.fc(features)
+        if not self.params.no_imgnorm:
+            vectors = l2norm(vectors)
+        return vectors.abs() if self.params.use_abs else vectors
+
+
+def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> LinearImageEncoder:
+    """Weights uniform in +-sqrt(6 / (in + out)), bias 0. Raises InputError for region features (rows, R, D)."""
+    if len(feature_shape) != 1:
+        raise InputError(f"image encoder 'linear' needs one vector per image, the features are {feature_shape} each")
+    encoder = LinearImageEncoder(params, feature_shape[0], embed_size)
+    bound = math.sqrt(6.0 / (feature_shape[0] + embed_size))
+    nn.init.uniform_(encoder.fc.weight, -bound, bound, generator=rng)
+    nn.init.zeros_(encoder.fc.bias)
+    return encoder
