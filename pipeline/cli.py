@@ -141,12 +141,51 @@ def report() -> None:
     stage.report(params)
 
 
+@app.command()
+def apply(
+    overlay: Annotated[str, typer.Argument(help="a packaged overlay (flickr8k, flickr8k_precomp) or a YAML file")],
+) -> None:
+    """Write an overlay, and the values of --set, into params.yaml; `dvc repro` then runs what it describes."""
+    from pipeline.console import say
+    from pipeline.params import overlay as overlays
+    from pipeline.paths import PARAMS
+
+    source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
+    _enter_root()
+    overlays.apply(PARAMS, source, _overrides)
+    say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it, `git checkout {PARAMS}` takes it back")
+
+
+@app.command()
+def timings(
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout instead of a table")] = False,
+) -> None:
+    """Show the seconds each stage took when it last ran here."""
+    import json
+
+    from pipeline import timing
+
+    _enter_root()
+    seconds = timing.collect()
+    if as_json:
+        typer.echo(json.dumps(seconds, indent=2))
+        return
+    for name, spent in seconds.items():
+        typer.echo(f"{spent:10.1f} s  {name}")
+
+
+def _enter_root() -> None:
+    # Every path in the project is relative to its root, so that DVC and a call from a subfolder agree.
+    from pipeline.paths import find_root
+
+    os.chdir(find_root(Path.cwd()))
+
+
 def _params():
     from pipeline.params.load import load
-    from pipeline.paths import PARAMS, find_root
+    from pipeline.paths import PARAMS
 
-    # Every path in the project is relative to its root, so that DVC and a call from a subfolder agree.
-    os.chdir(find_root(Path.cwd()))
+    _enter_root()
     return load(PARAMS, _overrides)
 
 

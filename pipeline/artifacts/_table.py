@@ -30,7 +30,7 @@ def read(path: Path, schema: pa.Schema, made_by: str = "") -> pa.Table:
     require(path, made_by)
     try:
         table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
-    except (OSError, pa.ArrowInvalid) as error:
+    except (OSError, pa.ArrowException, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise IntegrityError(f"{path}: damaged Parquet file ({reason}); remove it and make it again") from error
     for wanted in schema:

@@ -80,12 +80,17 @@ class Params:
     report: ReportParams
 
 
-def load(path: Path, overrides: list[str] | None = None) -> Params:
-    """overrides: ``["train.lr=1e-4"]``, applied for this call only. Raises ParamsError with every problem found."""
-    return _Loader(path.name, _with_overrides(_read(path), overrides or [], path.name)).params()
+def load(path: Path, overrides: list[str] | None = None, shown_as: str = "") -> Params:
+    """Raises ParamsError with every problem found.
+
+    overrides: ``["train.lr=1e-4"]``, applied for this call only; shown_as: the file's name in messages.
+    """
+    name = shown_as or path.name
+    return _Loader(name, with_overrides(read_document(path), overrides or [], name)).params()
 
 
-def _read(path: Path) -> dict:
+def read_document(path: Path) -> dict:
+    """The mapping in a YAML file, unchecked. Raises ParamsError when there is none."""
     try:
         content = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
@@ -97,7 +102,8 @@ def _read(path: Path) -> dict:
     return content
 
 
-def _with_overrides(content: dict, overrides: list[str], name: str) -> dict:
+def with_overrides(content: dict, overrides: list[str], name: str) -> dict:
+    """Set ``KEY=VALUE`` pairs in ``content``, values read as YAML. Raises UsageError on a malformed one."""
     for text in overrides:
         address, separator, value = text.partition("=")
         if not separator or not address:

@@ -1,0 +1,57 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from pipeline.errors import LockedError
+from pipeline.locks import claim
+
+HOLD = "import sys, time; from pathlib import Path; from pipeline.locks import claim\nwith claim(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def holder(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "out")], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_second_writer_stops_at_once_and_names_the_first(tmp_path, holder):
+    started = time.monotonic()
+    with pytest.raises(LockedError, match=f"process {holder.pid}"), claim(tmp_path / "out"):
+        pytest.fail("two writers")
+    assert time.monotonic() - started < 1
+
+
+def test_a_killed_writer_holds_nothing(tmp_path, holder):
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with claim(tmp_path / "out"):
+        assert (tmp_path / "out.lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_a_stage_started_by_dvc_ends_with_its_parent(tmp_path):
+    child = "from pipeline.locks import die_with_parent; import os, time; die_with_parent(); print(os.getpid(), flush=True); time.sleep(60)"
+    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
+    orphan = int(process.stdout.readline())
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    for _ in range(50):
+        try:
+            with open(f"/proc/{orphan}/stat", encoding="ascii") as file:
+                gone = file.read().split()[2] == "Z"
+        except FileNotFoundError:
+            gone = True
+        if gone:
+            return
+        time.sleep(0.1)
+    os.kill(orphan, signal.SIGKILL)
+    pytest.fail("the orphan went on")

@@ -1,0 +1,85 @@
+"""IS, CSLS, GM, RGM and hubness on a dense matrix, rows = queries. Both directions are the same check."""
+
+import re
+
+import numpy as np
+import torch
+
+from pipeline.evaluate import outcome
+from pipeline.evaluate.inference import csls, gm, rgm
+from pipeline.evaluate.matching import Pairs, Setting
+from pipeline.evaluate.metrics.hubness import skewness
+from pipeline.evaluate.metrics.truth import Truth
+from pipeline.evaluate.scores import Scores
+from pipeline.registry import INFERENCES
+from tests.golden.kinds._ranking import EXACT, FLOAT64, Line, line
+
+KS = (1, 5, 10)
+_PAIRS = re.compile(r"rgm_(literal|rows)_k(\d+)_lam([0-9.]+)")
+_TABLE = re.compile(r"rgm_(literal|rows)_(recall|nmatched)_(nns|is|csls)")
+inverted_softmax = INFERENCES.load("is")
+
+
+def check(arrays: dict[str, np.ndarray]) -> list[Line]:
+    scores = Scores.dense(torch.from_numpy(arrays["X"]))
+    truth = Truth.listed(list(arrays["gt"]), scores.shape[1])
+    rescored = {"nns": scores, **_rescored(arrays, scores)}
+    lines = [
+        line("IS_paper", np.exp(_whole(rescored["is"])), arrays["IS_paper"], FLOAT64),
+        line("IS_muse", np.exp(_whole(rescored["is_muse"])), arrays["IS_muse"], FLOAT64),
+        line("CSLS_two_sided", _whole(rescored["csls"]), arrays["CSLS_two_sided"], FLOAT64),
+        line("CSLS_one_sided", _whole(rescored["csls_one"]), arrays["CSLS_one_sided"], FLOAT64),
+    ]
+    for name in ("nns", "is", "csls"):
+        found = outcome.rank(rescored[name], truth, "pessimistic", KS).metrics()
+        lines.append(line(f"recall_{name}", [found[f"r@{k}"] for k in KS], arrays[f"recall_{name}"], FLOAT64))
+    return [*lines, *_matchings(arrays, rescored, truth), *_hubness(arrays, scores, truth)]
+
+
+def _rescored(arrays: dict[str, np.ndarray], scores: Scores) -> dict[str, Scores]:
+    beta, k = float(arrays["beta"]), int(arrays["csls_k"])
+    return {
+        "is": inverted_softmax.rerank(scores, inverted_softmax.Params(beta=beta)),
+        "is_muse": inverted_softmax.rerank(scores, inverted_softmax.Params(beta=beta, include_query=True)),
+        "csls": csls.rerank(scores, csls.Params(k=k)),
+        "csls_one": csls.rerank(scores, csls.Params(k=k, two_sided=False)),
+    }
+
+
+def _matchings(arrays: dict[str, np.ndarray], rescored: dict[str, Scores], truth: Truth) -> list[Line]:
+    one_to_one = next(gm.match(rescored["nns"], [Setting(1)], gm.Params(mode="literal")))
+    lines = [line("gm", _stacked(one_to_one), arrays["gm"], EXACT)]
+    for name, wanted in arrays.items():
+        if parts := _PAIRS.fullmatch(name):
+            setting = Setting(int(parts[2]), float(parts[3]))
+            found = next(rgm.match(rescored["nns"], [setting], rgm.Params(mode=parts[1])))
+            lines.append(line(name, _stacked(found), wanted, EXACT))
+        elif parts := _TABLE.fullmatch(name):
+            mode, what, criterion = parts.groups()
+            found = _table(rescored[criterion], mode, what, arrays["lambdas"], truth)
+            lines.append(line(name, found, wanted, FLOAT64 if what == "recall" else EXACT))
+    return lines
+
+
+def _table(scores: Scores, mode: str, what: str, lambdas: np.ndarray, truth: Truth) -> list[list[float]]:
+    """Rows: lambdas, columns: K; R@K, or the number of matched pairs."""
+    settings = [Setting(k, float(lam)) for lam in lambdas for k in KS]
+    values = []
+    for setting, pairs in zip(settings, rgm.match(scores, settings, rgm.Params(mode=mode)), strict=True):
+        recall = outcome.matched({setting.k: pairs}, truth).metrics()[f"r@{setting.k}"]
+        values.append(recall if what == "recall" else len(pairs.rows))
+    return np.reshape(values, (len(lambdas), len(KS)))
+
+
+def _hubness(arrays: dict[str, np.ndarray], scores: Scores, truth: Truth) -> list[Line]:
+    occurrence = outcome.rank(scores, truth, "pessimistic", KS).occurrence
+    counts = [line(f"N{k}", occurrence[k], arrays[f"N{k}"], EXACT) for k in KS]
+    return counts + [line(f"skew{k}", skewness(occurrence[k]), arrays[f"skew{k}"], FLOAT64) for k in KS]
+
+
+def _stacked(pairs: Pairs) -> np.ndarray:
+    return np.stack([pairs.rows, pairs.columns], axis=1)
+
+
+def _whole(scores: Scores) -> np.ndarray:
+    return torch.cat([block for _, block in scores.blocks()]).numpy()

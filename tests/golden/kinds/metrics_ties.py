@@ -1,0 +1,27 @@
+"""0-based ranks of the best correct item when scores tie, under three policies."""
+
+import numpy as np
+import torch
+
+from pipeline.evaluate.metrics.ranks import best_ranks
+from pipeline.evaluate.metrics.truth import Truth
+from pipeline.evaluate.top import top_k
+from tests.golden.kinds._ranking import EXACT, Line, line
+
+
+def check(arrays: dict[str, np.ndarray]) -> list[Line]:
+    scores = torch.from_numpy(arrays["X"])
+    truth = Truth.listed(list(arrays["gt"]), scores.shape[1])
+    lines = [
+        line(ties, best_ranks(scores, slice(0, len(scores)), truth, ties), arrays[ties], EXACT)
+        for ties in ("optimistic", "pessimistic")
+    ]
+    return [*lines, line("stable_reversed", _last_first(scores, truth), arrays["stable_reversed"], EXACT)]
+
+
+def _last_first(scores: torch.Tensor, truth: Truth) -> np.ndarray:
+    """Position of the first correct item where equal scores come by descending column: top_k of the mirror image."""
+    items = scores.shape[1]
+    columns = items - 1 - top_k(scores.flip(1), items)[1].numpy()
+    rows = np.repeat(np.arange(len(scores)), items)
+    return truth.holds(rows, columns.ravel()).reshape(columns.shape).argmax(axis=1)

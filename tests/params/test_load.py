@@ -1,0 +1,103 @@
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline.errors import ParamsError, UsageError
+from pipeline.params.load import load
+from tests.project import PARAMS, load_params, write_params
+from tests.rules.sources import ROOT
+
+
+def test_the_projects_own_file_is_valid():
+    params = load(ROOT / "params.yaml")
+    assert set(params.runs) >= {"sum", "max", "hal"}
+    assert params.runs["hal"].loss.params.gamma == 30.0
+
+
+def _run(**changes) -> dict:
+    return {"sum": {**PARAMS["runs"]["sum"], **changes}}
+
+
+BAD = [
+    ({"train": {"epochs": "ten"}}, "params.yaml train.epochs: input should be a valid integer, got 'ten'"),
+    ({"train": {"lr": "1e-5"}}, "params.yaml train.lr: input should be a valid number, got '1e-5'"),
+    ({"train": {"lr": -1.0}}, "params.yaml train.lr: input should be greater than 0, got -1.0"),
+    ({"train": {"epoch": 3}}, "params.yaml train.epoch: unknown key; did you mean 'epochs'?"),
+    ({"trian": {}}, "params.yaml trian: unknown key; did you mean 'train'?"),
+    ({"loss": {"sum": {"margin": None}}}, "params.yaml loss.sum.margin: input should be a valid number, got None"),
+    ({"loss": {"sum": {"marginn": 0.2}}}, "params.yaml loss.sum.marginn: unknown key; did you mean 'margin'?"),
+    ({"runs": _run(loss="summ")}, "params.yaml runs.sum.loss: unknown loss 'summ'; did you mean 'sum'? known: "),
+    ({"runs": _run(features="plane")}, "params.yaml runs.sum.features: unknown features 'plane'; did you mean 'plain'?"),
+    ({"runs": _run(train={"epochs": 0})}, "params.yaml runs.sum.train.epochs: input should be greater than 0, got 0"),
+    ({"grid": {"inferences": ["nns", "cslss"]}}, "params.yaml grid.inferences.1: unknown inference criterion 'cslss'; did you mean 'csls'?"),
+    ({"grid": {"inferences": []}}, "params.yaml grid.inferences: "),
+    ({"datasets": {"toy": {"format": "csvv", "source": "x"}}}, "params.yaml datasets.toy.format: unknown format 'csvv'; did you mean 'csv'?"),
+    ({"noises": {"clean": {"dataset": "toy", "protocol": "image", "rate": 1.5}}}, "params.yaml noises.clean.rate: input should be less than or equal to 1"),
+    ({"datasets": {"to/y": {"format": "csv", "source": "x"}}}, "params.yaml datasets.to/y."),
+    ({"seed": True}, "params.yaml seed: "),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD, ids=[message.split(" ", 1)[1][:40] for _, message in BAD])
+def test_bad_values_are_named_with_their_address(tmp_path, changes, message):
+    with pytest.raises(ParamsError) as error:
+        load_params(tmp_path, **changes)
+    assert any(problem.startswith(message) for problem in error.value.problems), error.value.problems
+
+
+def test_all_problems_are_shown_together(tmp_path):
+    with pytest.raises(ParamsError) as error:
+        load_params(tmp_path, seed=-1, train={"epochs": "ten", "lr": 0})
+    assert len(error.value.problems) == 3
+
+
+def test_features_of_another_data_set_are_refused(tmp_path):
+    datasets = {**PARAMS["datasets"], "other": {"format": "csv", "source": "x.csv"}}
+    with pytest.raises(ParamsError, match="'plain' belongs to data set 'toy', not 'other'"):
+        load_params(tmp_path, datasets=datasets, runs=_run(dataset="other"))
+
+
+@pytest.mark.parametrize("text", ["lr: 1e-05", "lr: 1.0e-5", "lr: 0.00001"])
+def test_floats_as_dvc_writes_them(tmp_path, text):
+    path = write_params(tmp_path)
+    path.write_text(path.read_text().replace("lr: 0.01", text))
+    assert load(path).runs["sum"].train.lr == 1e-5
+
+
+def test_a_run_overrides_single_training_values(tmp_path):
+    run = load_params(tmp_path, runs=_run(train={"lr": 0.5})).runs["sum"]
+    assert (run.train.lr, run.train.epochs) == (0.5, 4)
+
+
+def test_overrides_for_one_call(tmp_path):
+    path = write_params(tmp_path)
+    params = load(path, ["train.lr=1e-4", "loss.sum.margin=0.3", "seed=9"])
+    assert (params.runs["sum"].train.lr, params.runs["sum"].loss.params.margin, params.seed) == (1e-4, 0.3, 9)
+    assert load(path).seed == 3
+
+
+@pytest.mark.parametrize("text", ["train.lr", "=3", "seed.deep=1"])
+def test_malformed_overrides(tmp_path, text):
+    with pytest.raises(UsageError, match="--set"):
+        load(write_params(tmp_path), [text])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"seed: [1", "not valid YAML"),
+        (b"seed: 1\nseed: 2\n", "not valid YAML"),
+        (b"- 1\n", "expected a mapping of sections, got list"),
+        (b"", "expected a mapping of sections, got NoneType"),
+        (b"seed: \xff\n", "not UTF-8"),
+    ],
+)
+def test_files_that_are_no_parameters(tmp_path, content, message):
+    path = tmp_path / "params.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ParamsError, match=message):
+        load(path)
+
+
+def test_written_and_read_back(tmp_path):
+    path = write_params(tmp_path)
+    assert YAML(typ="safe").load(path.read_text())["train"] == PARAMS["train"]

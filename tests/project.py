@@ -1,0 +1,85 @@
+"""A small project below a temporary folder, written with the artefact writers: what stage tests run on."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from ruamel.yaml import YAML
+
+from pipeline import paths
+from pipeline.artifacts import captions, features, images
+from pipeline.params.load import Params, load
+
+WORDS = ["red", "blue", "green", "big", "small", "round", "square", "dog", "cat", "tree"]
+PARAMS = {
+    "seed": 3,
+    "grid": {"inferences": ["nns"]},
+    "datasets": {"toy": {"format": "csv", "source": "toy.csv"}},
+    "features": {"plain": {"dataset": "toy", "backbone": "precomp"}},
+    "noises": {
+        "clean": {"dataset": "toy", "protocol": "image", "rate": 0.0},
+        "half": {"dataset": "toy", "protocol": "caption", "rate": 0.5},
+    },
+    "runs": {
+        "sum": {
+            "dataset": "toy",
+            "features": "plain",
+            "noise": "clean",
+            "loss": "sum",
+            "similarity": "cosine",
+            "text": "gru",
+            "image": "linear",
+        }
+    },
+    "train": {"epochs": 4, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12, "min_count": 1},
+    "evaluate": {},
+    "report": {},
+    "text": {"gru": {"word_dim": 6}},
+}
+
+
+def write_params(root: Path, **changes: object) -> Path:
+    """params.yaml with whole sections replaced by ``changes``."""
+    path = root / "params.yaml"
+    with path.open("w", encoding="utf-8") as file:
+        YAML().dump({**PARAMS, **changes}, file)
+    return path
+
+
+def load_params(root: Path, **changes: object) -> Params:
+    return load(write_params(root, **changes))
+
+
+def write_prepared(train: int = 30, val: int = 8, test: int = 6, dim: int = 10, seed: int = 0) -> None:
+    """images, captions and features of data set ``toy``; each caption names what its image's features show."""
+    rng = np.random.default_rng(seed)
+    splits = ["train"] * train + ["val"] * val + ["test"] * test
+    n = len(splits)
+    shown = rng.random((n, dim)) < 0.4
+    shown[~shown.any(axis=1), 0] = True
+    array = (shown + 0.1 * rng.standard_normal((n, dim))).astype(np.float32)
+    ids = np.arange(n) * 10 + 7
+    folder = paths.prepared("toy")
+    folder.mkdir(parents=True)
+    zeros = np.zeros(n, np.int32)
+    columns = {"image_id": ids, "file": [f"toy.npy#{row}" for row in range(n)], "split": splits}
+    images.write(folder, pa.table({**columns, "width": zeros, "height": zeros, "sha256": ["0"] * n}), ".")
+    texts, owners = [], []
+    for image in range(n):
+        words = np.array(WORDS)[shown[image]]
+        for _ in range(1 + image % 3):
+            texts.append(" ".join(rng.permutation(words)))
+            owners.append(image)
+    captions.write(
+        folder,
+        pa.table({
+            "caption_id": np.arange(len(texts)),
+            "image_id": ids[owners],
+            "text": texts,
+            "split": [splits[owner] for owner in owners],
+        }),
+    )
+    out = paths.extracted("toy", "plain")
+    out.mkdir(parents=True)
+    index = pa.table({"image_id": ids, "row": np.arange(n), "status": ["ok"] * n, "detail": [""] * n})
+    features.write(out, array, index, {"backbone": "precomp"})
