@@ -121,7 +121,7 @@ def evaluate(
     from pipeline.evaluate.criteria import parse
 
     if inference is not None:
-        parse(inference)
+        parse(inference, {})
     params = _params()
     from pipeline.evaluate import stage, summary
 

@@ -4,6 +4,7 @@ ruamel.yaml, not PyYAML: DVC writes ``lr: 1e-05``, which YAML 1.1 reads as a str
 """
 
 import difflib
+import typing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -211,10 +212,20 @@ class _Loader:
 
     def _describe(self, model: type[BaseModel], problem: dict) -> str:
         if problem["type"] == "extra_forbidden":
-            close = difflib.get_close_matches(str(problem["loc"][-1]), list(model.model_fields), n=1)
+            close = difflib.get_close_matches(str(problem["loc"][-1]), _fields(model, problem["loc"][:-1]), n=1)
             return "unknown key" + (f"; did you mean '{close[0]}'?" if close else "")
         message = problem["msg"][0].lower() + problem["msg"][1:]
         return message if problem["type"] == "missing" else f"{message}, got {problem['input']!r}"
 
     def _problem(self, address: str, text: str) -> None:
         self.problems.append(f"{self.file} {address}: {text}")
+
+
+def _fields(model: object, place: tuple) -> list[str]:
+    """Names of the fields of the model at ``place`` inside ``model``: what an unknown key may have meant."""
+    for step in place:
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            model = model.model_fields[step].annotation
+        else:
+            model = typing.get_args(model)[-1]
+    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []

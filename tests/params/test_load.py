@@ -22,6 +22,7 @@ BAD = [
     ({"train": {"lr": "1e-5"}}, "params.yaml train.lr: input should be a valid number, got '1e-5'"),
     ({"train": {"lr": -1.0}}, "params.yaml train.lr: input should be greater than 0, got -1.0"),
     ({"train": {"epoch": 3}}, "params.yaml train.epoch: unknown key; did you mean 'epochs'?"),
+    ({"runs": {"sum": {**PARAMS["runs"]["sum"], "los": "sum"}}}, "params.yaml runs.sum.los: unknown key; did you mean 'loss'?"),
     ({"trian": {}}, "params.yaml trian: unknown key; did you mean 'train'?"),
     ({"loss": {"sum": {"margin": None}}}, "params.yaml loss.sum.margin: input should be a valid number, got None"),
     ({"loss": {"sum": {"marginn": 0.2}}}, "params.yaml loss.sum.marginn: unknown key; did you mean 'margin'?"),

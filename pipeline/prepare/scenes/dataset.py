@@ -1,0 +1,56 @@
+"""Make the data set ``shapes``: PNG files and the two tables of the prepare stage, from one seed."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.artifacts import captions, images
+from pipeline.prepare.scenes.captions import describe
+from pipeline.prepare.scenes.drawing import draw
+from pipeline.prepare.scenes.params import ShapesParams
+from pipeline.prepare.scenes.sampling import near_duplicate, sample_scene
+from pipeline.prepare.scenes.scene import Scene
+from pipeline.seeds import generator
+
+FOLDER = "images"
+
+
+def render(out: Path, params: ShapesParams, seed: int) -> tuple[pa.Table, pa.Table]:
+    """Write ``out/images/<split>_<number>.png`` and return the tables of images and captions.
+
+    ``file`` is relative to ``out/images``; images are numbered from 1 through train, val and test. Each split draws
+    from its own generators, so its scenes do not depend on the sizes of the others, and a near duplicate always copies
+    a scene of its own split.
+    """
+    folder = out / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    image_rows, caption_rows = [], []
+    for split, count in params.counts().items():
+        words = generator(seed, "shapes captions", split)
+        for number, scene in enumerate(sample_split(params, split, seed), start=1):
+            image_id, name = len(image_rows) + 1, f"{split}_{number:05d}.png"
+            draw(scene, params.pixels).save(folder / name)
+            digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+            image_rows.append((image_id, name, split, params.pixels, params.pixels, digest))
+            wanted = int(words.integers(params.min_captions, params.max_captions + 1))
+            for text in describe(scene, wanted, params.vague, words):
+                caption_rows.append((len(caption_rows) + 1, image_id, text, split))
+    return _table(image_rows, images.SCHEMA), _table(caption_rows, captions.SCHEMA)
+
+
+def sample_split(params: ShapesParams, split: str, seed: int) -> list[Scene]:
+    """The scenes of one split; a share ``near_duplicates`` of them copy an earlier one with one change."""
+    rng: np.random.Generator = generator(seed, "shapes scenes", split)
+    scenes: list[Scene] = []
+    for _ in range(params.counts()[split]):
+        if scenes and rng.random() < params.near_duplicates:
+            scenes.append(near_duplicate(scenes[int(rng.integers(len(scenes)))], rng))
+        else:
+            scenes.append(sample_scene(rng))
+    return scenes
+
+
+def _table(rows: list[tuple], schema: pa.Schema) -> pa.Table:
+    return pa.table([pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)], schema=schema)

@@ -1,0 +1,36 @@
+"""datasets.<name> with ``format: shapes``: how many scenes are made and how they look."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from pipeline.params.strict import Strict
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class ShapesParams(Strict):
+    """Counts are images per split; the captions of an image number between the two bounds, both included.
+
+    near_duplicates: share of the scenes that copy an earlier scene of their split with one attribute changed.
+    vague: share of the captions that name no object at all, so that they fit many images.
+    """
+
+    train: PositiveInt = 1000
+    val: PositiveInt = 200
+    test: PositiveInt = 200
+    pixels: Annotated[int, Field(ge=32, le=1024)] = 128
+    min_captions: Annotated[int, Field(ge=1, le=7)] = 3
+    max_captions: Annotated[int, Field(ge=1, le=7)] = 7
+    near_duplicates: Share = 0.2
+    vague: Share = 0.08
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.min_captions > self.max_captions:
+            raise ValueError(f"min_captions {self.min_captions} is above max_captions {self.max_captions}")
+        return self
+
+    def counts(self) -> dict[str, int]:
+        """Images per split, in the order they are numbered."""
+        return {"train": self.train, "val": self.val, "test": self.test}

@@ -1,0 +1,96 @@
+"""prepare: read a data set in any format into images.parquet and captions.parquet."""
+
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline import paths
+from pipeline.artifacts import captions, images
+from pipeline.artifacts._files import whole_folder, write_json
+from pipeline.console import say, warn
+from pipeline.errors import InputError
+from pipeline.locks import claim
+from pipeline.params.load import Params
+from pipeline.prepare.formats._source import Source
+from pipeline.registry import FORMATS
+
+
+def prepare(params: Params, dataset: str) -> Path:
+    """Write data/prepare/<dataset>/. Raises InputError on unusable data and then leaves what was there before."""
+    started = time.monotonic()
+    node = params.datasets[dataset]
+    out = paths.prepared(dataset)
+    with claim(out), whole_folder(out) as folder:
+        read = FORMATS.load(node.format.name).read
+        source = read(Path(node.source), folder, node.format.params, params.seed)
+        check(dataset, source)
+        images.write(folder, source.images, _settled_root(source.root, folder, out))
+        captions.write(folder, source.captions)
+        seconds = time.monotonic() - started
+        write_json(folder / "timing.json", {"seconds": round(seconds, 3)})
+    _report(dataset, source, seconds)
+    return out
+
+
+def check(dataset: str, source: Source) -> None:
+    """Raises InputError when captions and images do not fit together.
+
+    An image without a caption is refused: as a query it would have no correct answer, and no recall is defined.
+    """
+    image_ids, owners = (
+        source.images["image_id"].combine_chunks(),
+        source.captions["image_id"].combine_chunks(),
+    )
+    rows = pc.index_in(owners, value_set=image_ids)
+    _refuse(
+        dataset,
+        source.captions.filter(pc.is_null(rows)),
+        "caption_id",
+        "its image_id {image_id} does not exist",
+    )
+    differs = pc.not_equal(source.images["split"].take(rows), source.captions["split"])
+    _refuse(
+        dataset,
+        source.captions.filter(differs),
+        "caption_id",
+        "its split {split} is not that of image_id {image_id}",
+    )
+    bare = pc.invert(pc.is_in(image_ids, value_set=owners))
+    _refuse(
+        dataset,
+        source.images.filter(bare),
+        "image_id",
+        "{file} has no caption; give it one or remove the image",
+    )
+
+
+def _refuse(dataset: str, wrong: pa.Table, key: str, problem: str) -> None:
+    if wrong.num_rows:
+        first = wrong.slice(0, 1).to_pylist()[0]
+        more = f" (and {wrong.num_rows - 1} more)" if wrong.num_rows > 1 else ""
+        raise InputError(f"data set {dataset}, {key} {first[key]}: {problem.format(**first)}{more}")
+
+
+def _settled_root(root: str, folder: Path, out: Path) -> str:
+    """Images drawn into ``folder`` lie below ``out`` once the folder has been renamed."""
+    return str(out / Path(root).relative_to(folder)) if Path(root).is_relative_to(folder) else root
+
+
+def _report(dataset: str, source: Source, seconds: float) -> None:
+    counts = []
+    for split in images.SPLITS:
+        found = [
+            pc.sum(pc.equal(table["split"], split)).as_py() for table in (source.images, source.captions)
+        ]
+        counts.append(f"{split} {found[0]} images / {found[1]} captions")
+    frame = source.images.select(["sha256", "split"]).to_pandas()
+    repeated = int(frame.sha256.duplicated().sum())
+    texts = source.captions.num_rows - pc.count_distinct(source.captions["text"]).as_py()
+    say(
+        f"prepare {dataset}: {', '.join(counts)}; repeated: {repeated} images, {texts} captions; {seconds:.1f} s"
+    )
+    shared = int((frame.groupby("sha256").split.nunique() > 1).sum())
+    if shared:
+        warn(f"prepare {dataset}: {shared} images are in more than one split with the same content")

@@ -1,0 +1,91 @@
+"""The whole pipeline under DVC: what runs, what is cached, and the commands that compare experiments.
+
+The tests of this file build on each other, in order, as an afternoon with the tool does.
+"""
+
+import json
+import re
+
+import pytest
+
+
+def _ran(output: str) -> set[str]:
+    """Stages whose command DVC executed."""
+    return set(re.findall(r"Running stage '([^']+)'", output))
+
+
+def _metrics(project) -> dict:
+    return json.loads((project.root / "reports" / "metrics.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def first(project) -> str:
+    output = project.run("dvc", "repro")
+    project.run("git", "add", "-A")
+    project.run("git", "commit", "-qm", "first results")
+    return output
+
+
+def test_the_first_call_runs_every_stage(project, first):
+    assert {"prepare@shapes", "inject@clean", "train@sum", "train@hal", "embed@hal", "evaluate@sum-is+rgm", "report"} <= _ran(first)
+    metrics = _metrics(project)
+    assert set(metrics) == {"sum", "hal"}
+    assert set(metrics["sum"]) == {"nns", "is+rgm"}
+    page = (project.root / "reports" / "index.html").read_text()
+    assert "is+rgm" in page
+
+
+def test_the_second_call_does_nothing(project, first):
+    assert _ran(project.run("dvc", "repro")) == set()
+    assert project.run("git", "status", "--porcelain") == ""
+
+
+def test_the_same_seed_gives_the_same_bytes(project, first):
+    names = ["data/embed/sum/images.parquet", "data/evaluate/sum/nns/metrics.json", "data/train/sum/model.safetensors", "reports/index.html"]
+    before = {name: (project.root / name).read_bytes() for name in names}
+    project.run("dvc", "repro", "--force", "--downstream", "train@sum")
+    assert {name: (project.root / name).read_bytes() for name in names} == before
+    assert project.run("git", "status", "--porcelain") == ""
+
+
+def test_hals_parameters_rerun_only_hals_stages(project, first):
+    params = project.root / "params.yaml"
+    text = params.read_text()
+    params.write_text(text.replace("gamma: 30.0", "gamma: 20.0"))
+    assert text != params.read_text()
+    ran = _ran(project.run("dvc", "repro"))
+    assert ran == {"train@hal", "embed@hal", "evaluate@hal-nns", "evaluate@hal-is+rgm", "report"}
+    table = project.run("dvc", "metrics", "diff", "--md")
+    assert "hal" in table
+    assert "sum.nns" not in table
+    params.write_text(text)
+    assert "train@hal" not in _ran(project.run("dvc", "repro")), "the run cache must know the first result"
+
+
+def test_hals_code_reruns_only_hals_stages(project, first):
+    module = project.root / "pipeline" / "train" / "losses" / "hal.py"
+    text = module.read_text()
+    module.write_text(text + "\n# edited\n")
+    changed = set(re.findall(r"^(\S+):$", project.run("dvc", "status"), flags=re.M))
+    module.write_text(text)
+    assert changed == {"train@hal"}
+
+
+def test_experiments_and_plots(project, first):
+    project.run("dvc", "exp", "run", "--name", "slower", "-S", "train.lr=1e-4")
+    assert "slower" in project.run("dvc", "exp", "show", "--md", "--no-pager")
+    assert "0.0001" in project.run("dvc", "params", "diff", "--md")
+    assert "rsum" in project.run("dvc", "metrics", "diff", "--md")
+    project.run("dvc", "plots", "diff", "HEAD")
+    assert "vega" in (project.root / "dvc_plots" / "index.html").read_text()
+    project.run("git", "checkout", "-q", ".")
+    project.run("dvc", "checkout")
+
+
+def test_an_entry_taken_out_leaves_no_row(project, first):
+    params = project.root / "params.yaml"
+    text = params.read_text()
+    params.write_text(text.replace("[nns, is+rgm]", "[nns]"))
+    project.run("dvc", "repro")
+    assert set(_metrics(project)["sum"]) == {"nns"}
+    params.write_text(text)

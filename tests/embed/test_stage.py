@@ -1,0 +1,93 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline import paths
+from pipeline.artifacts import captions, embeddings, features, model_files
+from pipeline.embed.stage import embed
+from pipeline.errors import InputError, IntegrityError
+from pipeline.inject.stage import inject
+from pipeline.train import encode, vocabulary
+from pipeline.train.stage import train
+from tests.project import load_params, write_prepared
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        root = tmp_path_factory.mktemp("embed")
+        patch.chdir(root)
+        write_prepared()
+        params = load_params(root)
+        inject(params, "clean")
+        train(params, "sum", "cpu")
+        embed(params, "sum", "cpu")
+        yield params
+
+
+def test_every_image_and_caption_of_every_split_has_a_unit_vector(project):
+    images = embeddings.read(paths.embedded("sum") / embeddings.IMAGES)
+    texts = embeddings.read(paths.embedded("sum") / embeddings.CAPTIONS)
+    table = captions.read(paths.prepared("toy"))
+    assert texts.ids.tolist() == table["caption_id"].to_pylist()
+    assert texts.image_ids.tolist() == table["image_id"].to_pylist()
+    assert texts.splits.tolist() == table["split"].to_pylist()
+    assert set(images.splits) == {"train", "val", "test"}
+    for side in (images, texts):
+        np.testing.assert_allclose(np.linalg.norm(side.vectors, axis=1), 1.0, rtol=1e-5)
+    assert images.about["similarity"] == "cosine"
+    assert json.loads(images.about["normalised"]) is True
+
+
+def test_vectors_are_those_of_the_best_epoch_one_caption_at_a_time(project):
+    files = model_files.read(paths.trained("sum"))
+    table = captions.read(paths.prepared("toy"))
+    texts = embeddings.read(paths.embedded("sum") / embeddings.CAPTIONS)
+    from pipeline.embed.stage import _model
+
+    model = _model(files).eval()
+    for place in (0, 7, 40):
+        tokens, _ = vocabulary.encode([table["text"][place].as_py()], files.words, 100)
+        ids, lengths = tokens.padded(np.array([0]))
+        with torch.inference_mode():
+            alone = model.txt(torch.from_numpy(ids), torch.from_numpy(lengths))[0].numpy()
+        np.testing.assert_allclose(texts.vectors[place], alone, atol=1e-6)
+
+
+def test_batches_do_not_change_a_vector_beyond_rounding(project):
+    files = model_files.read(paths.trained("sum"))
+    from pipeline.embed.stage import _model
+
+    model, source = _model(files), features.read(paths.extracted("toy", "plain"))
+    few = encode.images(model, source.array, source.rows, torch.device("cpu"), batch=3)
+    many = encode.images(model, source.array, source.rows, torch.device("cpu"), batch=64)
+    np.testing.assert_allclose(few, many, atol=1e-6)
+
+
+def test_another_models_features_are_refused(project):
+    folder = paths.extracted("toy", "plain")
+    source = features.read(folder)
+    index = features._table.read(folder / features.INDEX, features.SCHEMA)
+    array, meta = np.array(source.array), dict(source.meta)
+    features.write(folder, array + 1, index, meta)
+    with pytest.raises(IntegrityError, match="trained on other features"):
+        embed(project, "sum", "cpu")
+    features.write(folder, array, index, meta)
+
+
+def test_a_changed_model_file_is_noticed(project):
+    path = paths.trained("sum") / model_files.MODEL
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(IntegrityError, match=r"model\.safetensors: content does not match the digest"):
+        embed(project, "sum", "cpu")
+    path.write_bytes(whole)
+
+
+def test_an_untrained_run_names_the_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="vse-pipe train --run sum"):
+        embed(load_params(tmp_path), "sum", "cpu")
+    assert not paths.embedded("sum").exists()

@@ -1,0 +1,57 @@
+import pytest
+
+from pipeline.errors import ParamsError, UsageError
+from pipeline.params import overlay
+from pipeline.params.load import load
+from tests.project import write_params
+from tests.rules.sources import ROOT
+
+
+@pytest.fixture
+def params(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text((ROOT / "params.yaml").read_text())
+    return path
+
+
+@pytest.mark.parametrize("name", overlay.names())
+def test_every_packaged_overlay_validates_and_replaces_the_nodes(params, name):
+    overlay.apply(params, name, [])
+    loaded = load(params)
+    assert list(loaded.datasets) == [name]
+    assert set(loaded.runs) == {"sum", "max", "hal"}
+
+
+def test_values_of_set_are_written_and_comments_stay(params):
+    overlay.apply(params, "flickr8k_precomp", ["datasets.flickr8k_precomp.source=/some/where", "train.embed_size=64"])
+    loaded = load(params)
+    assert loaded.datasets["flickr8k_precomp"].source == "/some/where"
+    assert loaded.runs["hal"].train.embed_size == 64
+    assert "# --- families" in params.read_text()
+
+
+def test_a_users_own_file(params, tmp_path):
+    own = tmp_path / "own.yaml"
+    own.write_text("loss: {hal: {gamma: 7.0}}\n")
+    overlay.apply(params, str(own), [])
+    assert load(params).runs["hal"].loss.params.gamma == 7.0
+    assert load(params).runs["sum"].loss.params.margin > 0
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "message"),
+    [("train: {epochs: no}", ParamsError, r"params\.yaml train\.epochs"), ("- 1", ParamsError, "expected a mapping")],
+)
+def test_a_bad_overlay_changes_nothing(tmp_path, content, error, message):
+    path = write_params(tmp_path)
+    before = path.read_bytes()
+    (tmp_path / "bad.yaml").write_text(content)
+    with pytest.raises(error, match=message):
+        overlay.apply(path, str(tmp_path / "bad.yaml"), [])
+    assert path.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.yaml", "params.yaml"]
+
+
+def test_an_unknown_overlay(params):
+    with pytest.raises(UsageError, match="did you mean 'flickr8k'"):
+        overlay.apply(params, "flickr8", [])

@@ -1,0 +1,99 @@
+"""Tiny data sets in every layout, written below a folder that the test owns."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from pipeline.params.load import Dataset, Member, Params
+from pipeline.params.schema import EvaluateParams, GridParams, ReportParams
+from pipeline.prepare import stage
+from pipeline.prepare.formats._source import Source
+from pipeline.registry import FORMATS
+
+ODD_CAPTIONS = [
+    "NA",
+    "null",
+    'she said "no", twice',
+    "tab\there, comma",
+    "line\u2028separator and next\u0085line",
+    "\u0627\u0644\u0642\u0637\u0629 \U0001f408 caf\u00e9 cafe\u0301",
+    "  spaces are kept  ",
+    "=1+1",
+    "x" * 50_000,
+]
+
+
+def picture(number: int, size: tuple[int, int] = (8, 6), kind: str = "PNG") -> bytes:
+    """A small image of which no two numbers are the same."""
+    pixels = np.random.default_rng(number).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, kind)
+    return stream.getvalue()
+
+
+def pictures(folder: Path, names: list[str]) -> None:
+    for number, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(picture(number))
+
+
+def entry(number: int, split: str = "train", captions: tuple[str, ...] = ("a cat", "a dog")) -> dict:
+    """One image of a Karpathy json; sentence ids are ten times the image's number and on."""
+    sentences = [{"raw": text, "imgid": number, "sentid": 10 * number + k} for k, text in enumerate(captions)]
+    return {"filename": f"{number}.png", "imgid": number, "split": split, "sentences": sentences}
+
+
+def karpathy(folder: Path, entries: list[dict], name: str = "dataset_tiny.json") -> Path:
+    """The json and one picture per entry that names a plain file."""
+    pictures(folder / "images", [f"{e.get('filepath', '.')}/{e['filename']}" for e in entries])
+    (folder / name).write_text(json.dumps({"dataset": "tiny", "images": entries}), encoding="utf-8")
+    return folder
+
+
+def precomp(folder: Path, splits: dict[str, tuple[np.ndarray, list[str]]]) -> Path:
+    """splits: prefix -> (rows, captions)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for prefix, (rows, captions) in splits.items():
+        np.save(folder / f"{prefix}_ims.npy", rows)
+        (folder / f"{prefix}_caps.txt").write_bytes("".join(f"{text}\n" for text in captions).encode())
+    return folder
+
+
+def rows(count: int, seed: int = 0, shape: tuple[int, ...] = (4,), dtype: str = "float32") -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, *shape)).astype(dtype)
+
+
+def three_splits(per_image: int = 2) -> dict[str, tuple[np.ndarray, list[str]]]:
+    """3 train, 1 dev and 2 test images with ``per_image`` captions each."""
+    counts = {"train": 3, "dev": 1, "test": 2}
+    return {name: (rows(n, n), [f"{name} {i}" for i in range(n * per_image)]) for name, n in counts.items()}
+
+
+def read(kind: str, source: Path, out: Path, seed: int = 1, **options) -> Source:
+    member = FORMATS.load(kind)
+    return member.read(source, out, member.Params(**options), seed)
+
+
+def prepare(kind: str, source: Path | str, seed: int = 1, **options) -> Path:
+    """Run the stage on a data set called ``tiny``; the working folder must be the test's own."""
+    dataset = Dataset(Member(kind, FORMATS.load(kind).Params(**options)), str(source))
+    empty = {"features": {}, "noises": {}, "runs": {}, "inference": {}}
+    sections = {
+        "grid": GridParams(inferences=["nns"]),
+        "evaluate": EvaluateParams(),
+        "report": ReportParams(),
+    }
+    params = Params(seed=seed, datasets={"tiny": dataset}, **sections, **empty)
+    return stage.prepare(params, "tiny")
+
+
+def captions_by_file(source: Source) -> dict[str, list[str]]:
+    files = dict(zip(source.images["image_id"].to_pylist(), source.images["file"].to_pylist(), strict=True))
+    grouped: dict[str, list[str]] = {file: [] for file in files.values()}
+    for row in source.captions.to_pylist():
+        grouped[files[row["image_id"]]].append(row["text"])
+    return grouped

@@ -1,0 +1,214 @@
+"""Karpathy's json: ids, splits, options, and every way an entry can be wrong."""
+
+import hashlib
+import json
+
+import pytest
+
+from pipeline.errors import InputError, MissingResource
+from tests.prepare._data import ODD_CAPTIONS, captions_by_file, entry, karpathy, picture, read
+
+
+def test_ids_splits_and_pixels(tmp_path):
+    entries = [
+        entry(7, "val"),
+        entry(3, "train"),
+        entry(5, "restval", ("one",)),
+        entry(4, "test", ("a", "b", "c")),
+    ]
+    source = read("karpathy", karpathy(tmp_path, entries), tmp_path / "out")
+    assert source.root == str(tmp_path / "images")
+    assert source.images["image_id"].to_pylist() == [7, 3, 5, 4]
+    assert source.images["split"].to_pylist() == ["val", "train", "train", "test"]
+    assert source.images["file"].to_pylist() == ["7.png", "3.png", "5.png", "4.png"]
+    assert source.captions["caption_id"].to_pylist() == [70, 71, 30, 31, 50, 40, 41, 42]
+    assert source.captions["image_id"].to_pylist() == [7, 7, 3, 3, 5, 4, 4, 4]
+    assert source.captions["split"].to_pylist() == [
+        "val",
+        "val",
+        "train",
+        "train",
+        "train",
+        "test",
+        "test",
+        "test",
+    ]
+    assert set(source.images["width"].to_pylist()) == {8}
+    assert set(source.images["height"].to_pylist()) == {6}
+    assert source.images["sha256"].to_pylist()[1] == hashlib.sha256(picture(1)).hexdigest()
+
+
+def test_source_may_be_the_json_itself(tmp_path):
+    karpathy(tmp_path, [entry(0)], "one.json")
+    assert read("karpathy", tmp_path / "one.json", tmp_path / "out").images.num_rows == 1
+
+
+def test_filepath_is_joined(tmp_path):
+    source = read("karpathy", karpathy(tmp_path, [entry(0) | {"filepath": "val2014"}]), tmp_path / "out")
+    assert source.images["file"].to_pylist() == ["val2014/0.png"]
+
+
+def test_images_option_moves_the_root(tmp_path):
+    karpathy(tmp_path, [entry(0)])
+    (tmp_path / "images").rename(tmp_path / "jpg")
+    assert read("karpathy", tmp_path, tmp_path / "out", images="jpg").root == str(tmp_path / "jpg")
+
+
+def test_max_captions_keeps_the_first_of_each_image(tmp_path):
+    entries = [entry(0, captions=("a", "b", "c")), entry(1, captions=("d",))]
+    source = read("karpathy", karpathy(tmp_path, entries), tmp_path / "out", max_captions=2)
+    assert source.captions["text"].to_pylist() == ["a", "b", "d"]
+    assert source.captions["caption_id"].to_pylist() == [0, 1, 10]
+
+
+def test_restval_can_be_left_out_and_needs_no_images_then(tmp_path):
+    karpathy(tmp_path, [entry(0, "restval"), entry(1, "train")])
+    (tmp_path / "images/0.png").unlink()
+    source = read("karpathy", tmp_path, tmp_path / "out", include_restval=False)
+    assert source.images["image_id"].to_pylist() == [1]
+    assert set(source.captions["image_id"].to_pylist()) == {1}
+
+
+def test_running_numbers_where_the_file_has_none(tmp_path):
+    entries = [entry(9), entry(8)]
+    for node in entries:
+        del node["imgid"]
+        for sentence in node["sentences"]:
+            del sentence["sentid"]
+    source = read("karpathy", karpathy(tmp_path, entries), tmp_path / "out")
+    assert source.images["image_id"].to_pylist() == [0, 1]
+    assert source.captions["caption_id"].to_pylist() == [0, 1, 2, 3]
+    assert source.captions["image_id"].to_pylist() == [0, 0, 1, 1]
+
+
+def test_nothing_left_without_restval(tmp_path):
+    with pytest.raises(InputError, match=r"dataset_tiny.json: no images to read"):
+        read("karpathy", karpathy(tmp_path, [entry(0, "restval")]), tmp_path / "out", include_restval=False)
+
+
+def test_odd_captions_come_back_unchanged(tmp_path):
+    source = read("karpathy", karpathy(tmp_path, [entry(0, captions=tuple(ODD_CAPTIONS))]), tmp_path / "out")
+    assert captions_by_file(source) == {"0.png": ODD_CAPTIONS}
+
+
+def test_byte_order_mark_is_accepted(tmp_path):
+    karpathy(tmp_path, [entry(0)])
+    path = tmp_path / "dataset_tiny.json"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read("karpathy", tmp_path, tmp_path / "out").images.num_rows == 1
+
+
+def _changed(number: int, **change) -> list[dict]:
+    entries = [entry(k) for k in range(3)]
+    entries[number] |= change
+    return entries
+
+
+def _sentence(**change) -> list[dict]:
+    entries = [entry(k) for k in range(3)]
+    entries[2]["sentences"][1] |= change
+    return entries
+
+
+def _without(key: str) -> list[dict]:
+    entries = [entry(k) for k in range(3)]
+    del entries[1][key]
+    return entries
+
+
+BAD = [
+    (
+        "imgid twice",
+        _changed(2, imgid=0, sentences=[{"raw": "x", "sentid": 99}]),
+        "images[2]: imgid 0 was given to dataset_tiny.json images[0]",
+    ),
+    (
+        "sentid twice",
+        _sentence(sentid=0),
+        "images[2].sentences[1]: sentid 0 was given to dataset_tiny.json images[0].sentences[0]",
+    ),
+    (
+        "filename twice",
+        _changed(2, filename="0.png"),
+        "images[2]: file '0.png' was given to dataset_tiny.json images[0]",
+    ),
+    ("empty", _sentence(raw=""), "images[2].sentences[1]: the caption is empty"),
+    ("blank", _sentence(raw=" \u2003\n"), "images[2].sentences[1]: the caption is empty"),
+    ("no sentences", _changed(1, sentences=[]), "images[1]: 1.png has no sentences"),
+    ("other image", _sentence(imgid=77), "images[2].sentences[1]: imgid 77, but its image has imgid 2"),
+    ("split", _changed(1, split="trian"), "images[1]: unknown split 'trian'; did you mean 'train'?"),
+    ("imgid for some", _without("imgid"), "images[1]: imgid must be given for every image or for none"),
+    (
+        "sentid for some",
+        _sentence(sentid=None),
+        "images[2].sentences[1]: sentid must be given for every sentence or for none",
+    ),
+    ("absolute", _changed(1, filename="/etc/passwd"), "images[1]: file '/etc/passwd' is absolute"),
+    ("parent", _changed(1, filename="../../x.png"), "images[1]: file '../../x.png' lies outside its root"),
+    ("filepath parent", _changed(1, filepath="../.."), "images[1]: file '../../1.png' lies outside its root"),
+    ("nul", _changed(1, filename="a\0.png"), "images[1]: file 'a\\x00.png' lies outside its root"),
+    ("missing image", _changed(1, filename="gone.png"), "1 of 3 images below"),
+]
+
+
+@pytest.mark.parametrize(("entries", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_bad_entry(tmp_path, entries, message):
+    karpathy(tmp_path, [entry(k) for k in range(3)])
+    (tmp_path / "dataset_tiny.json").write_text(json.dumps({"images": entries}), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        read("karpathy", tmp_path, tmp_path / "out")
+    assert message in str(caught.value)
+    assert "dataset_tiny.json images[" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+MALFORMED = [
+    (b"", "EOF while parsing"),
+    (b"\x93NUMPY", "dataset_tiny.json: Invalid JSON"),
+    (b"[]", "dataset_tiny.json: Input should be"),
+    (b"{}", "dataset_tiny.json images: Field required"),
+    (b'{"images": []}', "dataset_tiny.json: no images to read"),
+    (b'{"images": [{"split": "train"}]}', "images[0].filename: Field required (and 1 more problems)"),
+    (b'{"images": [{"filename": 3, "split": "train", "sentences": []}]}', "images[0].filename: Input should be a valid string"),
+    (b'{"images": [{"filename": "a", "split": "train", "sentences": [{"raw": null}]}]}', "images[0].sentences[0].raw: Input should be a valid string"),
+    (b'{"images": [{"filename": "a", "imgid": true, "split": "train", "sentences": []}]}', "images[0].imgid: Input should be a valid integer"),
+    (b'{"images": [{"filename": "a", "imgid": 9223372036854775808, "split": "train", "sentences": []}]}', "images[0].imgid: Input should be less than"),
+    (b'{"images": [{"filename": "a", "split": "train", "sentences": [{"raw": "\\ud83d"}]}]}', "Invalid JSON"),
+    (b'{"images": [{"filename": "a", "split": "train", "sentences": [{"raw": "caf\xe9"}]}]}', "Invalid JSON: invalid unicode code point"),
+    (b'{"images": ' + b"[" * 100_000, "Invalid JSON"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "message"), MALFORMED)
+def test_malformed_json(tmp_path, content, message):
+    (tmp_path / "dataset_tiny.json").write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read("karpathy", tmp_path, tmp_path / "out")
+    assert message in str(caught.value)
+    assert str(tmp_path / "dataset_tiny.json") in str(caught.value)
+
+
+def test_a_symbolic_link_out_of_the_root_is_refused(tmp_path):
+    karpathy(tmp_path / "set", [entry(0)])
+    (tmp_path / "secret.png").write_bytes(picture(5))
+    (tmp_path / "set/images/0.png").unlink()
+    (tmp_path / "set/images/0.png").symlink_to(tmp_path / "secret.png")
+    with pytest.raises(InputError, match=r"images\[0\]: file '0.png' lies outside its root"):
+        read("karpathy", tmp_path / "set", tmp_path / "out")
+
+
+def test_which_json_is_meant(tmp_path):
+    with pytest.raises(InputError, match=r"expected exactly one dataset_\*.json, found 0"):
+        read("karpathy", tmp_path, tmp_path / "out")
+    for name in ("dataset_a.json", "dataset_b.json"):
+        karpathy(tmp_path, [entry(0)], name)
+    with pytest.raises(InputError, match=r"found 2: dataset_a.json, dataset_b.json; name one"):
+        read("karpathy", tmp_path, tmp_path / "out")
+    with pytest.raises(MissingResource, match="nowhere does not exist"):
+        read("karpathy", tmp_path / "nowhere", tmp_path / "out")
+
+
+def test_missing_image_folder_is_named_once(tmp_path):
+    karpathy(tmp_path, [entry(0), entry(1)])
+    with pytest.raises(InputError, match=r"image folder .*/photos does not exist; .* `images`"):
+        read("karpathy", tmp_path, tmp_path / "out", images="photos")

@@ -1,0 +1,46 @@
+"""The rendered data set through the stage: where its images lie once the folder has its final name."""
+
+import hashlib
+
+import pytest
+
+from pipeline import paths
+from pipeline.artifacts import captions, images
+from tests.prepare._data import prepare
+
+FEW = {"train": 6, "val": 2, "test": 3, "pixels": 32, "min_captions": 1, "max_captions": 3}
+
+
+@pytest.fixture(autouse=True)
+def _own_project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_root_names_the_folder_the_images_end_in():
+    table = images.read(prepare("shapes", "pipeline/prepare/scenes", **FEW))
+    assert images.root(table) == paths.prepared("tiny") / "images"
+    assert table.num_rows == 11
+    for row in table.to_pylist():
+        content = (images.root(table) / row["file"]).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == row["sha256"]
+
+
+def test_every_image_has_the_captions_asked_for():
+    out = prepare("shapes", "pipeline/prepare/scenes", **FEW)
+    counts = captions.read(out)["image_id"].value_counts().field("counts").to_pylist()
+    assert len(counts) == 11
+    assert set(counts) <= {1, 2, 3}
+
+
+def test_same_seed_same_bytes():
+    def content(seed: int) -> dict[str, bytes]:
+        out = prepare("shapes", "pipeline/prepare/scenes", seed=seed, **FEW)
+        return {
+            str(p.relative_to(out)): p.read_bytes()
+            for p in out.rglob("*")
+            if p.is_file() and p.name != "timing.json"
+        }
+
+    first = content(1)
+    assert content(1) == first
+    assert content(2) != first

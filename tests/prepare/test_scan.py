@@ -1,0 +1,159 @@
+"""Every image is opened and decoded; what cannot be used is counted and named."""
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipeline.errors import InputError
+from pipeline.prepare._scan import scan
+from tests.prepare._data import picture, pictures
+
+
+def _saved(image: Image.Image, kind: str, **options) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def _noise(shape: tuple[int, ...], dtype=np.uint8) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, np.iinfo(dtype).max, shape, dtype=dtype)
+
+
+def _bomb(width: int, height: int) -> bytes:
+    """A PNG whose header claims a size and whose data is a few bytes."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 100))
+        + chunk(b"IEND", b"")
+    )
+
+
+GOOD = [
+    ("jpeg", _saved(Image.fromarray(_noise((31, 45, 3))), "JPEG")),
+    ("progressive", _saved(Image.fromarray(_noise((31, 45, 3))), "JPEG", progressive=True)),
+    ("cmyk", _saved(Image.fromarray(_noise((31, 45, 4)), "CMYK"), "JPEG")),
+    ("grey", _saved(Image.fromarray(_noise((31, 45))), "JPEG")),
+    ("palette", _saved(Image.fromarray(_noise((31, 45))).convert("P"), "PNG")),
+    ("16 bit", _saved(Image.fromarray(_noise((31, 45), np.uint16)), "PNG")),
+    ("alpha", _saved(Image.fromarray(_noise((31, 45, 4))), "PNG")),
+    ("webp", _saved(Image.fromarray(_noise((31, 45, 3))), "WEBP")),
+    ("bmp", _saved(Image.fromarray(_noise((31, 45, 3))), "BMP")),
+    ("tiff", _saved(Image.fromarray(_noise((31, 45, 3))), "TIFF")),
+    (
+        "animated",
+        _saved(
+            Image.fromarray(_noise((31, 45))),
+            "GIF",
+            save_all=True,
+            append_images=[Image.fromarray(_noise((31, 45)) // 2)],
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("content", [case[1] for case in GOOD], ids=[case[0] for case in GOOD])
+def test_sizes_are_those_stored(tmp_path, content):
+    (tmp_path / "image.jpg").write_bytes(content)
+    scanned = scan(tmp_path, ["image.jpg"], str)
+    assert (scanned.widths, scanned.heights) == ([45], [31])
+
+
+def test_order_is_that_of_the_files(tmp_path):
+    sizes = [(3 + k, 5 + 2 * k) for k in range(40)]
+    for number, size in enumerate(sizes):
+        (tmp_path / f"{number}.png").write_bytes(picture(number, size))
+    scanned = scan(tmp_path, [f"{number}.png" for number in range(40)], str)
+    assert list(zip(scanned.widths, scanned.heights, strict=True)) == sizes
+    assert len(set(scanned.digests)) == 40
+
+
+PNG = picture(0, (40, 40))
+NOISE = _saved(Image.fromarray(_noise((64, 64, 3))), "JPEG")
+PROGRESSIVE = _saved(Image.fromarray(_noise((64, 64, 3))), "JPEG", progressive=True)
+BAD = [
+    ("zero bytes", b"", "is no image in a known format (0 bytes"),
+    (
+        "web page",
+        b"<!DOCTYPE html><html></html>",
+        "is no image in a known format (28 bytes, the first are b'<!DOCTYPE ht')",
+    ),
+    ("truncated jpeg", NOISE[: len(NOISE) // 2], "does not decode (OSError: image file is truncated"),
+    ("jpeg without its last bytes", NOISE[:-40], "does not decode (OSError: image file is truncated"),
+    ("truncated progressive jpeg", PROGRESSIVE[:-40], "does not decode (OSError: image file is truncated"),
+    ("jpeg header only", NOISE[:300], "does not decode (OSError: Truncated File Read)"),
+    ("truncated png", PNG[:-200], "does not decode ("),
+    ("png without its data", PNG.replace(b"IDAT", b"IDAX"), "is no image in a known format"),
+    ("damaged png", PNG[:2000] + b"vandal" + PNG[2006:], "does not decode ("),
+    ("bomb, a warning in Pillow", _bomb(12_000, 12_000), "DecompressionBombWarning"),
+    ("bomb, an error in Pillow", _bomb(30_000, 30_000), "DecompressionBombError"),
+    (
+        "postscript",
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n",
+        "is no image in a known format",
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_unusable_image(tmp_path, content, message):
+    pictures(tmp_path, ["good.png"])
+    (tmp_path / "bad.jpg").write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        scan(tmp_path, ["good.png", "bad.jpg"], lambda number: f"table row {number}")
+    assert f"1 of 2 images below {tmp_path} cannot be used: table row 1: bad.jpg " in str(caught.value)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_first_few_failures_and_the_count(tmp_path):
+    (tmp_path / "folder.png").mkdir()
+    with pytest.raises(InputError) as caught:
+        scan(tmp_path, ["a.png", "folder.png", "b.png", "c.png", "d.png"], lambda number: f"row {number}")
+    assert str(caught.value).endswith(
+        "5 of 5 images below "
+        f"{tmp_path} cannot be used: row 0: a.png does not exist; row 1: folder.png cannot be read (Is a directory); "
+        "row 2: b.png does not exist; and 2 more"
+    )
+
+
+def test_names_that_leave_the_root_are_not_opened(tmp_path, monkeypatch):
+    root = tmp_path / "images"
+    pictures(root, ["good.png"])
+    pictures(tmp_path, ["secret.png"])
+    (root / "link.png").symlink_to(tmp_path / "secret.png")
+    (root / "up").symlink_to(tmp_path)
+    opened = []
+    monkeypatch.setattr(Path, "read_bytes", lambda path: opened.append(path))
+    for name in [
+        "../secret.png",
+        str(tmp_path / "secret.png"),
+        "link.png",
+        "up/secret.png",
+        "x/../../secret.png",
+        str(root / "good.png"),
+    ]:
+        with pytest.raises(InputError, match=r"^row 1: file .* (lies outside its root|is absolute)"):
+            scan(root, ["good.png", name], lambda number: f"row {number}")
+    assert opened == []
+
+
+def test_links_and_parents_that_stay_inside_are_fine(tmp_path):
+    pictures(tmp_path / "real", ["a/b.png"])
+    (tmp_path / "images").symlink_to(tmp_path / "real")
+    (tmp_path / "real/c.png").symlink_to("a/b.png")
+    assert len(set(scan(tmp_path / "images", ["a/b.png", "c.png", "a/../c.png"], str).digests)) == 1
+
+
+def test_no_files_at_all(tmp_path):
+    assert scan(tmp_path, [], str).digests == []

@@ -1,0 +1,256 @@
+"""prepare as a whole: what it writes, what it refuses, and that a refusal leaves everything as it was."""
+
+import fcntl
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline import paths
+from pipeline.artifacts import captions, images
+from pipeline.errors import InputError, LockedError, MissingResource
+from pipeline.prepare import stage
+from pipeline.prepare.formats._source import Source, caption_table, image_table
+from pipeline.registry import FORMATS
+from tests.prepare._data import (
+    ODD_CAPTIONS,
+    entry,
+    karpathy,
+    picture,
+    pictures,
+    precomp,
+    prepare,
+    rows,
+    three_splits,
+)
+
+
+@pytest.fixture(autouse=True)
+def _own_project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def _files() -> list[str]:
+    return sorted(str(path.relative_to("data")) for path in Path("data").rglob("*") if path.is_file())
+
+
+def _entries() -> list[str]:
+    return sorted(path.name for path in Path("data/prepare").iterdir())
+
+
+def test_writes_two_tables_and_the_time(capsys):
+    out = prepare("karpathy", karpathy(Path("raw"), [entry(0), entry(1, "val"), entry(2, "test", ("one",))]))
+    assert out == paths.prepared("tiny")
+    assert _files() == [
+        f"prepare/tiny{rest}" for rest in (".lock", "/captions.parquet", "/images.parquet", "/timing.json")
+    ]
+    table = images.read(out)
+    assert images.root(table) == Path("raw/images")
+    assert table["image_id"].to_pylist() == [0, 1, 2]
+    assert captions.read(out)["text"].to_pylist() == ["a cat", "a dog", "a cat", "a dog", "one"]
+    assert json.loads((out / "timing.json").read_text()).keys() == {"seconds"}
+    message = capsys.readouterr().err
+    assert (
+        "prepare tiny: train 1 images / 2 captions, val 1 images / 2 captions, test 1 images / 1 captions"
+        in message
+    )
+    assert "repeated: 0 images, 2 captions" in message
+
+
+def test_repeated_images_are_counted_and_those_across_splits_warned_of(capsys):
+    karpathy(Path("raw"), [entry(0), entry(1), entry(2, "test")])
+    for number in range(3):
+        Path(f"raw/images/{number}.png").write_bytes(picture(0))
+    prepare("karpathy", "raw")
+    message = capsys.readouterr().err
+    assert "repeated: 2 images, 4 captions" in message
+    assert "warning: prepare tiny: 1 images are in more than one split" in message
+
+
+def test_odd_captions_survive_the_parquet():
+    karpathy(Path("raw"), [entry(0, captions=tuple(ODD_CAPTIONS))])
+    assert captions.read(prepare("karpathy", "raw"))["text"].to_pylist() == ODD_CAPTIONS
+
+
+@pytest.mark.parametrize("kind", ["karpathy", "csv", "precomp"])
+def test_same_bytes_twice(kind):
+    source = {"karpathy": "k", "csv": "c/t.csv", "precomp": "p"}[kind]
+    karpathy(Path("k"), [entry(0), entry(1, "test")])
+    pictures(Path("c"), ["a.png", "b.png"])
+    Path("c/t.csv").write_text("image,caption\na.png,x\nb.png,y\n")
+    precomp(Path("p"), three_splits())
+
+    def content() -> list[bytes]:
+        return [(prepare(kind, source) / name).read_bytes() for name in (images.NAME, captions.NAME)]
+
+    first = content()
+    assert content() == first
+
+
+def _no_image():
+    karpathy(Path("raw"), [entry(0), entry(1)])
+    Path("raw/images/1.png").unlink()
+
+
+def _bad_image():
+    karpathy(Path("raw"), [entry(0), entry(1)])
+    Path("raw/images/1.png").write_bytes(picture(1)[:-30])
+
+
+def _same_id():
+    karpathy(Path("raw"), [entry(0), entry(1) | {"imgid": 0, "sentences": [{"raw": "x", "sentid": 9}]}])
+
+
+def _empty_caption():
+    karpathy(Path("raw"), [entry(0), entry(1, captions=("x", " "))])
+
+
+def _outside():
+    karpathy(Path("raw"), [entry(0)])
+    Path("raw/dataset_tiny.json").write_text(
+        json.dumps({"images": [entry(0) | {"filename": "../../secret.png"}]})
+    )
+
+
+def _nan():
+    precomp(Path("raw"), three_splits())
+    np.save("raw/test_ims.npy", np.full((2, 4), np.nan, dtype=np.float32))
+
+
+def _wrong_rows():
+    precomp(Path("raw"), three_splits() | {"dev": (rows(4), ["a", "b", "c"])})
+
+
+def _latin_1():
+    precomp(Path("raw"), three_splits())
+    Path("raw/dev_caps.txt").write_bytes(b"ok\ncaf\xe9\n")
+
+
+BAD = [
+    ("karpathy", _no_image, "dataset_tiny.json images[1]: 1.png does not exist", InputError),
+    ("karpathy", _bad_image, "dataset_tiny.json images[1]: 1.png does not decode", InputError),
+    ("karpathy", _same_id, "dataset_tiny.json images[1]: imgid 0 was given to", InputError),
+    (
+        "karpathy",
+        _empty_caption,
+        "dataset_tiny.json images[1].sentences[1]: the caption is empty",
+        InputError,
+    ),
+    (
+        "karpathy",
+        _outside,
+        "dataset_tiny.json images[0]: file '../../secret.png' lies outside its root raw/images",
+        InputError,
+    ),
+    ("karpathy", lambda: None, "source raw does not exist", MissingResource),
+    ("precomp", _nan, "raw/test_ims.npy: 2 rows hold NaN or infinite values, the first is row 0", InputError),
+    (
+        "precomp",
+        _wrong_rows,
+        "raw/dev_caps.txt and dev_ims.npy: 3 captions, 4 rows of features: not a multiple",
+        InputError,
+    ),
+    ("precomp", _latin_1, "raw/dev_caps.txt line 2: byte 0xe9 is not UTF-8", InputError),
+]
+
+
+@pytest.mark.parametrize(("kind", "spoil", "message", "error"), BAD, ids=[case[1].__name__ for case in BAD])
+def test_bad_input_leaves_nothing(kind, spoil, message, error):
+    spoil()
+    with pytest.raises(error) as caught:
+        prepare(kind, "raw")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_status == {InputError: 3, MissingResource: 4}[error]
+    assert _entries() == ["tiny.lock"]
+
+
+def test_a_failure_leaves_the_last_good_output():
+    karpathy(Path("raw"), [entry(0), entry(1)])
+    out = prepare("karpathy", "raw")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    Path("raw/images/1.png").unlink()
+    with pytest.raises(InputError):
+        prepare("karpathy", "raw")
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert _entries() == ["tiny", "tiny.lock"]
+
+
+def test_a_second_writer_is_refused():
+    karpathy(Path("raw"), [entry(0)])
+    Path("data/prepare").mkdir(parents=True)
+    with Path("data/prepare/tiny.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(LockedError, match="data/prepare/tiny is being written"):
+            prepare("karpathy", "raw")
+    prepare("karpathy", "raw")
+
+
+def _source(images_: list[tuple[int, str]], captions_: list[tuple[int, int, str]]) -> Source:
+    ids, splits = zip(*images_, strict=True)
+    names = [f"{number}.png" for number in ids]
+    zeros = [0] * len(ids)
+    caption_ids, owners, caption_splits = zip(*captions_, strict=True)
+    table = caption_table(caption_ids, owners, ["{text}"] * len(owners), caption_splits)
+    return Source(image_table(ids, names, splits, zeros, zeros, names), table, "raw")
+
+
+MISFITS = [
+    (
+        [(1, "train")],
+        [(5, 1, "train"), (6, 9, "train"), (7, 8, "train")],
+        "data set tiny, caption_id 6: its image_id 9 does not exist (and 1 more)",
+    ),
+    (
+        [(1, "train"), (2, "test")],
+        [(5, 1, "train"), (6, 2, "train")],
+        "data set tiny, caption_id 6: its split train is not that of image_id 2",
+    ),
+    ([(1, "train"), (2, "test")], [(5, 1, "train")], "data set tiny, image_id 2: 2.png has no caption"),
+]
+
+
+@pytest.mark.parametrize(("pictured", "described", "message"), MISFITS)
+def test_tables_that_do_not_fit_together(pictured, described, message):
+    with pytest.raises(InputError) as caught:
+        stage.check("tiny", _source(pictured, described))
+    assert message in str(caught.value)
+
+
+def test_a_format_that_returns_a_misfit_is_stopped_by_the_stage(monkeypatch):
+    pictured, described, _ = MISFITS[0]
+    monkeypatch.setattr(FORMATS.load("csv"), "read", lambda *_: _source(pictured, described))
+    with pytest.raises(InputError, match="caption_id 6: its image_id 9 does not exist"):
+        prepare("csv", "raw.csv")
+    assert _entries() == ["tiny.lock"]
+
+
+def test_tables_that_fit():
+    stage.check(
+        "tiny", _source([(2, "val"), (1, "train")], [(5, 1, "train"), (6, 2, "val"), (9, 1, "train")])
+    )
+
+
+def test_chunked_tables_are_checked_too():
+    source = _source([(2, "val"), (1, "train")], [(5, 1, "train"), (6, 2, "val")])
+    twice = [
+        pa.concat_tables([table.slice(0, 1), table.slice(1)]) for table in (source.images, source.captions)
+    ]
+    stage.check("tiny", Source(*twice, "raw"))
+
+
+DATA = os.environ.get("VSE_PIPE_DATA")
+
+
+@pytest.mark.skipif(
+    not DATA, reason="VSE_PIPE_DATA is not set to a folder with flickr8k and flickr8k_precomp"
+)
+@pytest.mark.parametrize(("kind", "name"), [("karpathy", "flickr8k"), ("precomp", "flickr8k_precomp")])
+def test_flickr8k(kind, name):
+    out = prepare(kind, Path(DATA) / name)
+    counts = [Counter(table["split"].to_pylist()) for table in (images.read(out), captions.read(out))]
+    assert counts == [{"train": 6000, "val": 1000, "test": 1000}, {"train": 30000, "val": 5000, "test": 5000}]

@@ -1,0 +1,117 @@
+"""The command line as a user meets it: what it selects, what it says and the status it ends with."""
+
+import sys
+
+import pytest
+
+from pipeline import cli, locks
+from pipeline.errors import IntegrityError, LockedError, MissingResource, PipelineError
+from pipeline.inject import stage as inject_stage
+from tests.project import write_params, write_prepared
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path, capsys):
+    """Call the command line in a small project; returns (exit status, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    write_params(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["vse-pipe", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+            raise SystemExit(0)
+        captured = capsys.readouterr()
+        return int(stop.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+USAGE = [
+    (("train", "--run", "summ"), "error: unknown run 'summ'; did you mean 'sum'? known: sum"),
+    (("train", "--loss", "maxx"), "error: unknown loss 'maxx'; did you mean 'max'?"),
+    (("train", "--loss", "hal"), "error: no run in params.yaml has loss 'hal'"),
+    (("inject", "--noise", "no"), "error: unknown noise 'no'; known: clean, half"),
+    (("prepare", "--dataset", "tox"), "error: unknown data set 'tox'; did you mean 'toy'?"),
+    (("evaluate", "--inference", "no_such_thing"), "error: unknown inference criterion 'no_such_thing'"),
+    (("extract", "--backbone", "resnet15"), "error: unknown backbone 'resnet15'; did you mean 'resnet152'?"),
+    (("extract", "--backbone", "resnet152", "--features", "plain"), "error: --features and --backbone exclude each other"),
+    (("apply", "flickr"), "error: unknown overlay 'flickr'; did you mean 'flickr8k'?"),
+    (("-S", "train.lr", "inject"), "error: --set 'train.lr': expected KEY=VALUE"),
+    (("-S", "train.lr=fast", "inject"), "error: params.yaml train.lr: input should be a valid number, got 'fast'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), USAGE, ids=[" ".join(arguments) for arguments, _ in USAGE])
+def test_wrong_usage_is_status_2_and_one_line(run, arguments, message):
+    status, out, err = run(*arguments)
+    assert status == 2
+    assert err.startswith(message), err
+    assert err.count("\n") == 1
+    assert out == ""
+
+
+@pytest.mark.parametrize("arguments", [("no-such-command",), ("train", "--bogus"), ("train", "surplus")])
+def test_what_typer_refuses_is_status_2(run, arguments):
+    assert run(*arguments)[0] == 2
+
+
+def test_bad_input_is_status_3_and_names_the_command_that_helps(run):
+    status, _, err = run("inject")
+    assert status == 3
+    assert err == "error: data/prepare/toy/images.parquet does not exist; make it with `vse-pipe prepare --dataset toy` or `dvc repro`\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(PipelineError("x"), 1), (MissingResource("x"), 4), (IntegrityError("x"), 5), (LockedError("x"), 75), (OSError(28, "No space left on device"), 1)],
+)
+def test_each_error_has_its_status(run, monkeypatch, error, status):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(inject_stage, "inject", fail)
+    got, _, err = run("inject", "--noise", "clean")
+    assert got == status
+    assert err.startswith("error: ")
+    assert "Traceback" not in err
+
+
+def test_a_locked_output_is_status_75(run, tmp_path):
+    write_prepared()
+    with locks.claim(tmp_path / "data" / "inject" / "toy" / "clean"):
+        status, _, err = run("inject", "--noise", "clean")
+    assert status == 75
+    assert "is being written by process" in err
+
+
+def test_outside_a_project_the_error_says_so(run, tmp_path, monkeypatch):
+    (tmp_path / "params.yaml").unlink()
+    status, _, err = run("inject")
+    assert status == 2
+    assert "no params.yaml in" in err
+
+
+def test_a_stage_runs_from_a_subfolder_and_for_all_nodes(run, tmp_path, monkeypatch):
+    write_prepared()
+    (tmp_path / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "deep")
+    status, _, err = run("inject")
+    assert status == 0, err
+    assert (tmp_path / "data" / "inject" / "toy" / "clean" / "pairs.parquet").is_file()
+    assert (tmp_path / "data" / "inject" / "toy" / "half" / "pairs.parquet").is_file()
+
+
+def test_timings_lists_what_ran(run):
+    write_prepared()
+    assert run("inject", "--noise", "clean")[0] == 0
+    status, out, _ = run("timings")
+    assert status == 0
+    assert "inject/toy/clean" in out
+
+
+def test_help_names_every_stage(run):
+    status, out, _ = run("--help")
+    assert status == 0
+    for command in ("prepare", "extract", "inject", "train", "embed", "evaluate", "report"):
+        assert command in out
