@@ -4,15 +4,17 @@ features.npy is (rows, D) or (rows, R, D), float16 or float32, read through a me
 row belongs to which image; status is ``ok``, anything else leaves the image out with the reason in detail.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.artifacts import _table
-from pipeline.artifacts._files import read_json, require, sha256, write_json
+from pipeline.artifacts._files import read_json, require, sha256, whole_file, write_json
 from pipeline.errors import InputError, IntegrityError
 
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
@@ -49,12 +51,41 @@ class Features:
 
 
 def write(folder: Path, array: np.ndarray, index: pa.Table, meta: dict) -> None:
-    """Write the three files into an existing folder; meta gains the array's sha256. Raises InputError on NaN."""
-    check_finite(array, str(folder / ARRAY))
-    with (folder / ARRAY).open("wb") as file:
-        np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+    """``write_blocks`` for an array that is in memory."""
+    write_blocks(folder, [array], len(array), index, meta)
+
+
+def write_blocks(folder: Path, blocks: Iterable[np.ndarray], count: int, index: pa.Table, meta: dict) -> None:
+    """Write the three files from blocks of rows in order; only one block at a time is in memory.
+
+    count: rows in all blocks together. meta gains the array's shape and sha256 and is written last: an array without
+    the digest that belongs to it is refused by ``read``. Raises InputError on NaN; then features.npy is what it was.
+    """
+    path = folder / ARRAY
+    # Appended, not written through a memory map: a full disk is then an error and not a SIGBUS.
+    with whole_file(path) as temporary, temporary.open("wb") as file:
+        shape = _append(file, blocks, count, str(path))
     _table.write(folder / INDEX, index, SCHEMA, {})
-    write_json(folder / META, {**meta, "shape": list(array.shape), "sha256": sha256(folder / ARRAY)})
+    write_json(folder / META, {**meta, "shape": shape, "sha256": sha256(path)})
+
+
+def _append(file: BinaryIO, blocks: Iterable[np.ndarray], count: int, where: str) -> list[int]:
+    shape, written = None, 0
+    for block in blocks:
+        if shape is None:
+            shape = (count, *block.shape[1:])
+            header = {
+                "descr": np.lib.format.dtype_to_descr(block.dtype),
+                "fortran_order": False,
+                "shape": shape,
+            }
+            np.lib.format.write_array_header_1_0(file, header)
+        check_finite(block, where, written)
+        file.write(np.ascontiguousarray(block).data)
+        written += len(block)
+    if shape is None or written != count:
+        raise ValueError(f"{where}: {written} rows in the blocks, {count} were announced")
+    return list(shape)
 
 
 def read(folder: Path, verify: bool = True) -> Features:
@@ -76,12 +107,14 @@ def read(folder: Path, verify: bool = True) -> Features:
     return Features(array, index["image_id"].to_numpy(), rows.astype(np.int64), meta)
 
 
-def check_finite(array: np.ndarray, where: str) -> None:
-    """Raises InputError with the number of bad rows and the first of them; reads block by block."""
+def check_finite(array: np.ndarray, where: str, first: int = 0) -> None:
+    """Raises InputError with the number of bad rows and the first of them, counted from ``first``; reads block by block."""
     bad: list[int] = []
     for start in range(0, len(array), _CHECK_ROWS):
         block = array[start : start + _CHECK_ROWS]
         finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
         bad.extend((np.flatnonzero(~finite) + start).tolist())
     if bad:
-        raise InputError(f"{where}: {len(bad)} rows hold NaN or infinite values, the first is row {bad[0]}")
+        raise InputError(
+            f"{where}: {len(bad)} rows hold NaN or infinite values, the first is row {first + bad[0]}"
+        )

@@ -1,6 +1,7 @@
 """IS, CSLS, GM, RGM and hubness on a dense matrix, rows = queries. Both directions are the same check."""
 
 import re
+from functools import partial
 
 import numpy as np
 import torch
@@ -12,27 +13,28 @@ from pipeline.evaluate.metrics.hubness import skewness
 from pipeline.evaluate.metrics.truth import Truth
 from pipeline.evaluate.scores import Scores
 from pipeline.registry import INFERENCES
-from tests.golden.kinds._ranking import EXACT, FLOAT64, Line, line
+from tests.golden.compare import compare, exact
 
 KS = (1, 5, 10)
 _PAIRS = re.compile(r"rgm_(literal|rows)_k(\d+)_lam([0-9.]+)")
 _TABLE = re.compile(r"rgm_(literal|rows)_(recall|nmatched)_(nns|is|csls)")
 inverted_softmax = INFERENCES.load("is")
+_close = partial(compare, atol=1e-9, rtol=1e-9)
 
 
-def check(arrays: dict[str, np.ndarray]) -> list[Line]:
+def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
     scores = Scores.dense(torch.from_numpy(arrays["X"]))
     truth = Truth.listed(list(arrays["gt"]), scores.shape[1])
     rescored = {"nns": scores, **_rescored(arrays, scores)}
     lines = [
-        line("IS_paper", np.exp(_whole(rescored["is"])), arrays["IS_paper"], FLOAT64),
-        line("IS_muse", np.exp(_whole(rescored["is_muse"])), arrays["IS_muse"], FLOAT64),
-        line("CSLS_two_sided", _whole(rescored["csls"]), arrays["CSLS_two_sided"], FLOAT64),
-        line("CSLS_one_sided", _whole(rescored["csls_one"]), arrays["CSLS_one_sided"], FLOAT64),
+        _close("IS_paper", np.exp(_whole(rescored["is"])), arrays["IS_paper"]),
+        _close("IS_muse", np.exp(_whole(rescored["is_muse"])), arrays["IS_muse"]),
+        _close("CSLS_two_sided", _whole(rescored["csls"]), arrays["CSLS_two_sided"]),
+        _close("CSLS_one_sided", _whole(rescored["csls_one"]), arrays["CSLS_one_sided"]),
     ]
     for name in ("nns", "is", "csls"):
         found = outcome.rank(rescored[name], truth, "pessimistic", KS).metrics()
-        lines.append(line(f"recall_{name}", [found[f"r@{k}"] for k in KS], arrays[f"recall_{name}"], FLOAT64))
+        lines.append(_close(f"recall_{name}", [found[f"r@{k}"] for k in KS], arrays[f"recall_{name}"]))
     return [*lines, *_matchings(arrays, rescored, truth), *_hubness(arrays, scores, truth)]
 
 
@@ -46,18 +48,20 @@ def _rescored(arrays: dict[str, np.ndarray], scores: Scores) -> dict[str, Scores
     }
 
 
-def _matchings(arrays: dict[str, np.ndarray], rescored: dict[str, Scores], truth: Truth) -> list[Line]:
+def _matchings(
+    arrays: dict[str, np.ndarray], rescored: dict[str, Scores], truth: Truth
+) -> list[tuple[str, float, float]]:
     one_to_one = next(gm.match(rescored["nns"], [Setting(1)], gm.Params(mode="literal")))
-    lines = [line("gm", _stacked(one_to_one), arrays["gm"], EXACT)]
+    lines = [exact("gm", _stacked(one_to_one), arrays["gm"])]
     for name, wanted in arrays.items():
         if parts := _PAIRS.fullmatch(name):
             setting = Setting(int(parts[2]), float(parts[3]))
             found = next(rgm.match(rescored["nns"], [setting], rgm.Params(mode=parts[1])))
-            lines.append(line(name, _stacked(found), wanted, EXACT))
+            lines.append(exact(name, _stacked(found), wanted))
         elif parts := _TABLE.fullmatch(name):
             mode, what, criterion = parts.groups()
             found = _table(rescored[criterion], mode, what, arrays["lambdas"], truth)
-            lines.append(line(name, found, wanted, FLOAT64 if what == "recall" else EXACT))
+            lines.append((_close if what == "recall" else exact)(name, found, wanted))
     return lines
 
 
@@ -71,10 +75,10 @@ def _table(scores: Scores, mode: str, what: str, lambdas: np.ndarray, truth: Tru
     return np.reshape(values, (len(lambdas), len(KS)))
 
 
-def _hubness(arrays: dict[str, np.ndarray], scores: Scores, truth: Truth) -> list[Line]:
+def _hubness(arrays: dict[str, np.ndarray], scores: Scores, truth: Truth) -> list[tuple[str, float, float]]:
     occurrence = outcome.rank(scores, truth, "pessimistic", KS).occurrence
-    counts = [line(f"N{k}", occurrence[k], arrays[f"N{k}"], EXACT) for k in KS]
-    return counts + [line(f"skew{k}", skewness(occurrence[k]), arrays[f"skew{k}"], FLOAT64) for k in KS]
+    counts = [exact(f"N{k}", occurrence[k], arrays[f"N{k}"]) for k in KS]
+    return counts + [_close(f"skew{k}", skewness(occurrence[k]), arrays[f"skew{k}"]) for k in KS]
 
 
 def _stacked(pairs: Pairs) -> np.ndarray:

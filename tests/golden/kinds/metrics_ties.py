@@ -6,17 +6,17 @@ import torch
 from pipeline.evaluate.metrics.ranks import best_ranks
 from pipeline.evaluate.metrics.truth import Truth
 from pipeline.evaluate.top import top_k
-from tests.golden.kinds._ranking import EXACT, Line, line
+from tests.golden.compare import exact
 
 
-def check(arrays: dict[str, np.ndarray]) -> list[Line]:
+def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
     scores = torch.from_numpy(arrays["X"])
     truth = Truth.listed(list(arrays["gt"]), scores.shape[1])
     lines = [
-        line(ties, best_ranks(scores, slice(0, len(scores)), truth, ties), arrays[ties], EXACT)
+        exact(ties, best_ranks(scores, slice(0, len(scores)), truth, ties), arrays[ties])
         for ties in ("optimistic", "pessimistic")
     ]
-    return [*lines, line("stable_reversed", _last_first(scores, truth), arrays["stable_reversed"], EXACT)]
+    return [*lines, exact("stable_reversed", _last_first(scores, truth), arrays["stable_reversed"])]
 
 
 def _last_first(scores: torch.Tensor, truth: Truth) -> np.ndarray:

@@ -1,0 +1,131 @@
+"""The embeddings of one split, checked, on the device, and cut into folds."""
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from pydantic import ValidationError
+from torch import Tensor
+
+from pipeline.artifacts import embeddings
+from pipeline.artifacts.embeddings import Side
+from pipeline.errors import InputError
+from pipeline.evaluate.metrics.truth import Truth
+from pipeline.evaluate.scores import Scores, Similarity
+from pipeline.registry import SIMILARITIES
+
+# Of the mean squared length of the vectors: the share that is not their common mean.
+_COLLAPSED = 1e-4
+
+
+@dataclass(frozen=True)
+class Split:
+    """image_ids, caption_ids, caption_images: int64; images, captions: float32 vectors of the same width."""
+
+    image_ids: np.ndarray
+    caption_ids: np.ndarray
+    caption_images: np.ndarray
+    images: Float[Tensor, "images dim"]
+    captions: Float[Tensor, "captions dim"]
+
+    def fold(self, images: slice) -> "Split":
+        """Consecutive images with their captions, both in the file's order."""
+        ids = self.image_ids[images]
+        kept = np.flatnonzero(np.isin(self.caption_images, ids))
+        chosen = torch.from_numpy(kept).to(self.captions.device)
+        return Split(
+            ids, self.caption_ids[kept], self.caption_images[kept], self.images[images], self.captions[chosen]
+        )
+
+    def scores(self, similarity: Similarity, block: int) -> Scores:
+        """Images as queries; its transpose has the captions as queries."""
+        return Scores.of(self.images, self.captions, similarity, block)
+
+    def truth(self, direction: str) -> Truth:
+        sides = (self.image_ids, self.caption_images)
+        return Truth.by_image(*(sides if direction == "image_to_text" else reversed(sides)))
+
+    def ids(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of the queries and of the items."""
+        sides = (self.image_ids, self.caption_ids)
+        return sides if direction == "image_to_text" else sides[::-1]
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What ``vse-pipe embed`` wrote for one run."""
+
+    folder: Path
+    images: Side
+    captions: Side
+
+    @classmethod
+    def read(cls, folder: Path, run: str) -> "Embedded":
+        """Raises InputError when a file is missing or unfit, or when the two do not belong together."""
+        command = f"vse-pipe embed --run {run}"
+        images = embeddings.read(folder / embeddings.IMAGES, command)
+        captions = embeddings.read(folder / embeddings.CAPTIONS, command)
+        for key in sorted({*images.about, *captions.about} - {"artefact", "version", "ARROW:schema"}):
+            ours, theirs = images.about.get(key), captions.about.get(key)
+            if ours != theirs:
+                raise InputError(
+                    f"{folder}: images.parquet has {key} {ours!r} and captions.parquet {theirs!r}; embed both again"
+                )
+        if images.about.get("run") != run:
+            raise InputError(
+                f"{folder}: embeddings of run {images.about.get('run')!r}, expected {run!r}; embed it again"
+            )
+        widths = images.vectors.shape[1], captions.vectors.shape[1]
+        if widths[0] != widths[1]:
+            raise InputError(
+                f"{folder}: image vectors have {widths[0]} values and caption vectors {widths[1]}"
+            )
+        return cls(folder, images, captions)
+
+    def split(self, name: str, device: torch.device) -> Split:
+        """Raises InputError when the split is empty or an image or caption in it has no counterpart."""
+        images, captions = self.images.split(name), self.captions.split(name)
+        if not len(images.ids):
+            raise InputError(f"{self.folder / embeddings.IMAGES}: no image of split '{name}'")
+        for file, side, other in [
+            (embeddings.IMAGES, images, captions),
+            (embeddings.CAPTIONS, captions, images),
+        ]:
+            lonely = side.image_ids[~np.isin(side.image_ids, other.image_ids)]
+            if len(lonely):
+                raise InputError(
+                    f"{self.folder / file}: {len(lonely)} rows of split '{name}' have no counterpart in the other file, "
+                    f"the first is image_id {lonely[0]}; prepare and embed the data set again"
+                )
+        vectors = [torch.from_numpy(side.vectors).to(device) for side in (images, captions)]
+        return Split(images.ids, captions.ids, captions.image_ids, *vectors)
+
+    def similarity(self) -> Similarity:
+        """The function of (images, captions), larger is closer, that the files' footer names."""
+        where, about = self.folder / embeddings.IMAGES, self.images.about
+        name = about.get("similarity", "")
+        if name not in SIMILARITIES.names():
+            known = ", ".join(SIMILARITIES.names())
+            raise InputError(
+                f"{where}: footer names the similarity '{name}'; known: {known}; embed the run again"
+            )
+        module = SIMILARITIES.load(name)
+        try:
+            params = module.Params.model_validate(json.loads(about.get("similarity_params", "{}")))
+        except (json.JSONDecodeError, ValidationError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"{where}: similarity_params in the footer do not fit '{name}' ({reason})"
+            ) from error
+        return partial(module.score, params=params)
+
+
+def collapsed(vectors: Float[Tensor, "rows dim"]) -> bool:
+    """Are all vectors all but the same one?"""
+    energy = vectors.double().square().sum(dim=1).mean()
+    spread = (vectors.double() - vectors.double().mean(dim=0)).square().sum(dim=1).mean()
+    return bool(spread <= _COLLAPSED * energy)

@@ -1,0 +1,37 @@
+"""Outcomes as the Parquet tables of ``pipeline.artifacts.evaluation``."""
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.artifacts.evaluation import OCCURRENCE_SCHEMA, RANKS_SCHEMA
+from pipeline.evaluate.outcome import Outcome
+
+
+def rank_table(
+    outcome: Outcome, direction: str, fold: int, queries: np.ndarray, items: np.ndarray
+) -> pa.Table:
+    """A row per query. queries, items: their ids, int64, in the order of the scores' rows and columns."""
+    count = len(queries)
+    offsets = np.concatenate([[0], outcome.lengths.cumsum()]).astype(np.int32)
+    ranks = pa.nulls(count, pa.float64()) if outcome.ranks is None else pa.array(outcome.ranks + 1)
+    columns = {
+        **_heading(direction, fold, count),
+        "query_id": pa.array(queries),
+        "rank": ranks,
+        **{f"hit_{k}": pa.array(hits) for k, hits in outcome.hits.items()},
+        "top": pa.ListArray.from_arrays(
+            offsets, pa.array(items[outcome.top]), type=RANKS_SCHEMA.field("top").type
+        ),
+    }
+    return pa.table(columns, schema=RANKS_SCHEMA)
+
+
+def occurrence_table(outcome: Outcome, direction: str, fold: int, items: np.ndarray) -> pa.Table:
+    """A row per item. items: their ids, int64, in the order of the scores' columns."""
+    counts = {f"n_{k}": pa.array(n.astype(np.int32)) for k, n in outcome.occurrence.items()}
+    columns = {**_heading(direction, fold, len(items)), "item_id": pa.array(items), **counts}
+    return pa.table(columns, schema=OCCURRENCE_SCHEMA)
+
+
+def _heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:
+    return {"direction": pa.repeat(direction, rows), "fold": pa.repeat(pa.scalar(fold, pa.int32()), rows)}

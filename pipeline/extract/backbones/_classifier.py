@@ -1,0 +1,66 @@
+"""What all ImageNet classifiers have in common: weights, transform, one vector an image."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor, nn
+
+from pipeline.extract import images, network, states, transforms, weights
+from pipeline.extract.backbones._backbone import Backbone, Item
+from pipeline.extract.params import ImageParams
+from pipeline.extract.transforms import Published, Transform
+from pipeline.extract.weights import Source
+
+
+def _as_they_are(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    return state
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """make: the whole network, freshly initialised; strip: the same without its classifier; source: its published
+    weights, None when params name a file or none; rename: (their tensors, network) -> tensors under the network's keys.
+    """
+
+    name: str
+    library: str
+    make: Callable[[], nn.Module]
+    strip: Callable[[nn.Module], nn.Module]
+    published: Published
+    source: Source | None
+    rename: Callable[[dict[str, Tensor], nn.Module], dict[str, Tensor]] = _as_they_are
+
+
+def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone:
+    """The backbone of ``classifier`` under ``params``.
+
+    Raises what transforms, weights, states and network raise. Weights are looked for first: a network takes longer
+    to build than a missing file to be noticed.
+    """
+    transform = transforms.resolve(params, classifier.published)
+    found = weights.locate(params, classifier.source, seed)
+    model = states.seeded(classifier.make, seed, classifier.library, classifier.name)
+    if found.path is not None:
+        states.load(model, classifier.rename(states.read(found.path), model), found.path)
+    module = network.Network(classifier.strip(model), transform).eval()
+    name = f"{classifier.library} {classifier.name}"
+    about = {
+        "network": name,
+        "weights": found.about,
+        "transform": transform.about(),
+        "dimensions": network.dimensions(module, transform.image_size, name),
+    }
+    return Backbone(
+        read=partial(_read, transform),
+        module=module,
+        about=about,
+        libraries=("torch", "pillow", classifier.library),
+        precision=params.precision,
+    )
+
+
+def _read(transform: Transform, root: Path, item: Item) -> np.ndarray:
+    return transform.pixels(images.load(root, item))

@@ -1,0 +1,22 @@
+"""ResNet-152 (He et al., CVPR 2016): the 2048 pooled features that VSE++ and HAL train on."""
+
+from dataclasses import replace
+
+from pipeline.extract.backbones._backbone import Backbone
+from pipeline.extract.params import ImageParams
+
+
+class Params(ImageParams):
+    """``weights: imagenet`` is IMAGENET1K_V2 (resnet152-f82ba261.pth); IMAGENET1K_V1 is what VSE++'s time had."""
+
+
+def build(params: Params, seed: int) -> Backbone:
+    """2048 dimensions; VSE++'s transform (shorter side 256, centre crop 224) where torchvision has 232 for V2.
+
+    HAL's own features were downloaded and how they were extracted is not documented, so these differ from them.
+    """
+    from pipeline.extract.backbones import _classifier, _torchvision
+
+    found = _torchvision.classifier("resnet152", params, {})
+    published = replace(found.published, image_size=224, resize=256)
+    return _classifier.assemble(replace(found, published=published), params, seed)

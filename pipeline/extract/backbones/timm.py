@@ -1,0 +1,25 @@
+"""Any model of timm: ``backbone: timm`` with ``model: resnet18.a1_in1k``."""
+
+from pydantic import Field
+
+from pipeline.extract.backbones._backbone import Backbone
+from pipeline.extract.params import ImageParams
+
+
+class Params(ImageParams):
+    """model: an architecture or ``architecture.tag``; model_args: passed to timm.create_model, as in {pad_type: same}."""
+
+    model: str
+    model_args: dict[str, object] = Field(default_factory=dict)
+
+
+def build(params: Params, seed: int) -> Backbone:
+    """timm's pre-logits; sizes, mean and std by default those of the tag.
+
+    ``weights: imagenet`` means the published weights of the tag, whatever they were trained on; where their digest
+    is not part of the file's name, ``sha256`` must be set. Raises UnknownMember for another name; else as ``assemble``.
+    """
+    from pipeline.extract.backbones import _classifier, _timm
+
+    found = _timm.classifier(params.model, params, params.model_args)
+    return _classifier.assemble(found, params, seed)

@@ -1,0 +1,24 @@
+"""Any classifier of torchvision: ``backbone: torchvision`` with ``model: mobilenet_v2``."""
+
+from pydantic import Field
+
+from pipeline.extract.backbones._backbone import Backbone
+from pipeline.extract.params import ImageParams
+
+
+class Params(ImageParams):
+    """model: a name of ``torchvision.models``; model_args: passed to its constructor, for weights of other shapes."""
+
+    model: str
+    model_args: dict[str, object] = Field(default_factory=dict)
+
+
+def build(params: Params, seed: int) -> Backbone:
+    """The input of the network's last layer; sizes, mean and std by default those its weights were published with.
+
+    Raises UnknownMember for another name; else as ``assemble``.
+    """
+    from pipeline.extract.backbones import _classifier, _torchvision
+
+    found = _torchvision.classifier(params.model, params, params.model_args)
+    return _classifier.assemble(found, params, seed)

@@ -1,0 +1,44 @@
+"""What a feature file depends on, as JSON for meta.json and as one digest for resuming."""
+
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+
+from pipeline import paths
+from pipeline.artifacts import images
+from pipeline.artifacts._files import sha256
+from pipeline.extract.backbones._backbone import Backbone
+from pipeline.params.load import FeatureSet
+from pipeline.registry import BACKBONES
+
+# Everything that decides a number in features.npy; an edit to one of them makes the parts of earlier runs worthless.
+_CODE = ("images.py", "transforms.py", "network.py", "forward.py", "precision.py", "states.py", "job.py")
+_HERE = Path(__file__).parent
+
+
+def describe(node: FeatureSet, backbone: Backbone, device: torch.device, precision: str) -> dict:
+    """Everything the features follow from. The device's kind is part of it, its number is not."""
+    return {
+        "dataset": node.dataset,
+        "backbone": node.backbone.name,
+        "params": node.backbone.params.model_dump(mode="json"),
+        "precision": precision,
+        "device": device.type,
+        "images_sha256": sha256(paths.prepared(node.dataset) / images.NAME),
+        "code_sha256": _code(node.backbone.name),
+        "libraries": {name: version(name) for name in ("numpy", *backbone.libraries)},
+        **backbone.about,
+    }
+
+
+def digest(about: dict) -> str:
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def _code(backbone: str) -> str:
+    helpers = sorted(BACKBONES.folder.glob("_*.py"))
+    files = [*(_HERE / name for name in _CODE), *helpers, BACKBONES.folder / f"{backbone}.py"]
+    return hashlib.sha256("".join(sha256(path) for path in files).encode()).hexdigest()

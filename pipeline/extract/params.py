@@ -1,0 +1,66 @@
+"""The options that backbones share; every member's ``Params`` is one of these two, with its own defaults."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt, StringConstraints, field_validator, model_validator
+
+from pipeline.params.strict import Strict
+
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
+Scales = Annotated[list[PositiveFloat], Field(min_length=3, max_length=3)]
+_WEIGHT_FILES = (".pth", ".pt", ".safetensors")
+
+
+class FeatureParams(Strict):
+    """What happens to the features of any backbone.
+
+    normalise: scale every vector to unit length (METHODS: the default on disk); store: the type in
+    features.npy; batch_size: images in one forward pass, part of what the last bits depend on.
+    """
+
+    normalise: bool = True
+    store: Literal["float32", "float16"] | None = "float32"
+    batch_size: PositiveInt = 64
+
+
+class ImageParams(FeatureParams):
+    """What a network sees of an image. ``null`` means: as the network's weights were published.
+
+    weights: ``imagenet`` (the published weights), the name of one torchvision weights entry such as
+    IMAGENET1K_V1, ``random``, or a path; sha256: the full digest the weights file must have;
+    image_size: pixels of the square crop; resize: pixels before the crop, by default the published ratio to
+    image_size (``shorter``) or image_size itself (``exact``); resize_mode: ``shorter`` scales the shorter side
+    and keeps the aspect ratio, ``exact`` scales both sides; crops: the centre, or the mean over centre, four
+    corners and their mirror images; precision: ``auto`` is bfloat16 where the hardware computes it natively.
+    """
+
+    weights: str = "imagenet"
+    sha256: Digest | None = None
+    image_size: PositiveInt | None = None
+    resize: PositiveInt | None = None
+    resize_mode: Literal["shorter", "exact"] = "shorter"
+    interpolation: Literal["bilinear", "bicubic"] | None = None
+    mean: Channels | None = None
+    std: Scales | None = None
+    crops: Literal["center", "ten"] = "center"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    store: Literal["float32", "float16"] = "float32"
+
+    @field_validator("weights")
+    @classmethod
+    def _a_name_or_a_file(cls, weights: str) -> str:
+        # A misspelt name would otherwise be taken for a path and be reported as a missing file.
+        known = weights in ("imagenet", "random") or re.fullmatch(r"[A-Z][A-Z0-9_]*", weights)
+        if not known and not weights.endswith(_WEIGHT_FILES):
+            raise ValueError(f"expected imagenet, random or a path that ends in {', '.join(_WEIGHT_FILES)}")
+        return weights
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ImageParams":
+        if self.resize and self.image_size and self.resize < self.image_size:
+            raise ValueError(f"resize {self.resize} is smaller than image_size {self.image_size}")
+        if self.weights == "random" and self.sha256:
+            raise ValueError("sha256 is given, but random weights have no file to compare it with")
+        return self

@@ -1,0 +1,55 @@
+"""Batches of decoded images from worker threads: Pillow and numpy release the interpreter lock while they work."""
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+from pipeline.errors import InputError
+from pipeline.extract.backbones._backbone import Item
+
+Read = Callable[[Item], np.ndarray]
+
+
+def batches(
+    work: list[list[Item]], read: Read, ahead: int, workers: int | None = None
+) -> Iterator[np.ndarray]:
+    """One array (B, ...) for each list of items, in order.
+
+    ahead: batches read while the caller works on one; 0 on a CPU, where readers would only take cores from the
+    model (see stage). Raises what ``read`` raises, for the first item that fails.
+    """
+    workers = workers or len(os.sched_getaffinity(0))
+    with contextlib.ExitStack() as stack:
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="read")
+        stack.callback(pool.shutdown, cancel_futures=True)
+        pending: deque[list[Future]] = deque()
+        upcoming = iter(work)
+        for items in work:
+            while len(pending) <= ahead and (following := next(upcoming, None)) is not None:
+                pending.append(_submit(pool, following, read, workers))
+            arrays = [array for future in pending.popleft() for array in future.result()]
+            yield _stacked(arrays, items)
+
+
+def _submit(pool: ThreadPoolExecutor, items: list[Item], read: Read, workers: int) -> list[Future]:
+    """Slices, not single items: a future costs as much as decoding a small image."""
+    size = -(-len(items) // workers)
+    return [pool.submit(_read_all, items[start : start + size], read) for start in range(0, len(items), size)]
+
+
+def _read_all(items: list[Item], read: Read) -> list[np.ndarray]:
+    return [read(item) for item in items]
+
+
+def _stacked(arrays: list[np.ndarray], items: list[Item]) -> np.ndarray:
+    first = arrays[0]
+    for array, item in zip(arrays, items, strict=True):
+        if array.shape != first.shape or array.dtype != first.dtype:
+            raise InputError(
+                f"{item.where}: {array.dtype} {array.shape}, but image_id {items[0].image_id} has {first.dtype} {first.shape}"
+            )
+    return np.stack(arrays)

@@ -1,0 +1,83 @@
+"""From an RGB image to the square crops a network sees."""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from PIL import Image
+
+from pipeline.errors import UsageError
+from pipeline.extract.params import ImageParams
+
+_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
+
+@dataclass(frozen=True)
+class Published:
+    """How a network's published weights were evaluated; sizes in pixels, mean and std of RGB in 0..1."""
+
+    image_size: int
+    resize: int
+    interpolation: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Transform:
+    """Every choice made. The arithmetic is that of torchvision's Resize, CenterCrop and FiveCrop on Pillow images;
+    the mirror images are those of the five crops, where TenCrop cuts the mirrored image anew.
+    """
+
+    image_size: int
+    resize: int
+    resize_mode: str
+    interpolation: str
+    crops: str
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def pixels(self, image: Image.Image) -> np.ndarray:
+        """uint8 (crops, image_size, image_size, 3): one centre crop, or corners, centre and their mirror images."""
+        resized = image.resize(self._scaled(*image.size), _FILTERS[self.interpolation])
+        size = self.image_size
+        right, bottom = resized.width - size, resized.height - size
+        boxes = [(round(right / 2), round(bottom / 2))]
+        if self.crops == "ten":
+            boxes = [(0, 0), (right, 0), (0, bottom), (right, bottom), *boxes]
+        pixels = np.stack([np.asarray(resized.crop((x, y, x + size, y + size))) for x, y in boxes])
+        return np.concatenate([pixels, pixels[:, :, ::-1]]) if self.crops == "ten" else pixels
+
+    def _scaled(self, width: int, height: int) -> tuple[int, int]:
+        if self.resize_mode == "exact":
+            return self.resize, self.resize
+        shorter = min(width, height)
+        # The longer side is cut, not rounded, as in torchvision.
+        return int(self.resize * width / shorter), int(self.resize * height / shorter)
+
+    def about(self) -> dict:
+        return {
+            key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
+        }
+
+
+def resolve(params: ImageParams, published: Published) -> Transform:
+    """Fill in what ``params`` leaves to the published weights. Raises UsageError on sizes that do not fit."""
+    size = params.image_size or published.image_size
+    own = round(size * published.resize / published.image_size) if params.resize_mode == "shorter" else size
+    resize = params.resize or own
+    if resize < size:
+        raise UsageError(f"resize {resize} is smaller than image_size {size}: the crop would not fit")
+    interpolation = params.interpolation or published.interpolation
+    if interpolation not in _FILTERS:
+        raise UsageError(
+            f"the weights were published with {interpolation} scaling; set interpolation to {' or '.join(_FILTERS)}"
+        )
+    return Transform(
+        image_size=size,
+        resize=resize,
+        resize_mode=params.resize_mode,
+        interpolation=interpolation,
+        crops=params.crops,
+        mean=tuple(params.mean or published.mean),
+        std=tuple(params.std or published.std),
+    )

@@ -1,0 +1,139 @@
+"""Vega-Lite charts, built with Altair. Colours and fonts are left to the page, which knows light from dark."""
+
+from functools import cache
+
+import altair as alt
+import pandas as pd
+import vl_convert
+
+from pipeline.report.hubness import histogram
+
+_BINS = 24
+_HEIGHT = 130
+# The foot of the log axis: low enough for a bin with one item to show.
+_FOOT = 0.7
+
+
+@cache
+def library() -> str:
+    """Vega, Vega-Lite and vega-embed as one script for the Vega-Lite version Altair writes; needs no network."""
+    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    return vl_convert.javascript_bundle(vl_version=version)
+
+
+def validation(histories: dict[str, pd.DataFrame]) -> dict:
+    """rsum on the validation split per epoch, a line a run; a point marks the epoch that was kept."""
+    rows = [
+        {"run": run, "epoch": int(epoch), "rsum": float(value), "kept": kept}
+        for run, table in histories.items()
+        for epoch, value, kept in zip(table["epoch"], table["val_rsum"], _kept(table), strict=True)
+    ]
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=_epochs(rows),
+        y=alt.Y("rsum:Q", title="validation rsum", scale=alt.Scale(zero=False, nice=True)),
+        tooltip=["run:N", "epoch:Q", alt.Tooltip("rsum:Q", format=".1f")],
+    )
+    # The dash tells runs apart without colour. A sort order, or points in the lines' colours, would make two legends.
+    run = {"field": "run", "type": "nominal", "title": None, "scale": alt.Scale(domain=list(histories))}
+    lines = base.mark_line(strokeWidth=2).encode(color=alt.Color(**run), strokeDash=alt.StrokeDash(**run))
+    points = base.mark_point(filled=True, size=60, style="kept").transform_filter("datum.kept")
+    return _spec(alt.layer(lines, points), height=280)
+
+
+def training(table: pd.DataFrame) -> dict:
+    """Training loss per epoch of one run; each run has its own axis, since losses differ in scale and meaning."""
+    rows = [
+        {"epoch": int(epoch), "loss": float(value)}
+        for epoch, value in zip(table["epoch"], table["loss"], strict=True)
+    ]
+    y = alt.Y("loss:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
+    chart = alt.Chart(alt.Data(values=rows)).encode(
+        x=_epochs(rows), y=y, tooltip=["epoch:Q", alt.Tooltip("loss:Q", format=".4g")]
+    )
+    return _spec(chart.mark_line(strokeWidth=2, style="after-line"), height=_HEIGHT)
+
+
+def occurrence(after: pd.Series, before: pd.Series, largest: int, tallest: int) -> dict:
+    """How many items (log scale) are among the best 10 of how many queries: bars after, outline before.
+
+    largest, tallest: the greatest N_10 and the fullest bin in any chart of the row, so that they share bins and axes.
+    """
+    width = bin_width(largest)
+    layout = _occurrence_layout((largest // width + 1) * width, max(tallest, 10))
+    tables = (_bins(after, width), _steps(before, width))
+    layers = [
+        {**layer, "data": {"values": rows}} for layer, rows in zip(layout["layer"], tables, strict=True)
+    ]
+    return {**layout, "layer": layers}
+
+
+@cache
+def _occurrence_layout(right: int, top: int) -> dict:
+    """Everything but the rows: Altair needs longer to check a chart than all the rest of the section takes."""
+    empty = alt.Chart(alt.Data(values=[]))
+    x = alt.X(
+        "from:Q",
+        title=None,
+        scale=alt.Scale(domain=[0, right], nice=False),
+        axis=alt.Axis(tickCount=5, grid=False),
+    )
+    y = alt.Y(
+        "items:Q",
+        title=None,
+        scale=alt.Scale(type="log", domain=[_FOOT, top], nice=False),
+        axis=alt.Axis(values=[1, 10, 100, 1000, 10000], format="~s"),
+    )
+    tip = [alt.Tooltip("range:N", title="queries"), alt.Tooltip("items:Q", title="items")]
+    solid = empty.mark_bar(style="after", binSpacing=1).encode(
+        x=x, x2="to:Q", y=y, y2=alt.datum(_FOOT), tooltip=tip
+    )
+    line = empty.mark_line(style="before", interpolate="step-after").encode(x=x, y=y)
+    return _spec(alt.layer(solid, line), height=_HEIGHT)
+
+
+def bin_width(largest: int) -> int:
+    """Whole values per bin, at most 24 bins."""
+    return largest // _BINS + 1
+
+
+def fullest(n: pd.Series, largest: int) -> int:
+    """Items in the fullest bin."""
+    return max(items for _, _, items in histogram(n.to_numpy(), bin_width(largest)))
+
+
+def _bins(n: pd.Series, width: int) -> list[dict]:
+    return [
+        {
+            "from": low,
+            "to": high + 1,
+            "items": items,
+            "range": f"{low}" if low == high else f"{low} to {high}",
+        }
+        for low, high, items in histogram(n.to_numpy(), width)
+    ]
+
+
+def _steps(n: pd.Series, width: int) -> list[dict]:
+    """The outline also passes through empty bins, at the foot of the log axis."""
+    counts = {low: items for low, _, items in histogram(n.to_numpy(), width)}
+    lows = range(0, max(counts) + 2 * width, width)
+    return [{"from": low, "items": counts.get(low, _FOOT)} for low in lows]
+
+
+def _epochs(rows: list[dict]) -> alt.X:
+    last = max(row["epoch"] for row in rows)
+    return alt.X(
+        "epoch:Q",
+        title="epoch",
+        axis=alt.Axis(tickMinStep=1, format="d", tickCount=min(last, 10), grid=False),
+    )
+
+
+def _kept(table: pd.DataFrame) -> list[bool]:
+    return (table.index == table["val_rsum"].idxmax()).tolist()
+
+
+def _spec(chart: alt.LayerChart | alt.Chart, height: int) -> dict:
+    spec = chart.properties(width="container", height=height).to_dict()
+    # The page names the Vega-Lite mode itself, and its own theme replaces Altair's.
+    return {key: value for key, value in spec.items() if key not in ("$schema", "config")}

@@ -1,0 +1,48 @@
+"""How numbers are written on the page."""
+
+_NONE = "–"
+
+
+def fixed(value: float | None, digits: int = 1) -> str:
+    """``12.3``; a real minus sign, and a dash where there is no value."""
+    if value is None:
+        return _NONE
+    text = f"{value:.{digits}f}"
+    return text.replace("-", "\u2212") if float(text) else text.removeprefix("-")
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """``+1.2``, ``\u22121.2`` or ``\u00b10.0``."""
+    text = fixed(value, digits)
+    if not float(text.replace("\u2212", "-")):
+        return f"\u00b1{text}"
+    return text if value < 0 else f"+{text}"
+
+
+def thousands(value: int) -> str:
+    """Thousands apart: ``25,000``."""
+    return f"{value:,}"
+
+
+def plural(value: int, one: str, many: str | None = None) -> str:
+    """``1 query``, ``2 queries``."""
+    return f"{thousands(value)} {one if value == 1 else many or one + 's'}"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f}%"
+
+
+def duration(seconds: float) -> str:
+    """``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+FILTERS = {function.__name__: function for function in (fixed, signed, thousands, plural, percent, duration)}

@@ -1,0 +1,60 @@
+"""How unevenly the items are retrieved, from N_k: the number of queries that have an item among their best k.
+
+Measures as in scikit-hubness, vectorised; items that no query retrieves (N_k = 0) count. Skewness itself comes from
+evaluate. A hub here is an item with at least twice the mean N_k; scikit-hubness says 2k, which is the same where there
+are as many queries as items and calls nearly every image a hub where each has five captions. All functions take one
+fold's ``n``: int (items,).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+
+@dataclass(frozen=True)
+class Hubness:
+    """robin_hood, gini, anti_hubs, hub_share: shares in 0..1; largest: the greatest N_k in any fold."""
+
+    robin_hood: float
+    gini: float
+    anti_hubs: float
+    hub_share: float
+    largest: int
+
+
+def measure(items: pd.DataFrame, k: int) -> Hubness:
+    """items: rows of occurrence.parquet in one direction. Mean over folds; ``largest`` is the maximum."""
+    folds = [group[f"n_{k}"].to_numpy() for _, group in items.groupby("fold")]
+    shares = np.mean([[robin_hood(n), gini(n), anti_hubs(n), hub_share(n)] for n in folds], axis=0)
+    return Hubness(*map(float, shares), largest=int(max(n.max() for n in folds)))
+
+
+def robin_hood(n: np.ndarray) -> float:
+    """Share of all retrievals that would have to move for every item to be retrieved equally often."""
+    total = n.sum()
+    return float(np.abs(n - n.mean()).sum() / (2 * total)) if total else 0.0
+
+
+def gini(n: np.ndarray) -> float:
+    """Gini coefficient: sum over ranks r = 1..n of (2r - n - 1) N_(r), divided by n sum N, N sorted ascending."""
+    total, size = n.sum(), len(n)
+    weights = 2 * np.arange(1, size + 1) - size - 1
+    return float((weights * np.sort(n)).sum() / (size * total)) if total else 0.0
+
+
+def anti_hubs(n: np.ndarray) -> float:
+    """Share of items that no query retrieves."""
+    return float((n == 0).mean())
+
+
+def hub_share(n: np.ndarray) -> float:
+    """Share of all retrievals that go to hubs, items with N_k >= 2 mean(N_k)."""
+    total = n.sum()
+    return float(n[n >= 2 * n.mean()].sum() / total) if total else 0.0
+
+
+def histogram(n: np.ndarray, width: int) -> list[tuple[int, int, int]]:
+    """(first N_k, last N_k, items) of each bin that is not empty; bins are ``width`` values wide and start at 0."""
+    bins, counts = np.unique(n // width, return_counts=True)
+    return [(int(b * width), int(b * width + width - 1), int(c)) for b, c in zip(bins, counts, strict=True)]

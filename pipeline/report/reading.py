@@ -1,0 +1,124 @@
+"""Read what params.yaml names through the artefact readers; never what happens to lie on disk."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pipeline import paths, timing
+from pipeline.artifacts import captions, evaluation, history, images
+from pipeline.artifacts._files import read_json
+from pipeline.errors import InputError, UsageError
+from pipeline.params.load import Params
+from pipeline.report.results import Catalogue, Evaluation, Group, Results, RunResult
+
+_SHOWN = 5
+_NEEDED = ("r@1", "r@5", "r@10", "skew@1", "skew@5", "skew@10")
+_CURVES = ("epoch", "loss", "val_rsum")
+
+
+def read(params: Params) -> Results:
+    """Everything params names, nothing else. Raises InputError for what is missing, stale or not finite, UsageError
+    when params names no run."""
+    if not params.runs:
+        raise UsageError("params.yaml runs: there is no run to report on")
+    _all_there(params)
+    by_dataset: dict[str, list[RunResult]] = {}
+    for name, run in params.runs.items():
+        found = {inference: _evaluation(params, name, inference) for inference in params.grid.inferences}
+        by_dataset.setdefault(run.dataset, []).append(RunResult(name, run, _history(name), found))
+    return Results(params, [Group(_catalogue(dataset), runs) for dataset, runs in by_dataset.items()])
+
+
+def _all_there(params: Params) -> None:
+    wanted = {paths.trained(run) / history.NAME: f"vse-pipe train --run {run}" for run in params.runs}
+    for run in params.runs:
+        for inference in params.grid.inferences:
+            command = f"vse-pipe evaluate --run {run} --inference {inference}"
+            for file in (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE):
+                wanted[paths.evaluated(run, inference) / file] = command
+    missing = {command: path for path, command in wanted.items() if not path.is_file()}
+    lines = [
+        f"{path} does not exist; make it with `{command}` or `dvc repro`" for command, path in missing.items()
+    ]
+    if len(lines) > _SHOWN:
+        lines = [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more; `dvc repro` makes them all"]
+    if lines:
+        raise InputError("\n".join(lines))
+
+
+def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
+    folder = paths.evaluated(run, inference)
+    metrics = evaluation.read_metrics(folder)
+    problems = _problems(metrics, params)
+    if problems:
+        advice = f"run `vse-pipe evaluate --run {run} --inference {inference}` again"
+        raise InputError(
+            "\n".join(f"{folder / evaluation.METRICS}: {problem}; {advice}" for problem in problems)
+        )
+    return Evaluation(
+        run, inference, metrics, evaluation.read_ranks(folder), evaluation.read_occurrence(folder)
+    )
+
+
+def _problems(metrics: dict, params: Params) -> list[str]:
+    """Missing or non-finite figures, and figures measured under another protocol than params.yaml now asks for."""
+    figures = {name: metrics.get(name) for name in ("rsum", "hs_sum")}
+    for direction in evaluation.DIRECTIONS:
+        side = metrics.get(direction)
+        measured = side if isinstance(side, dict) else {}
+        names = [*_NEEDED, *[name for name, value in measured.items() if isinstance(value, int | float)]]
+        figures |= {f"{direction}.{name}": measured.get(name) for name in names}
+    found = [
+        f"{name} is {value!r}, expected a finite number"
+        for name, value in figures.items()
+        if not _finite(value)
+    ]
+    for name in ("split", "protocol", "ties"):
+        wanted = getattr(params.evaluate, name)
+        if metrics.get(name) != wanted:
+            found.append(f"{name} is {metrics.get(name)!r}, params.yaml evaluate.{name} is {wanted!r}")
+    if not isinstance(metrics.get("bank"), str):
+        found.append(f"bank is {metrics.get('bank')!r}, expected the name of the query bank")
+    return found
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _history(run: str) -> pd.DataFrame:
+    table = history.read(paths.trained(run))
+    absent = [name for name in _CURVES if name not in table.columns]
+    problem = None
+    if absent:
+        problem = f"column '{absent[0]}' is missing"
+    elif table.empty:
+        problem = "no epochs"
+    elif not np.isfinite(table[list(_CURVES)].to_numpy(dtype=float)).all():
+        problem = f"{', '.join(_CURVES)} must be finite numbers in every row"
+    if problem:
+        raise InputError(
+            f"{paths.trained(run) / history.NAME}: {problem}; run `vse-pipe train --run {run}` again"
+        )
+    return table
+
+
+def _catalogue(dataset: str) -> Catalogue:
+    folder = paths.prepared(dataset)
+    pictures = images.read(folder)
+    texts = captions.read(folder).to_pandas().set_index("caption_id")
+    return Catalogue(dataset, pictures.to_pandas().set_index("image_id"), texts, images.root(pictures))
+
+
+def seconds(out: Path) -> float | None:
+    """What lies beside a stage's output; None where there is nothing, as after a checkout from DVC's cache. Raises
+    InputError when it is no number."""
+    path = timing.beside(out)
+    if not path.is_file():
+        return None
+    value = read_json(path).get("seconds")
+    if not _finite(value):
+        raise InputError(f"{path}: seconds is {value!r}, expected a finite number")
+    return float(value)

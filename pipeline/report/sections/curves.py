@@ -1,0 +1,62 @@
+"""How training went, epoch by epoch."""
+
+from pipeline.report import charts
+from pipeline.report.collector import Collector
+from pipeline.report.results import Group, Results, RunResult
+
+TITLE = "Learning curves"
+
+
+def context(results: Results, collector: Collector) -> dict:
+    return {"groups": [_group(group, collector) for group in results.groups]}
+
+
+def _group(group: Group, collector: Collector) -> dict:
+    rows = [_row(run) for run in group.runs]
+    best = max(rows, key=lambda row: row["rsum"])
+    label = f"Validation rsum per epoch of {len(rows)} runs; the best is {best['run']} with {best['rsum']:.1f} at epoch {best['epoch']}."
+    losses = [
+        {
+            "run": row["run"],
+            "loss": row["name"],
+            "chart": collector.chart(charts.training(run.history), _loss_label(row)),
+        }
+        for row, run in zip(rows, group.runs, strict=True)
+    ]
+    validation = charts.validation({run.name: run.history for run in group.runs})
+    return {
+        "dataset": group.catalogue.name,
+        "validation": collector.chart(validation, label),
+        "losses": losses,
+        "rows": rows,
+        "epochs": _epochs(group),
+    }
+
+
+def _row(run: RunResult) -> dict:
+    table = run.history
+    kept = table.loc[table["val_rsum"].idxmax()]
+    return {
+        "run": run.name,
+        "name": run.params.loss.name,
+        "epochs": len(table),
+        "epoch": int(kept["epoch"]),
+        "rsum": float(kept["val_rsum"]),
+        "first": float(table["loss"].iloc[0]),
+        "last": float(table["loss"].iloc[-1]),
+    }
+
+
+def _loss_label(row: dict) -> str:
+    return f"Training loss of {row['run']}: {row['first']:.4g} in the first epoch, {row['last']:.4g} in the last of {row['epochs']}."
+
+
+def _epochs(group: Group) -> dict:
+    """Validation rsum, a row an epoch and a column a run: the first chart as a table."""
+    columns = {run.name: run.history.set_index("epoch")["val_rsum"] for run in group.runs}
+    epochs = sorted({int(epoch) for column in columns.values() for epoch in column.index})
+    rows = [
+        (epoch, [float(column[epoch]) if epoch in column.index else None for column in columns.values()])
+        for epoch in epochs
+    ]
+    return {"runs": list(columns), "rows": rows}

@@ -1,0 +1,93 @@
+"""Every figure of every run under every criterion, in one table that can be sorted."""
+
+from dataclasses import dataclass
+
+from pipeline.artifacts.evaluation import DIRECTIONS
+from pipeline.report.collector import Collector
+from pipeline.report.results import Evaluation, Group, Results
+
+TITLE = "All runs and criteria"
+HEADINGS = {"image_to_text": "Image to text", "text_to_image": "Text to image"}
+
+
+_ORDERS = {"most": lambda value: -value, "least": lambda value: value, "zero": abs}
+
+
+@dataclass(frozen=True)
+class Column:
+    """label: as printed; path: keys into metrics.json of evaluate; goal: most, least, or zero for the value nearest to
+    0. Skewness far below 0 is no merit: a matching that gives all items but one the same N_k has it."""
+
+    label: str
+    path: tuple[str, ...]
+    digits: int
+    goal: str
+
+    def value(self, one: Evaluation) -> float | None:
+        """None where the criterion does not define the figure."""
+        found = one.metrics
+        for key in self.path:
+            found = found.get(key)
+            if found is None:
+                return None
+        return found
+
+
+_SIDE = [
+    ("R@1", "r@1", 1, "most"),
+    ("R@5", "r@5", 1, "most"),
+    ("R@10", "r@10", 1, "most"),
+    ("Med r", "med_r", 1, "least"),
+    ("Mean r", "mean_r", 1, "least"),
+    ("Skew", "skew@10", 2, "zero"),
+]
+_SIDES = {
+    side: [Column(label, (side, key), digits, goal) for label, key, digits, goal in _SIDE]
+    for side in DIRECTIONS
+}
+_TOTALS = [Column("rsum", ("rsum",), 1, "most"), Column("hs-sum", ("hs_sum",), 2, "zero")]
+
+
+def context(results: Results, collector: Collector) -> dict:
+    return {
+        "groups": [_table(group) for group in results.groups],
+        "heads": [{"label": HEADINGS[side], "columns": columns} for side, columns in _SIDES.items()],
+        "totals": _TOTALS,
+        "matchings": any(one.matching for group in results.groups for one in group.evaluations()),
+        "transductive": any(one.transductive for group in results.groups for one in group.evaluations()),
+    }
+
+
+def _table(group: Group) -> dict:
+    evaluations = group.evaluations()
+    columns = [*(column for columns in _SIDES.values() for column in columns), *_TOTALS]
+    best = [_best(column, evaluations) for column in columns]
+    rows = [
+        {
+            "run": one.run,
+            "inference": one.inference,
+            "bank": "transductive" if one.transductive else one.metrics["bank"],
+            "cells": [_cell(column, mark, one) for column, mark in zip(columns, best, strict=True)],
+        }
+        for one in evaluations
+    ]
+    return {"dataset": group.catalogue.name, "rows": rows}
+
+
+def _cell(column: Column, best: float | None, one: Evaluation) -> dict:
+    value = column.value(one)
+    return {
+        "value": value,
+        "digits": column.digits,
+        "best": value is not None and _shown(column, value) == best,
+    }
+
+
+def _best(column: Column, evaluations: list[Evaluation]) -> float | None:
+    """The best value as printed; None where all rows print the same, since a mark on each says nothing."""
+    values = {_shown(column, value) for one in evaluations if (value := column.value(one)) is not None}
+    return min(values, key=_ORDERS[column.goal]) if len(values) > 1 else None
+
+
+def _shown(column: Column, value: float) -> float:
+    return round(value, column.digits)

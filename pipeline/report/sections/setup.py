@@ -1,0 +1,98 @@
+"""What was run: data sets, runs with all their options, criteria, and the versions of the libraries."""
+
+import platform
+from importlib.metadata import version
+
+import pipeline
+from pipeline.artifacts.images import SPLITS
+from pipeline.params.load import Member
+from pipeline.report.collector import Collector
+from pipeline.report.results import Group, Results, RunResult
+
+TITLE = "Parameters and versions"
+_LONGEST = 6
+_LIBRARIES = ("torch", "torchvision", "numpy", "pandas", "pyarrow", "dvc")
+
+
+def context(results: Results, collector: Collector) -> dict:
+    params = results.params
+    options = {name: _options(member.model_dump()) for name, member in params.inference.items()}
+    return {
+        "datasets": [_dataset(group) for group in results.groups],
+        "splits": SPLITS,
+        "runs": [_run(run, results) for run in results.runs()],
+        "criteria": [
+            (name, [(part, options.get(part, "")) for part in name.split("+")])
+            for name in params.grid.inferences
+        ],
+        "tuned": _tuned(results),
+        "evaluate": params.evaluate.model_dump(),
+        "seed": params.seed,
+        "versions": [("vse-pipe", pipeline.__version__), ("Python", platform.python_version()), *_versions()],
+    }
+
+
+def _dataset(group: Group) -> dict:
+    catalogue = group.catalogue
+    pictures, texts = catalogue.images["split"].value_counts(), catalogue.captions["split"].value_counts()
+    counts = [(int(pictures.get(split, 0)), int(texts.get(split, 0))) for split in SPLITS]
+    return {"name": catalogue.name, "counts": counts}
+
+
+def _run(run: RunResult, results: Results) -> dict:
+    chosen = run.params
+    features, noise = results.params.features[chosen.features], results.params.noises[chosen.noise]
+    members = {
+        "features": features.backbone,
+        "pairs": noise.protocol,
+        "loss": chosen.loss,
+        "similarity": chosen.similarity,
+        "text": chosen.text,
+        "image": chosen.image,
+    }
+    return {
+        "name": run.name,
+        "rows": [*_members(members), ("train", "", _options(chosen.train.model_dump()))],
+    }
+
+
+def _members(members: dict[str, Member]) -> list[tuple[str, str, str]]:
+    return [(kind, member.name, _options(member.params.model_dump())) for kind, member in members.items()]
+
+
+def _options(values: dict) -> str:
+    return ", ".join(f"{key} {_value(value)}" for key, value in values.items())
+
+
+def _value(value: object) -> str:
+    """As in params.yaml; of a long list its ends, since the grid of a search fills lines and says little."""
+    if isinstance(value, list):
+        shown = [_value(one) for one in value]
+        few = len(shown) <= _LONGEST
+        return f"[{', '.join(shown)}]" if few else f"{shown[0]} to {shown[-1]} ({len(shown)} values)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "null" if value is None else str(value)
+
+
+def _tuned(results: Results) -> list[dict]:
+    """Values that evaluate chose on the validation split, where a criterion has any."""
+    return [
+        {"run": one.run, "inference": one.inference, "values": _options(_flat(one.metrics["tuned"]))}
+        for run in results.runs()
+        for one in run.evaluations.values()
+        if one.metrics.get("tuned")
+    ]
+
+
+def _flat(values: dict, prefix: str = "") -> dict:
+    flat: dict = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _versions() -> list[tuple[str, str]]:
+    return [(name, version(name)) for name in _LIBRARIES]

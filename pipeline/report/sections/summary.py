@@ -1,0 +1,65 @@
+"""What came out, under which protocol, and how far it can be trusted."""
+
+from pipeline.artifacts.evaluation import DIRECTIONS
+from pipeline.params.schema import EvaluateParams
+from pipeline.report.collector import Collector
+from pipeline.report.results import Evaluation, Group, Results
+
+TITLE = "Summary"
+_TIES = {
+    "pessimistic": "Ties count against the query: an item that scores the same as the correct one ranks before it.",
+    "average": "Ties are shared: an item that scores the same as the correct one counts as half a rank before it.",
+    "optimistic": "Ties count for the query: an item that scores the same as the correct one ranks behind it.",
+}
+
+
+def context(results: Results, collector: Collector) -> dict:
+    return {
+        "groups": [_group(group) for group in results.groups],
+        "split": results.params.evaluate.split,
+        "inferences": results.params.grid.inferences,
+        "protocol": protocol(results.params.evaluate),
+        "ties": _TIES[results.params.evaluate.ties],
+    }
+
+
+def protocol(evaluate: EvaluateParams) -> str:
+    if evaluate.protocol == "full":
+        return f"Every query of the {evaluate.split} split ranks all items of that split."
+    return (
+        f"The {evaluate.split} split is cut into consecutive folds of {evaluate.fold_size:,} images; a query ranks "
+        "the items of its own fold, and every figure is the mean over the folds."
+    )
+
+
+def _group(group: Group) -> dict:
+    best = group.best_run.best
+    strict = [one for one in group.evaluations() if not one.transductive]
+    return {
+        "dataset": group.catalogue.name,
+        "best": best,
+        "baseline": group.best_run.baseline,
+        "strict": max(strict, key=lambda one: one.rsum, default=None),
+        "sizes": {
+            direction: (len(best.queries(direction)), len(best.items(direction))) for direction in DIRECTIONS
+        },
+        "matrix": _matrix(group, best),
+    }
+
+
+def _matrix(group: Group, best: Evaluation) -> list[dict]:
+    """A row a run: rsum under each criterion, and how far it lies from the baseline of the same run."""
+    return [
+        {
+            "run": run.name,
+            "cells": [
+                {
+                    "one": one,
+                    "gain": None if one is run.baseline else one.rsum - run.baseline.rsum,
+                    "best": one is best,
+                }
+                for one in run.evaluations.values()
+            ],
+        }
+        for run in group.runs
+    ]

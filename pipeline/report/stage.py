@@ -1,0 +1,59 @@
+"""report: reports/metrics.json for git, reports/plots/*.csv for DVC, reports/index.html for people."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from pipeline import paths
+from pipeline.artifacts._files import whole_file, write_json
+from pipeline.console import say, warn
+from pipeline.locks import claim
+from pipeline.params.load import Params
+from pipeline.report import outputs
+from pipeline.report.collector import Collector
+from pipeline.report.page import render
+from pipeline.report.reading import read
+
+
+def report(params: Params) -> Path:
+    """Write the report on every run and criterion that params names and return the page's path.
+
+    Everything is computed before the first file is written. metrics.json holds figures only, no times and no paths:
+    the same evaluations give the same bytes. Raises InputError when an evaluation, a history or a prepared data set
+    is missing, stale or not finite.
+    """
+    # The lock lies under data/, where locks are left out of git and of DVC's view.
+    with claim(paths.DATA / "report"):
+        results = read(params)
+        tables = {"rsum": outputs.rsum, "history": outputs.history, "occurrence": outputs.occurrence}
+        plots = {name: make(results) for name, make in tables.items()}
+        figures = outputs.metrics(results)
+        collector = Collector(_bytes, params.report.thumbnail)
+        html = render(results, collector)
+        write_json(paths.REPORTS / "metrics.json", figures)
+        for name, table in plots.items():
+            _write_csv(paths.REPORTS / "plots" / f"{name}.csv", table)
+        page = paths.REPORTS / "index.html"
+        _write_text(page, html)
+    if collector.unreadable:
+        warn(
+            f"{len(collector.unreadable)} pictures cannot be read, the first is {collector.unreadable[0]}; the page says so"
+        )
+    say(
+        f"report: {len(params.runs)} runs x {len(params.grid.inferences)} criteria, {page} ({len(html.encode()) / 1e6:.1f} MB)"
+    )
+    return page
+
+
+def _bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def _write_csv(path: Path, table: pd.DataFrame) -> None:
+    with whole_file(path) as temporary:
+        table.to_csv(temporary, index=False, lineterminator="\n")
+
+
+def _write_text(path: Path, text: str) -> None:
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

@@ -1,0 +1,42 @@
+"""data/embed/sum/ of a small project, written with the artefact writers."""
+
+import numpy as np
+
+from pipeline import paths
+from pipeline.artifacts import embeddings
+from pipeline.artifacts.embeddings import Side
+
+ABOUT = {
+    "run": "sum",
+    "model_sha256": "0" * 64,
+    "similarity": "cosine",
+    "similarity_params": "{}",
+    "normalised": "true",
+}
+
+
+def sides(images: dict[str, int], dim: int = 8, noise: float = 0.6, seed: int = 0) -> tuple[Side, Side]:
+    """Unit vectors; image i has 1 + i mod 4 captions near it. images: how many in each split. Ids are neither dense nor
+    sorted, captions of the splits are interleaved."""
+    rng = np.random.default_rng(seed)
+    splits = np.repeat(np.array(list(images), dtype=object), list(images.values()))
+    ids = rng.permutation(len(splits)).astype(np.int64) * 10 + 7
+    vectors = rng.standard_normal((len(ids), dim))
+    owners = rng.permutation(np.repeat(np.arange(len(ids)), 1 + np.arange(len(ids)) % 4))
+    texts = vectors[owners] + noise * rng.standard_normal((len(owners), dim))
+    caption_ids = np.arange(len(owners), dtype=np.int64)[::-1] + 1000
+    return (
+        Side(ids, ids, splits, _unit(vectors), dict(ABOUT)),
+        Side(caption_ids, ids[owners], splits[owners], _unit(texts), dict(ABOUT)),
+    )
+
+
+def write(images: Side, captions: Side) -> None:
+    folder = paths.embedded("sum")
+    folder.mkdir(parents=True, exist_ok=True)
+    embeddings.write(folder / embeddings.IMAGES, images)
+    embeddings.write(folder / embeddings.CAPTIONS, captions)
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)

@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+import pytrec_eval
+import torch
+
+from pipeline.evaluate import outcome
+from pipeline.evaluate.matching import Pairs
+from pipeline.evaluate.metrics.truth import Truth
+from pipeline.evaluate.scores import STRIP
+from tests.evaluate.dense import dense
+from tests.naive import evaluate as naive
+
+
+@pytest.fixture
+def case():
+    """Two strips of queries, items with one to three correct ones each."""
+    rng = np.random.default_rng(0)
+    queries = np.arange(STRIP + 20)
+    items = np.concatenate([queries, queries[::2], queries[::3]])
+    scores = rng.standard_normal((len(queries), len(items))) + 2.0 * (queries[:, None] == items)
+    return scores, queries, items
+
+
+def test_one_pass_gives_what_the_loops_give(case):
+    scores, queries, items = case
+    found = outcome.rank(dense(scores, block=100), Truth.by_image(queries, items), "pessimistic")
+    correct = [set(np.flatnonzero(items == query).tolist()) for query in queries]
+    rows = scores.tolist()
+    ranks = [naive.best_rank(row, own, "pessimistic") for row, own in zip(rows, correct, strict=True)]
+    tops = [naive.top(row, 10) for row in rows]
+    assert found.ranks.tolist() == ranks
+    assert found.top.reshape(len(queries), 10).tolist() == tops
+    metrics = found.metrics()
+    for k in (1, 5, 10):
+        counts = naive.occurrence([top[:k] for top in tops], len(items))
+        assert found.occurrence[k].tolist() == counts
+        assert metrics[f"r@{k}"] == pytest.approx(naive.recall(ranks, k))
+        assert metrics[f"skew@{k}"] == pytest.approx(naive.skewness(counts))
+    assert metrics["med_r"] == naive.median_rank(ranks)
+    assert metrics["mean_r"] == pytest.approx(naive.mean_rank(ranks))
+
+
+def test_recall_is_the_success_measure_of_trec(case):
+    scores, queries, items = case
+    truth = {str(query): {str(item): 1 for item in np.flatnonzero(items == query)} for query in queries}
+    run = {
+        str(query): {str(item): score for item, score in enumerate(row)}
+        for query, row in enumerate(scores.tolist())
+    }
+    judged = pytrec_eval.RelevanceEvaluator(truth, {"success.1,5,10"}).evaluate(run)
+    metrics = outcome.rank(dense(scores), Truth.by_image(queries, items), "pessimistic").metrics()
+    for k in (1, 5, 10):
+        expected = 100 * np.mean([values[f"success_{k}"] for values in judged.values()])
+        assert metrics[f"r@{k}"] == pytest.approx(expected)
+
+
+def test_fewer_items_than_ten():
+    found = outcome.rank(
+        dense(np.array([[0.1, 0.3], [0.2, 0.1]])), Truth.by_image(np.arange(2), np.arange(2)), "average"
+    )
+    assert found.lengths.tolist() == [2, 2]
+    assert found.top.tolist() == [1, 0, 0, 1]
+    assert found.occurrence[10].tolist() == [2, 2]
+
+
+def test_a_matching_counts_queries_without_a_match_as_misses():
+    truth = Truth.by_image(np.arange(3), np.array([0, 1, 2, 2]))
+    one = Pairs(np.array([0, 2]), np.array([0, 1]))
+    ten = Pairs(np.array([2, 0, 2, 0]), np.array([3, 1, 0, 0]))
+    found = outcome.matched({1: one, 10: ten}, truth)
+    assert found.ranks is None
+    assert found.hits[1].tolist() == [True, False, False]
+    assert found.hits[10].tolist() == [True, False, True]
+    assert found.occurrence[10].tolist() == [2, 1, 0, 1]
+    assert (found.top.tolist(), found.lengths.tolist()) == ([1, 0, 3, 0], [2, 0, 2])
+    metrics = found.metrics()
+    assert set(metrics) == {"r@1", "r@10", "skew@1", "skew@10"}
+    assert metrics["r@1"] == pytest.approx(100 / 3)
+
+
+def test_large_lambda_hits_what_nearest_neighbours_hit():
+    from pipeline.evaluate.matching import Setting, greedy
+
+    scores = np.random.default_rng(0).standard_normal((40, 30))
+    truth = Truth.by_image(np.arange(40) % 30, np.arange(30))
+    ranked = outcome.rank(dense(scores), truth, "pessimistic")
+    settings = [Setting(k, 40.0) for k in (1, 5, 10)]
+    pairs = dict(zip((1, 5, 10), greedy(dense(scores), settings, "rows"), strict=True))
+    matched = outcome.matched(pairs, truth)
+    for k in (1, 5, 10):
+        assert torch.equal(torch.from_numpy(matched.hits[k]), torch.from_numpy(ranked.hits[k]))
+        np.testing.assert_array_equal(matched.occurrence[k], ranked.occurrence[k])

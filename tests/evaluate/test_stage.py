@@ -1,0 +1,245 @@
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pipeline import console, paths, timing
+from pipeline.artifacts import evaluation
+from pipeline.artifacts.evaluation import DIRECTIONS, KS
+from pipeline.errors import InputError, LockedError, UsageError
+from pipeline.evaluate import outcome
+from pipeline.evaluate.stage import evaluate
+from pipeline.locks import claim
+from pipeline.params.load import Params
+from tests.evaluate.embedded import sides, write
+from tests.naive import evaluate as naive
+from tests.project import load_params
+
+RGM = {"rgm": {"grid": [1.0, 1.5, 3.0]}}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(*sides({"train": 6, "val": 20, "test": 24}))
+    return tmp_path
+
+
+def params(root, inference=RGM, **options) -> Params:
+    return load_params(root, evaluate=options, inference=inference)
+
+
+def expected_nns(images, captions) -> dict:
+    """Both directions by loops over the test split."""
+    ids, texts = images.split("test"), captions.split("test")
+    scores = (ids.vectors.astype(np.float64) @ texts.vectors.T.astype(np.float64)).tolist()
+    found = {}
+    for direction, rows, queries, items in [
+        ("image_to_text", scores, ids.ids, texts.image_ids),
+        ("text_to_image", list(zip(*scores, strict=True)), texts.image_ids, ids.ids),
+    ]:
+        correct = [{column for column, item in enumerate(items) if item == query} for query in queries]
+        ranks = [naive.best_rank(row, own, "pessimistic") for row, own in zip(rows, correct, strict=True)]
+        found[direction] = {f"r@{k}": naive.recall(ranks, k) for k in KS}
+        found[direction] |= {"med_r": naive.median_rank(ranks), "mean_r": naive.mean_rank(ranks)}
+        tops = [naive.top(row, 10) for row in rows]
+        counts = {k: naive.occurrence([top[:k] for top in tops], len(items)) for k in KS}
+        found[direction] |= {f"skew@{k}": naive.skewness(counts[k]) for k in KS}
+    return found
+
+
+def test_metrics_are_those_of_the_loops(project):
+    metrics = evaluate(params(project), "sum", "nns", "cpu")
+    expected = expected_nns(*sides({"train": 6, "val": 20, "test": 24}))
+    for direction in DIRECTIONS:
+        for name, value in expected[direction].items():
+            assert metrics[direction][name] == pytest.approx(value, abs=1e-6), (direction, name)
+    both = [expected[direction] for direction in DIRECTIONS]
+    assert metrics["rsum"] == pytest.approx(sum(side[f"r@{k}"] for side in both for k in KS), abs=1e-5)
+    assert metrics["hs_sum"] == pytest.approx(sum(side[f"skew@{k}"] for side in both for k in KS), abs=1e-5)
+    assert (metrics["image_to_text"]["queries"], metrics["image_to_text"]["items"]) == (24, 60)
+    assert 0 < metrics["image_to_text"]["r@1"] < 100
+
+
+def test_the_circumstances_are_stated(project):
+    metrics = evaluate(params(project), "sum", "nns", "cpu")
+    stated = {key: value for key, value in metrics.items() if key not in (*DIRECTIONS, "rsum", "hs_sum")}
+    assert stated == {
+        "run": "sum",
+        "inference": "nns",
+        "similarity": "cosine",
+        "split": "test",
+        "protocol": "full",
+        "folds": 1,
+        "ties": "pessimistic",
+        "bank": "none",
+        "tuned": {},
+    }
+    assert metrics == evaluation.read_metrics(paths.evaluated("sum", "nns"))
+    assert evaluate(params(project, split="val"), "sum", "is", "cpu")["bank"] == "val"
+
+
+def test_tables_have_a_row_per_query_and_per_item(project):
+    evaluate(params(project), "sum", "nns", "cpu")
+    images, captions = (side.split("test") for side in sides({"train": 6, "val": 20, "test": 24}))
+    ranks = evaluation.read_ranks(paths.evaluated("sum", "nns")).to_pandas()
+    occurrence = evaluation.read_occurrence(paths.evaluated("sum", "nns")).to_pandas()
+    assert ranks.query_id.tolist() == [*images.ids, *captions.ids]
+    assert occurrence.item_id.tolist() == [*captions.ids, *images.ids]
+    owner = dict(zip(captions.ids, captions.image_ids, strict=True))
+    for row in ranks[ranks.direction == "image_to_text"].itertuples():
+        places = [place for place, caption in enumerate(row.top, start=1) if owner[caption] == row.query_id]
+        assert (row.rank in places[:1]) == (row.rank <= 10)
+        assert [row.hit_1, row.hit_5, row.hit_10] == [row.rank <= k for k in KS]
+    picked = ranks[ranks.direction == "text_to_image"].top.explode().value_counts()
+    counted = occurrence[occurrence.direction == "text_to_image"].set_index("item_id").n_10
+    assert counted[counted > 0].to_dict() == picked.to_dict()
+
+
+@pytest.mark.parametrize("inference", ["gm", "is+rgm"])
+def test_a_matching_has_no_ranks(project, inference):
+    metrics = evaluate(params(project), "sum", inference, "cpu")
+    ranks = evaluation.read_ranks(paths.evaluated("sum", inference)).to_pandas()
+    assert ranks["rank"].isna().all()
+    for direction in DIRECTIONS:
+        assert "med_r" not in metrics[direction]
+        assert "mean_r" not in metrics[direction]
+        mine = ranks[ranks.direction == direction]
+        assert metrics[direction]["r@5"] == pytest.approx(100 * mine.hit_5.mean(), abs=1e-6)
+        assert mine.top.map(len).max() <= 10
+    assert metrics["bank"] == "test"
+
+
+def test_lambda_is_chosen_on_validation_queries_and_reported(project):
+    chosen = evaluate(params(project), "sum", "rgm", "cpu")["tuned"]
+    assert set(chosen) == set(DIRECTIONS)
+    assert all(
+        set(by_k) == {"1", "5", "10"} and set(by_k.values()) <= {1.0, 1.5, 3.0} for by_k in chosen.values()
+    )
+    images, captions = sides({"train": 6, "val": 20, "test": 24})
+    for side in (images, captions):
+        side.vectors[side.splits == "test"] = np.roll(side.vectors[side.splits == "test"], 1, axis=0)
+    write(images, captions)
+    assert evaluate(params(project), "sum", "rgm", "cpu")["tuned"] == chosen
+    given = params(project, inference={"rgm": {"lam": 2.0}})
+    assert evaluate(given, "sum", "rgm", "cpu")["tuned"] == {}
+
+
+def test_folds_are_averaged(project):
+    folded = evaluate(params(project, protocol="folds", fold_size=8), "sum", "nns", "cpu")
+    images, captions = sides({"train": 6, "val": 20, "test": 24})
+    each = []
+    for fold in range(3):
+        mine = images.split("test").ids[8 * fold : 8 * fold + 8]
+        cut = [
+            replace(side, splits=np.where(np.isin(side.image_ids, mine), "test", "train").astype(object))
+            for side in (images, captions)
+        ]
+        each.append(expected_nns(*cut))
+    for direction in DIRECTIONS:
+        for name in each[0][direction]:
+            mean = np.mean([fold[direction][name] for fold in each])
+            assert folded[direction][name] == pytest.approx(mean, abs=1e-6), (direction, name)
+    assert (folded["folds"], folded["image_to_text"]["queries"]) == (3, 24)
+    ranks = evaluation.read_ranks(paths.evaluated("sum", "nns")).to_pandas()
+    assert ranks.groupby(["direction", "fold"]).size()["image_to_text"].tolist() == [8, 8, 8]
+
+
+@pytest.mark.parametrize("inference", ["nns", "csls", "is+rgm"])
+def test_the_same_input_gives_the_same_bytes_whatever_the_block(project, inference):
+    written = []
+    for block in (1024, 1, 7):
+        evaluate(params(project, block=block), "sum", inference, "cpu")
+        folder = paths.evaluated("sum", inference)
+        written.append({path.name: path.read_bytes() for path in folder.iterdir()})
+    assert set(written[0]) == {"metrics.json", "ranks.parquet", "occurrence.parquet"}
+    assert written[0] == written[1] == written[2]
+
+
+def test_seconds_lie_beside_the_output(project):
+    evaluate(params(project), "sum", "nns", "cpu")
+    seconds = json.loads(timing.beside(paths.evaluated("sum", "nns")).read_text())["seconds"]
+    assert 0 < seconds < 600
+
+
+def test_metrics_are_finite_rounded_and_in_percent(project):
+    metrics = evaluate(params(project, ties="average"), "sum", "csls", "cpu")
+    for direction in DIRECTIONS:
+        for name, value in metrics[direction].items():
+            assert math.isfinite(value)
+            assert value == round(value, 6)
+            assert not name.startswith("r@") or 0 <= value <= 100
+
+
+def test_a_collapsed_model_is_named_and_scores_next_to_nothing(project, monkeypatch):
+    images, captions = sides({"train": 6, "val": 20, "test": 24})
+    for side in (images, captions):
+        side.vectors[:] = side.vectors[0]
+    write(images, captions)
+    warned = []
+    monkeypatch.setattr(console, "warn", warned.append)
+    for inference in ("nns", "csls", "gm"):
+        metrics = evaluate(params(project), "sum", inference, "cpu")
+        assert metrics["text_to_image"]["r@1"] <= 10
+    assert len(warned) == 6
+    assert warned[0].startswith("data/embed/sum: the embeddings of the images are all but the same vector")
+
+
+@pytest.mark.parametrize(
+    ("run", "inference", "device", "message"),
+    [
+        ("summ", "nns", "cpu", "unknown run 'summ'; did you mean 'sum'"),
+        ("sum", "nn", "cpu", "unknown inference criterion 'nn'; did you mean 'nns'"),
+        ("sum", "rgm+is", "cpu", "a matching comes last"),
+        ("sum", "nns", "tpu", "unknown device 'tpu'"),
+    ],
+)
+def test_what_does_not_exist_is_refused_before_any_work(project, run, inference, device, message):
+    with pytest.raises(UsageError, match=message):
+        evaluate(params(project), run, inference, device)
+    assert not (paths.DATA / "evaluate").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"protocol": "folds", "fold_size": 1000}, "split 'test' has 24 images, not a multiple"),
+        ({"protocol": "folds", "fold_size": 7}, "split 'test' has 24 images, not a multiple"),
+    ],
+)
+def test_a_split_that_is_no_number_of_folds_is_refused(project, options, message):
+    with pytest.raises(InputError, match=message):
+        evaluate(params(project, **options), "sum", "nns", "cpu")
+
+
+def test_without_validation_images_lambda_must_be_given(project):
+    write(*sides({"test": 24}))
+    with pytest.raises(InputError, match="no image of split 'val'"):
+        evaluate(params(project), "sum", "rgm", "cpu")
+    assert not paths.evaluated("sum", "rgm").exists()
+    evaluate(params(project, inference={"rgm": {"lam": 2.0}}), "sum", "rgm", "cpu")
+
+
+def test_a_failure_leaves_the_earlier_result_alone(project, monkeypatch):
+    evaluate(params(project), "sum", "nns", "cpu")
+    folder = paths.evaluated("sum", "nns")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def broken(*_):
+        raise InputError("scores of queries 0 to 3 hold NaN")
+
+    monkeypatch.setattr(outcome, "best_ranks", broken)
+    with pytest.raises(InputError, match="hold NaN"):
+        evaluate(params(project), "sum", "nns", "cpu")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert [path.name for path in folder.parent.iterdir() if "partial" in path.name] == []
+
+
+def test_a_second_writer_is_turned_away(project):
+    with (
+        claim(paths.evaluated("sum", "nns")),
+        pytest.raises(LockedError, match="is being written by process"),
+    ):
+        evaluate(params(project), "sum", "nns", "cpu")

@@ -1,0 +1,78 @@
+"""From a module's output to stored rows."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pipeline.errors import PipelineError
+from pipeline.extract.forward import Forward
+from pipeline.extract.params import FeatureParams
+from tests.naive import extract as naive
+
+CPU = torch.device("cpu")
+BATCH = np.array([[3.0, 4.0], [0.0, 0.0], [1e-3, -2.0]], dtype=np.float32)
+
+
+def forward(module: nn.Module | None = None, **options) -> Forward:
+    return Forward(module or nn.Identity(), FeatureParams(**options), CPU)
+
+
+def test_unit_length() -> None:
+    found = forward()(BATCH)
+    assert found == pytest.approx(np.array([naive.unit(row.tolist()) for row in BATCH]), abs=1e-7)
+
+
+def test_regions_are_normalised_one_by_one() -> None:
+    found = forward()(np.stack([BATCH, BATCH]))
+    assert np.array_equal(found[0], forward()(BATCH))
+
+
+def test_as_they_are() -> None:
+    assert np.array_equal(forward(normalise=False)(BATCH), BATCH)
+
+
+@pytest.mark.parametrize(
+    ("store", "given", "dtype"),
+    [
+        ("float32", "float32", "float32"),
+        ("float16", "float32", "float16"),
+        (None, "float16", "float16"),
+        ("float32", "float16", "float32"),
+    ],
+)
+def test_stored_type(store: str | None, given: str, dtype: str) -> None:
+    found = forward(normalise=False, store=store)(BATCH.astype(given))
+    assert found.dtype == np.dtype(dtype)
+    assert np.array_equal(found, BATCH.astype(given).astype(dtype))
+
+
+class Small(nn.Module):
+    """Holds so many images and no more."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most, self.seen = most, []
+
+    def forward(self, batch: Tensor) -> Tensor:
+        self.seen.append(len(batch))
+        if len(batch) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return batch * 2
+
+
+def test_a_batch_that_does_not_fit_is_halved_once(capsys: pytest.CaptureFixture) -> None:
+    module = Small(2)
+    run = forward(module, normalise=False)
+    batch = np.arange(7, dtype=np.float32)[:, None]
+    assert np.array_equal(run(batch), batch * 2)
+    assert np.array_equal(run(batch), batch * 2)
+    assert module.seen == [7, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
+    assert capsys.readouterr().err.count("do not fit in the memory of cpu") == 2
+
+
+def test_one_image_that_does_not_fit() -> None:
+    with pytest.raises(
+        PipelineError, match="one image does not fit in the memory of cpu: CUDA out of memory"
+    ):
+        forward(Small(0))(BATCH)

@@ -1,0 +1,55 @@
+"""Batches from threads: order, bounds, errors."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from pipeline.errors import InputError
+from pipeline.extract.backbones._backbone import Item
+from pipeline.extract.reader import batches
+
+
+def items(start: int, stop: int) -> list[Item]:
+    return [Item(number, f"{number}.png", "", f"row {number}") for number in range(start, stop)]
+
+
+def number(item: Item) -> np.ndarray:
+    return np.array([item.image_id])
+
+
+WORK = [items(0, 5), items(5, 10), items(10, 12)]
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 9])
+@pytest.mark.parametrize("workers", [1, 2, 7])
+def test_order(ahead: int, workers: int) -> None:
+    found = [batch[:, 0].tolist() for batch in batches(WORK, number, ahead, workers)]
+    assert found == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]]
+
+
+@pytest.mark.parametrize(("ahead", "most"), [(0, 5), (1, 10)])
+def test_no_more_is_read_than_asked_for(ahead: int, most: int) -> None:
+    read = []
+    reading = batches(WORK, lambda item: read.append(item) or number(item), ahead, workers=1)
+    next(reading)
+    reading.close()
+    assert len(read) <= most
+
+
+def test_the_first_item_that_fails_is_named_and_the_threads_end() -> None:
+    def failing(item: Item) -> np.ndarray:
+        if item.image_id in (3, 6):
+            raise InputError(f"{item.where}: broken")
+        return number(item)
+
+    before = threading.active_count()
+    with pytest.raises(InputError, match="row 3: broken"):
+        list(batches(WORK, failing, ahead=2, workers=3))
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("odd", [np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.float32)])
+def test_arrays_of_another_shape_or_type_are_refused(odd: np.ndarray) -> None:
+    with pytest.raises(InputError, match=r"row 2: .*, but image_id 0 has int64 \(1,\)"):
+        list(batches([items(0, 5)], lambda item: odd if item.image_id == 2 else number(item), 0, 2))

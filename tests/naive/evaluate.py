@@ -1,0 +1,100 @@
+"""Ranking, rescoring and matching in plain loops and floats: slow, literal, and checked by eye."""
+
+import math
+
+
+def best_rank(row, correct, ties):
+    """0-based rank of the best correct item. ties: where the wrong items with exactly its score go."""
+    best = max(row[item] for item in correct)
+    above = sum(1 for score in row if score > best)
+    tied = sum(1 for item, score in enumerate(row) if score == best and item not in correct)
+    return above + {"optimistic": 0.0, "average": tied / 2, "pessimistic": float(tied)}[ties]
+
+
+def top(row, k):
+    """Indexes of the k best items, best first; equal scores in the order of their index."""
+    return sorted(range(len(row)), key=lambda item: (-row[item], item))[:k]
+
+
+def recall(ranks, k):
+    return 100.0 * sum(1 for rank in ranks if rank < k) / len(ranks)
+
+
+def median_rank(ranks):
+    ordered = sorted(ranks)
+    middle = len(ordered) // 2
+    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return math.floor(median) + 1
+
+
+def mean_rank(ranks):
+    return sum(ranks) / len(ranks) + 1
+
+
+def occurrence(tops, items):
+    counts = [0] * items
+    for chosen in tops:
+        for item in chosen:
+            counts[item] += 1
+    return counts
+
+
+def skewness(counts):
+    mean = sum(counts) / len(counts)
+    variance = sum((count - mean) ** 2 for count in counts) / len(counts)
+    if variance == 0:
+        return 0.0
+    return sum((count - mean) ** 3 for count in counts) / len(counts) / variance**1.5
+
+
+def inverted_softmax(scores, beta, include_query):
+    """The logarithm of Eq. 5, by exact summation of shifted exponentials."""
+    rescored = [[0.0] * len(scores[0]) for _ in scores]
+    for query, row in enumerate(scores):
+        for item, score in enumerate(row):
+            bank = [other[item] for index, other in enumerate(scores) if include_query or index != query]
+            highest = max(bank)
+            total = math.fsum(math.exp(beta * (value - highest)) for value in bank)
+            rescored[query][item] = beta * (score - highest) - math.log(total)
+    return rescored
+
+
+def _mean_of_nearest(values, k):
+    nearest = sorted(values, reverse=True)[:k]
+    return math.fsum(nearest) / len(nearest)
+
+
+def csls(scores, k, two_sided):
+    columns = list(zip(*scores, strict=True))
+    of_item = [_mean_of_nearest(column, k) for column in columns]
+    of_query = [_mean_of_nearest(row, k) if two_sided else 0.0 for row in scores]
+    return [
+        [2 * score - of_query[query] - of_item[item] for item, score in enumerate(row)]
+        for query, row in enumerate(scores)
+    ]
+
+
+def greedy(scores, k, lam, mode):
+    """Algorithm 1: sort every pair, walk down the list, accept while both quotas last."""
+    rows, columns = len(scores), len(scores[0])
+    quota = round(lam * k * (max(1, rows / columns) if mode == "rows" else 1))
+    limit = min(rows, columns) * k if mode == "literal" else rows * k
+    pairs = [
+        (-scores[row][column], row * columns + column) for row in range(rows) for column in range(columns)
+    ]
+    row_used, column_used, accepted = [0] * rows, [0] * columns, []
+    for _, flat in sorted(pairs):
+        if len(accepted) == limit:
+            break
+        row, column = divmod(flat, columns)
+        if row_used[row] < k and column_used[column] < quota:
+            row_used[row] += 1
+            column_used[column] += 1
+            accepted.append((row, column))
+    return accepted
+
+
+def matched_recall(pairs, correct):
+    """Share of queries with a correct item among those matched to them, in percent."""
+    found = {row for row, column in pairs if column in correct[row]}
+    return 100.0 * len(found) / len(correct)

@@ -1,0 +1,36 @@
+"""One project and one page for all tests that only look; tests that change something work on a copy."""
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipeline.report.stage import report
+from tests.report import project as artefacts
+
+HOSTILE = '<script>alert("1")</script> & <img src=x onerror=alert(2)>'
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory) -> Path:
+    """A project folder with all artefacts and the report; every caption of image 3 tries to break out of the page."""
+    root = tmp_path_factory.mktemp("project")
+    artefacts.write(root, dict.fromkeys(artefacts.caption_ids(3), HOSTILE))
+    with contextlib.chdir(root):
+        report(artefacts.params(examples=60))
+    return root
+
+
+@pytest.fixture(scope="session")
+def page(finished) -> str:
+    return (finished / "reports/index.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def project(finished, tmp_path, monkeypatch) -> Path:
+    """A copy without the report, and the current folder."""
+    root = tmp_path / "project"
+    shutil.copytree(finished, root, ignore=shutil.ignore_patterns("reports"))
+    monkeypatch.chdir(root)
+    return root

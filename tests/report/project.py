@@ -1,0 +1,196 @@
+"""A small project with every artefact the report reads, written by the artefact writers: pictures, captions, rankings."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from PIL import Image, ImageDraw
+
+from pipeline import paths, timing
+from pipeline.artifacts import captions, evaluation, history, images
+from pipeline.params.load import Dataset, FeatureSet, Member, Noise, Params, Run
+from pipeline.params.schema import EvaluateParams, GridParams, ReportParams, TrainParams
+from pipeline.params.strict import Strict
+
+IMAGES, CAPTIONS_EACH = 60, 5
+CRITERIA = ["nns", "is", "csls", "gm", "rgm", "is+rgm", "csls+rgm"]
+RUNS = {"sum": 0.9, "max": 1.15, "hal": 1.4}
+# How much of an item's popularity each criterion takes away.
+_CORRECTION = {"nns": 0.0, "is": 0.8, "csls": 1.0, "gm": 0.4, "rgm": 0.6, "is+rgm": 0.9, "csls+rgm": 1.1}
+_COLOURS = ["crimson", "seagreen", "royalblue", "goldenrod", "purple", "darkorange"]
+_SHAPES = ["circle", "square", "triangle"]
+
+
+class Beta(Strict):
+    beta: float = 30.0
+
+
+class Nothing(Strict):
+    pass
+
+
+def params(runs: list[str] | None = None, inferences: list[str] | None = None, **report) -> Params:
+    """What params.yaml would load to, without the families' modules."""
+    member = Member("sum", Nothing())
+    run = Run(
+        "shapes",
+        "small",
+        "clean",
+        member,
+        *[Member(name, Nothing()) for name in ("cosine", "gru", "linear")],
+        train=TrainParams(),
+    )
+    return Params(
+        seed=1,
+        grid=GridParams(inferences=inferences or CRITERIA),
+        datasets={"shapes": Dataset(Member("shapes", Nothing()), "pictures")},
+        features={"small": FeatureSet("shapes", Member("torchvision", Nothing()))},
+        noises={"clean": Noise("shapes", Member("image", Nothing()))},
+        runs=dict.fromkeys(RUNS if runs is None else runs, run),
+        evaluate=EvaluateParams(),
+        inference={"is": Beta(), "nns": Nothing()},
+        report=ReportParams(**{"title": "Shapes, three losses", "examples": 8, **report}),
+    )
+
+
+def write(root: Path, texts: dict[int, str] | None = None) -> None:
+    """Every artefact below ``root``; ``texts`` replaces captions by caption_id."""
+    scenes = _draw(root / "pictures")
+    _prepare(root, scenes, texts or {})
+    for name, strength in RUNS.items():
+        _history(root / paths.trained(name), strength)
+        for inference in CRITERIA:
+            write_evaluation(root / paths.evaluated(name, inference), name, inference, strength)
+    for stage, folder in enumerate(
+        [paths.prepared("shapes"), paths.extracted("shapes", "small"), paths.injected("shapes", "clean")]
+    ):
+        timing.record(root / folder, 1.5 + 20 * stage)
+
+
+def _draw(folder: Path) -> list[str]:
+    """One picture of two shapes per image; returns what it shows."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    scenes = []
+    for number in range(IMAGES):
+        picture = Image.new("RGB", (160, 120), (235 - number, 238, 230 + number % 20))
+        pen = ImageDraw.Draw(picture)
+        words = []
+        for left in (14, 86):
+            colour, shape = _COLOURS[rng.integers(6)], _SHAPES[rng.integers(3)]
+            top = int(rng.integers(10, 50))
+            box = (left, top, left + 60, top + 60)
+            if shape == "circle":
+                pen.ellipse(box, fill=colour)
+            elif shape == "square":
+                pen.rectangle(box, fill=colour)
+            else:
+                pen.polygon([(left + 30, top), (left, top + 60), (left + 60, top + 60)], fill=colour)
+            words.append(f"{colour.removeprefix('dark')} {shape}")
+        picture.save(folder / f"{number:03d}.png")
+        scenes.append(" to the left of a ".join(words))
+    return scenes
+
+
+def caption_ids(image: int) -> range:
+    return range(1000 + CAPTIONS_EACH * image, 1000 + CAPTIONS_EACH * (image + 1))
+
+
+def _prepare(root: Path, scenes: list[str], texts: dict[int, str]) -> None:
+    folder = root / paths.prepared("shapes")
+    table = {
+        "image_id": list(range(IMAGES)),
+        "file": [f"{number:03d}.png" for number in range(IMAGES)],
+        "split": ["test"] * IMAGES,
+        "width": [160] * IMAGES,
+        "height": [120] * IMAGES,
+        "sha256": ["0" * 64] * IMAGES,
+    }
+    images.write(folder, pa.table(table).cast(images.SCHEMA), "pictures")
+    starts = ["a {}", "there is a {}", "the picture shows a {}", "a {} on a plain ground", "one can see a {}"]
+    rows = [
+        (number, image, starts[k].format(scenes[image]))
+        for image in range(IMAGES)
+        for k, number in enumerate(caption_ids(image))
+    ]
+    columns = {
+        "caption_id": [number for number, _, _ in rows],
+        "image_id": [image for _, image, _ in rows],
+        "text": [texts.get(number, text) for number, _, text in rows],
+        "split": ["test"] * len(rows),
+    }
+    captions.write(folder, pa.table(columns))
+
+
+def _history(folder: Path, strength: float) -> None:
+    rng = np.random.default_rng(int(strength * 100))
+    rows = []
+    for epoch in range(1, 16):
+        row = dict.fromkeys(history.COLUMNS, 0.0)
+        rsum = 330 * strength / 1.4 * (1 - np.exp(-epoch / 4)) + 6 * rng.standard_normal()
+        rows.append(
+            {
+                **row,
+                "epoch": epoch,
+                "lr": 1e-3,
+                "loss": 80 / strength * np.exp(-epoch / 5) + 4,
+                "val_rsum": rsum,
+            }
+        )
+    history.write(folder, rows)
+    timing.record(folder, 192.4 * strength)
+
+
+def write_evaluation(folder: Path, run: str, inference: str, strength: float) -> None:
+    """Scores are noise plus a bonus for correct pairs plus each item's popularity, which makes hubs."""
+    rng = np.random.default_rng(int(strength * 100))
+    owner = np.repeat(np.arange(IMAGES), CAPTIONS_EACH)
+    scores = rng.standard_normal((IMAGES, len(owner))) + 2.2 * strength * (
+        owner == np.arange(IMAGES)[:, None]
+    )
+    hubs = {
+        side: 0.45 * rng.gamma(1.0, 1.0, size)
+        for side, size in (("image_to_text", len(owner)), ("text_to_image", IMAGES))
+    }
+    image_ids, text_ids = np.arange(IMAGES), np.arange(len(owner)) + 1000
+    sides = {
+        "image_to_text": (scores, image_ids, text_ids, owner == np.arange(IMAGES)[:, None]),
+        "text_to_image": (scores.T, text_ids, image_ids, (owner == np.arange(IMAGES)[:, None]).T),
+    }
+    metrics, ranks, occurrence = {}, [], []
+    for direction, (values, queries, items, right) in sides.items():
+        corrected = values + (1 - _CORRECTION[inference]) * hubs[direction]
+        side, rank_table, occurrence_table = _direction(
+            direction, corrected, queries, items, right, "gm" in inference
+        )
+        metrics[direction] = side
+        ranks.append(rank_table)
+        occurrence.append(occurrence_table)
+    metrics |= {
+        "rsum": sum(side[f"r@{k}"] for side in metrics.values() for k in (1, 5, 10)),
+        "hs_sum": sum(side[f"skew@{k}"] for side in metrics.values() for k in (1, 5, 10)),
+        "protocol": "full", "folds": 1, "bank": "none" if inference == "nns" else "test", "ties": "pessimistic", "split": "test",
+        "tuned": {"image_to_text": {"lam@1": 2.5}} if "rgm" in inference else {}, "run": run, "inference": inference, "similarity": "cosine",
+    }  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    evaluation.write(folder, metrics, pa.concat_tables(ranks), pa.concat_tables(occurrence))
+    timing.record(folder, 0.4)
+
+
+def _direction(direction, scores, queries, items, right, matching):
+    order = np.argsort(-scores, axis=1, kind="stable")
+    ranks = 1.0 + np.take_along_axis(right, order, axis=1).argmax(axis=1)
+    side = {"queries": len(queries), "items": len(items)}
+    side |= {f"r@{k}": float(100 * (ranks <= k).mean()) for k in (1, 5, 10)}
+    if not matching:
+        side |= {"med_r": float(np.median(ranks)), "mean_r": float(ranks.mean())}
+    n = {k: np.bincount(order[:, :k].ravel(), minlength=len(items)).astype(np.int32) for k in (1, 5, 10)}
+    side |= {f"skew@{k}": float(((v - v.mean()) ** 3).mean() / v.std() ** 3) for k, v in n.items()}
+    columns = {
+        "direction": [direction] * len(queries), "fold": np.zeros(len(queries), np.int32), "query_id": queries,
+        "rank": pa.array([None] * len(queries) if matching else ranks, pa.float64()),
+        **{f"hit_{k}": ranks <= k for k in (1, 5, 10)},
+        "top": pa.array(items[order[:, :10]].tolist(), pa.list_(pa.int64())),
+    }  # fmt: skip
+    counts = {"direction": [direction] * len(items), "fold": np.zeros(len(items), np.int32), "item_id": items}
+    return side, pa.table(columns), pa.table({**counts, **{f"n_{k}": v for k, v in n.items()}})

@@ -1,0 +1,116 @@
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pipeline import paths
+from pipeline.artifacts import evaluation
+from tests.report import project as artefacts
+
+
+def leaves(node, address=()):
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from leaves(value, (*address, key))
+    else:
+        yield address, node
+
+
+@pytest.fixture(scope="module")
+def metrics(finished):
+    return json.loads((finished / "reports/metrics.json").read_text())
+
+
+def test_metrics_hold_what_evaluate_measured(finished, metrics):
+    assert {run: list(metrics[run]) for run in metrics} == {
+        run: sorted(artefacts.CRITERIA) for run in sorted(artefacts.RUNS)
+    }
+    for run in artefacts.RUNS:
+        for inference in artefacts.CRITERIA:
+            measured = evaluation.read_metrics(finished / paths.evaluated(run, inference))
+            wanted = {k: v for k, v in measured.items() if k in ("rsum", "hs_sum", *evaluation.DIRECTIONS)}
+            expected = {
+                address: value for address, value in leaves(wanted) if address[-1] not in ("queries", "items")
+            }
+            assert dict(leaves(metrics[run][inference])) == pytest.approx(expected, abs=5e-5)
+
+
+def test_metrics_are_finite_numbers_and_never_times(metrics):
+    found = list(leaves(metrics))
+    assert all(isinstance(value, int | float) and math.isfinite(value) for _, value in found)
+    assert not [
+        address for address, _ in found if "seconds" in address[-1] or address[-1] in ("queries", "items")
+    ]
+
+
+def test_matchings_have_no_ranks(metrics):
+    assert "med_r" in metrics["hal"]["csls"]["image_to_text"]
+    assert not {"med_r", "mean_r"} & set(metrics["hal"]["rgm"]["image_to_text"])
+
+
+def test_keys_are_sorted(finished):
+    text = (finished / "reports/metrics.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n"
+
+
+def plot(finished, name):
+    return pd.read_csv(finished / f"reports/plots/{name}.csv")
+
+
+def test_rsum(finished, metrics):
+    table = plot(finished, "rsum")
+    assert list(table.columns) == ["run", "inference", "rsum"]
+    assert {(row.run, row.inference): row.rsum for row in table.itertuples()} == {
+        (run, inference): metrics[run][inference]["rsum"] for run in metrics for inference in metrics[run]
+    }
+
+
+def test_history(finished):
+    table = plot(finished, "history")
+    assert list(table.columns) == ["run", "epoch", "val_rsum", "loss"]
+    assert table.groupby("run", sort=False)["epoch"].apply(list).to_dict() == {
+        run: list(range(1, 16)) for run in artefacts.RUNS
+    }
+
+
+def test_occurrence_counts_every_item_once(finished):
+    table = plot(finished, "occurrence")
+    assert list(table.columns) == ["run", "inference", "direction", "n_10", "items"]
+    images, texts = artefacts.IMAGES, artefacts.IMAGES * artefacts.CAPTIONS_EACH
+    table["retrievals"] = table["n_10"] * table["items"]
+    sums = table.groupby(["run", "inference", "direction"])[["items", "retrievals"]].sum()
+    assert len(sums) == 2 * len(artefacts.RUNS) * len(artefacts.CRITERIA)
+    for (_, _, direction), row in sums.iterrows():
+        queries, items = (images, texts) if direction == "image_to_text" else (texts, images)
+        assert (row["items"], row["retrievals"]) == (items, 10 * queries)
+
+
+@pytest.mark.parametrize(
+    ("template", "table"), [("curves", "history"), ("rsum", "rsum"), ("occurrence", "occurrence")]
+)
+def test_the_fields_of_a_dvc_template_are_columns(finished, template, table):
+    content = json.loads(
+        Path(artefacts.__file__).parents[2].joinpath("pipeline/report/plots", f"{template}.json").read_text()
+    )
+    fields = {value for address, value in leaves_of(content) if address[-1] == "field"}
+    made = {value for address, value in leaves_of(content) if address[-1] == "as"}
+    # DVC adds `rev` and fills in the axes.
+    assert {field for field in fields - made if not field.startswith("<DVC_")} <= {
+        "rev",
+        *plot(finished, table).columns,
+    }
+    assert content["data"]["values"] == "<DVC_METRIC_DATA>"
+
+
+def leaves_of(node, address=()):
+    """Like ``leaves``, through lists too."""
+    if isinstance(node, list):
+        for value in node:
+            yield from leaves_of(value, address)
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            yield from leaves_of(value, (*address, key))
+    else:
+        yield address, node

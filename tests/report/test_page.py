@@ -1,0 +1,189 @@
+import html
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+
+from pipeline.report.sections import rankings, setup
+from tests.report import project as artefacts
+from tests.report.conftest import HOSTILE
+
+EXTERNAL = [
+    r'<(script|img|link|iframe|source|image|use|object|embed|video|audio)[^>]*\b(src|href|data|srcset)="?\s*(https?:)?//',
+    r"@import\s+(url\(|[\"'])",
+    r"url\(\s*[\"']?(https?:)?//",
+    r"fetch\(\s*[\"'`](https?:)?//",
+]
+
+
+class Elements(HTMLParser):
+    """(tag, attributes, text that follows) of every element."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs), []))
+
+    handle_startendtag = handle_starttag
+
+    def handle_data(self, data):
+        if self.found:
+            self.found[-1][2].append(data)
+
+    def all(self, *tags):
+        return [(attrs, "".join(text)) for tag, attrs, text in self.found if tag in tags]
+
+
+@pytest.fixture(scope="module")
+def elements(page):
+    return Elements(page)
+
+
+@pytest.mark.parametrize("pattern", EXTERNAL)
+def test_nothing_is_loaded_from_elsewhere(page, pattern):
+    assert not re.search(pattern, page)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        '<script src="https://a.b/c.js">',
+        '<img alt="" src="//a.b/c.png">',
+        "@import url(x)",
+        'fetch("https://a.b")',
+        "url(http://a.b)",
+    ],
+)
+def test_the_search_for_outside_addresses_finds_them(planted):
+    assert any(re.search(pattern, planted) for pattern in EXTERNAL)
+
+
+def test_the_policy_allows_no_request_and_no_other_script(elements):
+    policies = [
+        attrs["content"]
+        for attrs, _ in elements.all("meta")
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert len(policies) == 1
+    assert policies[0].startswith("default-src 'none'; img-src data:;")
+    assert policies[0].count("'sha256-") == 2
+    assert "script-src 'unsafe-inline'" not in policies[0]
+
+
+def test_captions_are_text(page, elements):
+    assert HOSTILE not in page
+    assert html.escape(HOSTILE, quote=False) in page.replace("&#34;", '"')
+    assert not elements.all("img")
+    assert len([1 for attrs, _ in elements.all("script") if attrs.get("type") != "application/json"]) == 2
+
+
+def test_every_picture_says_what_it_shows(elements):
+    pictures = [attrs for attrs, _ in elements.all("svg") if attrs.get("class") == "picture"]
+    assert len(pictures) > 100
+    assert all(attrs["role"] == "img" and attrs["aria-label"].startswith("Picture ") for attrs in pictures)
+    plots = [attrs for attrs, _ in elements.all("div") if attrs.get("class") == "plot"]
+    assert len(plots) == 1 + 3 + 3 * 2 * len(artefacts.CRITERIA)
+    assert all(attrs["role"] == "img" and len(attrs["aria-label"]) > 30 for attrs in plots)
+
+
+def test_each_picture_is_embedded_once(page, elements):
+    uris = re.findall(r"data:image/webp;base64,[A-Za-z0-9+/=]+", page)
+    symbols = {attrs["id"] for attrs, _ in elements.all("symbol")}
+    assert len(uris) == len(symbols) <= artefacts.IMAGES
+    assert {attrs["href"].removeprefix("#") for attrs, _ in elements.all("use")} == symbols
+
+
+def test_headings_step_down_one_level_at_a_time(elements):
+    levels = [int(tag[1]) for tag, _, _ in elements.found if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_tables_have_captions_and_scopes(elements):
+    assert len(elements.all("table")) == len(elements.all("caption"))
+    assert all(attrs.get("scope") in ("col", "row", "colgroup") for attrs, _ in elements.all("th"))
+
+
+def test_ids_are_unique_and_links_lead_somewhere(elements):
+    ids = [attrs["id"] for _, attrs, _ in elements.found if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    assert {attrs["href"].removeprefix("#") for attrs, _ in elements.all("a")} <= set(ids)
+    labels = {attrs["aria-labelledby"] for _, attrs, _ in elements.found if "aria-labelledby" in attrs}
+    assert labels <= set(ids)
+
+
+def test_right_and_wrong_are_said_in_words(elements):
+    items = [attrs["class"] for attrs, _ in elements.all("li") if attrs.get("class") in ("right", "wrong")]
+    said = [
+        attrs["class"].removeprefix("verdict ")
+        for attrs, _ in elements.all("span")
+        if attrs.get("class", "").startswith("verdict")
+    ]
+    assert len(items) > 100
+    # The headings of the two tables of failures carry the symbols as well.
+    assert said.count("right") - items.count("right") == said.count("wrong") - items.count("wrong") == 2
+
+
+def test_size(page):
+    assert len(page.encode()) < 3_000_000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "at least one correct item among the K best",
+        "Every query of the test split ranks all items of that split.",
+        "Ties count against the query",
+        "transductive",
+        "Without such statistics the best result is run hal ranked with",
+        "Image to text: 60 queries, 300 items; text to image: 300 queries, 60 items.",
+        "hal4 min 29 s",
+    ],
+)
+def test_said_on_the_page(page, words):
+    text = re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", "", page)))
+    assert words in text
+
+
+class Measured:
+    def __init__(self, **figures):
+        self.metrics = {"rsum": 1.0, "image_to_text": figures, "bank": "none"}
+
+
+@pytest.mark.parametrize(
+    ("values", "goal", "expected"),
+    [
+        ([1.0, 3.0, 2.0], "most", [False, True, False]),
+        ([1.0, 3.0, 2.0], "least", [True, False, False]),
+        ([-14.0, 0.5, 0.7], "zero", [False, True, False]),
+        ([3.01, 3.04, 2.0], "most", [True, True, False]),
+        ([1.0, 1.0, 1.0], "most", [False, False, False]),
+        ([None, 2.0, 1.0], "least", [False, False, True]),
+        ([None, None, None], "most", [False, False, False]),
+    ],
+)
+def test_best_of_a_column(values, goal, expected):
+    column = rankings.Column("R@1", ("image_to_text", "r@1"), 1, goal)
+    evaluations = [Measured(**({} if value is None else {"r@1": value})) for value in values]
+    best = rankings._best(column, evaluations)
+    assert [rankings._cell(column, best, one)["best"] for one in evaluations] == expected
+
+
+def test_options_are_written_as_in_params_yaml():
+    values = {
+        "beta": 30.0,
+        "k": 10,
+        "two_sided": True,
+        "lam": None,
+        "ks": [1, 5],
+        "grid": [1 + step / 4 for step in range(37)],
+    }
+    assert (
+        setup._options(values)
+        == "beta 30, k 10, two_sided true, lam null, ks [1, 5], grid 1 to 10 (37 values)"
+    )

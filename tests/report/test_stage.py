@@ -1,0 +1,243 @@
+import dataclasses
+import hashlib
+import json
+import re
+import shutil
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import paths, timing
+from pipeline.artifacts import captions, images
+from pipeline.artifacts._files import write_json
+from pipeline.errors import InputError, LockedError, UsageError
+from pipeline.locks import claim
+from pipeline.report.stage import report
+from tests.report import project as artefacts
+
+SMALL = {"runs": ["sum", "hal"], "inferences": ["nns", "csls"]}
+
+
+def written(root):
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (root / "reports").rglob("*")
+        if path.is_file()
+    }
+
+
+def test_same_input_same_bytes(project):
+    report(artefacts.params(**SMALL))
+    first = written(project)
+    assert sorted(first) == [
+        "reports/index.html",
+        "reports/metrics.json",
+        *[f"reports/plots/{n}.csv" for n in ("history", "occurrence", "rsum")],
+    ]
+    shutil.rmtree(project / "reports")
+    report(artefacts.params(**SMALL))
+    assert written(project) == first
+
+
+def test_times_change_the_page_but_not_the_metrics(project):
+    report(artefacts.params(**SMALL))
+    first = written(project)
+    write_json(timing.beside(paths.trained("hal")), {"seconds": 4321.0})
+    report(artefacts.params(**SMALL))
+    assert {name for name, digest in written(project).items() if digest != first[name]} == {
+        "reports/index.html"
+    }
+    assert "1 h 12 min" in (project / "reports/index.html").read_text()
+
+
+def test_only_what_params_names(project):
+    shutil.copytree(paths.trained("sum"), paths.trained("stale"))
+    shutil.copytree(paths.DATA / "evaluate" / "sum", paths.DATA / "evaluate" / "stale")
+    report(artefacts.params(runs=["max"], inferences=["nns", "gm"]))
+    assert json.loads((project / "reports/metrics.json").read_text()).keys() == {"max"}
+    text = re.sub(r"<script>.*?</script>", "", (project / "reports/index.html").read_text(), flags=re.DOTALL)
+    assert "stale" not in text
+    assert "csls" not in text
+    assert set(pd.read_csv("reports/plots/rsum.csv")["inference"]) == {"nns", "gm"}
+
+
+def missing_evaluation(folder):
+    shutil.rmtree(folder / "csls")
+
+
+def missing_ranks(folder):
+    (folder / "csls" / "ranks.parquet").unlink()
+
+
+def edited(**changes):
+    def change(folder):
+        path = folder / "csls" / "metrics.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+    return change
+
+
+def without_history(folder):
+    (paths.trained(folder.name) / "history.csv").unlink()
+
+
+def history_without(column):
+    def change(folder):
+        path = paths.trained(folder.name) / "history.csv"
+        pd.read_csv(path).drop(columns=column).to_csv(path, index=False)
+
+    return change
+
+
+def diverged(folder):
+    path = paths.trained(folder.name) / "history.csv"
+    pd.read_csv(path).assign(loss=float("nan")).to_csv(path, index=False)
+
+
+def other_ids(folder):
+    texts = captions.read(paths.prepared("shapes")).to_pandas()
+    texts["caption_id"] += 10**6
+    captions.write(
+        paths.prepared("shapes"), captions.SCHEMA.empty_table().from_pandas(texts, preserve_index=False)
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            missing_evaluation,
+            r"evaluate/sum/csls/\S+ does not exist; make it with `vse-pipe evaluate --run sum --inference csls` or `dvc repro`",
+        ),
+        (
+            missing_ranks,
+            r"csls/ranks.parquet does not exist; make it with `vse-pipe evaluate --run sum --inference csls`",
+        ),
+        (without_history, r"train/sum/history.csv does not exist; make it with `vse-pipe train --run sum`"),
+        (
+            history_without("val_rsum"),
+            r"sum/history.csv: column 'val_rsum' is missing; run `vse-pipe train --run sum` again",
+        ),
+        (diverged, r"sum/history.csv: epoch, loss, val_rsum must be finite numbers in every row"),
+        (
+            edited(rsum=float("nan")),
+            r"csls/metrics.json: rsum is nan, expected a finite number; run `vse-pipe evaluate",
+        ),
+        (edited(hs_sum=True), r"hs_sum is True, expected a finite number"),
+        (edited(text_to_image={}), r"text_to_image.r@1 is None, expected a finite number"),
+        (edited(image_to_text=3), r"image_to_text.skew@10 is None"),
+        (
+            edited(split="val"),
+            r"split is 'val', params.yaml evaluate.split is 'test'; run `vse-pipe evaluate --run sum --inference csls` again",
+        ),
+        (edited(ties="average"), r"ties is 'average', params.yaml evaluate.ties is 'pessimistic'"),
+        (edited(bank=None), r"bank is None, expected the name of the query bank"),
+        (
+            other_ids,
+            r"prepare/shapes: no caption_id \d+, but the evaluation names it; run `vse-pipe evaluate` again",
+        ),
+    ],
+)
+def test_what_cannot_be_reported_leaves_no_file(project, damage, message):
+    damage(paths.DATA / "evaluate" / "sum")
+    with pytest.raises(InputError, match=message):
+        report(artefacts.params(runs=["sum"], inferences=["nns", "csls"]))
+    assert not (project / "reports").exists()
+
+
+def test_many_missing_evaluations_are_summed_up(project):
+    shutil.rmtree(paths.DATA / "evaluate")
+    with pytest.raises(InputError) as caught:
+        report(artefacts.params())
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 6
+    assert lines[-1] == "and 16 more; `dvc repro` makes them all"
+
+
+def test_no_runs(project):
+    with pytest.raises(UsageError, match="there is no run to report on"):
+        report(artefacts.params(runs=[]))
+
+
+def test_one_writer(project):
+    with claim(paths.DATA / "report"), pytest.raises(LockedError, match="being written by process"):
+        report(artefacts.params(**SMALL))
+
+
+@pytest.mark.parametrize(("change", "note"), [("remove", "1 picture"), ("damage", "1 picture")])
+def test_a_picture_that_cannot_be_read_is_named_in_its_place(project, capsys, change, note):
+    victim = next(iter(sorted((project / "pictures").iterdir())))
+    victim.unlink() if change == "remove" else victim.write_bytes(b"<html>")
+    report(artefacts.params(runs=["sum"], inferences=["nns"], examples=60))
+    text = (project / "reports/index.html").read_text()
+    assert f"{note} could not be read" in text
+    assert '<span class="picture blank">Picture 0: ' in text
+    assert "1 pictures cannot be read, the first is pictures/000.png" in capsys.readouterr().err.replace(
+        "\n", " "
+    )
+
+
+def test_pictures_stay_below_their_root(project):
+    table = images.read(paths.prepared("shapes"))
+    files = ["../../secret.png"] * table.num_rows
+    moved = table.set_column(1, table.schema.field("file"), [files])
+    images.write(paths.prepared("shapes"), moved, "pictures")
+    with pytest.raises(
+        InputError, match=r"images.parquet: image_id \d+: file '../../secret.png' lies outside its root"
+    ):
+        report(artefacts.params(runs=["sum"], inferences=["nns"]))
+
+
+@pytest.mark.parametrize("file", ["", "test_ims.npy#3"])
+def test_precomputed_features_have_no_picture(project, file):
+    table = images.read(paths.prepared("shapes")).to_pandas().assign(file=file, width=0, height=0)
+    images.write(
+        paths.prepared("shapes"),
+        images.SCHEMA.empty_table().from_pandas(table, images.SCHEMA, preserve_index=False),
+        "pictures",
+    )
+    report(artefacts.params(runs=["sum"], inferences=["nns", "csls"]))
+    text = (project / "reports/index.html").read_text()
+    assert "<symbol" not in text
+    assert "could not be read" not in text
+    assert '<span class="picture blank">Picture ' in text
+
+
+def test_data_sets_are_compared_each_by_itself(project):
+    shutil.copytree(paths.prepared("shapes"), paths.prepared("more"))
+    params = artefacts.params(**SMALL)
+    params = dataclasses.replace(
+        params, runs={**params.runs, "hal": dataclasses.replace(params.runs["hal"], dataset="more")}
+    )
+    report(params)
+    text = (project / "reports/index.html").read_text()
+    assert text.count("The best result is run") == 2
+    assert "Data set more" in text
+    assert len(re.findall(r'<table class="wide sortable">', text)) == 2
+
+
+def test_values_chosen_on_validation_are_shown(project):
+    report(artefacts.params(runs=["sum"], inferences=["nns", "rgm"]))
+    assert "image_to_text.lam@1 2.5" in (project / "reports/index.html").read_text()
+
+
+def test_rank_tables_of_folds(project):
+    for inference in ("nns", "csls"):
+        for name in ("ranks", "occurrence"):
+            path = paths.evaluated("sum", inference) / f"{name}.parquet"
+            table = pq.read_table(path).to_pandas()
+            table["fold"] = (table.index % 2).astype("int32")
+            pq.write_table(pq.read_table(path).set_column(1, "fold", [table["fold"].to_numpy()]), path)
+        edited(protocol="folds")(paths.DATA / "evaluate" / "sum") if inference == "csls" else None
+    path = paths.evaluated("sum", "nns") / "metrics.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "protocol": "folds"}))
+    params = artefacts.params(runs=["sum"], inferences=["nns", "csls"])
+    report(
+        dataclasses.replace(
+            params, evaluate=params.evaluate.model_copy(update={"protocol": "folds", "fold_size": 30})
+        )
+    )
+    text = (project / "reports/index.html").read_text()
+    assert "consecutive folds of 30 images" in text
+    assert "30 items to rank" in text
