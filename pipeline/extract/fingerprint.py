@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from pipeline.registry import BACKBONES
 # Everything that decides a number in features.npy; an edit to one of them makes the parts of earlier runs worthless.
 _CODE = ("images.py", "transforms.py", "network.py", "forward.py", "precision.py", "states.py", "job.py")
 _HERE = Path(__file__).parent
+_IMPORT = re.compile(r"^\s*from pipeline\.extract\.backbones(.*)$", re.MULTILINE)
 
 
 def describe(node: FeatureSet, backbone: Backbone, device: torch.device, precision: str) -> dict:
@@ -39,6 +41,17 @@ def digest(about: dict) -> str:
 
 
 def _code(backbone: str) -> str:
-    helpers = sorted(BACKBONES.folder.glob("_*.py"))
-    files = [*(_HERE / name for name in _CODE), *helpers, BACKBONES.folder / f"{backbone}.py"]
+    files = [*(_HERE / name for name in _CODE), *_with_helpers(BACKBONES.folder / f"{backbone}.py")]
     return hashlib.sha256("".join(sha256(path) for path in files).encode()).hexdigest()
+
+
+def _with_helpers(member: Path) -> list[Path]:
+    """The member's module and the family's helpers (``_*.py``) that it imports, directly or not."""
+    found, waiting = [], [member]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.append(path)
+            imported = re.findall(r"\b_\w+\b", " ".join(_IMPORT.findall(path.read_text(encoding="utf-8"))))
+            waiting += [helper for name in imported if (helper := member.with_name(f"{name}.py")).is_file()]
+    return sorted(found)

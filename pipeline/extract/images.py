@@ -55,8 +55,6 @@ def decode(content: bytes, name: str) -> Image.Image:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode == "RGB":
-        return image
     if image.mode in _GRAY16 or image.mode == "I":
         return _gray16(image).convert("RGB")
     if image.mode == "F":
@@ -66,7 +64,7 @@ def _rgb(image: Image.Image) -> Image.Image:
     if image.has_transparency_data:
         layer = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _gray16(image: Image.Image) -> Image.Image:

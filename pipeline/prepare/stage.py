@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import paths
+from pipeline import paths, timing
 from pipeline.artifacts import captions, images
-from pipeline.artifacts._files import whole_folder, write_json
+from pipeline.artifacts._files import whole_folder
 from pipeline.console import say, warn
 from pipeline.errors import InputError
 from pipeline.locks import claim
@@ -28,8 +28,8 @@ def prepare(params: Params, dataset: str) -> Path:
         check(dataset, source)
         images.write(folder, source.images, _settled_root(source.root, folder, out))
         captions.write(folder, source.captions)
-        seconds = time.monotonic() - started
-        write_json(folder / "timing.json", {"seconds": round(seconds, 3)})
+    seconds = time.monotonic() - started
+    timing.record(out, seconds)
     _report(dataset, source, seconds)
     return out
 

@@ -19,6 +19,11 @@ def signed(value: float, digits: int = 1) -> str:
     return text if value < 0 else f"+{text}"
 
 
+def significant(value: float) -> str:
+    """Four significant digits: losses differ by orders of magnitude. ``2728``, ``0.4013``, ``4.3e-06``."""
+    return f"{value:.4g}".replace("-", "\u2212")
+
+
 def thousands(value: int) -> str:
     """Thousands apart: ``25,000``."""
     return f"{value:,}"
@@ -33,16 +38,7 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f}%"
 
 
-def duration(seconds: float) -> str:
-    """``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 05 min``."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
-FILTERS = {function.__name__: function for function in (fixed, signed, thousands, plural, percent, duration)}
+FILTERS = {
+    function.__name__: function
+    for function in (fixed, signed, significant, thousands, plural, percent)
+}

@@ -1,14 +1,12 @@
 """Read what params.yaml names through the artefact readers; never what happens to lie on disk."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from pipeline import paths, timing
+from pipeline import paths
 from pipeline.artifacts import captions, evaluation, history, images
-from pipeline.artifacts._files import read_json
 from pipeline.errors import InputError, UsageError
 from pipeline.params.load import Params
 from pipeline.report.results import Catalogue, Evaluation, Group, Results, RunResult
@@ -110,15 +108,3 @@ def _catalogue(dataset: str) -> Catalogue:
     pictures = images.read(folder)
     texts = captions.read(folder).to_pandas().set_index("caption_id")
     return Catalogue(dataset, pictures.to_pandas().set_index("image_id"), texts, images.root(pictures))
-
-
-def seconds(out: Path) -> float | None:
-    """What lies beside a stage's output; None where there is nothing, as after a checkout from DVC's cache. Raises
-    InputError when it is no number."""
-    path = timing.beside(out)
-    if not path.is_file():
-        return None
-    value = read_json(path).get("seconds")
-    if not _finite(value):
-        raise InputError(f"{path}: seconds is {value!r}, expected a finite number")
-    return float(value)

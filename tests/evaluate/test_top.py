@@ -26,6 +26,12 @@ def test_equal_scores_throughout_give_the_first_items():
     assert columns.tolist() == [list(range(10))] * 3
 
 
+def test_long_lists_with_few_values():
+    scores = torch.from_numpy(np.random.default_rng(0).integers(0, 5, (2, 3000)).astype(np.float64))
+    _, columns = top_k(scores, 2000)
+    assert columns.tolist() == [naive.top(row, 2000) for row in scores.tolist()]
+
+
 def test_rows_without_ties_are_plain_top_k():
     scores = torch.from_numpy(np.random.default_rng(0).standard_normal((50, 300)))
     values, columns = top_k(scores, 10)

@@ -1,7 +1,7 @@
-"""Run as a program: kill one extraction before each of its renames in turn, then let another go on.
+"""Run as a program: kill one extraction before each file appears in its folder, then let another go on.
 
 A process of its own, because children are forked from it: torch is imported once and has not started threads yet.
-Prints one JSON line a run: {"folder", "killed", "resumed"}, the wait statuses of both children.
+Prints one JSON line a run: {"folder", "killed", "parts", "resumed"}: wait statuses of both children, parts in between.
 """
 
 import json
@@ -20,7 +20,7 @@ NEVER = 0
 
 
 def child(folder: Path, kill_before: int) -> int:
-    """Extract in ``folder``, dead by SIGKILL before the ``kill_before``-th rename. Gives the wait status."""
+    """Extract in ``folder``, dead by SIGKILL before the ``kill_before``-th file. Gives the wait status."""
     if pid := os.fork():
         return os.waitpid(pid, 0)[1]
     status = 1
@@ -37,7 +37,8 @@ def _kill_before(number: int) -> None:
     rename, done = Path.replace, []
 
     def replace(self: Path, target: Path) -> Path:
-        done.append(target)
+        if project.OUT in target.parents:
+            done.append(target)
         if len(done) == number:
             os.kill(os.getpid(), signal.SIGKILL)
         return rename(self, target)

@@ -44,6 +44,16 @@ def test_palette_with_a_transparent_colour_shows_white() -> None:
     assert rgb(saved(image, "PNG", transparency=0)).tolist() == [[[255, 255, 255], [200, 100, 50]]]
 
 
+def test_a_transparent_colour_without_a_palette_shows_white() -> None:
+    image = Image.new("RGB", (2, 1), (10, 20, 30))
+    image.putpixel((1, 0), (200, 100, 50))
+    assert rgb(saved(image, "PNG", transparency=(10, 20, 30))).tolist() == [[[255, 255, 255], [200, 100, 50]]]
+
+
+def test_a_broken_exif_block_does_not_cost_the_image() -> None:
+    assert rgb(saved(Image.new("RGB", (4, 2), "red"), "JPEG", exif=b"Exif\0\0garbage")).shape == (2, 4, 3)
+
+
 @pytest.mark.parametrize(("mode", "pixel"), [("RGBA", (255, 0, 0, 128)), ("LA", (0, 128))])
 def test_alpha_is_laid_on_white(mode: str, pixel: tuple) -> None:
     red_or_grey = rgb(saved(Image.new(mode, (1, 1), pixel), "PNG"))[0, 0].tolist()

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline import paths
+from pipeline import paths, timing
 from pipeline.artifacts import captions, images
 from pipeline.errors import InputError, LockedError, MissingResource
 from pipeline.prepare import stage
@@ -46,13 +46,13 @@ def test_writes_two_tables_and_the_time(capsys):
     out = prepare("karpathy", karpathy(Path("raw"), [entry(0), entry(1, "val"), entry(2, "test", ("one",))]))
     assert out == paths.prepared("tiny")
     assert _files() == [
-        f"prepare/tiny{rest}" for rest in (".lock", "/captions.parquet", "/images.parquet", "/timing.json")
+        f"prepare/tiny{rest}" for rest in (".lock", ".timing.json", "/captions.parquet", "/images.parquet")
     ]
     table = images.read(out)
     assert images.root(table) == Path("raw/images")
     assert table["image_id"].to_pylist() == [0, 1, 2]
     assert captions.read(out)["text"].to_pylist() == ["a cat", "a dog", "a cat", "a dog", "one"]
-    assert json.loads((out / "timing.json").read_text()).keys() == {"seconds"}
+    assert json.loads(timing.beside(out).read_text()).keys() == {"seconds"}
     message = capsys.readouterr().err
     assert (
         "prepare tiny: train 1 images / 2 captions, val 1 images / 2 captions, test 1 images / 1 captions"
@@ -177,7 +177,7 @@ def test_a_failure_leaves_the_last_good_output():
     with pytest.raises(InputError):
         prepare("karpathy", "raw")
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    assert _entries() == ["tiny", "tiny.lock"]
+    assert _entries() == ["tiny", "tiny.lock", "tiny.timing.json"]
 
 
 def test_a_second_writer_is_refused():

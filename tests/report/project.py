@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image, ImageDraw
 
-from pipeline import paths, timing
+from pipeline import paths
 from pipeline.artifacts import captions, evaluation, history, images
 from pipeline.params.load import Dataset, FeatureSet, Member, Noise, Params, Run
 from pipeline.params.schema import EvaluateParams, GridParams, ReportParams, TrainParams
@@ -61,10 +61,6 @@ def write(root: Path, texts: dict[int, str] | None = None) -> None:
         _history(root / paths.trained(name), strength)
         for inference in CRITERIA:
             write_evaluation(root / paths.evaluated(name, inference), name, inference, strength)
-    for stage, folder in enumerate(
-        [paths.prepared("shapes"), paths.extracted("shapes", "small"), paths.injected("shapes", "clean")]
-    ):
-        timing.record(root / folder, 1.5 + 20 * stage)
 
 
 def _draw(folder: Path) -> list[str]:
@@ -138,7 +134,6 @@ def _history(folder: Path, strength: float) -> None:
             }
         )
     history.write(folder, rows)
-    timing.record(folder, 192.4 * strength)
 
 
 def write_evaluation(folder: Path, run: str, inference: str, strength: float) -> None:
@@ -174,7 +169,6 @@ def write_evaluation(folder: Path, run: str, inference: str, strength: float) ->
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     evaluation.write(folder, metrics, pa.concat_tables(ranks), pa.concat_tables(occurrence))
-    timing.record(folder, 0.4)
 
 
 def _direction(direction, scores, queries, items, right, matching):

@@ -142,7 +142,6 @@ def test_size(page):
         "transductive",
         "Without such statistics the best result is run hal ranked with",
         "Image to text: 60 queries, 300 items; text to image: 300 queries, 60 items.",
-        "hal4 min 29 s",
     ],
 )
 def test_said_on_the_page(page, words):

@@ -69,14 +69,25 @@ def test_every_imported_file_is_a_dependency(stages, params):
     assert not gaps, "\n".join(gaps)
 
 
-def test_no_dependency_on_code_that_does_not_run(stages, params):
-    surplus = []
+def test_no_dependency_on_code_that_no_member_runs(stages):
+    """The entries of one stage share their list, so a file counts as used when any member of its families needs it."""
+    families = {
+        "prepare": [FORMATS],
+        "extract": [BACKBONES],
+        "inject": [PROTOCOLS],
+        "train": [LOSSES, SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS],
+        "embed": [SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS],
+        "evaluate": [INFERENCES, SIMILARITIES],
+        "report": [],
+    }
+    surplus = set()
     for name, stage in stages.items():
-        used = closure([PACKAGE / name.partition("@")[0] / "stage.py", *_members(params, name)])
-        for dep in (Path(dep.fs_path) for dep in stage.deps):
-            if PACKAGE in dep.parents and not any(_covered(file, [dep]) for file in used):
-                surplus.append(f"{name}: {dep.relative_to(ROOT)}")
-    assert not surplus, "\n".join(surplus)
+        group = name.partition("@")[0]
+        members = [family.folder / f"{member}.py" for family in families[group] for member in family.names()]
+        used = closure([PACKAGE / group / "stage.py", *members])
+        deps = [Path(dep.fs_path) for dep in stage.deps]
+        surplus |= {f"{group}: {dep.name}" for dep in deps if PACKAGE in dep.parents and not any(_covered(f, [dep]) for f in used)}
+    assert not surplus, sorted(surplus)
 
 
 def test_outputs_lie_where_the_code_writes_them(stages, params):

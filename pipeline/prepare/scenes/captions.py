@@ -1,23 +1,23 @@
-"""Describe a scene: whole inventories, relations, places, counts, single figures, and captions that name no figure.
+"""Describe a scene: inventories, relations, places, single figures, counts, and captions that name no figure.
 
-Every caption is true of its scene; most are true of other scenes too. Captions that leave much out fit many images
-(they make hubs), and a near duplicate shares all captions that do not mention what was changed.
+Every caption is true of its scene, and most are true of others too. A caption that leaves much out fits many images,
+which makes hubs; two near duplicates differ only in the captions that mention what was changed.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from pipeline.prepare.scenes import words
 from pipeline.prepare.scenes.scene import Background, Figure, Scene, place, relations
 
-_SAYS_COLOUR, _SAYS_SIZE, _SAYS_GROUND = 0.9, 0.45, 0.3
-_ATTEMPTS = 20
+_SAYS_COLOUR, _SAYS_SIZE, _SAYS_BACKGROUND = 0.9, 0.45, 0.3
+_SAYS_NUMBER = 0.5
 
 
 def describe(scene: Scene, count: int, vague: float, rng: np.random.Generator) -> list[str]:
-    """``count`` different captions, each vague with probability ``vague``; lower case, no final stop."""
+    """``count`` different captions, each vague with probability ``vague``; lower case, no full stop."""
     found: dict[str, None] = {}
     while len(found) < count:
         found[_caption(scene, vague, rng)] = None
@@ -27,26 +27,21 @@ def describe(scene: Scene, count: int, vague: float, rng: np.random.Generator) -
 def _caption(scene: Scene, vague: float, rng: np.random.Generator) -> str:
     if rng.random() < vague:
         return _vague(scene, rng)
-    for _ in range(_ATTEMPTS):
+    text = None
+    while text is None:
         text = _pick(rng, _TEMPLATES)(scene, rng)
-        if text is not None:
-            return _opener(text, rng)
-    return _opener(_single(scene, rng), rng)
-
-
-def _opener(text: str, rng: np.random.Generator) -> str:
-    return _pick(rng, words.OPENERS) + text
+    return text
 
 
 def _inventory(scene: Scene, rng: np.random.Generator) -> str:
     """Every figure, in any order."""
-    order = rng.permutation(len(scene.figures))
-    phrases = [_figure(scene.figures[i], rng) for i in order]
-    listed = " and ".join([", ".join(phrases[:-1]), phrases[-1]]) if len(phrases) > 1 else phrases[0]
-    return listed + _maybe_on(scene.background, rng)
+    phrases = [_figure(scene.figures[i], rng) for i in rng.permutation(len(scene.figures))]
+    listed = f"{', '.join(phrases[:-1])} and {phrases[-1]}" if len(phrases) > 1 else phrases[0]
+    return _pick(rng, words.OPENERS) + listed + _sometimes_on(scene.background, rng)
 
 
 def _relation(scene: Scene, rng: np.random.Generator) -> str | None:
+    """Two figures and how the first stands to the second; None where no relation is clear."""
     if len(scene.figures) < 2:
         return None
     first, second = (scene.figures[i] for i in rng.permutation(len(scene.figures))[:2])
@@ -54,64 +49,77 @@ def _relation(scene: Scene, rng: np.random.Generator) -> str | None:
     if not true:
         return None
     between = _pick(rng, words.RELATIONS[_pick(rng, true)])
-    return f"{_figure(first, rng)} {between} {_figure(second, rng)}{_maybe_on(scene.background, rng)}"
+    text = f"{_figure(first, rng)} {between} {_figure(second, rng)}"
+    return _pick(rng, words.OPENERS) + text + _sometimes_on(scene.background, rng)
 
 
 def _placed(scene: Scene, rng: np.random.Generator) -> str | None:
+    """One figure and where it stands in the image; None where no place is clear."""
     figure = _pick(rng, scene.figures)
     where = place(figure)
-    return None if where is None else f"{_figure(figure, rng)} {_pick(rng, words.PLACES[where])}{_maybe_on(scene.background, rng)}"
+    if where is None:
+        return None
+    text = f"{_figure(figure, rng)} {_pick(rng, words.PLACES[where])}"
+    return _pick(rng, words.OPENERS) + text + _sometimes_on(scene.background, rng)
 
 
 def _single(scene: Scene, rng: np.random.Generator) -> str:
-    """One figure of possibly many."""
-    return _figure(_pick(rng, scene.figures), rng) + _on(scene.background, rng)
+    """One figure, of perhaps many."""
+    return _pick(rng, words.OPENERS) + _figure(_pick(rng, scene.figures), rng) + _on(scene.background, rng)
 
 
-def _tally(scene: Scene, rng: np.random.Generator) -> str:
-    """How many figures of which shapes; no colour but perhaps that of all."""
-    counts = Counter(figure.shape for figure in scene.figures)
+def _count(scene: Scene, rng: np.random.Generator) -> str:
+    """How many figures there are of each shape, the most frequent first; no colours."""
     phrases = []
-    for shape in sorted(counts, key=lambda name: (-counts[name], name)):
-        noun = words.NOUNS if counts[shape] == 1 else words.PLURALS
-        phrases.append(f"{words.NUMBERS[counts[shape]]} {_pick(rng, noun[shape])}")
-    return " and ".join(phrases) + _maybe_on(scene.background, rng)
+    for shape, count in Counter(figure.shape for figure in scene.figures).most_common():
+        nouns = words.NOUNS if count == 1 else words.PLURALS
+        phrases.append(f"{words.NUMBERS[count]} {_pick(rng, nouns[shape])}")
+    return _pick(rng, words.OPENERS_OF_COUNTS) + " and ".join(phrases) + _sometimes_on(scene.background, rng)
 
 
 def _vague(scene: Scene, rng: np.random.Generator) -> str:
+    """A distractor: that there is something, and the background."""
     count = len(scene.figures)
+    number = words.NUMBERS[count]
+    if rng.random() >= _SAYS_NUMBER:
+        number = _pick(rng, words.SOME if count > 1 else words.A_SINGLE)
     noun = _pick(rng, words.ANYTHING) + ("s" if count > 1 else "")
-    number = _pick(rng, ("some", "a few") if count > 1 else ("a single", "one")) if rng.random() < 0.5 else words.NUMBERS[count]
     return f"{number} {noun}{_on(scene.background, rng)}"
 
 
 _TEMPLATES: tuple[Callable[[Scene, np.random.Generator], str | None], ...] = (
-    _inventory, _inventory, _inventory, _relation, _relation, _relation, _placed, _placed, _single, _tally,
+    *[_inventory] * 3,
+    *[_relation] * 3,
+    *[_placed] * 2,
+    _single,
+    _count,
 )
 
 
 def _figure(figure: Figure, rng: np.random.Generator) -> str:
-    parts = []
-    if rng.random() < _SAYS_SIZE and figure.size != "medium":
-        parts.append(_pick(rng, words.SIZES[figure.size]))
+    """An article, perhaps a size, mostly a colour, and a noun. Medium figures have no word for their size."""
+    parts = [_pick(rng, words.NOUNS[figure.shape])]
     if rng.random() < _SAYS_COLOUR:
-        parts.append(_pick(rng, words.COLOURS[figure.colour]))
-    return _with_article(" ".join([*parts, _pick(rng, words.NOUNS[figure.shape])]))
+        parts.insert(0, _pick(rng, words.COLOURS[figure.colour]))
+    if figure.size in words.SIZES and rng.random() < _SAYS_SIZE:
+        parts.insert(0, _pick(rng, words.SIZES[figure.size]))
+    return _with_article(" ".join(parts))
 
 
-def _maybe_on(background: Background, rng: np.random.Generator) -> str:
-    return _on(background, rng) if rng.random() < _SAYS_GROUND else ""
+def _sometimes_on(background: Background, rng: np.random.Generator) -> str:
+    return _on(background, rng) if rng.random() < _SAYS_BACKGROUND else ""
 
 
 def _on(background: Background, rng: np.random.Generator) -> str:
+    """Its pattern, its tint or both."""
     pattern, tint = _pick(rng, words.PATTERNS[background.pattern]), _pick(rng, words.TINTS[background.tint])
-    ground = (pattern, tint, f"{pattern} {tint}")[int(rng.integers(3))]
-    return f" on {_with_article(ground)} {_pick(rng, words.GROUNDS)}"
+    seen = _pick(rng, (pattern, tint, f"{pattern} {tint}"))
+    return f" on {_with_article(seen)} {_pick(rng, words.BACKGROUNDS)}"
 
 
 def _with_article(phrase: str) -> str:
-    return f"{'an' if phrase[0] in 'aeio' else 'a'} {phrase}"
+    return f"{'an' if phrase.startswith(words.VOWELS) else 'a'} {phrase}"
 
 
-def _pick(rng: np.random.Generator, values):
+def _pick(rng: np.random.Generator, values: Sequence):
     return values[int(rng.integers(len(values)))]

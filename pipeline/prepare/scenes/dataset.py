@@ -27,7 +27,7 @@ def render(out: Path, params: ShapesParams, seed: int) -> tuple[pa.Table, pa.Tab
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     image_rows, caption_rows = [], []
-    for split, count in params.counts().items():
+    for split in params.counts():
         words = generator(seed, "shapes captions", split)
         for number, scene in enumerate(sample_split(params, split, seed), start=1):
             image_id, name = len(image_rows) + 1, f"{split}_{number:05d}.png"
@@ -41,16 +41,26 @@ def render(out: Path, params: ShapesParams, seed: int) -> tuple[pa.Table, pa.Tab
 
 
 def sample_split(params: ShapesParams, split: str, seed: int) -> list[Scene]:
-    """The scenes of one split; a share ``near_duplicates`` of them copy an earlier one with one change."""
+    """The scenes of one split, all different; a share ``near_duplicates`` copy an earlier one with one change."""
     rng: np.random.Generator = generator(seed, "shapes scenes", split)
     scenes: list[Scene] = []
-    for _ in range(params.counts()[split]):
-        if scenes and rng.random() < params.near_duplicates:
-            scenes.append(near_duplicate(scenes[int(rng.integers(len(scenes)))], rng))
-        else:
-            scenes.append(sample_scene(rng))
+    seen: set[Scene] = set()
+    while len(scenes) < params.counts()[split]:
+        copies = scenes and rng.random() < params.near_duplicates
+        scene = near_duplicate(_pick(scenes, rng), rng) if copies else sample_scene(rng)
+        # A change may undo an earlier one; two equal images could not be told apart by any model.
+        if scene not in seen:
+            scenes.append(scene)
+            seen.add(scene)
     return scenes
 
 
+def _pick(scenes: list[Scene], rng: np.random.Generator) -> Scene:
+    return scenes[int(rng.integers(len(scenes)))]
+
+
 def _table(rows: list[tuple], schema: pa.Schema) -> pa.Table:
-    return pa.table([pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)], schema=schema)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)],
+        schema=schema,
+    )

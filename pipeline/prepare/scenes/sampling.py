@@ -4,7 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipeline.prepare.scenes.scene import COLOURS, MOST_FIGURES, PATTERNS, RADII, SHAPES, TINTS, Background, Figure, Scene, gap
+from pipeline.prepare.scenes.scene import (
+    COLOURS,
+    MOST_FIGURES,
+    PATTERNS,
+    RADII,
+    SHAPES,
+    TINTS,
+    Background,
+    Figure,
+    Scene,
+    gap,
+)
 
 MIN_GAP = 0.01
 _FIGURE_COUNTS = (0.15, 0.30, 0.30, 0.25)
@@ -36,7 +47,10 @@ def near_duplicate(scene: Scene, rng: np.random.Generator) -> Scene:
     figure = scene.figures[index]
     change = _one(rng, ("colour", "shape", "size", "swap", "pattern"))
     if change == "pattern":
-        return replace(scene, background=replace(scene.background, pattern=_other(rng, PATTERNS, scene.background.pattern)))
+        return replace(
+            scene,
+            background=replace(scene.background, pattern=_other(rng, PATTERNS, scene.background.pattern)),
+        )
     if change == "swap" and len(scene.figures) > 1:
         return _swapped(scene, index, (index + 1) % len(scene.figures))
     if change == "shape":

@@ -1,4 +1,4 @@
-"""The words of the captions: synonyms of every attribute, and the phrases that place and relate figures."""
+"""The words of the captions: synonyms of every attribute, and the phrases that place, relate and count figures."""
 
 NOUNS = {
     "circle": ("circle", "disc", "ball", "dot"),
@@ -11,14 +11,14 @@ NOUNS = {
     "diamond": ("diamond", "rhombus"),
 }
 PLURALS = {
-    "circle": ("circles", "discs", "balls"),
+    "circle": ("circles", "discs", "balls", "dots"),
     "square": ("squares", "boxes", "blocks"),
     "triangle": ("triangles", "wedges"),
     "star": ("stars",),
     "heart": ("hearts",),
     "cross": ("crosses", "plus signs"),
     "ring": ("rings", "hoops"),
-    "diamond": ("diamonds",),
+    "diamond": ("diamonds", "rhombuses"),
 }
 COLOURS = {
     "red": ("red", "crimson"),
@@ -31,7 +31,6 @@ COLOURS = {
 }
 SIZES = {
     "small": ("small", "little", "tiny"),
-    "medium": ("medium-sized",),
     "large": ("large", "big", "huge"),
 }
 PATTERNS = {
@@ -48,10 +47,7 @@ TINTS = {
     "pink": ("pink", "rose"),
     "mint": ("mint", "pale green"),
 }
-GROUNDS = ("background", "backdrop")
-NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
-ANYTHING = ("shape", "figure", "object")
-
+BACKGROUNDS = ("background", "backdrop")
 PLACES = {
     "left": ("on the left", "on the left side", "at the left edge"),
     "right": ("on the right", "on the right side", "at the right edge"),
@@ -70,4 +66,11 @@ RELATIONS = {
     "below": ("below", "under"),
     "next to": ("next to", "beside", "close to"),
 }
+ANYTHING = ("shape", "figure", "object")
+NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
+SOME = ("some", "a few")
+A_SINGLE = ("a single",)
 OPENERS = ("", "", "there is ", "a picture of ", "an image with ", "we see ")
+OPENERS_OF_COUNTS = ("", "", "a picture of ", "an image with ", "we see ")
+# "uniform" is spoken with a consonant.
+VOWELS = ("a", "e", "i", "o")

@@ -1,6 +1,5 @@
 """What was run: data sets, runs with all their options, criteria, and the versions of the libraries."""
 
-import platform
 from importlib.metadata import version
 
 import pipeline
@@ -28,7 +27,7 @@ def context(results: Results, collector: Collector) -> dict:
         "tuned": _tuned(results),
         "evaluate": params.evaluate.model_dump(),
         "seed": params.seed,
-        "versions": [("vse-pipe", pipeline.__version__), ("Python", platform.python_version()), *_versions()],
+        "versions": [("vse-pipe", pipeline.__version__), *_versions()],
     }
 
 

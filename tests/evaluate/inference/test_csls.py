@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.evaluate import scores as scores_module
 from pipeline.evaluate.inference import csls
 from tests.evaluate.dense import dense, matrices, whole
 from tests.naive import evaluate as naive
@@ -12,9 +13,12 @@ def rescored(scores: np.ndarray, **params) -> np.ndarray:
     return whole(csls.rerank(dense(scores), csls.Params(**params)))
 
 
+@pytest.mark.parametrize("strip", [1, 3, 256])
 @pytest.mark.parametrize("two_sided", [True, False])
-def test_against_loops(two_sided):
-    @settings(deadline=None)
+def test_against_loops(two_sided, strip, monkeypatch):
+    monkeypatch.setattr(scores_module, "STRIP", strip)
+
+    @settings(deadline=None, max_examples=40)
     @given(matrices(), st.integers(1, 12))
     def check(scores, k):
         found = rescored(scores, k=k, two_sided=two_sided)

@@ -41,13 +41,13 @@ def test_a_dominant_query_does_not_cancel():
     assert found[1, 0] == pytest.approx(-300, abs=1e-12)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(matrices(min_rows=2))
 def test_the_value_with_the_query_is_a_share(scores):
     np.testing.assert_allclose(np.exp(rescored(scores, include_query=True)).sum(axis=0), 1.0)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(matrices(min_rows=2, elements=st.integers(-8, 8).map(lambda value: value / 8)))
 def test_both_forms_put_all_pairs_in_the_same_order(scores):
     """p / (1 - p) grows with p, so the two readings of the denominator rank and match alike."""

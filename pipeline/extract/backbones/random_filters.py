@@ -1,0 +1,65 @@
+"""Random filters and max pooling: features of simple pictures without any trained weights, in seconds on a CPU."""
+
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from pydantic import PositiveInt, model_validator
+
+from pipeline.extract.backbones._backbone import Backbone, Item
+from pipeline.extract.params import FeatureParams
+
+
+class Params(FeatureParams):
+    """filters: their number, half the number of features; size, stride: of the filters, in pixels of the image
+    after it has been scaled to image_size x image_size (the aspect ratio is not kept, nothing is cut off).
+    """
+
+    filters: PositiveInt = 256
+    size: PositiveInt = 7
+    stride: PositiveInt = 2
+    image_size: PositiveInt = 64
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.size > self.image_size:
+            raise ValueError(f"size {self.size} is larger than image_size {self.image_size}")
+        return self
+
+
+def build(params: Params, seed: int) -> Backbone:
+    """One layer of random filters; a network of them is no better on ``shapes`` and much slower.
+
+    After Saxe et al., On Random Weights and Unsupervised Feature Learning (ICML 2011): with suitable pooling, random
+    filters alone separate images. Differs: one layer, no rectification, maxima over the whole image.
+    """
+    from pipeline.extract import states
+    from pipeline.extract.backbones._random_filters import RandomFilters
+    from pipeline.extract.network import Network
+    from pipeline.extract.transforms import Transform
+
+    transform = Transform(
+        image_size=params.image_size,
+        resize=params.image_size,
+        resize_mode="exact",
+        interpolation="bilinear",
+        crops="center",
+        mean=(0.5, 0.5, 0.5),
+        std=(0.5, 0.5, 0.5),
+    )
+    make = partial(RandomFilters, params.filters, params.size, params.stride)
+    about = {
+        "network": "random filters",
+        "weights": {"origin": "random", "seed": seed},
+        "transform": transform.about(),
+        "dimensions": 2 * params.filters,
+    }
+    network = Network(states.seeded(make, seed, "random_filters"), transform).eval()
+    return Backbone(read=partial(_read, transform), module=network, about=about)
+
+
+def _read(transform, root: Path, item: Item) -> np.ndarray:
+    from pipeline.extract import images
+
+    return transform.pixels(images.load(root, item))

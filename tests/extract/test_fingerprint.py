@@ -1,0 +1,26 @@
+"""What a feature file depends on."""
+
+import pytest
+
+from pipeline.extract import fingerprint
+from pipeline.registry import BACKBONES
+from tests.rules.sources import closure
+
+
+@pytest.mark.parametrize("name", BACKBONES.names())
+def test_the_code_of_a_member_is_all_it_imports_from_the_family(name: str) -> None:
+    member = BACKBONES.folder / f"{name}.py"
+    expected = {path for path in closure([member]) if path.parent == BACKBONES.folder}
+    assert set(fingerprint._with_helpers(member)) == expected
+
+
+def test_members_do_not_share_what_they_do_not_use() -> None:
+    helpers = {path.name for path in fingerprint._with_helpers(BACKBONES.folder / "vgg19.py")}
+    assert helpers == {"_backbone.py", "_classifier.py", "_torchvision.py", "vgg19.py"}
+    codes = {fingerprint._code(name) for name in BACKBONES.names()}
+    assert len(codes) == len(BACKBONES.names())
+
+
+def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
+    assert fingerprint.digest({"a": 1, "b": [2]}) == fingerprint.digest({"b": [2], "a": 1})
+    assert fingerprint.digest({"a": 1}) != fingerprint.digest({"a": 2})
