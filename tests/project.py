@@ -8,7 +8,8 @@ from ruamel.yaml import YAML
 
 from pipeline import paths
 from pipeline.artifacts import captions, features, images
-from pipeline.params.load import Params, load
+from pipeline.params.load import load
+from pipeline.params.typed import Params
 
 WORDS = ["red", "blue", "green", "big", "small", "round", "square", "dog", "cat", "tree"]
 PARAMS = {

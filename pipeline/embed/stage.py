@@ -14,7 +14,7 @@ from pipeline.console import say
 from pipeline.device import resolve
 from pipeline.errors import IntegrityError
 from pipeline.locks import claim
-from pipeline.params.load import Params
+from pipeline.params.typed import Params
 from pipeline.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
 from pipeline.train import encode, vocabulary
 from pipeline.train.model import DualEncoder, build, restore

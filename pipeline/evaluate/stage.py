@@ -15,7 +15,7 @@ from pipeline.evaluate import criteria, protocol, tables
 from pipeline.evaluate.outcome import Outcome
 from pipeline.evaluate.ranking import Ranking
 from pipeline.evaluate.split import Embedded, Split, collapsed
-from pipeline.params.load import Params
+from pipeline.params.typed import Params
 from pipeline.registry import near_miss
 
 _DIGITS = 6

@@ -12,7 +12,7 @@ from pipeline import paths
 from pipeline.artifacts import images
 from pipeline.artifacts._files import sha256
 from pipeline.extract.backbones._backbone import Backbone
-from pipeline.params.load import FeatureSet
+from pipeline.params.typed import FeatureSet
 from pipeline.registry import BACKBONES
 
 # Everything that decides a number in features.npy; an edit to one of them makes the parts of earlier runs worthless.

@@ -11,7 +11,7 @@ from pipeline.artifacts import images
 from pipeline.extract import fingerprint, precision
 from pipeline.extract.backbones._backbone import Backbone, Item
 from pipeline.extract.params import FeatureParams
-from pipeline.params.load import FeatureSet
+from pipeline.params.typed import FeatureSet
 from pipeline.registry import BACKBONES
 
 _PART = 256

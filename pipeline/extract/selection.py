@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pipeline.errors import ParamsError, UsageError
-from pipeline.params.load import FeatureSet, Member, Params
+from pipeline.params.typed import FeatureSet, Member, Params
 from pipeline.registry import BACKBONES, near_miss
 
 

@@ -21,7 +21,7 @@ from pipeline.extract.job import Job, plan
 from pipeline.extract.parts import Parts
 from pipeline.extract.reader import batches
 from pipeline.locks import claim
-from pipeline.params.load import Params
+from pipeline.params.typed import Params
 
 _AHEAD_OF_A_GPU = 4
 

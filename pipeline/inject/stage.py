@@ -11,7 +11,7 @@ from pipeline.artifacts import captions, images, pairs
 from pipeline.artifacts._files import whole_folder
 from pipeline.console import say
 from pipeline.locks import claim
-from pipeline.params.load import Params
+from pipeline.params.typed import Params
 from pipeline.registry import PROTOCOLS
 
 

@@ -5,15 +5,15 @@ ruamel.yaml, not PyYAML: DVC writes ``lr: 1e-05``, which YAML 1.1 reads as a str
 
 import difflib
 import typing
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML, YAMLError
 
 from pipeline.errors import ParamsError, UnknownMember, UsageError
-from pipeline.params.schema import EvaluateParams, GridParams, ReportParams, Root, TrainParams
+from pipeline.params.schema import Root, TrainParams
 from pipeline.params.strict import Strict
+from pipeline.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run
 from pipeline.registry import (
     BACKBONES,
     FORMATS,
@@ -26,59 +26,6 @@ from pipeline.registry import (
     Family,
     near_miss,
 )
-
-
-@dataclass(frozen=True)
-class Member:
-    """A family's member by name, with its validated parameters."""
-
-    name: str
-    params: Strict
-
-
-@dataclass(frozen=True)
-class Dataset:
-    format: Member
-    source: str
-
-
-@dataclass(frozen=True)
-class FeatureSet:
-    dataset: str
-    backbone: Member
-
-
-@dataclass(frozen=True)
-class Noise:
-    dataset: str
-    protocol: Member
-
-
-@dataclass(frozen=True)
-class Run:
-    dataset: str
-    features: str
-    noise: str
-    loss: Member
-    similarity: Member
-    text: Member
-    image: Member
-    train: TrainParams
-
-
-@dataclass(frozen=True)
-class Params:
-    """Everything in params.yaml, typed. ``inference`` is keyed by criterion, composite names excluded."""
-
-    seed: int
-    grid: GridParams
-    datasets: dict[str, Dataset]
-    features: dict[str, FeatureSet]
-    noises: dict[str, Noise]
-    runs: dict[str, Run]
-    evaluate: EvaluateParams
-    inference: dict[str, Strict]
-    report: ReportParams
 
 
 def load(path: Path, overrides: list[str] | None = None, shown_as: str = "") -> Params:

@@ -12,7 +12,7 @@ from pipeline.artifacts._files import whole_folder
 from pipeline.console import say, warn
 from pipeline.errors import InputError
 from pipeline.locks import claim
-from pipeline.params.load import Params
+from pipeline.params.typed import Params
 from pipeline.prepare.formats._source import Source
 from pipeline.registry import FORMATS
 

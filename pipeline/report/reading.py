@@ -8,7 +8,7 @@ import pandas as pd
 from pipeline import paths
 from pipeline.artifacts import captions, evaluation, history, images
 from pipeline.errors import InputError, UsageError
-from pipeline.params.load import Params
+from pipeline.params.typed import Params
 from pipeline.report.results import Catalogue, Evaluation, Group, Results, RunResult
 
 _SHOWN = 5

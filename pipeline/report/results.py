@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pipeline import paths
 from pipeline.errors import InputError
-from pipeline.params.load import Params, Run
+from pipeline.params.typed import Params, Run
 
 BASELINE = "nns"
 

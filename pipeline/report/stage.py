@@ -8,7 +8,7 @@ from pipeline import paths
 from pipeline.artifacts._files import whole_file, write_json
 from pipeline.console import say, warn
 from pipeline.locks import claim
-from pipeline.params.load import Params
+from pipeline.params.typed import Params
 from pipeline.report import outputs
 from pipeline.report.collector import Collector
 from pipeline.report.page import render

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from pipeline.artifacts._files import sha256
-from pipeline.params.load import Run
+from pipeline.params.typed import Run
 from pipeline.registry import IMAGE_ENCODERS, LOSSES, SIMILARITIES, TEXT_ENCODERS
 from pipeline.train.model import describe
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from pipeline.params.load import Member
 from pipeline.params.strict import Strict
+from pipeline.params.typed import Member
 from pipeline.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
 from pipeline.seeds import derive
 

@@ -12,7 +12,7 @@ from pipeline.artifacts import captions, features, model_files, pairs
 from pipeline.console import say, warn
 from pipeline.device import resolve
 from pipeline.locks import claim
-from pipeline.params.load import Params, Run
+from pipeline.params.typed import Params, Run
 from pipeline.registry import LOSSES
 from pipeline.train import checkpoint, fingerprint, loop, validate
 from pipeline.train.model import build, describe

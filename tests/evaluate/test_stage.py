@@ -12,7 +12,7 @@ from pipeline.errors import InputError, LockedError, UsageError
 from pipeline.evaluate import outcome
 from pipeline.evaluate.stage import evaluate
 from pipeline.locks import claim
-from pipeline.params.load import Params
+from pipeline.params.typed import Params
 from tests.evaluate.embedded import sides, write
 from tests.naive import evaluate as naive
 from tests.project import load_params

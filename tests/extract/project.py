@@ -9,7 +9,8 @@ from PIL import Image
 
 from pipeline import paths
 from pipeline.artifacts import images
-from pipeline.params.load import FeatureSet, Member, Params, load
+from pipeline.params.load import load
+from pipeline.params.typed import FeatureSet, Member, Params
 from pipeline.registry import BACKBONES
 
 PARAMS = """

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pipeline.params.load import Dataset, Member, Params
 from pipeline.params.schema import EvaluateParams, GridParams, ReportParams
+from pipeline.params.typed import Dataset, Member, Params
 from pipeline.prepare import stage
 from pipeline.prepare.formats._source import Source
 from pipeline.registry import FORMATS

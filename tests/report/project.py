@@ -8,9 +8,9 @@ from PIL import Image, ImageDraw
 
 from pipeline import paths
 from pipeline.artifacts import captions, evaluation, history, images
-from pipeline.params.load import Dataset, FeatureSet, Member, Noise, Params, Run
 from pipeline.params.schema import EvaluateParams, GridParams, ReportParams, TrainParams
 from pipeline.params.strict import Strict
+from pipeline.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run
 
 IMAGES, CAPTIONS_EACH = 60, 5
 CRITERIA = ["nns", "is", "csls", "gm", "rgm", "is+rgm", "csls+rgm"]

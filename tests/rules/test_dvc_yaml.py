@@ -9,7 +9,16 @@ from ruamel.yaml import YAML
 
 from pipeline import paths
 from pipeline.params.load import load
-from pipeline.registry import BACKBONES, FORMATS, IMAGE_ENCODERS, INFERENCES, LOSSES, PROTOCOLS, SIMILARITIES, TEXT_ENCODERS
+from pipeline.registry import (
+    BACKBONES,
+    FORMATS,
+    IMAGE_ENCODERS,
+    INFERENCES,
+    LOSSES,
+    PROTOCOLS,
+    SIMILARITIES,
+    TEXT_ENCODERS,
+)
 from tests.rules.sources import PACKAGE, ROOT, closure
 
 # These decide messages, where files lie, how options are checked or on which device work runs, never what an artefact

@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 import pipeline
 from pipeline.artifacts.images import SPLITS
-from pipeline.params.load import Member
+from pipeline.params.typed import Member
 from pipeline.report.collector import Collector
 from pipeline.report.results import Group, Results, RunResult
 

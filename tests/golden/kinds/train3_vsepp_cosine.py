@@ -7,7 +7,7 @@ combinations; the later losses and the weights then have to agree.
 import numpy as np
 import torch
 
-from pipeline.params.load import Member
+from pipeline.params.typed import Member
 from pipeline.registry import LOSSES, SIMILARITIES
 from pipeline.train.encoders.image import linear
 from pipeline.train.encoders.text import gru

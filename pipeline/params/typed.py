@@ -1,0 +1,59 @@
+"""params.yaml after loading: every name resolved to its member, every value validated."""
+
+from dataclasses import dataclass
+
+from pipeline.params.schema import EvaluateParams, GridParams, ReportParams, TrainParams
+from pipeline.params.strict import Strict
+
+
+@dataclass(frozen=True)
+class Member:
+    """A family's member by name, with its validated parameters."""
+
+    name: str
+    params: Strict
+
+
+@dataclass(frozen=True)
+class Dataset:
+    format: Member
+    source: str
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    dataset: str
+    backbone: Member
+
+
+@dataclass(frozen=True)
+class Noise:
+    dataset: str
+    protocol: Member
+
+
+@dataclass(frozen=True)
+class Run:
+    dataset: str
+    features: str
+    noise: str
+    loss: Member
+    similarity: Member
+    text: Member
+    image: Member
+    train: TrainParams
+
+
+@dataclass(frozen=True)
+class Params:
+    """Everything in params.yaml, typed. ``inference`` is keyed by criterion, composite names excluded."""
+
+    seed: int
+    grid: GridParams
+    datasets: dict[str, Dataset]
+    features: dict[str, FeatureSet]
+    noises: dict[str, Noise]
+    runs: dict[str, Run]
+    evaluate: EvaluateParams
+    inference: dict[str, Strict]
+    report: ReportParams
