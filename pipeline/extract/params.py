@@ -16,7 +16,7 @@ _WEIGHT_FILES = (".pth", ".pt", ".safetensors")
 class FeatureParams(Strict):
     """What happens to the features of any backbone.
 
-    normalise: scale every vector to unit length (METHODS: the default on disk); store: the type in
+    normalise: scale every vector to unit length; store: the type in
     features.npy; batch_size: images in one forward pass, part of what the last bits depend on.
     """
 

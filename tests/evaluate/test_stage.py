@@ -127,6 +127,23 @@ def test_lambda_is_chosen_on_validation_queries_and_reported(project):
     assert evaluate(given, "sum", "rgm", "cpu")["tuned"] == {}
 
 
+def test_the_chosen_lambda_is_the_one_that_matches(project):
+    metrics = evaluate(params(project), "sum", "rgm", "cpu")
+    images, captions = (side.split("test") for side in sides({"train": 6, "val": 20, "test": 24}))
+    scores = images.vectors.astype(np.float64) @ captions.vectors.T.astype(np.float64)
+    sets = {
+        "image_to_text": (scores, images.ids, captions.image_ids),
+        "text_to_image": (scores.T, captions.image_ids, images.ids),
+    }
+    assert len({lam for by_k in metrics["tuned"].values() for lam in by_k.values()}) > 1
+    for direction, (matrix, queries, items) in sets.items():
+        correct = [{column for column, item in enumerate(items) if item == query} for query in queries]
+        for k in KS:
+            pairs = naive.greedy(matrix.tolist(), k, metrics["tuned"][direction][str(k)], "rows")
+            expected = naive.matched_recall(pairs, correct)
+            assert metrics[direction][f"r@{k}"] == pytest.approx(expected, abs=1e-6), (direction, k)
+
+
 def test_folds_are_averaged(project):
     folded = evaluate(params(project, protocol="folds", fold_size=8), "sum", "nns", "cpu")
     images, captions = sides({"train": 6, "val": 20, "test": 24})

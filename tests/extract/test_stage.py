@@ -116,6 +116,17 @@ def test_other_options_are_other_features(tiny: Path, change: dict) -> None:
     assert json.loads((OUT / "meta.json").read_text())["fingerprint"] != fingerprint
 
 
+def test_a_data_set_prepared_anew_is_extracted_anew(tiny: Path) -> None:
+    params = project.params()
+    stage.extract(params, "small", "cpu")
+    first = np.load(OUT / "features.npy")
+    project.prepared(Path("raw"), [f"{number:03d}.png" for number in reversed(range(9))], ids=list(range(9)))
+    stage.extract(params, "small", "cpu")
+    found = features.read(OUT)
+    assert found.image_ids.tolist() == list(range(9))
+    assert np.asarray(found.array) == pytest.approx(first[::-1], abs=1e-6)
+
+
 def test_damaged_features_are_made_again(tiny: Path) -> None:
     params = project.params()
     stage.extract(params, "small", "cpu")

@@ -1,0 +1,221 @@
+"""Reads captions of the data set ``shapes`` back and says whether they are true of a scene. No grammar, only splitting.
+
+The dictionaries are written anew: taken from the generator they would share its mistakes.
+"""
+
+import itertools
+import re
+
+SHAPES = {
+    "circle disc ball dot": "circle",
+    "square box block": "square",
+    "triangle wedge": "triangle",
+    "star": "star",
+    "heart": "heart",
+    "cross plus-sign": "cross",
+    "ring hoop": "ring",
+    "diamond rhombus": "diamond",
+}
+COLOURS = {
+    "red crimson": "red",
+    "orange": "orange",
+    "yellow golden": "yellow",
+    "green": "green",
+    "blue": "blue",
+    "purple violet": "purple",
+    "black dark": "black",
+}
+SIZES = {"small little tiny": "small", "large big huge": "large"}
+PATTERNS = {
+    "plain uniform": "plain",
+    "striped diagonally-striped": "striped",
+    "checked chequered": "checked",
+    "dotted polka-dot": "dotted",
+    "shaded fading": "shaded",
+}
+TINTS = {
+    "white": "white",
+    "grey silver": "grey",
+    "beige cream": "beige",
+    "pink rose": "pink",
+    "mint pale-green": "mint",
+}
+NUMBERS = {"one": 1, "two": 2, "three": 3, "four": 4}
+JOINED = ("plus sign", "diagonally striped", "polka dot", "pale green")
+OPENERS = ("there is ", "a picture of ", "an image with ", "we see ")
+RELATIONS = {
+    "to the left of": lambda a, b: a.x < b.x,
+    "left of": lambda a, b: a.x < b.x,
+    "to the right of": lambda a, b: a.x > b.x,
+    "right of": lambda a, b: a.x > b.x,
+    "above": lambda a, b: a.y < b.y,
+    "over": lambda a, b: a.y < b.y,
+    "below": lambda a, b: a.y > b.y,
+    "under": lambda a, b: a.y > b.y,
+    "next to": lambda a, b: distance(a, b) < 0.48,
+    "beside": lambda a, b: distance(a, b) < 0.48,
+    "close to": lambda a, b: distance(a, b) < 0.48,
+}
+
+
+def distance(a, b) -> float:
+    return ((a.x - b.x) ** 2 + (a.y - b.y) ** 2) ** 0.5
+
+
+def meaning(word: str, dictionary: dict[str, str]) -> str | None:
+    for synonyms, value in dictionary.items():
+        if word in synonyms.split():
+            return value
+    return None
+
+
+def kind(caption: str) -> str:
+    """``vague``, ``count``, ``relation``, ``place`` or ``list``."""
+    text, _ = split_background(caption)
+    words = text.split()
+    if words[-1].rstrip("s") in ("shape", "figure", "object"):
+        return "vague"
+    if words[0] in NUMBERS:
+        return "count"
+    if any(f" {phrase} " in text for phrase in RELATIONS):
+        return "relation"
+    return "place" if split_place(text)[1] else "list"
+
+
+def true_of(caption: str, scene) -> bool:
+    """Raises ValueError on a word that has no meaning here."""
+    text, background = split_background(caption)
+    if not background_holds(background, scene.background):
+        return False
+    return {
+        "vague": vague_holds,
+        "count": count_holds,
+        "relation": relation_holds,
+        "place": place_holds,
+        "list": list_holds,
+    }[kind(caption)](text, scene)
+
+
+def split_background(caption: str) -> tuple[str, list[str]]:
+    """The caption without opener and background, and the words that describe the background."""
+    for opener in OPENERS:
+        caption = caption.removeprefix(opener)
+    for phrase in JOINED:
+        caption = caption.replace(phrase, phrase.replace(" ", "-"))
+    match = re.fullmatch(r"(.*) on an? ([a-z -]+) (background|backdrop)", caption)
+    return (match[1], match[2].split()) if match else (caption, [])
+
+
+def split_place(text: str) -> tuple[str, str]:
+    match = re.fullmatch(r"(.*?) ((?:on|at|in) the .*)", text)
+    return (match[1], match[2]) if match else (text, "")
+
+
+def background_holds(words: list[str], background) -> bool:
+    for word in words:
+        pattern, tint = meaning(word, PATTERNS), meaning(word, TINTS)
+        if pattern is None and tint is None:
+            raise ValueError(f"background word {word!r}")
+        if pattern not in (None, background.pattern) or tint not in (None, background.tint):
+            return False
+    return True
+
+
+def fits(phrase: str, figure) -> bool:
+    """Is ``a small red disc`` true of this figure?"""
+    article, *words = phrase.split()
+    if article not in ("a", "an") or (article == "an") != (words[0][0] in "aeio"):
+        raise ValueError(f"article of {phrase!r}")
+    for word in words:
+        wanted = [
+            (meaning(word, SHAPES), figure.shape),
+            (meaning(word, COLOURS), figure.colour),
+            (meaning(word, SIZES), figure.size),
+        ]
+        said = [(value, actual) for value, actual in wanted if value is not None]
+        if len(said) != 1:
+            raise ValueError(f"word {word!r} of {phrase!r}")
+        if said[0][0] != said[0][1]:
+            return False
+    return True
+
+
+def list_holds(text: str, scene) -> bool:
+    """Can every phrase be given a figure of its own?"""
+    phrases = re.split(r", | and ", text)
+    orders = itertools.permutations(scene.figures, len(phrases))
+    return any(all(fits(p, f) for p, f in zip(phrases, order, strict=True)) for order in orders)
+
+
+def relation_holds(text: str, scene) -> bool:
+    phrase = next(phrase for phrase in RELATIONS if f" {phrase} " in text)
+    first, second = text.split(f" {phrase} ")
+    pairs = itertools.permutations(scene.figures, 2)
+    return any(fits(first, a) and fits(second, b) and RELATIONS[phrase](a, b) for a, b in pairs)
+
+
+def place_holds(text: str, scene) -> bool:
+    phrase, where = split_place(text)
+    return any(fits(phrase, figure) and stands(figure, where.split()) for figure in scene.figures)
+
+
+def stands(figure, words: list[str]) -> bool:
+    if "middle" in words or "centre" in words:
+        return 0.4 <= figure.x <= 0.6 and 0.4 <= figure.y <= 0.6
+    claims = []
+    for word in words:
+        if word == "left":
+            claims.append(figure.x < 0.4)
+        if word == "right":
+            claims.append(figure.x > 0.6)
+        if word in ("top", "upper"):
+            claims.append(figure.y < 0.4)
+        if word in ("bottom", "lower"):
+            claims.append(figure.y > 0.6)
+    if not claims:
+        raise ValueError(f"place {words}")
+    return all(claims)
+
+
+def count_holds(text: str, scene) -> bool:
+    """Every shape of the scene is named once, with its number."""
+    claimed: dict[str, int] = {}
+    for phrase in text.split(" and "):
+        number, noun = phrase.split()
+        singular = [n for n in (noun, noun.removesuffix("s"), noun.removesuffix("es")) if meaning(n, SHAPES)]
+        if not singular or (NUMBERS[number] == 1) != (singular[0] == noun):
+            raise ValueError(f"number of {phrase!r}")
+        claimed[meaning(singular[0], SHAPES)] = NUMBERS[number]
+    actual: dict[str, int] = {}
+    for figure in scene.figures:
+        actual[figure.shape] = actual.get(figure.shape, 0) + 1
+    return claimed == actual
+
+
+def vague_holds(text: str, scene) -> bool:
+    *number, noun = text.split()
+    several = noun.endswith("s")
+    if number[0] in NUMBERS:
+        return NUMBERS[number[0]] == len(scene.figures) and several == (len(scene.figures) > 1)
+    return several == (len(scene.figures) > 1) and several == (number != ["a", "single"])
+
+
+def changes(scene, other) -> int:
+    """How many attributes of figures and background differ; figures that exchange shape and colour count once."""
+    if len(scene.figures) != len(other.figures):
+        return 99
+    count = (scene.background.pattern != other.background.pattern) + (
+        scene.background.tint != other.background.tint
+    )
+    differing = []
+    for a, b in zip(scene.figures, other.figures, strict=True):
+        fields = [f for f in ("shape", "colour", "size", "x", "y", "tilt") if getattr(a, f) != getattr(b, f)]
+        if fields:
+            differing.append((a, b, fields))
+    if len(differing) == 2:
+        (a, b, _), (c, d, _) = differing
+        swapped = (a.shape, a.colour) == (d.shape, d.colour) and (c.shape, c.colour) == (b.shape, b.colour)
+        layout = all(not {"size", "x", "y", "tilt"} & set(fields) for *_, fields in differing)
+        if swapped and layout:
+            return count + 1
+    return count + sum(len(fields) for *_, fields in differing)
