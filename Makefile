@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
 # The same vector instructions and thread count everywhere, so that the demo gives the same bytes on other machines.
-PORTABLE := MKL_CBWR=COMPATIBLE ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=2
+PORTABLE := MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 
 setup: .venv/.ready
 
@@ -24,7 +24,7 @@ demo: setup
 	@echo "The report is at $(CURDIR)/reports/index.html"
 
 test: setup
-	python -m pytest
+	OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadscope
 
 lint: setup
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'

@@ -29,7 +29,8 @@ def read(path: Path, schema: pa.Schema, made_by: str = "") -> pa.Table:
     """Read and check names, types and nulls. Raises InputError; IntegrityError on a failed checksum."""
     require(path, made_by)
     try:
-        table = pq.read_table(path, page_checksum_verification=True, partitioning=None)
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            table = file.read()
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise IntegrityError(f"{path}: damaged Parquet file ({reason}); remove it and make it again") from error

@@ -69,5 +69,5 @@ def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
     if not np.isfinite(vectors).all():
         raise InputError(f"{path}: embeddings hold NaN or infinite values")
     ids, image_ids = table[key].to_numpy(), table["image_id"].to_numpy()
-    splits = table["split"].to_pandas().to_numpy(dtype=object)
+    splits = table["split"].to_numpy(zero_copy_only=False)
     return Side(ids, image_ids, splits, vectors, _table.footer(table))

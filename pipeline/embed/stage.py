@@ -71,12 +71,12 @@ def _images(model: DualEncoder, table, source: features.Features, about: dict[st
     ids = table["image_id"].to_numpy()
     device = next(model.parameters()).device
     vectors = encode.images(model, source.array, source.rows_of(ids), device)
-    return Side(ids, ids, table["split"].to_pandas().to_numpy(dtype=object), vectors, about)
+    return Side(ids, ids, table["split"].to_numpy(zero_copy_only=False), vectors, about)
 
 
 def _captions(model: DualEncoder, table, files: model_files.ModelFiles, about: dict[str, str]) -> Side:
     tokens, _ = vocabulary.encode(table["text"].to_pylist(), files.words, files.config["max_words"])
     device = next(model.parameters()).device
     vectors = encode.captions(model, tokens, np.arange(len(tokens.lengths)), device)
-    split = table["split"].to_pandas().to_numpy(dtype=object)
+    split = table["split"].to_numpy(zero_copy_only=False)
     return Side(table["caption_id"].to_numpy(), table["image_id"].to_numpy(), split, vectors, about)

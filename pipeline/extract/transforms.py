@@ -41,11 +41,12 @@ class Transform:
         resized = image.resize(self._scaled(*image.size), _FILTERS[self.interpolation])
         size = self.image_size
         right, bottom = resized.width - size, resized.height - size
-        boxes = [(round(right / 2), round(bottom / 2))]
-        if self.crops == "ten":
-            boxes = [(0, 0), (right, 0), (0, bottom), (right, bottom), *boxes]
-        pixels = np.stack([np.asarray(resized.crop((x, y, x + size, y + size))) for x, y in boxes])
-        return np.concatenate([pixels, pixels[:, :, ::-1]]) if self.crops == "ten" else pixels
+        centre = (round(right / 2), round(bottom / 2))
+        if self.crops == "center":
+            return _cropped(resized, centre, size)[None]
+        corners = [(0, 0), (right, 0), (0, bottom), (right, bottom)]
+        pixels = np.stack([_cropped(resized, corner, size) for corner in [*corners, centre]])
+        return np.concatenate([pixels, pixels[:, :, ::-1]])
 
     def _scaled(self, width: int, height: int) -> tuple[int, int]:
         if self.resize_mode == "exact":
@@ -58,6 +59,11 @@ class Transform:
         return {
             key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()
         }
+
+
+def _cropped(image: Image.Image, corner: tuple[int, int], size: int) -> np.ndarray:
+    x, y = corner
+    return np.asarray(image.crop((x, y, x + size, y + size)))
 
 
 def resolve(params: ImageParams, published: Published) -> Transform:

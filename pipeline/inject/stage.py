@@ -35,8 +35,8 @@ def inject(params: Params, noise: str) -> Path:
 def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol, seed: int) -> pa.Table:
     """The member sees positions among the train images, in the data set's order, as the authors' loaders do."""
     true = caption_table["image_id"].to_numpy()
-    split = caption_table["split"].to_pandas().to_numpy(dtype=object)
-    image_split = image_table["split"].to_pandas().to_numpy(dtype=object)
+    split = caption_table["split"].to_numpy(zero_copy_only=False)
+    image_split = image_table["split"].to_numpy(zero_copy_only=False)
     train_images = image_table["image_id"].to_numpy()[image_split == "train"]
     train = np.flatnonzero(split == "train")
     shown = true.copy()

@@ -38,7 +38,7 @@ class Table:
         """Raises InputError when captions and pairs differ, an image has no features, or a split is empty."""
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
             raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
-        split = caption_table["split"].to_pandas().to_numpy(dtype=object)
+        split = caption_table["split"].to_numpy(zero_copy_only=False)
         texts = caption_table["text"].to_pylist()
         train, val = np.flatnonzero(split == "train"), np.flatnonzero(split == "val")
         if len(train) < 2 or not len(val):

@@ -16,7 +16,7 @@ from pipeline.extract import job, stage
 from pipeline.extract.backbones import _torchvision  # noqa: F401 (imported once here, not in every child)
 from tests.extract import project
 
-NEVER = 0
+NEVER = -1
 
 
 def child(folder: Path, kill_before: int) -> int:
@@ -39,8 +39,8 @@ def _kill_before(number: int) -> None:
     def replace(self: Path, target: Path) -> Path:
         if project.OUT in target.parents:
             done.append(target)
-        if len(done) == number:
-            os.kill(os.getpid(), signal.SIGKILL)
+            if len(done) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
         return rename(self, target)
 
     Path.replace = replace

@@ -1,5 +1,6 @@
 """Scenes: what is sampled, what is said about where figures stand, and what a near duplicate changes."""
 
+import itertools
 import math
 from collections import Counter
 from dataclasses import replace
@@ -127,7 +128,8 @@ def test_place(x, y, expected):
         ((0.5, 0.2), (0.6, 0.8), {"above"}),
         ((0.5, 0.8), (0.6, 0.2), {"below"}),
         ((0.3, 0.5), (0.6, 0.5), {"left of", "next to"}),
-        ((0.4, 0.4), (0.7, 0.1), {"left of", "below"}),
+        ((0.45, 0.45), (0.57, 0.58), {"next to"}),
+        ((0.25, 0.25), (0.75, 0.75), {"left of", "above"}),
     ],
 )
 def test_relations(first, second, expected):
@@ -144,7 +146,8 @@ def test_relations_of_a_pair_mirror_each_other(seed):
         "next to": "next to",
     }
     figures = scene_of(seed).figures
-    for a, b in zip(figures, figures[1:], strict=False):
+    for a, b in itertools.pairwise(figures):
+        assert relations(a, b)
         assert {mirror[name] for name in relations(a, b)} == set(relations(b, a))
 
 

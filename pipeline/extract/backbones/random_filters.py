@@ -29,10 +29,11 @@ class Params(FeatureParams):
 
 
 def build(params: Params, seed: int) -> Backbone:
-    """One layer of random filters; a network of them is no better on ``shapes`` and much slower.
+    """After Saxe et al., On Random Weights and Unsupervised Feature Learning (ICML 2011): random filters alone can
+    separate images, given suitable pooling. Differs: a single layer, no rectification, maxima over the whole image.
 
-    After Saxe et al., On Random Weights and Unsupervised Feature Learning (ICML 2011): with suitable pooling, random
-    filters alone separate images. Differs: one layer, no rectification, maxima over the whole image.
+    ResNet-18, SqueezeNet and MobileNetV3 with random weights do far worse on ``shapes``: the means they end with are
+    nearly the same for every image (cosine 0.92 to 0.996), and a small figure hardly moves them.
     """
     from pipeline.extract import states
     from pipeline.extract.backbones._random_filters import RandomFilters

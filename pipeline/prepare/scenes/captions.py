@@ -41,14 +41,11 @@ def _inventory(scene: Scene, rng: np.random.Generator) -> str:
 
 
 def _relation(scene: Scene, rng: np.random.Generator) -> str | None:
-    """Two figures and how the first stands to the second; None where no relation is clear."""
+    """Two figures and how the first stands to the second; None where there is only one."""
     if len(scene.figures) < 2:
         return None
     first, second = (scene.figures[i] for i in rng.permutation(len(scene.figures))[:2])
-    true = relations(first, second)
-    if not true:
-        return None
-    between = _pick(rng, words.RELATIONS[_pick(rng, true)])
+    between = _pick(rng, words.RELATIONS[_pick(rng, relations(first, second))])
     text = f"{_figure(first, rng)} {between} {_figure(second, rng)}"
     return _pick(rng, words.OPENERS) + text + _sometimes_on(scene.background, rng)
 

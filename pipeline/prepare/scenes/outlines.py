@@ -15,8 +15,8 @@ def outline(shape: str) -> np.ndarray:
     """(vertices, 2). A polygon may touch itself: it is filled by the even-odd rule."""
     return {
         "circle": lambda: 0.9 * _arc(_ARC_POINTS),
-        "square": lambda: 0.76 * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]),
-        "triangle": lambda: np.array([[0, -0.95], [0.9, 0.7], [-0.9, 0.7]]),
+        "square": lambda: 0.7 * np.array([[-1, -1], [1, -1], [1, 1], [-1, 1]]),
+        "triangle": lambda: _arc(3),
         "diamond": lambda: np.array([[0, -1], [0.66, 0], [0, 1], [-0.66, 0]]),
         "star": lambda: _arc(10) * np.where(np.arange(10) % 2 == 0, 1.0, _STAR_WAIST)[:, None],
         "heart": _heart,
@@ -38,7 +38,7 @@ def _ring() -> np.ndarray:
 
 
 def _cross() -> np.ndarray:
-    quarter = np.array([[-_ARM, -0.95], [_ARM, -0.95], [_ARM, -_ARM]])
+    quarter = np.array([[-_ARM, -0.94], [_ARM, -0.94], [_ARM, -_ARM]])
     turn = np.array([[0, 1], [-1, 0]])
     return np.concatenate([quarter @ np.linalg.matrix_power(turn, count) for count in range(4)])
 

@@ -63,7 +63,10 @@ def place(figure: Figure) -> str | None:
 
 
 def relations(a: Figure, b: Figure) -> list[str]:
-    """What ``a`` is to ``b``: ``left of``/``right of``/``above``/``below`` along the longer axis, and ``next to``."""
+    """What ``a`` is to ``b``: ``left of``/``right of``/``above``/``below`` along the longer axis, and ``next to``.
+
+    Never empty: two figures too close for the first four are near each other.
+    """
     across, along = a.x - b.x, a.y - b.y
     found = []
     if abs(across) >= max(_CLEAR, abs(along)):
