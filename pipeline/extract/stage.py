@@ -75,8 +75,8 @@ def _compute(job: Job, parts: Parts, out: Path, name: str, started: float) -> No
     else:
         timing.record(out, 0.0)
     work = job.batches(skip=done)
-    # A GPU must not wait for readers. On a CPU both need the same cores: taking turns costs 10 to 20 % less of their
-    # time an image than working at once (measured on 2 cores), because OpenMP's threads spin while they wait.
+    # A GPU must not wait for readers. On a CPU readers and model need the same cores: working at once is no faster than
+    # taking turns and costs up to 7 % more of their time (measured on 2 cores).
     ahead = _AHEAD_OF_A_GPU if job.device.type == "cuda" else 0
     forward = Forward(job.backbone.module.to(job.device), job.params, job.device)
     reading = batches([items for _, items in work], partial(job.backbone.read, job.root), ahead)

@@ -59,7 +59,8 @@ def test_hals_parameters_rerun_only_hals_stages(project, first):
     assert "hal" in table
     assert "sum.nns" not in table
     params.write_text(text)
-    assert "train@hal" not in _ran(project.run("dvc", "repro")), "the run cache must know the first result"
+    # DVC keeps no run cache for persisted outputs, so hal trains again, to the same bytes: what follows is cached.
+    assert _ran(project.run("dvc", "repro")) == {"train@hal", "report"}
 
 
 def test_hals_code_reruns_only_hals_stages(project, first):

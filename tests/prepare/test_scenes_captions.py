@@ -1,5 +1,6 @@
 """Captions: true of their scene, varied, some of them vague."""
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -111,6 +112,7 @@ def test_every_word_is_used():
         if f" {word} " not in text
     ]
     assert missing == []
+    assert re.search(r"on a (dotted|polka dot) (grey|silver) backdrop", text), "pattern and tint together"
 
 
 def test_an_article_fits_the_sound_that_follows():

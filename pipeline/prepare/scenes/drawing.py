@@ -25,7 +25,7 @@ TINT_RGB = {
     "pink": (250, 206, 216),
     "mint": (190, 232, 212),
 }
-_OVERSAMPLING = 4
+_OVERSAMPLING = 3
 _SHADOW_RGBA, _SHADOW_OFFSET = (30, 30, 60, 60), 0.014
 _SHADE = 18
 _BANDS = 7
