@@ -28,4 +28,4 @@ test: setup
 
 lint: setup
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	ruff check . && ruff format --check .
+	ruff check .

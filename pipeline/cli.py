@@ -16,14 +16,19 @@ app = typer.Typer(
     "Run a stage by hand with the commands below, or all of them, cached, with `dvc repro`.",
 )
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")]
-RunName = Annotated[str | None, typer.Option("--run", help="a name under runs: in params.yaml; all of them when left out")]
+RunName = Annotated[
+    str | None, typer.Option("--run", help="a name under runs: in params.yaml; all of them when left out")
+]
 _overrides: list[str] = []
 
 
 @app.callback()
 def settings(
     overrides: Annotated[
-        list[str], typer.Option("--set", "-S", metavar="KEY=VALUE", help="override a value of params.yaml for this call")
+        list[str],
+        typer.Option(
+            "--set", "-S", metavar="KEY=VALUE", help="override a value of params.yaml for this call"
+        ),
     ] = [],  # noqa: B006 (typer never changes it)
 ) -> None:
     """Options that come before the command."""
@@ -32,7 +37,9 @@ def settings(
 
 @app.command()
 def prepare(
-    dataset: Annotated[str | None, typer.Option(help="a name under datasets:; all of them when left out")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="a name under datasets:; all of them when left out")
+    ] = None,
 ) -> None:
     """Read a data set into images.parquet and captions.parquet."""
     params = _params()
@@ -44,12 +51,16 @@ def prepare(
 
 @app.command()
 def extract(
-    features: Annotated[str | None, typer.Option(help="a name under features:; all of them when left out")] = None,
+    features: Annotated[
+        str | None, typer.Option(help="a name under features:; all of them when left out")
+    ] = None,
     backbone: Annotated[
         str | None, typer.Option(help="resnet152, vgg19, inception_resnet_v2, torchvision:NAME or timm:NAME")
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="with --backbone: a name under datasets:")] = None,
-    weights: Annotated[str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")] = "imagenet",
+    weights: Annotated[
+        str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")
+    ] = "imagenet",
     device: Device = "auto",
 ) -> None:
     """Compute the image features of a data set with a backbone."""
@@ -58,7 +69,9 @@ def extract(
 
     if backbone is not None:
         if features is not None:
-            raise UsageError("--features and --backbone exclude each other: the first names an entry of params.yaml")
+            raise UsageError(
+                "--features and --backbone exclude each other: the first names an entry of params.yaml"
+            )
         params, features = selection.with_backbone(params, backbone, dataset, weights)
     for name in _chosen(features, params.features, "features"):
         stage.extract(params, name, device)
@@ -112,10 +125,15 @@ def embed(run: RunName = None, device: Device = "auto") -> None:
 def evaluate(
     run: RunName = None,
     inference: Annotated[
-        str | None, typer.Option(help="nns, is, csls, gm, rgm or a pair such as is+rgm; all of grid.inferences when left out")
+        str | None,
+        typer.Option(
+            help="nns, is, csls, gm, rgm or a pair such as is+rgm; all of grid.inferences when left out"
+        ),
     ] = None,
     device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout instead of a table")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="one JSON document on stdout instead of a table")
+    ] = False,
 ) -> None:
     """Rank the test queries of a run under an inference criterion and measure recall and hubness."""
     from pipeline.evaluate.criteria import parse
@@ -143,7 +161,9 @@ def report() -> None:
 
 @app.command()
 def apply(
-    overlay: Annotated[str, typer.Argument(help="a packaged overlay (flickr8k, flickr8k_precomp) or a YAML file")],
+    overlay: Annotated[
+        str, typer.Argument(help="a packaged overlay (flickr8k, flickr8k_precomp) or a YAML file")
+    ],
 ) -> None:
     """Write an overlay, and the values of --set, into params.yaml; `dvc repro` then runs what it describes."""
     from pipeline.console import say
@@ -158,7 +178,9 @@ def apply(
 
 @app.command()
 def timings(
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document on stdout instead of a table")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="one JSON document on stdout instead of a table")
+    ] = False,
 ) -> None:
     """Show the seconds each stage took when it last ran here."""
     import json
@@ -195,7 +217,9 @@ def _chosen(name: str | None, nodes: dict, kind: str) -> list[str]:
     if name is None:
         return list(nodes)
     if name not in nodes:
-        raise UsageError(f"unknown {kind} '{name}'{near_miss(name, sorted(nodes)) or ';'} known: {', '.join(sorted(nodes))}")
+        raise UsageError(
+            f"unknown {kind} '{name}'{near_miss(name, sorted(nodes)) or ';'} known: {', '.join(sorted(nodes))}"
+        )
     return [name]
 
 

@@ -48,10 +48,18 @@ def _bar(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     rate = TextColumn("{task.fields[rate]}")
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn()]
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        rate,
+        TimeRemainingColumn(),
+    ]
     with Progress(*columns, console=stderr, transient=True) as progress:
         task = progress.add_task(what, total=total, rate="")
         started = time.monotonic()
         for done, item in enumerate(items, start=1):
             yield item
-            progress.update(task, completed=done, rate=f"{done / max(time.monotonic() - started, 1e-9):.1f}/s")
+            progress.update(
+                task, completed=done, rate=f"{done / max(time.monotonic() - started, 1e-9):.1f}/s"
+            )

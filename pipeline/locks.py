@@ -34,7 +34,9 @@ def claim(out: Path) -> Iterator[None]:
         except BlockingIOError as error:
             lock.seek(0)
             holder = lock.read().strip() or "unknown"
-            raise LockedError(f"{out} is being written by process {holder}; wait for it to end, then try again") from error
+            raise LockedError(
+                f"{out} is being written by process {holder}; wait for it to end, then try again"
+            ) from error
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()

@@ -37,7 +37,9 @@ class Family:
         """``name`` if it is a member. Raises UnknownMember with the near miss and the whole list."""
         known = self.names()
         if name not in known:
-            raise UnknownMember(f"unknown {self.kind} '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}")
+            raise UnknownMember(
+                f"unknown {self.kind} '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}"
+            )
         return name
 
     def load(self, name: str) -> ModuleType:

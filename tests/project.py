@@ -73,12 +73,14 @@ def write_prepared(train: int = 30, val: int = 8, test: int = 6, dim: int = 10, 
             owners.append(image)
     captions.write(
         folder,
-        pa.table({
-            "caption_id": np.arange(len(texts)),
-            "image_id": ids[owners],
-            "text": texts,
-            "split": [splits[owner] for owner in owners],
-        }),
+        pa.table(
+            {
+                "caption_id": np.arange(len(texts)),
+                "image_id": ids[owners],
+                "text": texts,
+                "split": [splits[owner] for owner in owners],
+            }
+        ),
     )
     out = paths.extracted("toy", "plain")
     out.mkdir(parents=True)

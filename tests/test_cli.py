@@ -35,10 +35,16 @@ USAGE = [
     (("prepare", "--dataset", "tox"), "error: unknown data set 'tox'; did you mean 'toy'?"),
     (("evaluate", "--inference", "no_such_thing"), "error: unknown inference criterion 'no_such_thing'"),
     (("extract", "--backbone", "resnet15"), "error: unknown backbone 'resnet15'; did you mean 'resnet152'?"),
-    (("extract", "--backbone", "resnet152", "--features", "plain"), "error: --features and --backbone exclude each other"),
+    (
+        ("extract", "--backbone", "resnet152", "--features", "plain"),
+        "error: --features and --backbone exclude each other",
+    ),
     (("apply", "flickr"), "error: unknown overlay 'flickr'; did you mean 'flickr8k'?"),
     (("-S", "train.lr", "inject"), "error: --set 'train.lr': expected KEY=VALUE"),
-    (("-S", "train.lr=fast", "inject"), "error: params.yaml train.lr: input should be a valid number, got 'fast'"),
+    (
+        ("-S", "train.lr=fast", "inject"),
+        "error: params.yaml train.lr: input should be a valid number, got 'fast'",
+    ),
 ]
 
 
@@ -59,12 +65,21 @@ def test_what_typer_refuses_is_status_2(run, arguments):
 def test_bad_input_is_status_3_and_names_the_command_that_helps(run):
     status, _, err = run("inject")
     assert status == 3
-    assert err == "error: data/prepare/toy/images.parquet does not exist; make it with `vse-pipe prepare --dataset toy` or `dvc repro`\n"
+    assert (
+        err
+        == "error: data/prepare/toy/images.parquet does not exist; make it with `vse-pipe prepare --dataset toy` or `dvc repro`\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(PipelineError("x"), 1), (MissingResource("x"), 4), (IntegrityError("x"), 5), (LockedError("x"), 75), (OSError(28, "No space left on device"), 1)],
+    [
+        (PipelineError("x"), 1),
+        (MissingResource("x"), 4),
+        (IntegrityError("x"), 5),
+        (LockedError("x"), 75),
+        (OSError(28, "No space left on device"), 1),
+    ],
 )
 def test_each_error_has_its_status(run, monkeypatch, error, status):
     def fail(*arguments):

@@ -92,43 +92,78 @@ class _Loader:
         return loaded
 
     def _dataset(self, name, node) -> Dataset:
-        return Dataset(self._member(FORMATS, node.format, node.model_extra, f"datasets.{name}", "format"), node.source)
+        return Dataset(
+            self._member(FORMATS, node.format, node.model_extra, f"datasets.{name}", "format"), node.source
+        )
 
     def _features(self, root, name, node) -> FeatureSet:
         address = f"features.{name}"
         self._reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-        return FeatureSet(node.dataset, self._member(BACKBONES, node.backbone, node.model_extra, address, "backbone"))
+        return FeatureSet(
+            node.dataset, self._member(BACKBONES, node.backbone, node.model_extra, address, "backbone")
+        )
 
     def _noise(self, root, name, node) -> Noise:
         address = f"noises.{name}"
         self._reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-        return Noise(node.dataset, self._member(PROTOCOLS, node.protocol, node.model_extra, address, "protocol"))
+        return Noise(
+            node.dataset, self._member(PROTOCOLS, node.protocol, node.model_extra, address, "protocol")
+        )
 
     def _run(self, root, name, node) -> Run:
         address = f"runs.{name}"
         self._reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
         for key, kind, nodes in [("features", "features", root.features), ("noise", "noise", root.noises)]:
             chosen = getattr(node, key)
-            if self._reference(chosen, nodes, kind, f"{address}.{key}") and nodes[chosen].dataset != node.dataset:
-                self._problem(f"{address}.{key}", f"'{chosen}' belongs to data set '{nodes[chosen].dataset}', not '{node.dataset}'")
-        families = [("loss", LOSSES), ("similarity", SIMILARITIES), ("text", TEXT_ENCODERS), ("image", IMAGE_ENCODERS)]
+            if (
+                self._reference(chosen, nodes, kind, f"{address}.{key}")
+                and nodes[chosen].dataset != node.dataset
+            ):
+                self._problem(
+                    f"{address}.{key}",
+                    f"'{chosen}' belongs to data set '{nodes[chosen].dataset}', not '{node.dataset}'",
+                )
+        families = [
+            ("loss", LOSSES),
+            ("similarity", SIMILARITIES),
+            ("text", TEXT_ENCODERS),
+            ("image", IMAGE_ENCODERS),
+        ]
         members = {}
         for key, family in families:
             chosen = getattr(node, key)
-            members[key] = self._member(family, chosen, getattr(root, key).get(chosen, {}), f"{key}.{chosen}", "", f"{address}.{key}")
+            members[key] = self._member(
+                family, chosen, getattr(root, key).get(chosen, {}), f"{key}.{chosen}", "", f"{address}.{key}"
+            )
         train = self._model(TrainParams, {**root.train.model_dump(), **node.train}, f"{address}.train")
         return Run(node.dataset, node.features, node.noise, **members, train=train)
 
     def _inferences(self, root) -> dict[str, Strict]:
         names = set(root.inference)
         for index, entry in enumerate(root.grid.inferences):
-            for part in entry.split("+"):
-                if self._known(INFERENCES, part, f"grid.inferences.{index}"):
-                    names.add(part)
-        members = {name: self._member(INFERENCES, name, root.inference.get(name, {}), f"inference.{name}", "") for name in sorted(names)}
+            parts = [
+                part for part in entry.split("+") if self._known(INFERENCES, part, f"grid.inferences.{index}")
+            ]
+            names.update(parts)
+            if len(parts) == entry.count("+") + 1:
+                self._combines(entry, f"grid.inferences.{index}")
+        members = {
+            name: self._member(INFERENCES, name, root.inference.get(name, {}), f"inference.{name}", "")
+            for name in sorted(names)
+        }
         return {name: member.params for name, member in members.items() if member}
 
-    def _member(self, family: Family, name: str, options: dict, address: str, key: str, named_at: str = "") -> Member | None:
+    def _combines(self, entry: str, address: str) -> None:
+        from pipeline.evaluate.criteria import parse
+
+        try:
+            parse(entry, {})
+        except UsageError as error:
+            self._problem(address, str(error))
+
+    def _member(
+        self, family: Family, name: str, options: dict, address: str, key: str, named_at: str = ""
+    ) -> Member | None:
         if not self._known(family, name, named_at or (f"{address}.{key}" if key else address)):
             return None
         params = self._model(family.load(name).Params, dict(options or {}), address)
@@ -145,7 +180,9 @@ class _Loader:
     def _reference(self, name: str, nodes: dict, kind: str, address: str) -> bool:
         if name not in nodes:
             known = sorted(nodes)
-            self._problem(address, f"unknown {kind} '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}")
+            self._problem(
+                address, f"unknown {kind} '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}"
+            )
         return name in nodes
 
     def _model(self, model: type[BaseModel], values: dict, address: str):
@@ -159,7 +196,9 @@ class _Loader:
 
     def _describe(self, model: type[BaseModel], problem: dict) -> str:
         if problem["type"] == "extra_forbidden":
-            close = difflib.get_close_matches(str(problem["loc"][-1]), _fields(model, problem["loc"][:-1]), n=1)
+            close = difflib.get_close_matches(
+                str(problem["loc"][-1]), _fields(model, problem["loc"][:-1]), n=1
+            )
             return "unknown key" + (f"; did you mean '{close[0]}'?" if close else "")
         message = problem["msg"][0].lower() + problem["msg"][1:]
         return message if problem["type"] == "missing" else f"{message}, got {problem['input']!r}"

@@ -25,7 +25,9 @@ def find(overlay: str) -> Path:
         return FOLDER / f"{overlay}.yaml"
     if Path(overlay).is_file():
         return Path(overlay)
-    raise UsageError(f"unknown overlay '{overlay}'{near_miss(overlay, names()) or ';'} known: {', '.join(names())}, or a YAML file")
+    raise UsageError(
+        f"unknown overlay '{overlay}'{near_miss(overlay, names()) or ';'} known: {', '.join(names())}, or a YAML file"
+    )
 
 
 def apply(params: Path, overlay: str, overrides: list[str]) -> None:

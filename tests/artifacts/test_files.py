@@ -52,7 +52,9 @@ def test_replacing_never_writes_into_the_old_file(tmp_path):
 
 def test_json_is_sorted_and_finite(tmp_path):
     _files.write_json(tmp_path / "a.json", {"b": 1, "a": {"d": 1.5, "c": "é"}})
-    assert (tmp_path / "a.json").read_text() == '{\n  "a": {\n    "c": "é",\n    "d": 1.5\n  },\n  "b": 1\n}\n'
+    assert (
+        tmp_path / "a.json"
+    ).read_text() == '{\n  "a": {\n    "c": "é",\n    "d": 1.5\n  },\n  "b": 1\n}\n'
     with pytest.raises(ValueError, match="Out of range"):
         _files.write_json(tmp_path / "b.json", {"a": float("nan")})
     assert not (tmp_path / "b.json").exists()

@@ -9,12 +9,24 @@ from pipeline.errors import InputError, IntegrityError
 
 def _images(**columns) -> pa.Table:
     base = {"image_id": [3, 1], "file": ["a.png", "b.png"], "split": ["train", "test"]}
-    sizes = {"width": pa.array([8, 8], pa.int32()), "height": pa.array([8, 8], pa.int32()), "sha256": ["0", "1"]}
+    sizes = {
+        "width": pa.array([8, 8], pa.int32()),
+        "height": pa.array([8, 8], pa.int32()),
+        "sha256": ["0", "1"],
+    }
     return pa.table({**base, **sizes, **columns})
 
 
 def _captions(**columns) -> pa.Table:
-    return pa.table({"caption_id": [0, 1], "image_id": [3, 1], "text": ["NA", "a\u2028b"], "split": ["train", "test"], **columns})
+    return pa.table(
+        {
+            "caption_id": [0, 1],
+            "image_id": [3, 1],
+            "text": ["NA", "a\u2028b"],
+            "split": ["train", "test"],
+            **columns,
+        }
+    )
 
 
 def _pairs(**columns) -> pa.Table:
@@ -37,7 +49,11 @@ BAD = [
     (captions, _captions(caption_id=[1, 1]), "caption_id 1 occurs more than once"),
     (captions, _captions().slice(0, 0), "no captions"),
     (pairs, _pairs(mismatched=[True, False]), "column mismatched contradicts"),
-    (pairs, _pairs(image_id=[3, 3], mismatched=[False, True]), "a pair outside the train split is mismatched"),
+    (
+        pairs,
+        _pairs(image_id=[3, 3], mismatched=[False, True]),
+        "a pair outside the train split is mismatched",
+    ),
 ]
 
 
@@ -84,7 +100,13 @@ def test_truncated_files_are_integrity_errors(tmp_path):
 
 def _side(vectors: np.ndarray) -> Side:
     n = len(vectors)
-    return Side(np.arange(n), np.arange(n) // 2, np.array(["test"] * n, dtype=object), vectors, {"similarity": "cosine"})
+    return Side(
+        np.arange(n),
+        np.arange(n) // 2,
+        np.array(["test"] * n, dtype=object),
+        vectors,
+        {"similarity": "cosine"},
+    )
 
 
 def test_embeddings_are_fixed_size_lists_of_float32(tmp_path):

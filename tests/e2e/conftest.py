@@ -29,7 +29,12 @@ class Project:
     def __init__(self, root: Path) -> None:
         self.root = root
         bin_folder = str(Path(sys.executable).parent)
-        self.environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "DVC_NO_ANALYTICS": "1", "OMP_NUM_THREADS": "2"}
+        self.environment = {
+            **os.environ,
+            "PATH": f"{bin_folder}:{os.environ['PATH']}",
+            "DVC_NO_ANALYTICS": "1",
+            "OMP_NUM_THREADS": "2",
+        }
 
     def run(self, *command: str, status: int = 0) -> str:
         done = subprocess.run(command, cwd=self.root, env=self.environment, capture_output=True, text=True)
@@ -42,9 +47,19 @@ class Project:
 def project(tmp_path_factory) -> Project:
     root = tmp_path_factory.mktemp("clone") / "project"
     root.mkdir()
-    listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file() and not name.startswith("tests/") and name not in ("dvc.lock", "reports/metrics.json"):
+        if (
+            (ROOT / name).is_file()
+            and not name.startswith("tests/")
+            and name not in ("dvc.lock", "reports/metrics.json")
+        ):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, root / name)
     made = Project(root)

@@ -27,7 +27,15 @@ def first(project) -> str:
 
 
 def test_the_first_call_runs_every_stage(project, first):
-    assert {"prepare@shapes", "inject@clean", "train@sum", "train@hal", "embed@hal", "evaluate@sum-is+rgm", "report"} <= _ran(first)
+    assert {
+        "prepare@shapes",
+        "inject@clean",
+        "train@sum",
+        "train@hal",
+        "embed@hal",
+        "evaluate@sum-is+rgm",
+        "report",
+    } <= _ran(first)
     metrics = _metrics(project)
     assert set(metrics) == {"sum", "hal"}
     assert set(metrics["sum"]) == {"nns", "is+rgm"}
@@ -41,7 +49,12 @@ def test_the_second_call_does_nothing(project, first):
 
 
 def test_the_same_seed_gives_the_same_bytes(project, first):
-    names = ["data/embed/sum/images.parquet", "data/evaluate/sum/nns/metrics.json", "data/train/sum/model.safetensors", "reports/index.html"]
+    names = [
+        "data/embed/sum/images.parquet",
+        "data/evaluate/sum/nns/metrics.json",
+        "data/train/sum/model.safetensors",
+        "reports/index.html",
+    ]
     before = {name: (project.root / name).read_bytes() for name in names}
     project.run("dvc", "repro", "--force", "--downstream", "train@sum")
     assert {name: (project.root / name).read_bytes() for name in names} == before

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,9 @@ HOLD = "import sys, time; from pathlib import Path; from pipeline.locks import c
 
 @pytest.fixture
 def holder(tmp_path):
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "out")], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "out")], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()
@@ -38,7 +41,9 @@ def test_a_killed_writer_holds_nothing(tmp_path, holder):
 
 def test_a_stage_started_by_dvc_ends_with_its_parent(tmp_path):
     child = "from pipeline.locks import die_with_parent; import os, time; die_with_parent(); print(os.getpid(), flush=True); time.sleep(60)"
-    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
+    parent = (
+        f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
+    )
     process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
     orphan = int(process.stdout.readline())
     process.kill()
@@ -46,8 +51,7 @@ def test_a_stage_started_by_dvc_ends_with_its_parent(tmp_path):
     process.stdout.close()
     for _ in range(50):
         try:
-            with open(f"/proc/{orphan}/stat", encoding="ascii") as file:
-                gone = file.read().split()[2] == "Z"
+            gone = Path(f"/proc/{orphan}/stat").read_text(encoding="ascii").split()[2] == "Z"
         except FileNotFoundError:
             gone = True
         if gone:

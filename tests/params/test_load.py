@@ -22,23 +22,56 @@ BAD = [
     ({"train": {"lr": "1e-5"}}, "params.yaml train.lr: input should be a valid number, got '1e-5'"),
     ({"train": {"lr": -1.0}}, "params.yaml train.lr: input should be greater than 0, got -1.0"),
     ({"train": {"epoch": 3}}, "params.yaml train.epoch: unknown key; did you mean 'epochs'?"),
-    ({"runs": {"sum": {**PARAMS["runs"]["sum"], "los": "sum"}}}, "params.yaml runs.sum.los: unknown key; did you mean 'loss'?"),
+    (
+        {"runs": {"sum": {**PARAMS["runs"]["sum"], "los": "sum"}}},
+        "params.yaml runs.sum.los: unknown key; did you mean 'loss'?",
+    ),
     ({"trian": {}}, "params.yaml trian: unknown key; did you mean 'train'?"),
-    ({"loss": {"sum": {"margin": None}}}, "params.yaml loss.sum.margin: input should be a valid number, got None"),
-    ({"loss": {"sum": {"marginn": 0.2}}}, "params.yaml loss.sum.marginn: unknown key; did you mean 'margin'?"),
-    ({"runs": _run(loss="summ")}, "params.yaml runs.sum.loss: unknown loss 'summ'; did you mean 'sum'? known: "),
-    ({"runs": _run(features="plane")}, "params.yaml runs.sum.features: unknown features 'plane'; did you mean 'plain'?"),
-    ({"runs": _run(train={"epochs": 0})}, "params.yaml runs.sum.train.epochs: input should be greater than 0, got 0"),
-    ({"grid": {"inferences": ["nns", "cslss"]}}, "params.yaml grid.inferences.1: unknown inference criterion 'cslss'; did you mean 'csls'?"),
+    (
+        {"loss": {"sum": {"margin": None}}},
+        "params.yaml loss.sum.margin: input should be a valid number, got None",
+    ),
+    (
+        {"loss": {"sum": {"marginn": 0.2}}},
+        "params.yaml loss.sum.marginn: unknown key; did you mean 'margin'?",
+    ),
+    (
+        {"runs": _run(loss="summ")},
+        "params.yaml runs.sum.loss: unknown loss 'summ'; did you mean 'sum'? known: ",
+    ),
+    (
+        {"runs": _run(features="plane")},
+        "params.yaml runs.sum.features: unknown features 'plane'; did you mean 'plain'?",
+    ),
+    (
+        {"runs": _run(train={"epochs": 0})},
+        "params.yaml runs.sum.train.epochs: input should be greater than 0, got 0",
+    ),
+    (
+        {"grid": {"inferences": ["nns", "cslss"]}},
+        "params.yaml grid.inferences.1: unknown inference criterion 'cslss'; did you mean 'csls'?",
+    ),
+    (
+        {"grid": {"inferences": ["rgm+is"]}},
+        "params.yaml grid.inferences.0: inference criterion 'rgm+is': a matching comes last; write 'is+rgm'",
+    ),
     ({"grid": {"inferences": []}}, "params.yaml grid.inferences: "),
-    ({"datasets": {"toy": {"format": "csvv", "source": "x"}}}, "params.yaml datasets.toy.format: unknown format 'csvv'; did you mean 'csv'?"),
-    ({"noises": {"clean": {"dataset": "toy", "protocol": "image", "rate": 1.5}}}, "params.yaml noises.clean.rate: input should be less than or equal to 1"),
+    (
+        {"datasets": {"toy": {"format": "csvv", "source": "x"}}},
+        "params.yaml datasets.toy.format: unknown format 'csvv'; did you mean 'csv'?",
+    ),
+    (
+        {"noises": {"clean": {"dataset": "toy", "protocol": "image", "rate": 1.5}}},
+        "params.yaml noises.clean.rate: input should be less than or equal to 1",
+    ),
     ({"datasets": {"to/y": {"format": "csv", "source": "x"}}}, "params.yaml datasets.to/y."),
     ({"seed": True}, "params.yaml seed: "),
 ]
 
 
-@pytest.mark.parametrize(("changes", "message"), BAD, ids=[message.split(" ", 1)[1][:40] for _, message in BAD])
+@pytest.mark.parametrize(
+    ("changes", "message"), BAD, ids=[message.split(" ", 1)[1][:40] for _, message in BAD]
+)
 def test_bad_values_are_named_with_their_address(tmp_path, changes, message):
     with pytest.raises(ParamsError) as error:
         load_params(tmp_path, **changes)

@@ -23,7 +23,9 @@ def test_every_packaged_overlay_validates_and_replaces_the_nodes(params, name):
 
 
 def test_values_of_set_are_written_and_comments_stay(params):
-    overlay.apply(params, "flickr8k_precomp", ["datasets.flickr8k_precomp.source=/some/where", "train.embed_size=64"])
+    overlay.apply(
+        params, "flickr8k_precomp", ["datasets.flickr8k_precomp.source=/some/where", "train.embed_size=64"]
+    )
     loaded = load(params)
     assert loaded.datasets["flickr8k_precomp"].source == "/some/where"
     assert loaded.runs["hal"].train.embed_size == 64
@@ -40,7 +42,10 @@ def test_a_users_own_file(params, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "error", "message"),
-    [("train: {epochs: no}", ParamsError, r"params\.yaml train\.epochs"), ("- 1", ParamsError, "expected a mapping")],
+    [
+        ("train: {epochs: no}", ParamsError, r"params\.yaml train\.epochs"),
+        ("- 1", ParamsError, "expected a mapping"),
+    ],
 )
 def test_a_bad_overlay_changes_nothing(tmp_path, content, error, message):
     path = write_params(tmp_path)

@@ -14,7 +14,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 
 
-@pytest.mark.parametrize(("section", "model"), [("train", TrainParams), ("evaluate", EvaluateParams), ("report", ReportParams)])
+@pytest.mark.parametrize(
+    ("section", "model"), [("train", TrainParams), ("evaluate", EvaluateParams), ("report", ReportParams)]
+)
 def test_readme_has_every_parameter_with_its_default(section, model):
     row = next(line for line in README.splitlines() if line.startswith(f"| `{section}` |"))
     for name, field in model.model_fields.items():

@@ -95,13 +95,19 @@ def test_no_dependency_on_code_that_no_member_runs(stages):
         members = [family.folder / f"{member}.py" for family in families[group] for member in family.names()]
         used = closure([PACKAGE / group / "stage.py", *members])
         deps = [Path(dep.fs_path) for dep in stage.deps]
-        surplus |= {f"{group}: {dep.name}" for dep in deps if PACKAGE in dep.parents and not any(_covered(f, [dep]) for f in used)}
+        surplus |= {
+            f"{group}: {dep.name}"
+            for dep in deps
+            if PACKAGE in dep.parents and not any(_covered(f, [dep]) for f in used)
+        }
     assert not surplus, sorted(surplus)
 
 
 def test_outputs_lie_where_the_code_writes_them(stages, params):
     expected = {f"prepare@{name}": paths.prepared(name) for name in params.datasets}
-    expected |= {f"extract@{name}": paths.extracted(node.dataset, name) for name, node in params.features.items()}
+    expected |= {
+        f"extract@{name}": paths.extracted(node.dataset, name) for name, node in params.features.items()
+    }
     expected |= {f"inject@{name}": paths.injected(node.dataset, name) for name, node in params.noises.items()}
     for run in params.runs:
         expected |= {f"train@{run}": paths.trained(run), f"embed@{run}": paths.embedded(run)}
@@ -118,7 +124,9 @@ def test_only_the_report_has_outputs_outside_the_cache(stages):
 
 
 def test_long_stages_keep_what_they_have(stages):
-    kept = {name.partition("@")[0] for name, stage in stages.items() if all(out.persist for out in stage.outs)}
+    kept = {
+        name.partition("@")[0] for name, stage in stages.items() if all(out.persist for out in stage.outs)
+    }
     assert kept == {"extract", "train"}
 
 

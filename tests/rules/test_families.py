@@ -33,12 +33,16 @@ def test_every_member_has_params_a_docstring_and_a_test(family, name):
 @pytest.mark.parametrize(("family", "name"), MEMBERS, ids=lambda value: getattr(value, "kind", value))
 def test_a_member_exports_params_and_one_callable(family, name):
     path = family.folder / f"{name}.py"
-    functions = [n.name for n in tree(path).body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")]
+    functions = [
+        n.name for n in tree(path).body if isinstance(n, ast.FunctionDef) and not n.name.startswith("_")
+    ]
     assert len(functions) == 1, functions
 
 
 def test_a_typo_gets_the_near_miss_and_the_list():
-    with pytest.raises(UnknownMember, match=r"unknown loss 'maxx'; did you mean 'max'\? known: hal, max, sum"):
+    with pytest.raises(
+        UnknownMember, match=r"unknown loss 'maxx'; did you mean 'max'\? known: hal, max, sum"
+    ):
         LOSSES.check("maxx")
     with pytest.raises(UnknownMember, match=r"unknown loss 'zzz'; known: hal"):
         LOSSES.check("zzz")

@@ -10,7 +10,14 @@ import pytest
 from tests.rules.sources import PACKAGE, ROOT, modules, tree
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-FAMILY_FOLDERS = ["train/losses", "train/similarities", "train/encoders", "evaluate/inference", "evaluate/metrics", "inject/protocols"]
+FAMILY_FOLDERS = [
+    "train/losses",
+    "train/similarities",
+    "train/encoders",
+    "evaluate/inference",
+    "evaluate/metrics",
+    "inject/protocols",
+]
 
 
 def _name(path) -> str:
@@ -37,10 +44,20 @@ def test_modules_say_what_they_are(path):
         assert ast.get_docstring(tree(path)), f"{_name(path)} has no docstring"
 
 
-@pytest.mark.parametrize("path", [p for f in FAMILY_FOLDERS for p in sorted((PACKAGE / f).rglob("*.py"))], ids=_name)
+@pytest.mark.parametrize(
+    "path", [p for f in FAMILY_FOLDERS for p in sorted((PACKAGE / f).rglob("*.py"))], ids=_name
+)
 def test_maths_touches_no_files(path):
     text = path.read_text(encoding="utf-8")
-    for forbidden in (r"\bopen\(", r"\bPath\(", r"np\.save", r"np\.load", r"torch\.save", r"torch\.load", r"\bpq\."):
+    for forbidden in (
+        r"\bopen\(",
+        r"\bPath\(",
+        r"np\.save",
+        r"np\.load",
+        r"torch\.save",
+        r"torch\.load",
+        r"\bpq\.",
+    ):
         assert not re.search(forbidden, text), f"{_name(path)} uses {forbidden}"
     assert "pipeline.artifacts" not in text, f"{_name(path)} must not know artefacts"
 
@@ -54,12 +71,27 @@ def test_nothing_unsafe_and_no_discarded_comparison(path):
             assert node.type is not None, f"{_name(path)}:{node.lineno}: bare except"
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             called = getattr(node.value.func, "attr", "")
-            assert called not in ("allclose", "isclose", "equal", "array_equal"), f"{_name(path)}:{node.lineno}: result unused"
+            assert called not in ("allclose", "isclose", "equal", "array_equal"), (
+                f"{_name(path)}:{node.lineno}: result unused"
+            )
 
 
 def test_the_command_line_starts_light():
     code = "import sys, pipeline.cli; print(*sorted({m.split('.')[0] for m in sys.modules}))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout.split()
     assert "typer" in loaded, "the probe itself must see imports"
-    for heavy in ("torch", "torchvision", "timm", "pandas", "pyarrow", "numpy", "numba", "dvc", "altair", "pydantic"):
+    for heavy in (
+        "torch",
+        "torchvision",
+        "timm",
+        "pandas",
+        "pyarrow",
+        "numpy",
+        "numba",
+        "dvc",
+        "altair",
+        "pydantic",
+    ):
         assert heavy not in loaded, f"pipeline.cli imports {heavy}"

@@ -134,7 +134,11 @@ def test_gradients_are_clipped_by_their_common_norm():
 def test_a_state_of_another_fingerprint_is_not_loaded(tmp_path):
     folder = tmp_path / "run"
     (folder / "last").mkdir(parents=True)
-    save_file({"model/weight": torch.zeros(1)}, folder / checkpoint.FILE, metadata={"progress": json.dumps({"fingerprint": "a"})})
+    save_file(
+        {"model/weight": torch.zeros(1)},
+        folder / checkpoint.FILE,
+        metadata={"progress": json.dumps({"fingerprint": "a"})},
+    )
     assert checkpoint.fingerprint(folder) == "a"
     model = torch.nn.Linear(1, 1)
     progress = checkpoint.resume(folder, model, optimise.adam(model, 1.0), "b")

@@ -48,7 +48,11 @@ def test_padding_equals_a_plain_loop(texts):
     captions, _ = vocabulary.encode(texts, words, max_words=8)
     tokens, lengths = captions.padded(np.arange(len(texts)))
     for row, text in enumerate(texts):
-        expected = [START, *(words.index(word) if word in words else UNK for word in vocabulary.tokenize(text)[:8]), END]
+        expected = [
+            START,
+            *(words.index(word) if word in words else UNK for word in vocabulary.tokenize(text)[:8]),
+            END,
+        ]
         assert tokens[row, : lengths[row]].tolist() == expected
         assert (tokens[row, lengths[row] :] == PAD).all()
 

@@ -12,7 +12,9 @@ def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
     layers = sum(name.startswith("w/rnn.weight_ih") for name in arrays)
     params = Params(word_dim=word_dim, layers=layers, use_abs=bool((arrays["out"] >= 0).all()))
     encoder = build(params, words, arrays["out"].shape[1], torch.Generator())
-    encoder.load_state_dict({name[2:]: torch.tensor(array) for name, array in arrays.items() if name.startswith("w/")})
+    encoder.load_state_dict(
+        {name[2:]: torch.tensor(array) for name, array in arrays.items() if name.startswith("w/")}
+    )
     with torch.no_grad():
         ours = encoder(torch.tensor(arrays["tokens"]), torch.tensor(arrays["lengths"]))
     return [compare("out", ours, arrays["out"])]

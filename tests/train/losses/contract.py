@@ -8,7 +8,9 @@ from pipeline.errors import InputError
 
 def some_scores(pairs: int = 7, seed: int = 0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
-    vectors = torch.nn.functional.normalize(torch.randn(2, pairs, 5, generator=generator, dtype=torch.float64), dim=2)
+    vectors = torch.nn.functional.normalize(
+        torch.randn(2, pairs, 5, generator=generator, dtype=torch.float64), dim=2
+    )
     return vectors[0] @ vectors[1].T
 
 

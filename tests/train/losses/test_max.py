@@ -29,7 +29,9 @@ def test_equal_similarities_sit_on_the_plateau():
 def test_never_exceeds_the_sum_of_violations():
     scores = some_scores(9, 3)
     every = LOSSES.load("sum")
-    assert (member.loss(scores, member.Params()).per_pair <= every.loss(scores, every.Params()).per_pair).all()
+    assert (
+        member.loss(scores, member.Params()).per_pair <= every.loss(scores, every.Params()).per_pair
+    ).all()
 
 
 def test_gradient_goes_to_one_hard_negative_of_each_kind():
