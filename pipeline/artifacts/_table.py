@@ -33,7 +33,9 @@ def read(path: Path, schema: pa.Schema, made_by: str = "") -> pa.Table:
             table = file.read()
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise IntegrityError(f"{path}: damaged Parquet file ({reason}); remove it and make it again") from error
+        raise IntegrityError(
+            f"{path}: damaged Parquet file ({reason}); remove it and make it again"
+        ) from error
     for wanted in schema:
         if wanted.name not in table.schema.names:
             raise InputError(f"{path}: column '{wanted.name}' ({wanted.type}) is missing")

@@ -21,7 +21,10 @@ def schema(side: str, dim: int) -> pa.Schema:
     if side == "captions":
         ids.insert(0, _table.field("caption_id", pa.int64(), "unique"))
     vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
-    columns = [_table.field("split", pa.string(), "train, val or test"), _table.field("embedding", vector, "the vector")]
+    columns = [
+        _table.field("split", pa.string(), "train, val or test"),
+        _table.field("embedding", vector, "the vector"),
+    ]
     return pa.schema([*ids, *columns], metadata={"artefact": f"{side} embeddings", "version": "1"})
 
 
@@ -64,7 +67,9 @@ def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
     if not pa.types.is_fixed_size_list(vector.type):
         raise InputError(f"{path}: column 'embedding' is {vector.type}, expected fixed_size_list<float32>")
     key = "image_id" if path.stem == "images" else "caption_id"
-    _table.problems_or_pass(path, [f"{key} {value} occurs more than once" for value in _table.duplicates(table[key])])
+    _table.problems_or_pass(
+        path, [f"{key} {value} occurs more than once" for value in _table.duplicates(table[key])]
+    )
     vectors = vector.flatten().to_numpy(zero_copy_only=False).reshape(len(table), -1)
     if not np.isfinite(vectors).all():
         raise InputError(f"{path}: embeddings hold NaN or infinite values")

@@ -16,11 +16,15 @@ RANKS_SCHEMA = pa.schema(
         _table.field("direction", pa.string(), "image_to_text or text_to_image"),
         _table.field("fold", pa.int32(), "0 under protocol full"),
         _table.field("query_id", pa.int64(), "image_id or caption_id"),
-        _table.field("rank", pa.float64(), "1 = best, of the best correct item; null for matchings", nullable=True),
+        _table.field(
+            "rank", pa.float64(), "1 = best, of the best correct item; null for matchings", nullable=True
+        ),
         _table.field("hit_1", pa.bool_(), "a correct item among the best 1"),
         _table.field("hit_5", pa.bool_(), "a correct item among the best 5"),
         _table.field("hit_10", pa.bool_(), "a correct item among the best 10"),
-        _table.field("top", _TOP, "ids of the best 10 items, best first; for matchings the set matched at K = 10"),
+        _table.field(
+            "top", _TOP, "ids of the best 10 items, best first; for matchings the set matched at K = 10"
+        ),
     ],
     metadata={"artefact": "ranks", "version": "1"},
 )

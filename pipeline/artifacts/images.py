@@ -11,7 +11,11 @@ SPLITS = ("train", "val", "test")
 SCHEMA = pa.schema(
     [
         _table.field("image_id", pa.int64(), "unique; the data set's own number where it has one"),
-        _table.field("file", pa.string(), "path relative to the image root; <split>_ims.npy#<row> for precomputed features"),
+        _table.field(
+            "file",
+            pa.string(),
+            "path relative to the image root; <split>_ims.npy#<row> for precomputed features",
+        ),
         _table.field("split", pa.string(), "train, val or test"),
         _table.field("width", pa.int32(), "pixels; 0 for precomputed features"),
         _table.field("height", pa.int32(), "pixels; 0 for precomputed features"),

@@ -38,7 +38,9 @@ def read(folder: Path) -> ModelFiles:
     config = read_json(require(folder / CONFIG, made_by))
     for name, digest in config["sha256"].items():
         if sha256(require(folder / name, made_by)) != digest:
-            raise IntegrityError(f"{folder / name}: content does not match the digest in {CONFIG}; train the run again")
+            raise IntegrityError(
+                f"{folder / name}: content does not match the digest in {CONFIG}; train the run again"
+            )
     try:
         weights = load_file(folder / MODEL)
     except SafetensorError as error:

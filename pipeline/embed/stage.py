@@ -29,7 +29,9 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
         files = model_files.read(paths.trained(run))
         source = features.read(paths.extracted(node.dataset, node.features))
         if source.meta["sha256"] != files.config["features_sha256"]:
-            raise IntegrityError(f"run {run} was trained on other features than data/extract now holds; run `vse-pipe train --run {run}` again")
+            raise IntegrityError(
+                f"run {run} was trained on other features than data/extract now holds; run `vse-pipe train --run {run}` again"
+            )
         prepared = paths.prepared(node.dataset)
         model = _model(files).to(resolve(device)).eval()
         about = _about(run, files)
@@ -39,7 +41,9 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
             embeddings.write(folder / embeddings.IMAGES, image_side)
             embeddings.write(folder / embeddings.CAPTIONS, caption_side)
     timing.record(out, time.monotonic() - started)
-    say(f"embed {run}: {len(image_side.ids)} images and {len(caption_side.ids)} captions, {image_side.vectors.shape[1]} dimensions")
+    say(
+        f"embed {run}: {len(image_side.ids)} images and {len(caption_side.ids)} captions, {image_side.vectors.shape[1]} dimensions"
+    )
     return out
 
 
@@ -50,7 +54,13 @@ def _model(files: model_files.ModelFiles) -> DualEncoder:
         "text": restore(TEXT_ENCODERS, config["text"]),
         "similarity": restore(SIMILARITIES, config["similarity"]),
     }
-    model = build(**members, feature_shape=tuple(config["feature_shape"]), words=len(files.words), embed_size=config["embed_size"], seed=0)
+    model = build(
+        **members,
+        feature_shape=tuple(config["feature_shape"]),
+        words=len(files.words),
+        embed_size=config["embed_size"],
+        seed=0,
+    )
     model.load_state_dict(files.weights)
     return model
 

@@ -26,7 +26,11 @@ def inject(params: Params, noise: str) -> Path:
         train = np.asarray(table["split"]) == "train"
         share = float(np.asarray(table["mismatched"])[train].mean()) if train.any() else 0.0
         with whole_folder(out) as folder:
-            pairs.write(folder, table, {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": f"{share:.5f}"})
+            pairs.write(
+                folder,
+                table,
+                {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": f"{share:.5f}"},
+            )
     timing.record(out, time.monotonic() - started)
     say(f"inject {noise}: {train.sum()} train pairs, {share:.2%} mismatched ({node.protocol.name} level)")
     return out

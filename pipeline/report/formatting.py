@@ -39,6 +39,5 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 FILTERS = {
-    function.__name__: function
-    for function in (fixed, signed, significant, thousands, plural, percent)
+    function.__name__: function for function in (fixed, signed, significant, thousands, plural, percent)
 }

@@ -31,7 +31,9 @@ class Progress:
     history: list[dict] = field(default_factory=list)
 
 
-def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, mark: str) -> None:
+def save(
+    folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, mark: str
+) -> None:
     names = [name for name, _ in model.named_parameters()]
     moments = optimizer.state_dict()["state"]
     tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
@@ -42,7 +44,9 @@ def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer,
     header |= {"best_rsum": progress.best_rsum, "best_epoch": progress.best_epoch}
     owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     with whole_file(folder / FILE) as temporary:
-        save_file(owned, temporary, metadata={"progress": json.dumps(header, sort_keys=True, allow_nan=False)})
+        save_file(
+            owned, temporary, metadata={"progress": json.dumps(header, sort_keys=True, allow_nan=False)}
+        )
 
 
 def fingerprint(folder: Path) -> str | None:
@@ -65,7 +69,9 @@ def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimize
         header = _header(file)
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     _load(model, optimizer, tensors)
-    best = {name.removeprefix("best/"): tensor for name, tensor in tensors.items() if name.startswith("best/")}
+    best = {
+        name.removeprefix("best/"): tensor for name, tensor in tensors.items() if name.startswith("best/")
+    }
     return Progress(header["epoch"], header["best_rsum"], header["best_epoch"], best, header["history"])
 
 
@@ -74,10 +80,17 @@ def _header(file) -> dict:
 
 
 def _load(model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    model.load_state_dict({name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")})
+    model.load_state_dict(
+        {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}
+    )
     state = optimizer.state_dict()
     moments = {}
     for place, (name, _) in enumerate(model.named_parameters()):
         start = f"optimizer/{name}/"
         moments[place] = {key.removeprefix(start): t for key, t in tensors.items() if key.startswith(start)}
-    optimizer.load_state_dict({"state": {place: kept for place, kept in moments.items() if kept}, "param_groups": state["param_groups"]})
+    optimizer.load_state_dict(
+        {
+            "state": {place: kept for place, kept in moments.items() if kept},
+            "param_groups": state["param_groups"],
+        }
+    )

@@ -9,7 +9,9 @@ from pipeline.train.model import DualEncoder
 from pipeline.train.vocabulary import Captions
 
 
-def images(model: DualEncoder, array: np.ndarray, rows: np.ndarray, device: torch.device, batch: int = 1024) -> np.ndarray:
+def images(
+    model: DualEncoder, array: np.ndarray, rows: np.ndarray, device: torch.device, batch: int = 1024
+) -> np.ndarray:
     """(len(rows), dim) float32 vectors of the feature rows given."""
 
     def encode(chosen: np.ndarray) -> torch.Tensor:
@@ -19,7 +21,9 @@ def images(model: DualEncoder, array: np.ndarray, rows: np.ndarray, device: torc
     return _in_batches(model, encode, np.arange(len(rows)), batch)
 
 
-def captions(model: DualEncoder, table: Captions, chosen: np.ndarray, device: torch.device, batch: int = 256) -> np.ndarray:
+def captions(
+    model: DualEncoder, table: Captions, chosen: np.ndarray, device: torch.device, batch: int = 256
+) -> np.ndarray:
     """(len(chosen), dim) float32 vectors of the captions given; batches hold captions of like length."""
 
     def encode(part: np.ndarray) -> torch.Tensor:

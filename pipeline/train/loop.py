@@ -49,11 +49,15 @@ def fit(
             progress.best = {key: value.detach().cpu().clone() for key, value in model.state_dict().items()}
         checkpoint.save(out, model, optimizer, progress, fingerprint)
         history.write(out, progress.history)
-        say(f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}")
+        say(
+            f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}"
+        )
     return progress
 
 
-def _epoch(model, optimizer, loss, pairs: Pairs, params: TrainParams, seed: int, epoch: int, name: str) -> float:
+def _epoch(
+    model, optimizer, loss, pairs: Pairs, params: TrainParams, seed: int, epoch: int, name: str
+) -> float:
     """One pass over the pairs. Returns the mean loss of a pair's batch, weighted by batch size."""
     model.train()
     # Dropout draws from torch's own generator: tie it to the epoch, so that a resumed run draws the same.
@@ -61,7 +65,9 @@ def _epoch(model, optimizer, loss, pairs: Pairs, params: TrainParams, seed: int,
     device = next(model.parameters()).device
     total, seen = 0.0, 0
     batches = pairs.batches(params.batch_size)
-    for batch in track(pairs.epoch(params.batch_size, seed, epoch), batches, f"train {name} epoch {epoch + 1}"):
+    for batch in track(
+        pairs.epoch(params.batch_size, seed, epoch), batches, f"train {name} epoch {epoch + 1}"
+    ):
         features, tokens = batch.features.to(device), batch.tokens.to(device)
         try:
             value = step(model, optimizer, loss, features, tokens, batch.lengths, params.grad_clip)

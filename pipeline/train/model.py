@@ -28,14 +28,22 @@ class DualEncoder(nn.Module):
 
 
 def build(
-    image: Member, text: Member, similarity: Member, feature_shape: tuple[int, ...], words: int, embed_size: int, seed: int
+    image: Member,
+    text: Member,
+    similarity: Member,
+    feature_shape: tuple[int, ...],
+    words: int,
+    embed_size: int,
+    seed: int,
 ) -> DualEncoder:
     """Fresh weights from ``seed``; image and text side draw from generators of their own."""
 
     def generator(side: str) -> torch.Generator:
         return torch.Generator().manual_seed(derive(seed, "weights", side))
 
-    image_side = IMAGE_ENCODERS.load(image.name).build(image.params, feature_shape, embed_size, generator("image"))
+    image_side = IMAGE_ENCODERS.load(image.name).build(
+        image.params, feature_shape, embed_size, generator("image")
+    )
     text_side = TEXT_ENCODERS.load(text.name).build(text.params, words, embed_size, generator("text"))
     return DualEncoder(image_side, text_side, similarity)
 

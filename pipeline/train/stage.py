@@ -32,17 +32,30 @@ def _train(node: Run, name: str, seed: int, out: Path, device: torch.device) -> 
     started = time.monotonic()
     prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
     extracted = paths.extracted(node.dataset, node.features)
-    inputs = [prepared / captions.NAME, injected / pairs.NAME, extracted / features.META, extracted / features.INDEX]
+    inputs = [
+        prepared / captions.NAME,
+        injected / pairs.NAME,
+        extracted / features.META,
+        extracted / features.INDEX,
+    ]
     table = Table.join(captions.read(prepared), pairs.read(injected), features.read(extracted), node.train)
     mark = fingerprint.of(node, seed, inputs, device)
     going_on = _start(out, mark)
 
     model = build(
-        node.image, node.text, node.similarity, table.feature_shape, len(table.words), node.train.embed_size, seed
+        node.image,
+        node.text,
+        node.similarity,
+        table.feature_shape,
+        len(table.words),
+        node.train.embed_size,
+        seed,
     ).to(device)
     loss = partial(LOSSES.load(node.loss.name).loss, params=node.loss.params)
     check = validate.validator(table, node.train.val_images, device)
-    say(f"train {name}: {len(table.train_pairs)} pairs, {len(table.words)} words, {table.cut} captions cut at {node.train.max_words} words")
+    say(
+        f"train {name}: {len(table.train_pairs)} pairs, {len(table.words)} words, {table.cut} captions cut at {node.train.max_words} words"
+    )
     progress = loop.fit(model, loss, table.train_pairs, check, node.train, seed, out, mark, name)
 
     model_files.write(out, progress.best, table.words, _config(node, table, progress))
@@ -62,15 +75,19 @@ def _start(out: Path, mark: str) -> bool:
 
 def _config(node: Run, table: Table, progress: checkpoint.Progress) -> dict:
     members = {key: describe(getattr(node, key)) for key in ("loss", "similarity", "text", "image")}
-    sizes = {"embed_size": node.train.embed_size, "feature_shape": list(table.feature_shape), "max_words": node.train.max_words}
+    sizes = {
+        "embed_size": node.train.embed_size,
+        "feature_shape": list(table.feature_shape),
+        "max_words": node.train.max_words,
+    }
     sources = {"dataset": node.dataset, "features": node.features, "noise": node.noise}
     best = {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}
     return {**members, **sizes, **sources, "features_sha256": table.features_digest, "best": best}
 
 
 def _warn_if_stuck(name: str, node: Run, progress: checkpoint.Progress) -> None:
-    """MAX sits at 2 * batch * margin while all similarities are equal; users of vsepp take it for a bug."""
-    if node.loss.name == "max":
-        plateau = 2 * node.train.batch_size * node.loss.params.margin
-        if abs(progress.history[-1]["loss"] - plateau) < 0.01 * plateau:
-            warn(f"train {name}: the loss still sits at its plateau of {plateau:.1f}; train longer or lower train.lr")
+    """A loss that can end at a point from which it does not move says so in its ``stuck``."""
+    stuck = getattr(LOSSES.load(node.loss.name), "stuck", None)
+    message = stuck and stuck(progress.history[-1]["loss"], node.train.batch_size, node.loss.params)
+    if message:
+        warn(f"train {name}: {message}")

@@ -34,17 +34,25 @@ class Table:
         return self.array.shape[1:]
 
     @classmethod
-    def join(cls, caption_table: pa.Table, pair_table: pa.Table, features: Features, params: TrainParams) -> "Table":
+    def join(
+        cls, caption_table: pa.Table, pair_table: pa.Table, features: Features, params: TrainParams
+    ) -> "Table":
         """Raises InputError when captions and pairs differ, an image has no features, or a split is empty."""
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
-            raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
+            raise InputError(
+                "captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again"
+            )
         split = caption_table["split"].to_numpy(zero_copy_only=False)
         texts = caption_table["text"].to_pylist()
         train, val = np.flatnonzero(split == "train"), np.flatnonzero(split == "val")
         if len(train) < 2 or not len(val):
-            raise InputError(f"training needs train and val captions, the data set has {len(train)} and {len(val)}")
+            raise InputError(
+                f"training needs train and val captions, the data set has {len(train)} and {len(val)}"
+            )
         # The authors build the vocabulary on train and dev captions; test words never enter it.
-        words = vocabulary.build((texts[place] for place in np.flatnonzero(split != "test")), params.min_count)
+        words = vocabulary.build(
+            (texts[place] for place in np.flatnonzero(split != "test")), params.min_count
+        )
         tokens, cut = vocabulary.encode(texts, words, params.max_words)
         shown = pair_table["image_id"].to_numpy()[train]
         true = caption_table["image_id"].to_numpy()[val]

@@ -37,3 +37,10 @@ def loss(scores: Float[Tensor, "pairs pairs"], params: Params) -> LossTerms:
     positive = torch.log1p(scores.diagonal().relu())
     parts = {"negatives": (images + texts).mean().detach(), "positives": positive.mean().detach()}
     return LossTerms(images + texts - positive, "mean", parts)
+
+
+def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
+    """What to tell the user when no positive pair has a similarity above 0: relu then passes no gradient to any of them."""
+    if abs(mean_loss) < 1e-4:
+        return "the loss is 0: all similarities are negative and nothing is learnt any more; lower train.lr"
+    return None

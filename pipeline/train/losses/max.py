@@ -24,3 +24,11 @@ def loss(scores: Float[Tensor, "pairs pairs"], params: Params) -> LossTerms:
     texts, images = violations(scores, params.margin)
     per_pair = texts.max(dim=1).values + images.max(dim=0).values
     return LossTerms(per_pair, "sum", {"violations": ((texts > 0).sum() + (images > 0).sum()).detach()})
+
+
+def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
+    """What to tell the user when a run ends where all similarities are equal; users of vsepp take it for a bug."""
+    plateau = 2 * batch_size * params.margin
+    if abs(mean_loss - plateau) < 0.01 * plateau:
+        return f"the loss still sits at its plateau of {plateau:.1f}; train longer, or lower train.lr or train.batch_size"
+    return None

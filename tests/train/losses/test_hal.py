@@ -39,3 +39,13 @@ def test_a_closer_negative_weighs_more():
     scores.requires_grad_()
     member.loss(scores, member.Params()).total().backward()
     assert scores.grad[0, 1] > 10 * scores.grad[0, 2] > 0
+
+
+def test_negative_similarities_are_a_dead_end_and_called_one():
+    scores = (torch.rand(6, 6) - 1.5).requires_grad_()
+    total = member.loss(scores, member.Params(gamma=60, eps=0.7)).total()
+    total.backward()
+    assert scores.grad.abs().max() < 1e-9
+    assert "nothing is learnt" in member.stuck(total.item(), 6, member.Params())
+    learning = member.loss(torch.eye(6), member.Params(gamma=60, eps=0.7)).total().item()
+    assert member.stuck(learning, 6, member.Params()) is None

@@ -24,6 +24,8 @@ def test_equals_plain_loops(pairs, seed, margin):
 def test_equal_similarities_sit_on_the_plateau():
     terms = member.loss(torch.zeros(8, 8), member.Params(margin=0.2))
     torch.testing.assert_close(terms.total(), torch.tensor(2 * 8 * 0.2))
+    assert "plateau of 3.2" in member.stuck(float(terms.total()), 8, member.Params(margin=0.2))
+    assert member.stuck(0.9 * float(terms.total()), 8, member.Params(margin=0.2)) is None
 
 
 def test_never_exceeds_the_sum_of_violations():

@@ -33,10 +33,14 @@ class LinearImageEncoder(nn.Module):
         return vectors.abs() if self.params.use_abs else vectors
 
 
-def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> LinearImageEncoder:
+def build(
+    params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator
+) -> LinearImageEncoder:
     """Weights uniform in +-sqrt(6 / (in + out)), bias 0. Raises InputError for region features (rows, R, D)."""
     if len(feature_shape) != 1:
-        raise InputError(f"image encoder 'linear' needs one vector per image, the features are {feature_shape} each")
+        raise InputError(
+            f"image encoder 'linear' needs one vector per image, the features are {feature_shape} each"
+        )
     encoder = LinearImageEncoder(params, feature_shape[0], embed_size)
     bound = math.sqrt(6.0 / (feature_shape[0] + embed_size))
     nn.init.uniform_(encoder.fc.weight, -bound, bound, generator=rng)
