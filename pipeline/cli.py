@@ -145,8 +145,8 @@ def evaluate(
 
     results = {}
     for name in _chosen(run, params.runs, "run"):
-        for criterion in [inference] if inference else params.grid.inferences:
-            results[name, criterion] = stage.evaluate(params, name, criterion, device)
+        measured = stage.evaluate(params, name, [inference] if inference else params.grid.inferences, device)
+        results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
     summary.show(results, as_json)
 
 

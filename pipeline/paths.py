@@ -29,8 +29,12 @@ def embedded(run: str) -> Path:
     return DATA / "embed" / run
 
 
+def evaluations(run: str) -> Path:
+    return DATA / "evaluate" / run
+
+
 def evaluated(run: str, inference: str) -> Path:
-    return DATA / "evaluate" / run / inference
+    return evaluations(run) / inference
 
 
 def find_root(start: Path) -> Path:

@@ -1,32 +1,70 @@
 """An inference criterion by name: a rescoring, a matching, or ``is+rgm``, the second on top of the first."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import ModuleType
 
 import torch
 
 from pipeline.errors import UsageError
+from pipeline.evaluate.bank import Bank, ItemBias
 from pipeline.evaluate.matching import Pairs, Setting
 from pipeline.evaluate.scores import Scores
 from pipeline.params.strict import Strict
 from pipeline.registry import INFERENCES
 from pipeline.seeds import generator
 
+PLAIN = "nns"
+
 
 @dataclass(frozen=True)
-class Criterion:
-    """rerank: scores to scores. lambdas: the relaxation factors its matching may choose from, empty when it ends in no
-    matching. looks_around: a query's result depends on the other queries."""
+class Part:
+    """A member of the family with its parameters."""
 
     name: str
-    rerank: Callable[[Scores], Scores]
-    lambdas: tuple[float, ...]
-    looks_around: bool
-    _match: Callable[[Scores, Sequence[Setting]], Iterator[Pairs]] | None
+    module: ModuleType
+    params: Strict
+
+    @classmethod
+    def load(cls, name: str, options: dict[str, Strict]) -> "Part":
+        module = INFERENCES.load(name)
+        return cls(name, module, options.get(name, module.Params()))
 
     @property
     def matches(self) -> bool:
-        return self._match is not None
+        return hasattr(self.module, "match")
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """rescoring: scores to scores, nns where a matching stands alone; matching: scores to pairs, or None."""
+
+    name: str
+    rescoring: Part
+    matching: Part | None
+
+    @property
+    def needs_bank(self) -> bool:
+        """Do the scores depend on the queries of a bank?"""
+        return self.rescoring.name != PLAIN
+
+    @property
+    def lambdas(self) -> tuple[float, ...]:
+        """The relaxation factors its matching may choose from, empty when it ends in no matching."""
+        return tuple(self.matching.params.lambdas()) if self.matching else ()
+
+    def rerank(self, scores: Scores, bank: Bank) -> Scores:
+        return self.rescoring.module.rerank(scores, bank, self.rescoring.params)
+
+    def item_bias(self, bank: Bank) -> ItemBias | None:
+        """The criterion as one number an item; None for those that are more than that."""
+        fold: Callable | None = getattr(self.rescoring.module, "item_bias", None)
+        return fold(bank, self.rescoring.params) if fold and not self.matching else None
+
+    def candidates(self) -> list["Criterion"]:
+        """The same criterion with every combination of parameters that its grids name; itself where there are none."""
+        options = getattr(self.rescoring.params, "candidates", lambda: [self.rescoring.params])()
+        return [replace(self, rescoring=replace(self.rescoring, params=params)) for params in options]
 
     def match(self, scores: Scores, settings: Sequence[Setting]) -> Iterator[Pairs]:
         """One matching for each setting, of scores that ``rerank`` made.
@@ -37,7 +75,7 @@ class Criterion:
         """
         order = generator(0, "order of items in a matching").permutation(scores.shape[1])
         shuffled = scores.mapped(lambda strip, rows: strip[:, torch.from_numpy(order).to(strip.device)])
-        for pairs in self._match(shuffled, settings):
+        for pairs in self.matching.module.match(shuffled, settings, self.matching.params):
             yield Pairs(pairs.rows, order[pairs.columns])
 
 
@@ -46,30 +84,26 @@ def parse(name: str, options: dict[str, Strict]) -> Criterion:
 
     Raises UnknownMember for an unknown part, UsageError for parts that do not go together.
     """
-    parts = name.split("+")
-    modules = [INFERENCES.load(part) for part in parts]
-    is_matching = [hasattr(module, "match") for module in modules]
-    if len(parts) > 2 or is_matching[:-1] == [True] or is_matching == [False, False]:
-        raise UsageError(f"inference criterion '{name}': {_objection(parts, is_matching)}")
-    given = [options.get(part, module.Params()) for part, module in zip(parts, modules, strict=True)]
-
-    def rerank(scores: Scores) -> Scores:
-        return scores if is_matching[0] else modules[0].rerank(scores, given[0])
-
-    def match(scores: Scores, settings: Sequence[Setting]) -> Iterator[Pairs]:
-        return modules[-1].match(scores, settings, given[-1])
-
-    looks_around = parts != ["nns"]
-    if not is_matching[-1]:
-        return Criterion(name, rerank, (), looks_around, None)
-    return Criterion(name, rerank, tuple(given[-1].lambdas()), looks_around, match)
+    parts = [Part.load(part, options) for part in name.split("+")]
+    objection = _objection(parts)
+    if objection:
+        raise UsageError(f"inference criterion '{name}': {objection}")
+    rescoring = Part.load(PLAIN, options) if parts[0].matches else parts[0]
+    return Criterion(name, rescoring, parts[-1] if parts[-1].matches else None)
 
 
-def _objection(parts: list[str], is_matching: list[bool]) -> str:
+def _objection(parts: list[Part]) -> str | None:
+    names, matching = [part.name for part in parts], [part.matches for part in parts]
     if len(parts) > 2:
         return f"{len(parts)} parts; give one rescoring and one matching at most, such as is+rgm"
-    if all(is_matching):
+    if matching == [True, True]:
         return "two matchings; the first leaves no scores for the second"
-    if is_matching[0]:
-        return f"a matching comes last; write '{parts[1]}+{parts[0]}'"
-    return "two rescorings; combine one with a matching, such as is+rgm"
+    if matching == [True, False]:
+        return f"a matching comes last; write '{names[1]}+{names[0]}'"
+    if matching == [False, False]:
+        return "two rescorings; combine one with a matching, such as is+rgm"
+    if matching == [False, True] and not getattr(parts[0].module, "COMPARABLE_ROWS", True):
+        return (
+            f"the rows of {names[0]} are on different scales and a matching compares rows; use is+{names[1]}"
+        )
+    return None

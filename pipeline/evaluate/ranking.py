@@ -1,52 +1,63 @@
-"""All queries of some folds, both ways, under one criterion."""
+"""The queries of some folds, both ways, under one criterion."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from pipeline import console
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.evaluate import outcome, tuning
+from pipeline.evaluate import outcome
+from pipeline.evaluate.bank import Bank
+from pipeline.evaluate.banks import BankSource
 from pipeline.evaluate.criteria import Criterion
 from pipeline.evaluate.matching import Setting
+from pipeline.evaluate.metrics.ranks import Ties
+from pipeline.evaluate.metrics.truth import Truth
 from pipeline.evaluate.outcome import Outcome
 from pipeline.evaluate.scores import Scores, Similarity
 from pipeline.evaluate.split import Split
-from pipeline.params.schema import EvaluateParams
 
 
-@dataclass
-class Ranking:
-    """tuned: lambda by direction and K, empty until ``tune``."""
+@dataclass(frozen=True)
+class Trial:
+    """One direction of one fold: what is ranked, what corrects it, and what is right."""
+
+    scores: Scores
+    bank: Bank
+    truth: Truth
+
+    def release(self) -> None:
+        """Let go of the scores that are held."""
+        self.scores.release()
+        self.bank.queries.release()
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A criterion with its parameters chosen. lambdas: the relaxation factor of its matching by K, empty without one."""
 
     criterion: Criterion
-    similarity: Similarity
-    params: EvaluateParams
-    tuned: dict[str, dict[str, float]] = field(default_factory=dict)
+    lambdas: dict[int, float]
 
-    def tune(self, folds: list[Split]) -> None:
-        """Choose lambda on validation folds."""
-        for direction in console.track(
-            DIRECTIONS, len(DIRECTIONS), f"choosing lambda for {self.criterion.name}"
-        ):
-            trials = [(self._scores(fold, direction), fold.truth(direction)) for fold in folds]
-            best = tuning.best_lambdas(self.criterion, trials)
-            self.tuned[direction] = {str(k): lam for k, lam in best.items()}
 
-    def outcomes(self, folds: list[Split]) -> dict[str, list[Outcome]]:
-        """By direction, one for each fold."""
-        units = [(direction, fold) for direction in DIRECTIONS for fold in folds]
-        found: dict[str, list[Outcome]] = {direction: [] for direction in DIRECTIONS}
-        for direction, fold in console.track(units, len(units), f"ranking under {self.criterion.name}"):
-            found[direction].append(self._outcome(fold, direction))
-        return found
+def trials(
+    folds: Sequence[Split], source: BankSource, similarity: Similarity, memory: int
+) -> dict[str, list[Trial]]:
+    """By direction, one for each fold. memory: MiB for all of them together; both directions of a fold share scores."""
+    found: dict[str, list[Trial]] = {direction: [] for direction in DIRECTIONS}
+    share = max(1, memory // len(folds))
+    for fold in folds:
+        one = fold.scores(similarity, share)
+        for direction, scores in zip(DIRECTIONS, (one, one.transposed()), strict=True):
+            bank = source.bank(fold, scores, direction, similarity, share)
+            found[direction].append(Trial(scores, bank, fold.truth(direction)))
+    return found
 
-    def _outcome(self, fold: Split, direction: str) -> Outcome:
-        scores, truth = self.criterion.rerank(self._scores(fold, direction)), fold.truth(direction)
-        if not self.criterion.matches:
-            return outcome.rank(scores, truth, self.params.ties)
-        chosen = self.tuned.get(direction, {})
-        settings = [Setting(k, chosen.get(str(k), self.criterion.lambdas[0])) for k in KS]
-        return outcome.matched(dict(zip(KS, self.criterion.match(scores, settings), strict=True)), truth)
 
-    def _scores(self, fold: Split, direction: str) -> Scores:
-        scores = fold.scores(self.similarity, self.params.block)
-        return scores if direction == "image_to_text" else scores.transposed()
+def run(tuned: Tuned, trial: Trial, ties: Ties) -> tuple[Outcome, dict[str, float]]:
+    """What comes out, and the notes of the rescoring (see ``Scores.notes``)."""
+    criterion = tuned.criterion
+    scores = criterion.rerank(trial.scores, trial.bank)
+    if not criterion.matching:
+        return outcome.rank(scores, trial.truth, ties), dict(scores.notes)
+    settings = [Setting(k, tuned.lambdas[k]) for k in KS]
+    pairs = dict(zip(KS, criterion.match(scores, settings), strict=True))
+    return outcome.matched(pairs, trial.truth), dict(scores.notes)

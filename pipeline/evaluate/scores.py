@@ -1,35 +1,57 @@
-"""A score matrix that is computed strip by strip and never held whole."""
+"""A score matrix that is computed strip by strip and held only where the memory for it is given."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from pipeline.errors import UsageError
+
 # A product of float32 matrices changes in its last bits with the height of its left side. Every score is therefore
-# computed in strips of this height at fixed rows, whatever block is asked for, so that no result depends on the block.
+# computed in strips at fixed rows, whose height follows from the number of items alone: no result depends on the block
+# or on the memory that is given.
 STRIP = 256
+_WIDEST = 1 << 18
+# Copies of a strip that are alive at once in the costliest criterion.
+_COPIES = 6
+_MIB = 1 << 20
+# What scores of one direction may take of the memory: those of the queries and of a bank, both ways, make a half.
+_HELD_SHARE = 8
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
 Rescore = Callable[[Tensor, slice], Tensor]
 
 
+def strip_height(items: int) -> int:
+    """Rows of a strip of so many items: STRIP, fewer from 2^18 items on, so that a strip stays below 256 MiB."""
+    height = STRIP
+    while height > 1 and height * items > STRIP * _WIDEST:
+        height //= 2
+    return height
+
+
 class Scores:
     """Scores of queries (rows) against items (columns), larger is better.
 
-    Nothing is stored but what the scores are made from; each pass computes them again. Memory in use is that of one
-    block plus one strip of STRIP rows. ``block`` is the height of what ``blocks`` yields and changes no value.
+    Each pass computes them again unless they are held. Memory in use is that of one block plus some copies of a strip.
+    ``block`` is the height of what ``blocks`` yields and changes no value. notes: how a rescoring came about.
     """
 
     def __init__(
         self,
         shape: tuple[int, int],
         compute: Callable[[slice], Tensor],
-        block: int,
+        block: int = STRIP,
         transpose: Callable[[], "Scores"] | None = None,
+        hold: bool = False,
+        notes: Mapping[str, float] | None = None,
     ) -> None:
         self.shape, self.block = shape, block
+        self.notes = notes or {}
         self._compute, self._transpose = compute, transpose
+        self._height = strip_height(shape[1])
+        self._held: dict[int, Tensor] | None = {} if hold else None
 
     @classmethod
     def of(
@@ -37,12 +59,18 @@ class Scores:
         queries: Float[Tensor, "queries dim"],
         items: Float[Tensor, "items dim"],
         similarity: Similarity,
-        block: int = 1024,
+        block: int = STRIP,
+        memory: int = 0,
     ) -> "Scores":
         """similarity: (B, D) and (N, D) to (B, N), of the queries' kind and the items' kind in this order. With
-        images as queries, ``transposed()`` gives text to image under the same function."""
-        # A fresh copy starts at an aligned address; the last bits of a product can depend on the alignment.
-        left, right = queries.clone(), items.clone()
+        images as queries, ``transposed()`` gives text to image under the same function.
+
+        memory: MiB for all of an evaluation; scores that fit into an eighth of it are computed once and held until
+        ``release``. 0 holds nothing and sets no limit. Raises UsageError where it is too little for one strip.
+        """
+        left, right = _aligned(queries), _aligned(items)
+        shape = (len(left), len(right))
+        hold = _fits(shape, memory)
 
         def forward(rows: slice) -> Tensor:
             return similarity(left[rows], right)
@@ -50,16 +78,12 @@ class Scores:
         def backward(rows: slice) -> Tensor:
             return similarity(left, right[rows]).T.contiguous()
 
-        def original() -> Scores:
-            return cls((len(left), len(right)), forward, block, swapped)
-
-        def swapped() -> Scores:
-            return cls((len(right), len(left)), backward, block, original)
-
-        return original()
+        one = cls(shape, forward, block, lambda: other, hold)
+        other = cls(shape[::-1], backward, block, lambda: one, hold)
+        return one
 
     @classmethod
-    def dense(cls, matrix: Float[Tensor, "queries items"], block: int = 1024) -> "Scores":
+    def dense(cls, matrix: Float[Tensor, "queries items"], block: int = STRIP) -> "Scores":
         """Of a matrix that is there already; its precision is kept."""
 
         def transpose() -> Scores:
@@ -73,30 +97,58 @@ class Scores:
             raise ValueError("rescored scores have no transpose; transpose first, then rescore")
         return self._transpose()
 
-    def mapped(self, rescore: Rescore) -> "Scores":
-        """The scores after ``rescore(strip, rows)``, which gets (B, N) and the rows it covers, and keeps the shape."""
-        return Scores(self.shape, lambda rows: rescore(self._compute(rows), rows), self.block)
+    def mapped(self, rescore: Rescore, notes: Mapping[str, float] | None = None) -> "Scores":
+        """The scores after ``rescore(strip, rows)``, which gets (B, N) and the rows it covers, keeps the shape, and
+        must not write into the strip."""
+        return Scores(self.shape, lambda rows: rescore(self.strip(rows), rows), self.block, notes=notes)
 
     def strips(self) -> Iterator[slice]:
         """The fixed row slices that ``strip`` accepts; sums over queries run along them."""
-        for start in range(0, self.shape[0], STRIP):
-            yield slice(start, min(start + STRIP, self.shape[0]))
+        for start in range(0, self.shape[0], self._height):
+            yield slice(start, min(start + self._height, self.shape[0]))
 
     def strip(self, rows: slice) -> Float[Tensor, "rows items"]:
-        """One of ``strips``, computed now."""
-        return self._compute(rows)
+        """One of ``strips``, not to be written into."""
+        if self._held is None:
+            return self._compute(rows)
+        if rows.start not in self._held:
+            self._held[rows.start] = self._compute(rows)
+        return self._held[rows.start]
+
+    def release(self) -> None:
+        """Let go of what is held here; the next pass computes it again."""
+        if self._held is not None:
+            self._held.clear()
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
         """All rows in order, ``block`` at a time (the last may be shorter)."""
         waiting: list[Tensor] = []
         start = held = 0
         for rows in self.strips():
-            waiting.append(self._compute(rows))
+            waiting.append(self.strip(rows))
             held += rows.stop - rows.start
             while held >= self.block or (held and rows.stop == self.shape[0]):
                 size = min(self.block, held)
                 yield slice(start, start + size), _take(waiting, size)
                 start, held = start + size, held - size
+
+
+def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
+    """The last bits of a product can depend on the address of its factors; a fresh copy is aligned."""
+    return vectors if vectors.is_contiguous() and vectors.data_ptr() % 64 == 0 else vectors.clone()
+
+
+def _fits(shape: tuple[int, int], memory: int) -> bool:
+    """Do the scores, float32, fit into their share of ``memory`` MiB? Raises UsageError when not even a strip does."""
+    least = max(
+        _COPIES * min(rows, strip_height(columns)) * columns * 4 for rows, columns in (shape, shape[::-1])
+    )
+    if memory and least > memory * _MIB:
+        raise UsageError(
+            f"evaluate.memory: {memory} MiB is too little to rank {shape[0]} against {shape[1]}; "
+            f"give at least {-(-least // _MIB)}"
+        )
+    return shape[0] * shape[1] * 4 * _HELD_SHARE <= memory * _MIB
 
 
 def _take(waiting: list[Tensor], size: int) -> Tensor:

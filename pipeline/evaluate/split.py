@@ -41,13 +41,17 @@ class Split:
             ids, self.caption_ids[kept], self.caption_images[kept], self.images[images], self.captions[chosen]
         )
 
-    def scores(self, similarity: Similarity, block: int) -> Scores:
-        """Images as queries; its transpose has the captions as queries."""
-        return Scores.of(self.images, self.captions, similarity, block)
+    def scores(self, similarity: Similarity, memory: int) -> Scores:
+        """Images as queries; its transpose has the captions as queries. memory: MiB, see ``Scores.of``."""
+        return Scores.of(self.images, self.captions, similarity, memory=memory)
 
     def truth(self, direction: str) -> Truth:
         sides = (self.image_ids, self.caption_images)
         return Truth.by_image(*(sides if direction == "image_to_text" else reversed(sides)))
+
+    def clusters(self, direction: str) -> np.ndarray:
+        """The image that each query is or belongs to: queries of one image are not independent of each other."""
+        return self.image_ids if direction == "image_to_text" else self.caption_images
 
     def ids(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
         """Ids of the queries and of the items."""
@@ -64,9 +68,10 @@ class Embedded:
     captions: Side
 
     @classmethod
-    def read(cls, folder: Path, run: str) -> "Embedded":
-        """Raises InputError when a file is missing or unfit, or when the two do not belong together."""
-        command = f"vse-pipe embed --run {run}"
+    def read(cls, folder: Path, run: str | None = None) -> "Embedded":
+        """run: whose embeddings they must be, None for any. Raises InputError when a file is missing or unfit, or when the
+        two do not belong together."""
+        command = f"vse-pipe embed --run {run}" if run else "vse-pipe embed"
         images = embeddings.read(folder / embeddings.IMAGES, command)
         captions = embeddings.read(folder / embeddings.CAPTIONS, command)
         for key in sorted({*images.about, *captions.about} - {"artefact", "version", "ARROW:schema"}):
@@ -75,7 +80,7 @@ class Embedded:
                 raise InputError(
                     f"{folder}: images.parquet has {key} {ours!r} and captions.parquet {theirs!r}; embed both again"
                 )
-        if images.about.get("run") != run:
+        if run is not None and images.about.get("run") != run:
             raise InputError(
                 f"{folder}: embeddings of run {images.about.get('run')!r}, expected {run!r}; embed it again"
             )
@@ -103,6 +108,24 @@ class Embedded:
                 )
         vectors = [torch.from_numpy(side.vectors).to(device) for side in (images, captions)]
         return Split(images.ids, captions.ids, captions.image_ids, *vectors)
+
+    def has(self, name: str) -> bool:
+        """Is there an image of that split?"""
+        return bool((self.images.splits == name).any())
+
+    def whole(self, device: torch.device) -> Split:
+        """All splits as one."""
+        vectors = [torch.from_numpy(side.vectors).to(device) for side in (self.images, self.captions)]
+        return Split(self.images.ids, self.captions.ids, self.captions.image_ids, *vectors)
+
+    def must_match(self, other: "Embedded") -> None:
+        """Raises InputError unless both come from the same model and are compared in the same way."""
+        for key in ("model_sha256", "similarity", "similarity_params", "normalised"):
+            ours, theirs = self.images.about.get(key), other.images.about.get(key)
+            if ours != theirs:
+                raise InputError(
+                    f"{other.folder}: {key} is {theirs!r}, that of {self.folder} is {ours!r}; embed with the same model"
+                )
 
     def similarity(self) -> Similarity:
         """The function of (images, captions), larger is closer, that the files' footer names."""

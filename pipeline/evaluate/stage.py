@@ -1,103 +1,88 @@
-"""evaluate: rank every query of a split under one criterion, both ways, and measure the result."""
+"""evaluate: rank every query of a split under each criterion, both ways, and measure the result."""
 
 import time
-
-import numpy as np
-import pyarrow as pa
+from collections.abc import Sequence
+from pathlib import Path
 
 from pipeline import console, locks, paths, timing
 from pipeline.artifacts import evaluation
 from pipeline.artifacts._files import whole_folder
-from pipeline.artifacts.evaluation import KS
 from pipeline.device import resolve
 from pipeline.errors import UsageError
-from pipeline.evaluate import criteria, protocol, tables
-from pipeline.evaluate.outcome import Outcome
-from pipeline.evaluate.ranking import Ranking
+from pipeline.evaluate import banks, criteria
+from pipeline.evaluate.banks import BankSource
+from pipeline.evaluate.measure import Inputs, Result, measure
 from pipeline.evaluate.split import Embedded, Split, collapsed
+from pipeline.params.schema import EvaluateParams
 from pipeline.params.typed import Params
 from pipeline.registry import near_miss
 
-_DIGITS = 6
 
+def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:
+    """Write data/evaluate/<run>/<inference>/ from data/embed/<run>/ for each criterion and return the metrics by name.
 
-def evaluate(params: Params, run: str, inference: str, device: str = "auto") -> dict:
-    """Write data/evaluate/<run>/<inference>/ from data/embed/<run>/ and return what metrics.json holds.
-
-    device: auto, cpu, cuda or cuda:N. Recalls are percentages; under ``folds`` every metric is the mean over the folds.
-    Lambda of a matching is chosen on the validation split where params.yaml leaves it open. Raises UsageError for an
-    unknown run, criterion or device, InputError for embeddings that cannot be ranked, LockedError when another process
-    writes the same folder.
+    device: auto, cpu, cuda or cuda:N. Parameters left open in params.yaml are chosen on the validation split. Raises
+    UsageError for an unknown run, criterion or device, InputError for embeddings that cannot be ranked, LockedError when
+    another process writes the same run.
     """
     started = time.monotonic()
     if run not in params.runs:
         known = sorted(params.runs)
         raise UsageError(f"unknown run '{run}'{near_miss(run, known) or ';'} known: {', '.join(known)}")
-    criterion, target = criteria.parse(inference, params.inference), resolve(device)
+    chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve(device)
     embedded = Embedded.read(paths.embedded(run), run)
-    split = embedded.split(params.evaluate.split, target)
-    folds = protocol.folds(split, params.evaluate)
-    _warn_of_collapse(split, embedded)
-    ranking = Ranking(criterion, embedded.similarity(), params.evaluate)
-    out = paths.evaluated(run, inference)
-    with locks.claim(out):
-        if len(criterion.lambdas) > 1:
-            ranking.tune(protocol.tuning_folds(embedded.split("val", target), params.evaluate))
-        outcomes = ranking.outcomes(folds)
-        metrics = {"run": run, **_circumstances(ranking, embedded, len(folds)), **_metrics(outcomes, split)}
-        with whole_folder(out) as folder:
-            evaluation.write(folder, metrics, *_tables(outcomes, folds))
-    timing.record(out, time.monotonic() - started)
-    return metrics
+    inputs = _inputs(embedded, run, params.evaluate, target)
+    _warn_of_collapse(inputs.ranked, embedded.folder)
+    written = {}
+    with locks.claim(paths.evaluations(run)):
+        for result in measure(inputs, chosen, params.evaluate):
+            written[result.criterion.name] = result.metrics
+            write(paths.evaluated(run, result.criterion.name), result)
+    timing.record(paths.evaluations(run), time.monotonic() - started)
+    return written
 
 
-def _circumstances(ranking: Ranking, embedded: Embedded, folds: int) -> dict:
-    """What the figures must not be quoted without. bank: the queries whose scores went into every other query's result."""
-    params, criterion = ranking.params, ranking.criterion
-    return {
-        "inference": criterion.name,
-        "similarity": embedded.images.about["similarity"],
-        "split": params.split,
-        "protocol": params.protocol,
-        "folds": folds,
-        "ties": params.ties,
-        "bank": params.split if criterion.looks_around else "none",
-        "tuned": ranking.tuned,
-    }
+def write(out: Path, result: Result) -> None:
+    """The three files of one criterion; the folder appears whole or not at all."""
+    for direction, notes in result.metrics["notes"].items():
+        tolerance = getattr(result.criterion.rescoring.params, "tolerance", None)
+        if tolerance is not None and notes["residual"] > tolerance:
+            console.warn(
+                f"{result.criterion.name}, {direction}: stopped after {notes['iterations']:.0f} iterations with a "
+                f"residual of {notes['residual']:.2g}, above {tolerance:g}; raise max_iterations or tau"
+            )
+    with whole_folder(out) as folder:
+        evaluation.write(folder, result.metrics, result.ranks, result.occurrence)
 
 
-def _metrics(outcomes: dict[str, list[Outcome]], split: Split) -> dict:
-    """Per direction the mean over folds of each metric, and their two sums."""
-    found = {}
-    for direction, of_folds in outcomes.items():
-        rows = [one.metrics() for one in of_folds]
-        found[direction] = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
-
-    def total(kind: str) -> float:
-        return round(sum(values[f"{kind}@{k}"] for values in found.values() for k in KS), _DIGITS)
-
-    sums = {"rsum": total("r"), "hs_sum": total("skew")}
-    for direction, values in found.items():
-        queries, items = split.ids(direction)
-        found[direction] = {name: round(value, _DIGITS) for name, value in values.items()}
-        found[direction] |= {"queries": len(queries), "items": len(items)}
-    return {**found, **sums}
+def _inputs(embedded: Embedded, run: str, params: EvaluateParams, device) -> Inputs:
+    ranked = embedded.split(params.split, device)
+    tuning = embedded.split("val", device) if embedded.has("val") else None
+    bank = tuning_bank = BankSource(params.split)
+    if params.bank not in (banks.OWN, params.split):
+        bank = tuning_bank = _bank(embedded, params, device).checked_against(ranked, "evaluate.bank")
+        if params.bank == "val":
+            half, rest = banks.halves(tuning)
+            tuning, tuning_bank = half, BankSource("val", rest)
+        elif tuning is not None:
+            tuning_bank.checked_against(tuning, "evaluate.bank")
+    about = {"run": run, "similarity": embedded.images.about["similarity"]}
+    return Inputs(ranked, bank, tuning, tuning_bank, embedded.similarity(), about)
 
 
-def _tables(outcomes: dict[str, list[Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:
-    ranks, occurrence = [], []
-    for direction, of_folds in outcomes.items():
-        for index, (one, fold) in enumerate(zip(of_folds, folds, strict=True)):
-            queries, items = fold.ids(direction)
-            ranks.append(tables.rank_table(one, direction, index, queries, items))
-            occurrence.append(tables.occurrence_table(one, direction, index, items))
-    return pa.concat_tables(ranks), pa.concat_tables(occurrence)
+def _bank(embedded: Embedded, params: EvaluateParams, device) -> BankSource:
+    """A split of the run itself, or a folder of embeddings by the same model."""
+    if params.bank in ("train", "val"):
+        return BankSource(params.bank, embedded.split(params.bank, device))
+    other = Embedded.read(Path(params.bank))
+    embedded.must_match(other)
+    return BankSource(params.bank, other.whole(device))
 
 
-def _warn_of_collapse(split: Split, embedded: Embedded) -> None:
+def _warn_of_collapse(split: Split, folder: Path) -> None:
     for name, vectors in [("images", split.images), ("captions", split.captions)]:
         if len(vectors) > 1 and collapsed(vectors):
             console.warn(
-                f"{embedded.folder}: the embeddings of the {name} are all but the same vector; "
+                f"{folder}: the embeddings of the {name} are all but the same vector; "
                 "the model has collapsed and its ranks mean nothing"
             )

@@ -1,7 +1,7 @@
 """The k best items of each query, the same on every machine when scores tie."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from pipeline.evaluate.scores import Scores
@@ -41,3 +41,11 @@ def mean_of_top(scores: Scores, k: int) -> Float[Tensor, " queries"]:
     """Mean of each query's min(k, items) largest scores: r of CSLS, MUSE's ``get_nn_avg_dist``."""
     nearest = min(k, scores.shape[1])
     return torch.cat([scores.strip(rows).topk(nearest).values.mean(dim=1) for rows in scores.strips()])
+
+
+def ever_in_top(scores: Scores, k: int) -> Bool[Tensor, " items"]:
+    """Is the item among the k best of some query?"""
+    found = [top_k(scores.strip(rows), k)[1].flatten() for rows in scores.strips()]
+    chosen = torch.zeros(scores.shape[1], dtype=torch.bool, device=found[0].device)
+    chosen[torch.cat(found)] = True
+    return chosen

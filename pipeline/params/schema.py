@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, StringConstraints
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, StringConstraints
 
 from pipeline.params.strict import Strict
 
@@ -64,13 +64,22 @@ class RunNode(Strict):
 
 
 class EvaluateParams(Strict):
-    """evaluate: the protocol every run is measured under."""
+    """evaluate: the protocol every run is measured under.
+
+    bank: whose queries correct the hubs: ``test``, the very queries that are ranked (transductive, the papers' protocol);
+    ``train`` or ``val`` of the same run, or a folder with images.parquet and captions.parquet of the same model (inductive).
+    tune: choose the criteria's parameters on val. memory: MiB that scores and working copies may take. resamples: of the
+    bootstrap behind the 95% intervals; 0 leaves them out.
+    """
 
     split: Literal["test", "val"] = "test"
     protocol: Literal["full", "folds"] = "full"
     fold_size: PositiveInt = 1000
     ties: Literal["pessimistic", "average", "optimistic"] = "pessimistic"
-    block: PositiveInt = 1024
+    bank: str = "test"
+    tune: bool = False
+    memory: PositiveInt = 4096
+    resamples: NonNegativeInt = 1000
 
 
 class ReportParams(Strict):

@@ -31,8 +31,8 @@ class Evaluation:
 
     @property
     def transductive(self) -> bool:
-        """Does the criterion take statistics from the very queries it is measured on?"""
-        return self.metrics["bank"] == self.metrics["split"]
+        """Does a query's result depend on the other queries it is measured with?"""
+        return self.metrics["transductive"]
 
     @cached_property
     def matching(self) -> bool:

@@ -5,6 +5,7 @@ import torch
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from pipeline.evaluate.bank import Bank
 from pipeline.evaluate.scores import Scores
 
 cosines = st.floats(-1, 1, width=32).map(float)
@@ -21,6 +22,11 @@ def matrices(
 
 def dense(scores: np.ndarray, block: int = 1024) -> Scores:
     return Scores.dense(torch.from_numpy(scores), block)
+
+
+def own(scores: np.ndarray) -> Bank:
+    """The bank of the very queries that are ranked."""
+    return Bank.of_the_ranked(dense(scores))
 
 
 def whole(scores: Scores) -> np.ndarray:

@@ -6,7 +6,7 @@ from pipeline.evaluate import criteria
 from pipeline.evaluate.inference import csls, rgm
 from pipeline.evaluate.matching import Setting
 from pipeline.registry import INFERENCES
-from tests.evaluate.dense import dense, whole
+from tests.evaluate.dense import dense, own, whole
 from tests.naive import evaluate as naive
 
 inverted_softmax = INFERENCES.load("is")
@@ -23,6 +23,11 @@ inverted_softmax = INFERENCES.load("is")
         ("gm+rgm", UsageError, r"'gm\+rgm': two matchings"),
         ("is+csls", UsageError, r"'is\+csls': two rescorings"),
         ("nns+is", UsageError, r"'nns\+is': two rescorings"),
+        (
+            "qb_norm+rgm",
+            UsageError,
+            r"the rows of qb_norm are on different scales and a matching compares rows",
+        ),
         ("is+csls+rgm", UsageError, r"'is\+csls\+rgm': 3 parts; give one rescoring and one matching at most"),
     ],
 )
@@ -33,20 +38,23 @@ def test_names_that_are_refused(name, kind, message):
 
 
 @pytest.mark.parametrize(
-    ("name", "matches", "lambdas", "looks_around"),
+    ("name", "matching", "lambdas", "needs_bank"),
     [
-        ("nns", False, 0, False),
-        ("is", False, 0, True),
-        ("gm", True, 1, True),
-        ("rgm", True, 37, True),
-        ("csls+rgm", True, 37, True),
-        ("nns+gm", True, 1, True),
+        ("nns", None, 0, False),
+        ("is", None, 0, True),
+        ("gm", "gm", 1, False),
+        ("rgm", "rgm", 37, False),
+        ("csls+rgm", "rgm", 37, True),
+        ("nns+gm", "gm", 1, False),
     ],
 )
-def test_what_a_name_stands_for(name, matches, lambdas, looks_around):
+def test_what_a_name_stands_for(name, matching, lambdas, needs_bank):
     criterion = criteria.parse(name, {})
-    assert (criterion.matches, len(criterion.lambdas)) == (matches, lambdas)
-    assert criterion.looks_around == looks_around
+    assert (criterion.matching.name if criterion.matching else None, len(criterion.lambdas)) == (
+        matching,
+        lambdas,
+    )
+    assert criterion.needs_bank == needs_bank
 
 
 def test_parameters_reach_their_part():
@@ -54,14 +62,14 @@ def test_parameters_reach_their_part():
     options = {"csls": csls.Params(k=2), "rgm": rgm.Params(lam=3.0), "is": inverted_softmax.Params(beta=1.0)}
     criterion = criteria.parse("csls+rgm", options)
     expected = naive.csls(scores.tolist(), 2, True)
-    np.testing.assert_allclose(whole(criterion.rerank(dense(scores))), expected)
+    np.testing.assert_allclose(whole(criterion.rerank(dense(scores), own(scores))), expected)
     assert criterion.lambdas == (3.0,)
 
 
 def test_a_composite_matches_the_rescored_scores():
     scores = np.random.default_rng(0).standard_normal((8, 6))
     criterion = criteria.parse("is+rgm", {})
-    pairs = next(criterion.match(criterion.rerank(dense(scores)), [Setting(2, 1.5)]))
+    pairs = next(criterion.match(criterion.rerank(dense(scores), own(scores)), [Setting(2, 1.5)]))
     expected = naive.greedy(naive.inverted_softmax(scores.tolist(), 30.0, False), 2, 1.5, "rows")
     assert list(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True)) == expected
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from pipeline.evaluate import criteria, outcome
+from pipeline.evaluate.bank import Bank
 from pipeline.evaluate.criteria import Criterion
 from pipeline.evaluate.inference import rgm
 from pipeline.evaluate.matching import Setting
@@ -16,13 +17,25 @@ from tests.evaluate.dense import dense, unit_vectors
 
 RESCORINGS = [name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "rerank")]
 MATCHINGS = [name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "match")]
-ALL = [*RESCORINGS, *MATCHINGS, *[f"{first}+{last}" for first in RESCORINGS for last in MATCHINGS]]
+COMPARABLE = [name for name in RESCORINGS if getattr(INFERENCES.load(name), "COMPARABLE_ROWS", True)]
+ALL = [*RESCORINGS, *MATCHINGS, *[f"{first}+{last}" for first in COMPARABLE for last in MATCHINGS]]
 OPTIONS = {"rgm": rgm.Params(lam=1.5)}
 
 
+def bank_of(scores: Scores) -> Bank:
+    """The queries that are ranked; where items are compared with items, by their columns of scores."""
+
+    def gallery() -> Scores:
+        columns = torch.cat([strip for _, strip in scores.blocks()]).T
+        unit = torch.nn.functional.normalize(columns - columns.mean(), dim=1)
+        return Scores.dense(unit @ unit.T)
+
+    return Bank.of_the_ranked(scores, gallery)
+
+
 def result(criterion: Criterion, scores: Scores, truth: Truth) -> Outcome:
-    scores = criterion.rerank(scores)
-    if not criterion.matches:
+    scores = criterion.rerank(scores, bank_of(scores))
+    if not criterion.matching:
         return outcome.rank(scores, truth, "pessimistic")
     ks = (1, 5, 10)
     pairs = criterion.match(scores, [Setting(k, criterion.lambdas[0]) for k in ks])
@@ -97,7 +110,7 @@ def test_duplicates_of_an_item_share_its_fate(name):
 @pytest.mark.parametrize("name", RESCORINGS)
 def test_rescored_values_are_finite_whatever_the_scale(name):
     scores = np.random.default_rng(0).standard_normal((9, 11)) * 1e4
-    for _, block in parse(name).rerank(dense(scores)).blocks():
+    for _, block in parse(name).rerank(dense(scores), bank_of(dense(scores))).blocks():
         assert block.isfinite().all()
         assert block.dtype == torch.float64
 

@@ -31,6 +31,10 @@ def params(root, inference=RGM, **options) -> Params:
     return load_params(root, evaluate=options, inference=inference)
 
 
+def measured(options: Params, inference: str) -> dict:
+    return evaluate(options, "sum", [inference], "cpu")[inference]
+
+
 def expected_nns(images, captions) -> dict:
     """Both directions by loops over the test split."""
     ids, texts = images.split("test"), captions.split("test")
@@ -51,7 +55,7 @@ def expected_nns(images, captions) -> dict:
 
 
 def test_metrics_are_those_of_the_loops(project):
-    metrics = evaluate(params(project), "sum", "nns", "cpu")
+    metrics = measured(params(project), "nns")
     expected = expected_nns(*sides({"train": 6, "val": 20, "test": 24}))
     for direction in DIRECTIONS:
         for name, value in expected[direction].items():
@@ -64,7 +68,7 @@ def test_metrics_are_those_of_the_loops(project):
 
 
 def test_the_circumstances_are_stated(project):
-    metrics = evaluate(params(project), "sum", "nns", "cpu")
+    metrics = measured(params(project), "nns")
     stated = {key: value for key, value in metrics.items() if key not in (*DIRECTIONS, "rsum", "hs_sum")}
     assert stated == {
         "run": "sum",
@@ -75,14 +79,16 @@ def test_the_circumstances_are_stated(project):
         "folds": 1,
         "ties": "pessimistic",
         "bank": "none",
-        "tuned": {},
+        "transductive": False,
+        "tuned": {"image_to_text": {}, "text_to_image": {}},
+        "notes": {},
     }
     assert metrics == evaluation.read_metrics(paths.evaluated("sum", "nns"))
-    assert evaluate(params(project, split="val"), "sum", "is", "cpu")["bank"] == "val"
+    assert measured(params(project, split="val"), "is")["bank"] == "val"
 
 
 def test_tables_have_a_row_per_query_and_per_item(project):
-    evaluate(params(project), "sum", "nns", "cpu")
+    measured(params(project), "nns")
     images, captions = (side.split("test") for side in sides({"train": 6, "val": 20, "test": 24}))
     ranks = evaluation.read_ranks(paths.evaluated("sum", "nns")).to_pandas()
     occurrence = evaluation.read_occurrence(paths.evaluated("sum", "nns")).to_pandas()
@@ -100,7 +106,7 @@ def test_tables_have_a_row_per_query_and_per_item(project):
 
 @pytest.mark.parametrize("inference", ["gm", "is+rgm"])
 def test_a_matching_has_no_ranks(project, inference):
-    metrics = evaluate(params(project), "sum", inference, "cpu")
+    metrics = measured(params(project), inference)
     ranks = evaluation.read_ranks(paths.evaluated("sum", inference)).to_pandas()
     assert ranks["rank"].isna().all()
     for direction in DIRECTIONS:
@@ -109,43 +115,45 @@ def test_a_matching_has_no_ranks(project, inference):
         mine = ranks[ranks.direction == direction]
         assert metrics[direction]["r@5"] == pytest.approx(100 * mine.hit_5.mean(), abs=1e-6)
         assert mine.top.map(len).max() <= 10
-    assert metrics["bank"] == "test"
+    assert metrics["transductive"]
+    assert metrics["bank"] == ("none" if inference == "gm" else "test")
 
 
 def test_lambda_is_chosen_on_validation_queries_and_reported(project):
-    chosen = evaluate(params(project), "sum", "rgm", "cpu")["tuned"]
+    chosen = measured(params(project), "rgm")["tuned"]
     assert set(chosen) == set(DIRECTIONS)
-    assert all(
-        set(by_k) == {"1", "5", "10"} and set(by_k.values()) <= {1.0, 1.5, 3.0} for by_k in chosen.values()
-    )
+    for values in chosen.values():
+        assert list(values) == ["lambda"]
+        assert set(values["lambda"]) == {"1", "5", "10"}
+        assert set(values["lambda"].values()) <= {1.0, 1.5, 3.0}
     images, captions = sides({"train": 6, "val": 20, "test": 24})
     for side in (images, captions):
         side.vectors[side.splits == "test"] = np.roll(side.vectors[side.splits == "test"], 1, axis=0)
     write(images, captions)
-    assert evaluate(params(project), "sum", "rgm", "cpu")["tuned"] == chosen
+    assert measured(params(project), "rgm")["tuned"] == chosen
     given = params(project, inference={"rgm": {"lam": 2.0}})
-    assert evaluate(given, "sum", "rgm", "cpu")["tuned"] == {}
+    assert measured(given, "rgm")["tuned"] == {"image_to_text": {}, "text_to_image": {}}
 
 
 def test_the_chosen_lambda_is_the_one_that_matches(project):
-    metrics = evaluate(params(project), "sum", "rgm", "cpu")
+    metrics = measured(params(project), "rgm")
     images, captions = (side.split("test") for side in sides({"train": 6, "val": 20, "test": 24}))
     scores = images.vectors.astype(np.float64) @ captions.vectors.T.astype(np.float64)
     sets = {
         "image_to_text": (scores, images.ids, captions.image_ids),
         "text_to_image": (scores.T, captions.image_ids, images.ids),
     }
-    assert len({lam for by_k in metrics["tuned"].values() for lam in by_k.values()}) > 1
+    assert len({lam for values in metrics["tuned"].values() for lam in values["lambda"].values()}) > 1
     for direction, (matrix, queries, items) in sets.items():
         correct = [{column for column, item in enumerate(items) if item == query} for query in queries]
         for k in KS:
-            pairs = naive.greedy(matrix.tolist(), k, metrics["tuned"][direction][str(k)], "rows")
+            pairs = naive.greedy(matrix.tolist(), k, metrics["tuned"][direction]["lambda"][str(k)], "rows")
             expected = naive.matched_recall(pairs, correct)
             assert metrics[direction][f"r@{k}"] == pytest.approx(expected, abs=1e-6), (direction, k)
 
 
 def test_folds_are_averaged(project):
-    folded = evaluate(params(project, protocol="folds", fold_size=8), "sum", "nns", "cpu")
+    folded = measured(params(project, protocol="folds", fold_size=8), "nns")
     images, captions = sides({"train": 6, "val": 20, "test": 24})
     each = []
     for fold in range(3):
@@ -165,10 +173,10 @@ def test_folds_are_averaged(project):
 
 
 @pytest.mark.parametrize("inference", ["nns", "csls", "is+rgm"])
-def test_the_same_input_gives_the_same_bytes_whatever_the_block(project, inference):
+def test_the_same_input_gives_the_same_bytes_whatever_the_memory(project, inference):
     written = []
-    for block in (1024, 1, 7):
-        evaluate(params(project, block=block), "sum", inference, "cpu")
+    for memory in (4096, 1, 2):
+        measured(params(project, memory=memory), inference)
         folder = paths.evaluated("sum", inference)
         written.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert set(written[0]) == {"metrics.json", "ranks.parquet", "occurrence.parquet"}
@@ -176,13 +184,13 @@ def test_the_same_input_gives_the_same_bytes_whatever_the_block(project, inferen
 
 
 def test_seconds_lie_beside_the_output(project):
-    evaluate(params(project), "sum", "nns", "cpu")
-    seconds = json.loads(timing.beside(paths.evaluated("sum", "nns")).read_text())["seconds"]
+    measured(params(project), "nns")
+    seconds = json.loads(timing.beside(paths.evaluations("sum")).read_text())["seconds"]
     assert 0 < seconds < 600
 
 
 def test_metrics_are_finite_rounded_and_in_percent(project):
-    metrics = evaluate(params(project, ties="average"), "sum", "csls", "cpu")
+    metrics = measured(params(project, ties="average"), "csls")
     for direction in DIRECTIONS:
         for name, value in metrics[direction].items():
             assert math.isfinite(value)
@@ -198,7 +206,7 @@ def test_a_collapsed_model_is_named_and_scores_next_to_nothing(project, monkeypa
     warned = []
     monkeypatch.setattr(console, "warn", warned.append)
     for inference in ("nns", "csls", "gm"):
-        metrics = evaluate(params(project), "sum", inference, "cpu")
+        metrics = measured(params(project), inference)
         assert metrics["text_to_image"]["r@1"] <= 10
     assert len(warned) == 6
     assert warned[0].startswith("data/embed/sum: the embeddings of the images are all but the same vector")
@@ -215,7 +223,7 @@ def test_a_collapsed_model_is_named_and_scores_next_to_nothing(project, monkeypa
 )
 def test_what_does_not_exist_is_refused_before_any_work(project, run, inference, device, message):
     with pytest.raises(UsageError, match=message):
-        evaluate(params(project), run, inference, device)
+        evaluate(params(project), run, [inference], device)
     assert not (paths.DATA / "evaluate").exists()
 
 
@@ -228,19 +236,19 @@ def test_what_does_not_exist_is_refused_before_any_work(project, run, inference,
 )
 def test_a_split_that_is_no_number_of_folds_is_refused(project, options, message):
     with pytest.raises(InputError, match=message):
-        evaluate(params(project, **options), "sum", "nns", "cpu")
+        measured(params(project, **options), "nns")
 
 
 def test_without_validation_images_lambda_must_be_given(project):
     write(*sides({"test": 24}))
-    with pytest.raises(InputError, match="no image of split 'val'"):
-        evaluate(params(project), "sum", "rgm", "cpu")
+    with pytest.raises(InputError, match="no validation data to choose parameters on"):
+        measured(params(project), "rgm")
     assert not paths.evaluated("sum", "rgm").exists()
-    evaluate(params(project, inference={"rgm": {"lam": 2.0}}), "sum", "rgm", "cpu")
+    measured(params(project, inference={"rgm": {"lam": 2.0}}), "rgm")
 
 
 def test_a_failure_leaves_the_earlier_result_alone(project, monkeypatch):
-    evaluate(params(project), "sum", "nns", "cpu")
+    measured(params(project), "nns")
     folder = paths.evaluated("sum", "nns")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -249,14 +257,14 @@ def test_a_failure_leaves_the_earlier_result_alone(project, monkeypatch):
 
     monkeypatch.setattr(outcome, "best_ranks", broken)
     with pytest.raises(InputError, match="hold NaN"):
-        evaluate(params(project), "sum", "nns", "cpu")
+        measured(params(project), "nns")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.name for path in folder.parent.iterdir() if "partial" in path.name] == []
 
 
 def test_a_second_writer_is_turned_away(project):
     with (
-        claim(paths.evaluated("sum", "nns")),
+        claim(paths.evaluations("sum")),
         pytest.raises(LockedError, match="is being written by process"),
     ):
-        evaluate(params(project), "sum", "nns", "cpu")
+        measured(params(project), "nns")

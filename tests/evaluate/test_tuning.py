@@ -4,11 +4,16 @@ import pytest
 from pipeline.evaluate import criteria
 from pipeline.evaluate.inference import rgm
 from pipeline.evaluate.metrics.truth import Truth
+from pipeline.evaluate.ranking import Trial
 from pipeline.evaluate.tuning import best_lambdas
-from tests.evaluate.dense import dense
+from tests.evaluate.dense import dense, own
 from tests.naive import evaluate as naive
 
 GRID = [1.0, 1.5, 2.0, 3.0, 6.0]
+
+
+def ground(scores: np.ndarray, truth: Truth) -> Trial:
+    return Trial(dense(scores), own(scores), truth)
 
 
 def trial(seed: int, queries: int = 60, items: int = 30):
@@ -25,7 +30,7 @@ def trial(seed: int, queries: int = 60, items: int = 30):
 def test_the_smallest_lambda_with_the_best_mean_recall(mode, sizes):
     trials = [trial(seed, *sizes) for seed in range(3)]
     criterion = criteria.parse("rgm", {"rgm": rgm.Params(mode=mode, grid=GRID)})
-    found = best_lambdas(criterion, [(dense(scores), truth) for scores, truth, _ in trials])
+    found = best_lambdas(criterion, [ground(scores, truth) for scores, truth, _ in trials])
     for k in (1, 5, 10):
         recalls = []
         for lam in GRID:
@@ -41,13 +46,13 @@ def test_the_grid_matters():
     """The example is one in which the choice is not the same for every K."""
     scores, truth, _ = trial(1)
     criterion = criteria.parse("rgm", {"rgm": rgm.Params(grid=GRID)})
-    assert len(set(best_lambdas(criterion, [(dense(scores), truth)]).values())) > 1
+    assert len(set(best_lambdas(criterion, [ground(scores, truth)]).values())) > 1
 
 
 def test_it_is_chosen_on_the_rescored_scores():
     scores, truth, _ = trial(1)
-    raw, rescored = dense(scores), dense(np.array(naive.csls(scores.tolist(), 10, True)))
+    raw, rescored = ground(scores, truth), ground(np.array(naive.csls(scores.tolist(), 10, True)), truth)
     alone, composite = criteria.parse("rgm", {}), criteria.parse("csls+rgm", {})
-    found = best_lambdas(composite, [(raw, truth)])
-    assert found == best_lambdas(alone, [(rescored, truth)])
-    assert found != best_lambdas(alone, [(raw, truth)])
+    found = best_lambdas(composite, [raw])
+    assert found == best_lambdas(alone, [rescored])
+    assert found != best_lambdas(alone, [raw])

@@ -164,8 +164,8 @@ def write_evaluation(folder: Path, run: str, inference: str, strength: float) ->
     metrics |= {
         "rsum": sum(side[f"r@{k}"] for side in metrics.values() for k in (1, 5, 10)),
         "hs_sum": sum(side[f"skew@{k}"] for side in metrics.values() for k in (1, 5, 10)),
-        "protocol": "full", "folds": 1, "bank": "none" if inference == "nns" else "test", "ties": "pessimistic", "split": "test",
-        "tuned": {"image_to_text": {"lam@1": 2.5}} if "rgm" in inference else {}, "run": run, "inference": inference, "similarity": "cosine",
+        "protocol": "full", "folds": 1, "bank": "none" if inference == "nns" else "test", "transductive": inference != "nns", "ties": "pessimistic", "split": "test",
+        "notes": {}, "tuned": {"image_to_text": {"lambda": {"1": 2.5}} if "rgm" in inference else {}, "text_to_image": {}}, "run": run, "inference": inference, "similarity": "cosine",
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     evaluation.write(folder, metrics, pa.concat_tables(ranks), pa.concat_tables(occurrence))

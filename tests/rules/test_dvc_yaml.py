@@ -58,9 +58,10 @@ def _members(params, name: str) -> list[Path]:
         chosen += [(LOSSES, run.loss)] if stage == "train" else []
         return [family.folder / f"{member.name}.py" for family, member in chosen]
     if stage == "evaluate":
-        run, _, inference = node.partition("-")
-        parts = [INFERENCES.folder / f"{part}.py" for part in inference.split("+")]
-        return [*parts, SIMILARITIES.folder / f"{params.runs[run].similarity.name}.py"]
+        parts = [
+            INFERENCES.folder / f"{part}.py" for name in params.grid.inferences for part in name.split("+")
+        ]
+        return [*parts, SIMILARITIES.folder / f"{params.runs[node].similarity.name}.py"]
     return []
 
 
@@ -111,7 +112,7 @@ def test_outputs_lie_where_the_code_writes_them(stages, params):
     expected |= {f"inject@{name}": paths.injected(node.dataset, name) for name, node in params.noises.items()}
     for run in params.runs:
         expected |= {f"train@{run}": paths.trained(run), f"embed@{run}": paths.embedded(run)}
-        expected |= {f"evaluate@{run}-{name}": paths.evaluated(run, name) for name in params.grid.inferences}
+        expected[f"evaluate@{run}"] = paths.evaluations(run)
     found = {name: {out.def_path for out in stage.outs} for name, stage in stages.items()}
     assert found.pop("report") >= {"reports/index.html", "reports/metrics.json"}
     assert found == {name: {str(path)} for name, path in expected.items()}

@@ -1,34 +1,50 @@
 """CSLS: scores less the mean similarity of the neighbourhoods they fall in."""
 
 from jaxtyping import Float
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
+from pipeline.evaluate.bank import Bank, ItemBias
+from pipeline.evaluate.inference._grid import combinations
 from pipeline.evaluate.scores import Scores
 from pipeline.evaluate.top import mean_of_top
 from pipeline.params.strict import Strict
 
 
 class Params(Strict):
-    """k: neighbours averaged, captions or images alike (10 in MUSE); two_sided: subtract the query's mean too."""
+    """k: neighbours averaged, captions or images alike (10 in MUSE); two_sided: subtract the query's mean too.
+
+    k_grid: values of k to try under evaluate.tune.
+    """
 
     k: PositiveInt = 10
     two_sided: bool = True
+    k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [1, 2, 5, 10, 20, 50])
+
+    def candidates(self) -> list["Params"]:
+        return combinations(self, k=self.k_grid)
 
 
-def rerank(scores: Scores, params: Params) -> Scores:
-    """Cross-domain similarity local scaling, ``2 x_qn - r_q - r_n``; r is the mean of the min(k, available) largest
-    similarities to the other side (Lample et al., Word translation without parallel data, ICLR 2018).
+def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
+    """Cross-domain similarity local scaling, ``2 x_qn - r_q - r_n`` (Lample et al., Word translation without parallel
+    data, ICLR 2018). r_q is the mean of the query's min(k, available) largest similarities to the items, r_n that of
+    the item's to the queries of the bank.
 
     Eq. 6 of the RGM paper prints two one-sided forms with unclear index sets; ``two_sided: false`` keeps the item's
     term only. Each query ranks its items the same either way, but a matching, which compares scores of different
-    queries, does not: MUSE's form is the default. The neighbourhoods are those of the queries being ranked.
+    queries, does not: MUSE's form is the default.
     """
-    of_items = mean_of_top(scores.transposed(), params.k)
-    of_queries = mean_of_top(scores, params.k) if params.two_sided else None
+    items = item_bias(bank, params)
+    if not params.two_sided:
+        return items.apply(scores)
+    of_queries = mean_of_top(scores, params.k)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-        rescored = 2 * strip - of_items
-        return rescored if of_queries is None else rescored - of_queries[rows, None]
+        return (2 * strip).sub_(items.bias.to(strip)).sub_(of_queries[rows, None])
 
     return scores.mapped(rescore)
+
+
+def item_bias(bank: Bank, params: Params) -> ItemBias:
+    """``2 x_qn - r_n``, which ranks the items of a query as ``rerank`` does."""
+    return ItemBias(2.0, mean_of_top(bank.queries.transposed(), params.k))

@@ -3,44 +3,65 @@
 A keyword cannot follow ``import``: load this module by name, through ``pipeline.registry``.
 """
 
+from functools import cached_property
+
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat
 from torch import Tensor
 
 from pipeline.errors import InputError
+from pipeline.evaluate.bank import Bank, ItemBias, log_sum_exp
+from pipeline.evaluate.inference._grid import combinations
 from pipeline.evaluate.scores import Scores
 from pipeline.params.strict import Strict
 
 
 class Params(Strict):
-    """beta: inverse temperature; include_query: sum over all queries, as MUSE does, not over the others (Eq. 5)."""
+    """beta: inverse temperature; include_query: sum over all queries, as MUSE does, not over the others (Eq. 5).
+
+    beta_grid: values of beta to try under evaluate.tune.
+    """
 
     beta: PositiveFloat = 30.0
     include_query: bool = False
+    beta_grid: list[PositiveFloat] = Field(min_length=1, default_factory=lambda: [1, 5, 10, 20, 30, 50, 100])
+
+    def candidates(self) -> list["Params"]:
+        return combinations(self, beta=self.beta_grid)
 
 
-def rerank(scores: Scores, params: Params) -> Scores:
-    """The logarithm of Eq. 5, ``log(e^{b x_qn} / sum_{q' != q} e^{b x_q'n})``, in float64; the order is that of Eq. 5.
+def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
+    """The logarithm of Eq. 5, ``log(e^{b x_qn} / sum_{q' != q} e^{b x_q'n})``; the order is that of Eq. 5.
 
-    Smith et al., Offline bilingual word vectors, ICLR 2017, as used in the RGM paper (section 3.3.1, beta 30). The bank
-    is the queries being ranked. MUSE's denominator holds the query itself, which bounds the value by 1.
-    Raises InputError when Eq. 5 has nothing to sum because there is one query only.
+    Smith et al., Offline bilingual word vectors, ICLR 2017, as used in the RGM paper (section 3.3.1, beta 30). q' runs
+    over the bank. Where that is the queries being ranked, MUSE's denominator holds the query itself, which bounds the
+    value by 1 and changes no order: share and odds rise together. With a bank of its own, ``include_query`` adds the
+    query to the sum. Raises InputError when there is nothing to sum because the only query is the bank.
     """
+    if not bank.own:
+        logs = item_bias(bank, params).apply(scores)
+        return logs.mapped(lambda strip, rows: -F.softplus(-strip)) if params.include_query else logs
     if scores.shape[0] < 2 and not params.include_query:
         raise InputError(
             "is: the denominator sums over the other queries and there are none; set include_query: true"
         )
-    bank = _Bank.of(scores, params.beta)
+    shares = _Shares.of(scores, params.beta)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-        logs = bank.log_shares(strip)
-        return logs if params.include_query else bank.without_query(logs, rows)
+        logs = shares.logs(strip)
+        return logs if params.include_query else shares.without_query(logs, rows)
 
     return scores.mapped(rescore)
 
 
-class _Bank:
+def item_bias(bank: Bank, params: Params) -> ItemBias:
+    """``b x_qn - log sum_bank e^{b x_q'n}``, the logarithm of MUSE's form, which ranks as Eq. 5 does."""
+    return ItemBias(params.beta, log_sum_exp(bank.queries, params.beta))
+
+
+class _Shares:
     """Per item, over all queries: the largest exponent ``first``, the ``query`` that has it, the second largest, and
     ``rest``, the sum of all but the first relative to the second.
 
@@ -59,7 +80,7 @@ class _Bank:
         self.query += start
 
     @classmethod
-    def of(cls, scores: Scores, beta: float) -> "_Bank":
+    def of(cls, scores: Scores, beta: float) -> "_Shares":
         strips = iter(scores.strips())
         first = next(strips)
         bank = cls(scores.strip(first), first.start, beta)
@@ -67,7 +88,7 @@ class _Bank:
             bank.add(cls(scores.strip(rows), rows.start, beta))
         return bank
 
-    def add(self, other: "_Bank") -> None:
+    def add(self, other: "_Shares") -> None:
         """Take in further queries."""
         ahead = other.first > self.first
         runner_up = torch.where(ahead, self.first, other.first)
@@ -81,17 +102,20 @@ class _Bank:
         self.query = torch.where(ahead, other.query, self.query)
         self.second = second
 
-    def log_shares(self, strip: Float[Tensor, "rows items"]) -> Float[Tensor, "rows items"]:
-        """log(e^{b x_qn} / sum over all queries)."""
-        logs_of_all = self.first + torch.log1p(self.rest * (self.second - self.first).exp())
-        return strip.to(torch.float64, copy=True).mul_(self.beta).sub_(logs_of_all)
+    @cached_property
+    def logs_of_all(self) -> Float[Tensor, " items"]:
+        return self.first + torch.log1p(self.rest * (self.second - self.first).exp())
+
+    def logs(self, strip: Float[Tensor, "rows items"]) -> Float[Tensor, "rows items"]:
+        """log(e^{b x_qn} / sum over all queries), in the precision of the scores."""
+        return torch.add(-self.logs_of_all.to(strip), strip, alpha=self.beta)
 
     def without_query(self, logs: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
         """log(p / (1 - p)) for a share p: what Eq. 5 divides by is the sum of all times 1 - p."""
-        others = logs.exp().neg_().add_(1.0).log_()
-        rescored = logs - others
+        # A share of one half or more is the dominant query's, below; a rounding error must not make one above 1.
+        rescored = logs - logs.exp().clamp_(max=0.75).neg_().log1p_()
         columns = ((self.query >= rows.start) & (self.query < rows.stop)).nonzero()[:, 0]
         # 1 - p of the dominant query is known exactly: the rest of the sum.
         log_of_rest = self.second[columns] + self.rest[columns].log()
-        rescored[self.query[columns] - rows.start, columns] = self.first[columns] - log_of_rest
+        rescored[self.query[columns] - rows.start, columns] = (self.first[columns] - log_of_rest).to(rescored)
         return rescored

@@ -1,5 +1,8 @@
 """Nearest-neighbour search: the scores as they are."""
 
+import torch
+
+from pipeline.evaluate.bank import Bank, ItemBias
 from pipeline.evaluate.scores import Scores
 from pipeline.params.strict import Strict
 
@@ -8,6 +11,11 @@ class Params(Strict):
     """No parameters."""
 
 
-def rerank(scores: Scores, params: Params) -> Scores:
+def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     """``scores`` itself; the line every other criterion is measured against."""
     return scores
+
+
+def item_bias(bank: Bank, params: Params) -> ItemBias:
+    """None to speak of: zeros."""
+    return ItemBias(1.0, torch.zeros(bank.queries.shape[1], dtype=torch.float64))

@@ -79,10 +79,10 @@ def _value(value: object) -> str:
 def _tuned(results: Results) -> list[dict]:
     """Values that evaluate chose on the validation split, where a criterion has any."""
     return [
-        {"run": one.run, "inference": one.inference, "values": _options(_flat(one.metrics["tuned"]))}
+        {"run": one.run, "inference": one.inference, "values": _options(chosen)}
         for run in results.runs()
         for one in run.evaluations.values()
-        if one.metrics.get("tuned")
+        if (chosen := _flat(one.metrics["tuned"]))
     ]
 
 

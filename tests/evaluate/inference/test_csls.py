@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from pipeline.evaluate import scores as scores_module
 from pipeline.evaluate.inference import csls
-from tests.evaluate.dense import dense, matrices, whole
+from tests.evaluate.dense import dense, matrices, own, whole
 from tests.naive import evaluate as naive
 
 
 def rescored(scores: np.ndarray, **params) -> np.ndarray:
-    return whole(csls.rerank(dense(scores), csls.Params(**params)))
+    return whole(csls.rerank(dense(scores), own(scores), csls.Params(**params)))
 
 
 @pytest.mark.parametrize("strip", [1, 3, 256])

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from pipeline.evaluate import outcome
+from pipeline.evaluate.bank import Bank
 from pipeline.evaluate.inference import csls, gm, rgm
 from pipeline.evaluate.matching import Pairs, Setting
 from pipeline.evaluate.metrics.hubness import skewness
@@ -40,11 +41,14 @@ def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
 
 def _rescored(arrays: dict[str, np.ndarray], scores: Scores) -> dict[str, Scores]:
     beta, k = float(arrays["beta"]), int(arrays["csls_k"])
+    bank = Bank.of_the_ranked(scores)
     return {
-        "is": inverted_softmax.rerank(scores, inverted_softmax.Params(beta=beta)),
-        "is_muse": inverted_softmax.rerank(scores, inverted_softmax.Params(beta=beta, include_query=True)),
-        "csls": csls.rerank(scores, csls.Params(k=k)),
-        "csls_one": csls.rerank(scores, csls.Params(k=k, two_sided=False)),
+        "is": inverted_softmax.rerank(scores, bank, inverted_softmax.Params(beta=beta)),
+        "is_muse": inverted_softmax.rerank(
+            scores, bank, inverted_softmax.Params(beta=beta, include_query=True)
+        ),
+        "csls": csls.rerank(scores, bank, csls.Params(k=k)),
+        "csls_one": csls.rerank(scores, bank, csls.Params(k=k, two_sided=False)),
     }
 
 

@@ -1,0 +1,164 @@
+"""Rank and measure: embeddings in, metrics and tables out, for one criterion after the other. No files, no project."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline import console
+from pipeline.artifacts.evaluation import DIRECTIONS, KS
+from pipeline.errors import InputError
+from pipeline.evaluate import protocol, ranking, tables, tuning
+from pipeline.evaluate.banks import BankSource
+from pipeline.evaluate.criteria import Criterion
+from pipeline.evaluate.outcome import Outcome
+from pipeline.evaluate.ranking import Trial, Tuned
+from pipeline.evaluate.scores import Similarity
+from pipeline.evaluate.split import Split
+from pipeline.params.schema import EvaluateParams
+
+_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """ranked: what is measured; bank: what corrects it; tuning, tuning_bank: the same for choosing parameters, None where
+    there is no validation data; about: what goes into every metrics document."""
+
+    ranked: Split
+    bank: BankSource
+    tuning: Split | None
+    tuning_bank: BankSource
+    similarity: Similarity
+    about: dict[str, str]
+
+    def validation(self) -> Split:
+        """Raises InputError where there is none."""
+        if self.tuning is None:
+            raise InputError(
+                "there is no validation data to choose parameters on; give them in params.yaml, such as inference.rgm.lam"
+            )
+        return self.tuning
+
+
+@dataclass(frozen=True)
+class Result:
+    """metrics: finite numbers, strings and nested dictionaries; ranks, occurrence: as in artifacts.evaluation."""
+
+    criterion: Criterion
+    metrics: dict
+    ranks: pa.Table
+    occurrence: pa.Table
+
+
+def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams) -> Iterator[Result]:
+    """One result a criterion, in turn. Scores that fit into ``params.memory`` are computed once for all of them.
+
+    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. Raises InputError
+    for embeddings that cannot be ranked, and where parameters are to be chosen and there is nothing to choose them on.
+    """
+    folds = protocol.folds(inputs.ranked, params)
+    to_tune = any(_is_open(criterion, params) for criterion in criteria)
+    memory = params.memory // 2 if to_tune else params.memory
+    ground = ranking.trials(folds, inputs.bank, inputs.similarity, memory)
+    tuning_ground = _tuning_ground(inputs, params, memory) if to_tune else {}
+    for criterion in criteria:
+        chosen = {
+            direction: tuning.tuned(criterion, tuning_ground.get(direction, []), params.tune)
+            for direction in DIRECTIONS
+        }
+        yield _result(inputs, criterion, chosen, folds, ground, params)
+
+
+def _is_open(criterion: Criterion, params: EvaluateParams) -> bool:
+    return len(criterion.lambdas) > 1 or (params.tune and len(criterion.candidates()) > 1)
+
+
+def _tuning_ground(inputs: Inputs, params: EvaluateParams, memory: int) -> dict[str, list[Trial]]:
+    folds = protocol.tuning_folds(inputs.validation(), params)
+    return ranking.trials(folds, inputs.tuning_bank, inputs.similarity, memory)
+
+
+def _result(
+    inputs: Inputs,
+    criterion: Criterion,
+    chosen: dict[str, Tuned],
+    folds: list[Split],
+    ground: dict[str, list[Trial]],
+    params: EvaluateParams,
+) -> Result:
+    units = [(direction, trial) for direction in DIRECTIONS for trial in ground[direction]]
+    outcomes: dict[str, list[Outcome]] = {direction: [] for direction in DIRECTIONS}
+    notes: dict[str, dict[str, float]] = {direction: {} for direction in DIRECTIONS}
+    for direction, trial in console.track(units, len(units), f"ranking under {criterion.name}"):
+        found, noted = ranking.run(chosen[direction], trial, params.ties)
+        outcomes[direction].append(found)
+        notes[direction] |= {
+            key: max(value, notes[direction].get(key, value)) for key, value in noted.items()
+        }
+    metrics = {
+        **inputs.about,
+        **_circumstances(inputs, criterion, params, len(folds)),
+        "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in chosen.items()},
+        "notes": {direction: noted for direction, noted in notes.items() if noted},
+        **_metrics(outcomes, inputs.ranked),
+    }
+    return Result(criterion, metrics, *_tables(outcomes, folds))
+
+
+def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams, folds: int) -> dict:
+    """What the figures must not be quoted without.
+
+    bank: whose queries went into the scores; transductive: a query's result depends on the other queries ranked.
+    """
+    return {
+        "inference": criterion.name,
+        "split": params.split,
+        "protocol": params.protocol,
+        "folds": folds,
+        "ties": params.ties,
+        "bank": inputs.bank.name if criterion.needs_bank else "none",
+        "transductive": criterion.matching is not None or (criterion.needs_bank and inputs.bank.own),
+    }
+
+
+def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
+    """The parameters that validation data chose, by name; nothing where they were given."""
+    found: dict = {}
+    candidates = criterion.candidates() if params.tune else []
+    if len(candidates) > 1:
+        values = [one.rescoring.params.model_dump() for one in candidates]
+        best = tuned.criterion.rescoring.params.model_dump()
+        found = {name: best[name] for name in best if any(one[name] != values[0][name] for one in values)}
+    if len(criterion.lambdas) > 1:
+        found["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
+    return found
+
+
+def _metrics(outcomes: dict[str, list[Outcome]], split: Split) -> dict:
+    """Per direction the mean over folds of each metric, and their two sums."""
+    found = {}
+    for direction, of_folds in outcomes.items():
+        rows = [one.metrics() for one in of_folds]
+        found[direction] = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+    def total(kind: str) -> float:
+        return round(sum(values[f"{kind}@{k}"] for values in found.values() for k in KS), _DIGITS)
+
+    sums = {"rsum": total("r"), "hs_sum": total("skew")}
+    for direction, values in found.items():
+        queries, items = split.ids(direction)
+        found[direction] = {name: round(value, _DIGITS) for name, value in values.items()}
+        found[direction] |= {"queries": len(queries), "items": len(items)}
+    return {**found, **sums}
+
+
+def _tables(outcomes: dict[str, list[Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:
+    ranks, occurrence = [], []
+    for direction, of_folds in outcomes.items():
+        for index, (one, fold) in enumerate(zip(of_folds, folds, strict=True)):
+            queries, items = fold.ids(direction)
+            ranks.append(tables.rank_table(one, direction, index, queries, items))
+            occurrence.append(tables.occurrence_table(one, direction, index, items))
+    return pa.concat_tables(ranks), pa.concat_tables(occurrence)
