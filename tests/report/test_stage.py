@@ -216,7 +216,7 @@ def test_data_sets_are_compared_each_by_itself(project):
 
 def test_values_chosen_on_validation_are_shown(project):
     report(artefacts.params(runs=["sum"], inferences=["nns", "rgm"]))
-    assert "image_to_text.lam@1 2.5" in (project / "reports/index.html").read_text()
+    assert "image_to_text.lambda.1 2.5" in (project / "reports/index.html").read_text()
 
 
 def test_rank_tables_of_folds(project):
