@@ -247,7 +247,7 @@ def test_a_failure_leaves_the_earlier_result_alone(project, monkeypatch):
     def broken(*_):
         raise InputError("scores of queries 0 to 3 hold NaN")
 
-    monkeypatch.setattr(outcome, "best_ranks", broken)
+    monkeypatch.setattr(outcome, "positions", broken)
     with pytest.raises(InputError, match="hold NaN"):
         evaluate(params(project), "sum", "nns", "cpu")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
