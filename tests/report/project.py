@@ -180,6 +180,7 @@ def _direction(direction, scores, queries, items, right, matching):
         side |= {"med_r": float(np.median(ranks)), "mean_r": float(ranks.mean())}
     n = {k: np.bincount(order[:, :k].ravel(), minlength=len(items)).astype(np.int32) for k in (1, 5, 10)}
     side |= {f"skew@{k}": float(((v - v.mean()) ** 3).mean() / v.std() ** 3) for k, v in n.items()}
+    side["largest_hub@10"] = int(n[10].max())
     measure = pa.array([None] * len(queries) if matching else 1 / ranks, pa.float64())
     columns = {
         "direction": [direction] * len(queries), "fold": np.zeros(len(queries), np.int32), "query_id": queries,
