@@ -32,9 +32,9 @@ _HUBNESS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """ranks: float64 (queries,), 0-based, of the best correct item, None for a matching; hits: by K, bool (queries,); top
-    and lengths: columns of the best max(K) items or of those matched at that K, query after query, and how many;
-    occurrence: by K, (items,); measures: by name, float64 (queries,), 0 to 1, of all correct items; none for a matching."""
+    """ranks: float64 (queries,), 0-based, of the best correct item, None for a matching; hits: by K, bool (queries,);
+    top and lengths: columns of the best max(K) items or of those matched at that K, query after query, and how many;
+    occurrence: by K, (items,); measures: by name, float64 (queries,), 0 to 1, empty for a matching."""
 
     ranks: np.ndarray | None
     hits: dict[int, np.ndarray]
@@ -44,9 +44,12 @@ class Outcome:
     measures: dict[str, np.ndarray] = field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
-        """Shares in percent. r@K counts the queries with any correct item among the best K (hit at K), not the correct
-        items found there; where there are ranks med_r, mean_r, mrr, map, map@r, r_precision and ndcg@10; skew@K, and of
-        the largest K the indices robin_hood and gini, 0 to 1, anti_hubs, and largest_hub, a number of queries."""
+        """r@K, in percent: queries with any correct item among the best K (hit at K), not the correct items found.
+
+        Where there are ranks: med_r and mean_r, and mrr, map, map@r, r_precision and ndcg@10 in percent. Of hubness:
+        skew@K, and at the largest K the indices robin_hood and gini, 0 to 1, anti_hubs in percent of the items, and
+        largest_hub, a number of queries.
+        """
         found = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
         if self.ranks is not None:
             found |= {"med_r": recall.median_rank(self.ranks), "mean_r": recall.mean_rank(self.ranks)}
@@ -58,7 +61,7 @@ class Outcome:
 
 
 def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS) -> Outcome:
-    """Positions and best items in one pass over the scores. Raises InputError on scores that are not finite."""
+    """Positions and best items in one pass. Raises InputError on scores that are not finite."""
     found, best = [], []
     for rows, block in scores.blocks():
         found.append(positions(block, rows, truth, ties))

@@ -12,7 +12,7 @@ def best_rank(row, correct, ties):
 
 
 def positions(row, correct, ties):
-    """0-based places of all correct items, best first. ties: where the wrong items with exactly their score go."""
+    """0-based places of all correct items, best first. ties: where the wrong items with their score go."""
     found = []
     for item in sorted(correct, key=lambda item: -row[item]):
         above = sum(1 for score in row if score > row[item])

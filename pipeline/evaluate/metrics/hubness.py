@@ -20,17 +20,21 @@ def skewness(counts: Int[np.ndarray, " items"]) -> float:
 
 
 def robin_hood(counts: Int[np.ndarray, " items"]) -> float:
-    """Robin Hood (Hoover) index of N_k, 0 to 1: the share of all places among the best k that would have to change hands
-    for every item to have the same number: half of sum |N_k - mean| over sum N_k (Feldbauer et al., 2018, and their
-    scikit-hubness). Items that nobody retrieves count; 0 when nothing was retrieved."""
+    """Robin Hood (Hoover) index of N_k, 0 to 1: half of sum |N_k - mean| over sum N_k, as in scikit-hubness.
+
+    It is the share of all places among the best k that would have to change hands for every item to have the same
+    number. Items that nobody retrieves count; 0 when nothing was retrieved.
+    """
     total = counts.sum()
     return float(np.abs(counts - counts.mean()).sum() / (2 * total)) if total else 0.0
 
 
 def gini(counts: Int[np.ndarray, " items"]) -> float:
-    """Gini index of N_k, 0 to 1: half the mean difference of two items' N_k over the mean, from the sorted counts as
-    sum (2 r - n - 1) N_k(r) over n sum N_k. The pairs of scikit-hubness without its loop over all of them. Items that
-    nobody retrieves count; 0 when nothing was retrieved."""
+    """Gini index of N_k, 0 to 1: half the mean difference of two items' N_k over the mean N_k.
+
+    From the sorted counts as sum (2 r - n - 1) N_k(r) over n sum N_k; scikit-hubness, the same number, goes through
+    all pairs. Items that nobody retrieves count; 0 when nothing was retrieved.
+    """
     items, total = len(counts), counts.sum()
     weights = 2 * np.arange(1, items + 1) - items - 1
     return float((weights * np.sort(counts)).sum() / (items * total)) if total else 0.0
@@ -42,5 +46,5 @@ def anti_hubs(counts: Int[np.ndarray, " items"]) -> float:
 
 
 def largest_hub(counts: Int[np.ndarray, " items"]) -> int:
-    """The number of queries that have the most retrieved item among their best k; scikit-hubness' groupie is its ratio."""
+    """max N_k: how many queries have the most retrieved item among their best k."""
     return int(counts.max())

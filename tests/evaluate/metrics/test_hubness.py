@@ -43,7 +43,7 @@ def test_indices_against_loops(values):
 
 @given(counts)
 def test_indices_lie_between_0_and_1_and_robin_hood_below_gini(values):
-    """Hoover's index is the largest distance of the Lorenz curve from the diagonal, Gini twice the area between them."""
+    """Hoover: the largest distance of the Lorenz curve from the diagonal; Gini: twice the area between them."""
     assert 0 <= robin_hood(np.array(values)) <= gini(np.array(values)) + 1e-12
     assert gini(np.array(values)) <= 1
 
@@ -55,7 +55,7 @@ def test_the_order_of_items_does_not_matter(values):
 
 
 def test_one_hub_takes_all():
-    """Three of four items must be given a quarter of all places each; Gini of one owner among n is (n - 1) / n."""
+    """Three of four items lack a quarter of all places each; Gini of one owner among n is (n - 1) / n."""
     one = np.array([0, 8, 0, 0])
     assert (robin_hood(one), gini(one), anti_hubs(one), largest_hub(one)) == (0.75, 0.75, 75.0, 8)
 
