@@ -12,7 +12,7 @@ DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
 MEASURES = {
     "ap": "average precision, 0 to 1; null for matchings",
-    "ap_at_r": "sum of precision at the ranks up to R that hold a correct item, over R, their number; 0 to 1; "
+    "ap_at_r": "(1/R) sum of the precision at the ranks up to R that hold one of the R correct items, 0 to 1; "
     "null for matchings",
     "r_precision": "share of the best R that is correct, 0 to 1; null for matchings",
     "ndcg_10": "discounted cumulative gain of the best 10 over that of a perfect ranking, 0 to 1; "

@@ -32,9 +32,10 @@ _HUBNESS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """ranks: float64 (queries,), 0-based, of the best correct item, None for a matching; hits: by K, bool (queries,);
-    top and lengths: columns of the best max(K) items or of those matched at that K, query after query, and how many;
-    occurrence: by K, (items,); measures: by name, float64 (queries,), 0 to 1, empty for a matching."""
+    """ranks: float64 (queries,), 0-based, of the best correct item, None for a matching; hits: by K, bool
+    (queries,); top and lengths: columns of the best max(K) items or of those matched at that K, query after
+    query, and how many; occurrence: by K, (items,); measures: by name, float64 (queries,), 0 to 1, empty for
+    a matching."""
 
     ranks: np.ndarray | None
     hits: dict[int, np.ndarray]
@@ -44,11 +45,11 @@ class Outcome:
     measures: dict[str, np.ndarray] = field(default_factory=dict)
 
     def metrics(self) -> dict[str, float]:
-        """r@K, in percent: queries with any correct item among the best K (hit at K), not the correct items found.
+        """r@K: percent of queries with any correct item among the best K (hit at K), not of items found.
 
-        Where there are ranks: med_r and mean_r, and mrr, map, map@r, r_precision and ndcg@10 in percent. Of hubness:
-        skew@K, and at the largest K the indices robin_hood and gini, 0 to 1, anti_hubs in percent of the items, and
-        largest_hub, a number of queries.
+        Where there are ranks: med_r and mean_r, and mrr, map, map@r, r_precision and ndcg@10 in percent. Of
+        hubness: skew@K, and at the largest K the indices robin_hood and gini, 0 to 1, anti_hubs in percent of
+        the items, and largest_hub, a number of queries.
         """
         found = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
         if self.ranks is not None:

@@ -15,8 +15,8 @@ def rank_table(
     items: np.ndarray,
     clusters: np.ndarray,
 ) -> pa.Table:
-    """A row per query. queries, items: their ids, int64, in the order of the scores' rows and columns; clusters: for
-    each query the image_id of the image that it is or that it describes, int64."""
+    """A row per query. queries, items: their ids, int64, in the order of the scores' rows and columns;
+    clusters: for each query the image_id of the image that it is or that it describes, int64."""
     count = len(queries)
     offsets = np.concatenate([[0], outcome.lengths.cumsum()]).astype(np.int32)
     ranks = _or_nulls(None if outcome.ranks is None else outcome.ranks + 1, count)

@@ -39,8 +39,8 @@ def count(
     """Fill ``found``, and say whether all scores are finite.
 
     scores: float32 or float64 (rows, items), contiguous; thresholds: the same precision, (thresholds,), those
-    of row r from starts[r] to starts[r + 1]; found: int64 (thresholds,), for each the number of scores of its row
-    above it, or if not ``strictly`` at least as high.
+    of row r from starts[r] to starts[r + 1]; found: int64 (thresholds,), for each the number of scores of its
+    row above it, or if not ``strictly`` at least as high.
     """
     finite = True
     for row in range(len(scores)):

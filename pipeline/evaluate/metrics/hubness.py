@@ -22,8 +22,8 @@ def skewness(counts: Int[np.ndarray, " items"]) -> float:
 def robin_hood(counts: Int[np.ndarray, " items"]) -> float:
     """Robin Hood (Hoover) index of N_k, 0 to 1: half of sum |N_k - mean| over sum N_k, as in scikit-hubness.
 
-    It is the share of all places among the best k that would have to change hands for every item to have the same
-    number. Items that nobody retrieves count; 0 when nothing was retrieved.
+    It is the share of all places among the best k that would have to change hands for every item to have the
+    same number. Items that nobody retrieves count; 0 when nothing was retrieved.
     """
     total = counts.sum()
     return float(np.abs(counts - counts.mean()).sum() / (2 * total)) if total else 0.0
@@ -32,8 +32,8 @@ def robin_hood(counts: Int[np.ndarray, " items"]) -> float:
 def gini(counts: Int[np.ndarray, " items"]) -> float:
     """Gini index of N_k, 0 to 1: half the mean difference of two items' N_k over the mean N_k.
 
-    From the sorted counts as sum (2 r - n - 1) N_k(r) over n sum N_k; scikit-hubness, the same number, goes through
-    all pairs. Items that nobody retrieves count; 0 when nothing was retrieved.
+    From the sorted counts as sum (2 r - n - 1) N_k(r) over n sum N_k; scikit-hubness, the same number, goes
+    through all pairs. Items that nobody retrieves count; 0 when nothing was retrieved.
     """
     items, total = len(counts), counts.sum()
     weights = 2 * np.arange(1, items + 1) - items - 1

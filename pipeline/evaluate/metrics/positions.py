@@ -13,13 +13,13 @@ from pipeline.evaluate.metrics.truth import Truth
 def positions(
     scores: Float[Tensor, "rows items"], rows: slice, truth: Truth, ties: Ties
 ) -> Float[np.ndarray, " pairs"]:
-    """0-based positions of the correct items in each query's ranking, ascending within a query, query after query;
-    how many each query has, ``truth.starts`` says. The first of a query is what ``best_ranks`` gives.
+    """0-based positions of the correct items in each query's ranking, ascending within a query, query after
+    query; how many each query has, ``truth.starts`` says. The first of a query is what ``best_ranks`` gives.
 
-    Of the wrong items with exactly its score all (pessimistic), half (average) or none (optimistic) stand before
-    a correct item; correct items with the same score follow one another. So with ``average`` a position can end
-    in .5; two of one query still differ by 1 at least. Raises InputError on NaN or infinite scores, which would
-    rank first, and on a query without a correct item.
+    Of the wrong items with exactly its score all (pessimistic), half (average) or none (optimistic) stand
+    before a correct item; correct items with the same score follow one another. So with ``average`` a
+    position can end in .5; two of one query still differ by 1 at least. Raises InputError on NaN or infinite
+    scores, which would rank first, and on a query without a correct item.
     """
     starts = truth.starts[rows.start : rows.stop + 1] - truth.starts[rows.start]
     if len(bare := np.flatnonzero(np.diff(starts) == 0)):

@@ -1,9 +1,9 @@
 """Measures of one query from the positions of all its correct items: shares from 0 to 1, 1 the best.
 
-Everywhere positions: float64 (pairs,), 0-based and ascending within a query, as ``metrics.positions`` gives them;
-starts: int64 (queries + 1,), those of query q are ``positions[starts[q]:starts[q + 1]]``, R of them, one at least.
-The rank in a formula is position + 1, and an item is among the first k when its position is below k: the rule of
-R@K, also where average ties leave half a position.
+Everywhere positions: float64 (pairs,), 0-based and ascending within a query, as ``metrics.positions`` gives
+them; starts: int64 (queries + 1,), those of query q are ``positions[starts[q]:starts[q + 1]]``, R of them,
+one at least. The rank in a formula is position + 1, and an item is among the first k when its position is
+below k: the rule of R@K, also where average ties leave half a position.
 """
 
 import numpy as np
@@ -25,8 +25,9 @@ def average_precision(positions: Pairs, starts: Starts) -> Queries:
 
 
 def average_precision_at_r(positions: Pairs, starts: Starts) -> Queries:
-    """(1 / R) times the sum of the precision at every rank up to R that holds a correct item: MAP@R of Musgrave et
-    al. (A Metric Learning Reality Check, ECCV 2020), mAP@R of ECCV Caption (Chun et al., ECCV 2022)."""
+    """(1 / R) times the sum of the precision at every rank up to R that holds a correct item: MAP@R of
+    Musgrave et al. (A Metric Learning Reality Check, ECCV 2020), mAP@R of ECCV Caption (Chun et al.,
+    ECCV 2022)."""
     inside = positions < np.repeat(np.diff(starts), np.diff(starts))
     return _sums(np.where(inside, _precision(positions, starts), 0.0), starts) / np.diff(starts)
 
@@ -39,7 +40,7 @@ def r_precision(positions: Pairs, starts: Starts) -> Queries:
 
 def ndcg(positions: Pairs, starts: Starts, k: int) -> Queries:
     """Discounted cumulative gain of the first k over that of a perfect ranking: gain 1 for a correct item,
-    discount log2(rank + 1), min(R, k) correct items in the ideal (Järvelin and Kekäläinen, TOIS 2002). It is
+    discount log2(rank + 1), min(R, k) correct items in the ideal (Järvelin and Kekäläinen, TOIS 2002):
     trec_eval's ndcg_cut."""
     # The same additions in the same order on both sides, so that rounding cannot lift the quotient above 1.
     return _sums(_gains(positions, k), starts) / _sums(_gains(_index(starts), k), starts)

@@ -14,8 +14,8 @@ def counts(
     thresholds: Float[np.ndarray, " thresholds"],
     strictly: bool,
 ) -> Counted:
-    """For each threshold the number of scores of its row above it, or if not ``strictly`` at least as high; and
-    whether all scores are finite (the counts mean nothing if not).
+    """For each threshold the number of scores of its row above it, or if not ``strictly`` at least as high;
+    and whether all scores are finite (the counts mean nothing if not).
 
     thresholds: in the precision of the scores, those of row r from ``starts[r]`` to ``starts[r + 1]``.
     """
@@ -34,8 +34,8 @@ def _compiled(scores: Tensor, starts: np.ndarray, thresholds: np.ndarray, strict
 
 
 def by_tensors(scores: Tensor, starts: np.ndarray, thresholds: np.ndarray, strictly: bool) -> Counted:
-    """``counts`` on the device of the scores: all first thresholds at once, then all second ones of the rows that
-    have two, and so on. Memory: a copy of the block and a mask of its shape."""
+    """``counts`` on the device of the scores: all first thresholds at once, then all second ones of the rows
+    that have two, and so on. Memory: a copy of the block and a mask of its shape."""
     low, high = scores.aminmax()
     numbers = np.diff(starts)
     found = torch.zeros(len(thresholds), dtype=torch.int64, device=scores.device)

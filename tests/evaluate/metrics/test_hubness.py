@@ -43,7 +43,8 @@ def test_indices_against_loops(values):
 
 @given(counts)
 def test_indices_lie_between_0_and_1_and_robin_hood_below_gini(values):
-    """Hoover: the largest distance of the Lorenz curve from the diagonal; Gini: twice the area between them."""
+    """Hoover: the largest distance of the Lorenz curve from the diagonal; Gini: twice the area between
+    them."""
     assert 0 <= robin_hood(np.array(values)) <= gini(np.array(values)) + 1e-12
     assert gini(np.array(values)) <= 1
 
