@@ -87,6 +87,7 @@ def test_tables_have_a_row_per_query_and_per_item(project):
     ranks = evaluation.read_ranks(paths.evaluated("sum", "nns")).to_pandas()
     occurrence = evaluation.read_occurrence(paths.evaluated("sum", "nns")).to_pandas()
     assert ranks.query_id.tolist() == [*images.ids, *captions.ids]
+    assert ranks.image_id.tolist() == [*images.ids, *captions.image_ids]
     assert occurrence.item_id.tolist() == [*captions.ids, *images.ids]
     owner = dict(zip(captions.ids, captions.image_ids, strict=True))
     for row in ranks[ranks.direction == "image_to_text"].itertuples():
