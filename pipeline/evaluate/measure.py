@@ -159,6 +159,6 @@ def _tables(outcomes: dict[str, list[Outcome]], folds: list[Split]) -> tuple[pa.
     for direction, of_folds in outcomes.items():
         for index, (one, fold) in enumerate(zip(of_folds, folds, strict=True)):
             queries, items = fold.ids(direction)
-            ranks.append(tables.rank_table(one, direction, index, queries, items))
+            ranks.append(tables.rank_table(one, direction, index, queries, items, fold.clusters(direction)))
             occurrence.append(tables.occurrence_table(one, direction, index, items))
     return pa.concat_tables(ranks), pa.concat_tables(occurrence)

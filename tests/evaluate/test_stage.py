@@ -93,6 +93,7 @@ def test_tables_have_a_row_per_query_and_per_item(project):
     ranks = evaluation.read_ranks(paths.evaluated("sum", "nns")).to_pandas()
     occurrence = evaluation.read_occurrence(paths.evaluated("sum", "nns")).to_pandas()
     assert ranks.query_id.tolist() == [*images.ids, *captions.ids]
+    assert ranks.image_id.tolist() == [*images.ids, *captions.image_ids]
     assert occurrence.item_id.tolist() == [*captions.ids, *images.ids]
     owner = dict(zip(captions.ids, captions.image_ids, strict=True))
     for row in ranks[ranks.direction == "image_to_text"].itertuples():
@@ -255,7 +256,7 @@ def test_a_failure_leaves_the_earlier_result_alone(project, monkeypatch):
     def broken(*_):
         raise InputError("scores of queries 0 to 3 hold NaN")
 
-    monkeypatch.setattr(outcome, "best_ranks", broken)
+    monkeypatch.setattr(outcome, "positions", broken)
     with pytest.raises(InputError, match="hold NaN"):
         measured(params(project), "nns")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
