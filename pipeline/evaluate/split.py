@@ -58,10 +58,6 @@ class Split:
         sides = (self.image_ids, self.caption_ids)
         return sides if direction == "image_to_text" else sides[::-1]
 
-    def clusters(self, direction: str) -> np.ndarray:
-        """For each query the image_id of the image that it is or that it describes, int64."""
-        return self.image_ids if direction == "image_to_text" else self.caption_images
-
 
 @dataclass(frozen=True)
 class Embedded:

@@ -1,5 +1,7 @@
 """Mutual proximity: how sure both sides are of each other, each judged by its own similarities."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -26,7 +28,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
         item = (strip - mean.to(strip)).mul_(_inverse(deviation).to(strip))
         spread, centre = torch.std_mean(strip, dim=1, correction=0, keepdim=True)
         query = (strip - centre).mul_(_inverse(spread))
-        return torch.special.log_ndtr(query).add_(torch.special.log_ndtr(item))
+        return _log_normal(query).add_(_log_normal(item))
 
     return scores.mapped(rescore)
 
@@ -42,6 +44,22 @@ def _of_items(scores: Scores) -> tuple[Float[Tensor, " items"], Float[Tensor, " 
         mean = mean + away * (len(strip) / both)
         count = both
     return mean, (moment / count).sqrt()
+
+
+def _log_normal(z: Tensor) -> Tensor:
+    """Logarithm of the standard normal distribution function; several times faster than ``torch.special.log_ndtr``.
+
+    From the tail t on the side of z: log(t) below 0, log(1 - t) above, which keeps small and large values apart. Where
+    t leaves the range of the precision, its first asymptotic term.
+    """
+    tail = torch.special.erfc(z.abs().mul_(math.sqrt(0.5))).mul_(0.5)
+    logs = torch.where(z > 0, torch.log1p(-tail), tail.log())
+    lost = (tail < torch.finfo(z.dtype).tiny) & (z < 0)
+    return (
+        torch.where(lost, -0.5 * z.square() - torch.log(-z * math.sqrt(2 * math.pi)), logs)
+        if lost.any()
+        else logs
+    )
 
 
 def _inverse(deviation: Tensor) -> Tensor:

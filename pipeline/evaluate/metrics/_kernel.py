@@ -16,7 +16,7 @@ def _above(row: np.ndarray, threshold: float) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _at_least(row: np.ndarray, threshold: float) -> int:
+def at_least(row: np.ndarray, threshold: float) -> int:
     count = np.int32(0)
     for column in range(len(row)):
         count = np.int32(count + np.int32(row[column] >= threshold))
@@ -24,7 +24,7 @@ def _at_least(row: np.ndarray, threshold: float) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _finite(row: np.ndarray) -> bool:
+def finite(row: np.ndarray) -> bool:
     """x - x is 0 for every number and NaN for NaN and the infinities."""
     count = np.int32(0)
     for column in range(len(row)):
@@ -42,12 +42,12 @@ def count(
     of row r from starts[r] to starts[r + 1]; found: int64 (thresholds,), for each the number of scores of its
     row above it, or if not ``strictly`` at least as high.
     """
-    finite = True
+    numbers = True
     for row in range(len(scores)):
-        finite &= _finite(scores[row])
+        numbers &= finite(scores[row])
         for place in range(starts[row], starts[row + 1]):
             if strictly:
                 found[place] = _above(scores[row], thresholds[place])
             else:
-                found[place] = _at_least(scores[row], thresholds[place])
-    return finite
+                found[place] = at_least(scores[row], thresholds[place])
+    return numbers
