@@ -40,7 +40,8 @@ class Disk:
 
 @dataclass(frozen=True)
 class Revision:
-    """rev: a commit, tag or branch; system: DVC's view of it; prefix: from the root of the DVC repository to here."""
+    """rev: a commit, tag or branch; system: DVC's view of it from the root of the git repository; prefix: the path from
+    there to the working directory."""
 
     rev: str
     system: Any
@@ -54,9 +55,11 @@ class Revision:
         from dvc.repo import Repo
 
         try:
-            root = Path(Repo.find_root())
-            system = DVCFileSystem(str(root), rev=rev)
-            system.repo.index  # noqa: B018 (the repository is opened on first use)
+            with Repo(Repo.find_root()) as repo:
+                root = Path(repo.scm.root_dir)
+            # The root of DVC may lie below that of git, which is the only one that a revision has.
+            system = DVCFileSystem(str(root), rev=rev, subrepos=True)
+            system.info("")
         except DvcException as error:
             reason = str(error).splitlines()[0]
             raise UsageError(
@@ -69,8 +72,8 @@ class Revision:
 
     def below(self, folder: Path) -> list[str]:
         with self._explained(folder):
-            entries = self.system.ls(str(self.prefix / folder), detail=True)
-            return sorted(Path(entry["name"]).name for entry in entries if entry["type"] == "directory")
+            entries = self._list(folder)
+        return sorted(Path(entry["name"]).name for entry in entries if entry["type"] == "directory")
 
     @contextlib.contextmanager
     def local(self, folder: Path, names: tuple[str, ...]) -> Iterator[Path]:
@@ -78,7 +81,7 @@ class Revision:
             here = Path(temporary) / folder
             here.mkdir(parents=True)
             for name in names:
-                with self._explained(folder):
+                with self._explained(folder / name):
                     self.system.get_file(str(self.prefix / folder / name), str(here / name))
             try:
                 yield here
@@ -86,26 +89,38 @@ class Revision:
                 # Messages name the file that was copied; people know it by its revision.
                 raise type(error)(str(error).replace(f"{temporary}/", f"{self.rev}:")) from error
 
-    @contextlib.contextmanager
-    def _explained(self, folder: Path) -> Iterator[None]:
-        from dvc.exceptions import DvcException
+    def _list(self, folder: Path) -> list[dict]:
+        return self.system.ls(str(self.prefix / folder), detail=True)
 
+    @contextlib.contextmanager
+    def _explained(self, path: Path) -> Iterator[None]:
+        unavailable = _unavailable()
         try:
             yield
-        except (FileNotFoundError, DvcException) as error:
-            if not self._tracked(folder):
+        except unavailable as error:
+            if self._absent(path):
                 raise InputError(
-                    f"{self.rev} has no {folder}: it was not evaluated in that revision"
+                    f"{self.rev} has no {path}; it was not evaluated in that revision"
                 ) from error
             raise MissingResource(
-                f"{self.shown(folder)} is not in the DVC cache; get it with `dvc fetch` after "
+                f"{self.shown(path)} is not in the DVC cache; get it with `dvc fetch` after "
                 f"`git checkout {self.rev}`, or make it there with `dvc repro`"
             ) from error
 
-    def _tracked(self, folder: Path) -> bool:
-        root = self.system.repo.root_dir
-        path = Path(root) / self.prefix / folder
-        return any(
-            path.is_relative_to(out.fs_path) or Path(out.fs_path).is_relative_to(path)
-            for out in self.system.repo.index.outs
-        )
+    def _absent(self, path: Path) -> bool:
+        """Is the path no part of the revision? Else only its content is missing, or the listing of a folder around it."""
+        try:
+            around = (one for one in (path, *path.parents) if self.system.exists(str(self.prefix / one)))
+            if (there := next(around, None)) is not None:
+                self._list(there)
+        except _unavailable():
+            return False
+        return there != path
+
+
+def _unavailable() -> tuple[type[Exception], ...]:
+    """What DVC raises for content that is in neither cache nor remote, the second for a folder's listing."""
+    from dvc.exceptions import DvcException
+    from dvc_data.index import DataIndexDirError
+
+    return FileNotFoundError, DataIndexDirError, DvcException

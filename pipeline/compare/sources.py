@@ -89,16 +89,17 @@ def find(name: str, start: Path, params: Params | None, files: Files) -> Place:
     )
 
 
-def at_revision(name: str, start: Path, params: Params | None, files: Revision) -> Place:
+def at_revision(name: str, start: Path, params: Params | None, rev: str) -> Place:
     """The same of another revision: a run or folder need not exist in the work tree, but must lie in the project."""
     if params is None:
         raise UsageError("--base reads from the project's git history: run it inside a vse-pipe project")
+    files = Revision.open(rev)
     if not is_path(name):
-        return Place(f"{files.rev}:{name}", paths.evaluated(name, ""), False, files)
+        return Place(f"{rev}:{name}", paths.evaluated(name, ""), False, files)
     folder, root = (start / name).resolve(), Path.cwd().resolve()
     if not folder.is_relative_to(root):
         raise UsageError(f"{folder} lies outside the project {root}, whose revisions --base reads")
-    return Place(f"{files.rev}:{folder.relative_to(root)}", folder.relative_to(root), True, files)
+    return Place(f"{rev}:{folder.relative_to(root)}", folder.relative_to(root), True, files)
 
 
 def common(a: Place, b: Place, order: Sequence[str]) -> list[str]:

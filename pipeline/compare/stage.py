@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pipeline.compare import sources
 from pipeline.compare.difference import Comparison, compared
-from pipeline.compare.files import Disk, Revision
+from pipeline.compare.files import Disk
 from pipeline.compare.sources import Place
 from pipeline.errors import UsageError
 from pipeline.params.typed import Params
@@ -30,11 +30,12 @@ def compare(
     """
     if run_b is None and base is None:
         raise UsageError("compare needs RUN_B, or --base REV to compare RUN_A with what it was")
+    a = (
+        sources.find(run_a, start, params, Disk())
+        if base is None
+        else sources.at_revision(run_a, start, params, base)
+    )
     b = sources.find(run_b or run_a, start, params, Disk())
-    if base is None:
-        a = sources.find(run_a, start, params, Disk())
-    else:
-        a = sources.at_revision(run_a, start, params, Revision.open(base))
     found = []
     for of_a, of_b in _chosen(a, b, inference, params):
         found.append(compared(a.read(of_a), b.read(of_b), resamples, seed))
