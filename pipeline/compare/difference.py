@@ -74,7 +74,7 @@ def _confidence(
 
 
 def _known(one: Evaluation, counted: dict[Address, float]) -> dict[Address, float]:
-    """Figures counted from the tables, and from metrics.json those that cannot be: of a matching, skew@1 and skew@5."""
+    """Figures counted from the tables, and from metrics.json those that cannot be: of a matching, hubness."""
     known = {}
     for address in ADDRESSES:
         stated = one.metrics.get(address[0])

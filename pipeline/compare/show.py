@@ -53,11 +53,15 @@ def _plain(one: Comparison) -> dict:
     found |= {key: one.b.metrics.get(key) for key in ("split", "protocol", "ties")}
     for row in one.rows:
         cells = {"a": row.a, "b": row.b, "difference": row.difference}
-        cells = {key: round(value, _DIGITS) for key, value in cells.items()}
+        cells = {key: _rounded(value) for key, value in cells.items()}
         if row.interval is not None:
-            cells |= {"interval": [round(end, _DIGITS) for end in row.interval], "p": round(row.p, _DIGITS)}
+            cells |= {"interval": [_rounded(end) for end in row.interval], "p": _rounded(row.p)}
         nest(found, row.address, cells)
     return found
+
+
+def _rounded(value: float) -> float:
+    return round(value, _DIGITS) + 0.0  # never -0.0
 
 
 def _title(one: Comparison) -> str:
@@ -80,11 +84,11 @@ def _caption(one: Comparison, resamples: int, seed: int) -> str:
 def _cells(row: Row) -> list[str]:
     digits = 3 if row.address[-1].startswith(_FINE) else 2
     name = " ".join([_SHORT.get(part, part) for part in row.address]).replace("hs_sum", "hs-sum")
-    cells = [name, f"{row.a:.{digits}f}", f"{row.b:.{digits}f}", f"{row.difference:+.{digits}f}"]
+    cells = [name, f"{row.a:z.{digits}f}", f"{row.b:z.{digits}f}", f"{row.difference:+z.{digits}f}"]
     if row.interval is None:
         return [*cells, "-", "-"]
     low, high = row.interval
-    return [*cells, f"{low:+.{digits}f} to {high:+.{digits}f}", f"{row.p:.3f}"]
+    return [*cells, f"{low:+z.{digits}f} to {high:+z.{digits}f}", f"{row.p:.3f}"]
 
 
 def _row(cells: tuple[str, ...] | list[str]) -> str:

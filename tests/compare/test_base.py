@@ -92,6 +92,8 @@ def test_another_run_or_a_folder_of_a_revision(run):
     assert first["a"]["name"] == "HEAD:sum"
     assert second["a"]["name"] == "HEAD:data/evaluate/sum/nns"
     assert first["rsum"] == second["rsum"]
+    itself = run("data/evaluate/sum/nns", "--base", "HEAD", "--json", "--resamples", "60")
+    assert json.loads(itself[1])["comparisons"][0]["rsum"]["difference"] == 0
 
 
 def test_a_drop_against_the_base_fails(run):

@@ -26,15 +26,15 @@ def drawn(rows, times):
 def side(rows, items):
     """Metrics of one direction and fold. rows: with the columns of ranks.parquet; items: ids of all items."""
     found = {f"r@{k}": 100.0 * sum(row[f"hit_{k}"] for row in rows) / len(rows) for k in (1, 5, 10)}
-    ranked = rows[0]["rank"] is not None
-    if ranked:
-        ranks = [row["rank"] - 1 for row in rows]
-        found["med_r"], found["mean_r"] = naive.median_rank(ranks), naive.mean_rank(ranks)
-        found["mrr"] = 100.0 * sum(1 / row["rank"] for row in rows) / len(rows)
-        for metric, column in SHARES.items():
-            found[metric] = 100.0 * sum(row[column] for row in rows) / len(rows)
+    if rows[0]["rank"] is None:
+        return found
+    ranks = [row["rank"] - 1 for row in rows]
+    found["med_r"], found["mean_r"] = naive.median_rank(ranks), naive.mean_rank(ranks)
+    found["mrr"] = 100.0 * sum(1 / row["rank"] for row in rows) / len(rows)
+    for metric, column in SHARES.items():
+        found[metric] = 100.0 * sum(row[column] for row in rows) / len(rows)
     place = {item: index for index, item in enumerate(items)}
-    for k in (1, 5, 10) if ranked else (10,):
+    for k in (1, 5, 10):
         counts = naive.occurrence([[place[item] for item in row["top"][:k]] for row in rows], len(items))
         found[f"skew@{k}"] = naive.skewness(counts)
     found["robin_hood@10"], found["gini@10"] = robin_hood(counts), gini(counts)

@@ -36,9 +36,9 @@ def intervals(
     """``{direction: {metric: [low, high]}, "rsum": [low, high], "hs_sum": [low, high]}`` in the units of metrics.json.
 
     ranks, occurrence: as ``pipeline.artifacts.evaluation`` reads them; resamples: how many draws; level: the share of them
-    inside. Each fold draws among its own images. Metrics that the tables cannot give are absent: for a matching those
-    that need a rank, and skew@1, skew@5 and hs_sum, because only its set at K = 10 is kept. Raises InputError when the
-    tables do not belong together.
+    inside. Each fold draws among its own images. Absent are, for a matching, the metrics that need a rank and those of
+    hubness: which queries an item gets depends there on all queries at once, so it cannot be counted for drawn ones. What
+    a criterion learnt from a bank of queries stays as it was too. Raises InputError when the tables do not belong together.
     """
     figures = Figures.of(ranks, occurrence)
     (draws,) = sample([figures], resamples, seed)

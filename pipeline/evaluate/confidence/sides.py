@@ -54,16 +54,17 @@ class Side:
         sums = [np.bincount(self.image_of, values, len(self.images)) for values in self.means.values()]
         means = _kernels.means(weights, np.stack(sums, axis=1), sizes)
         found = dict(zip(self.means, means.T, strict=True))
-        if self.ranks is not None:
-            order = np.argsort(self.ranks, kind="stable")
-            found["med_r"] = _kernels.medians(weights, self.ranks[order], self.image_of[order])
+        if self.ranks is None:
+            # Queries compete for the quotas of a matching. A query drawn twice would have to be matched twice, so counting
+            # it twice gives N_k that no matching has; and of its sets only that of K = 10 is kept.
+            return found
+        order = np.argsort(self.ranks, kind="stable")
+        found["med_r"] = _kernels.medians(weights, self.ranks[order], self.image_of[order])
 
         def hubness(k: int) -> np.ndarray:
             return _kernels.hubness(weights, self.image_of, self.starts, self.picks, self.items, k).T
 
-        # A matching is one set per K and only that of K = 10 is kept, so its N_1 and N_5 cannot be counted again.
-        for k in (1, 5) if self.ranks is not None else ():
-            found[f"skew@{k}"] = hubness(k)[0]
+        found |= {f"skew@{k}": hubness(k)[0] for k in (1, 5)}
         return found | dict(zip(_SHAPES, hubness(10), strict=True))
 
 
