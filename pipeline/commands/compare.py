@@ -63,7 +63,8 @@ def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: 
         raise UsageError(f"--max-drop {max_drop}: expected a number of points, 0 or more")
     if max_drop is not None and resamples < FEWEST_RESAMPLES:
         raise UsageError(
-            f"--max-drop needs --resamples {FEWEST_RESAMPLES} or more: with fewer no p-value can be below 0.05"
+            f"--max-drop needs --resamples {FEWEST_RESAMPLES} or more: "
+            "with fewer no p-value can be below 0.05"
         )
 
 

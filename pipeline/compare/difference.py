@@ -39,8 +39,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """a, b: what was compared; images: how many were drawn from, folds together; rows: in the order of METRICS, the two
-    sums last."""
+    """a, b: what was compared; images: how many were drawn from, folds together; rows: in the order of
+    METRICS, the two sums last."""
 
     a: Evaluation
     b: Evaluation
@@ -49,8 +49,9 @@ class Comparison:
 
 
 def compared(a: Evaluation, b: Evaluation, resamples: int, seed: int) -> Comparison:
-    """Every figure that both have, with the 95% interval and two-sided p-value of the difference under the same draws of
-    images for both. Raises InputError when they cannot be paired, or when metrics.json and the tables disagree."""
+    """Every figure that both have, with the 95% interval and two-sided p-value of the difference under the
+    same draws of images for both. Raises InputError when they cannot be paired, or when metrics.json and the
+    tables disagree."""
     pairing.check(a, b)
     figures = [Figures.of(one.ranks, one.occurrence) for one in (a, b)]
     estimates = [_known(one, found.estimate()) for one, found in zip((a, b), figures, strict=True)]
@@ -90,8 +91,8 @@ def _known(one: Evaluation, counted: dict[Address, float]) -> dict[Address, floa
             stated, value, rel_tol=1e-6, abs_tol=_ROUNDING
         ):
             raise InputError(
-                f"{one.name}: metrics.json has {'.'.join(address)} = {stated}, ranks.parquet and occurrence.parquet give "
-                f"{value:.6f}; the files do not belong together, evaluate again"
+                f"{one.name}: metrics.json has {'.'.join(address)} = {stated}, ranks.parquet and "
+                f"occurrence.parquet give {value:.6f}; the files do not belong together, evaluate again"
             )
         known[address] = float(value)
     return known

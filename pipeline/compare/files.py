@@ -40,8 +40,8 @@ class Disk:
 
 @dataclass(frozen=True)
 class Revision:
-    """rev: a commit, tag or branch; system: DVC's view of it from the root of the git repository; prefix: the path from
-    there to the working directory."""
+    """rev: a commit, tag or branch; system: DVC's view of it from the root of the git repository; prefix: the
+    path from there to the working directory."""
 
     rev: str
     system: Any
@@ -49,7 +49,8 @@ class Revision:
 
     @classmethod
     def open(cls, rev: str) -> "Revision":
-        """Raises UsageError when there is no such revision, or no DVC repository around the working directory."""
+        """Raises UsageError when there is no such revision, or no DVC repository around the working
+        directory."""
         from dvc.api import DVCFileSystem
         from dvc.exceptions import DvcException
         from dvc.repo import Repo
@@ -108,7 +109,8 @@ class Revision:
             ) from error
 
     def _absent(self, path: Path) -> bool:
-        """Is the path no part of the revision? Else only its content is missing, or the listing of a folder around it."""
+        """Is the path no part of the revision? Else only its content is missing, or the listing of a folder
+        around it."""
         try:
             around = (one for one in (path, *path.parents) if self.system.exists(str(self.prefix / one)))
             if (there := next(around, None)) is not None:

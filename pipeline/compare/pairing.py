@@ -27,7 +27,8 @@ def check(a: Evaluation, b: Evaluation) -> None:
     if len(moved):
         ids = ", ".join(str(one[moved[0]]) for one in images)
         raise InputError(
-            f"{names}: {len(moved)} queries belong to other images, the first is {_text(moved[0], 'query_id')} of images {ids}"
+            f"{names}: {len(moved)} queries belong to other images, the first is "
+            f"{_text(moved[0], 'query_id')} of images {ids}"
         )
     _same(names, _index(a, a.occurrence, "item_id"), _index(b, b.occurrence, "item_id"), "items")
 

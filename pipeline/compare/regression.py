@@ -10,8 +10,8 @@ _WATCHED = ("r@1", "r@5", "r@10", "mrr", "map", "rsum")
 
 
 def check(comparisons: list[Comparison], max_drop: float) -> None:
-    """Raises Regression when R@K of either direction, mrr, map or rsum is lower in B than in A by more than ``max_drop``
-    points with p < 0.05. Hubness never counts."""
+    """Raises Regression when R@K of either direction, mrr, map or rsum is lower in B than in A by more than
+    ``max_drop`` points with p < 0.05. Hubness never counts."""
     lines = [
         f"{one.b.metrics.get('inference')}: {line}"
         for one in comparisons

@@ -39,9 +39,9 @@ def markdown(comparisons: list[Comparison], resamples: int, seed: int) -> str:
 
 
 def document(comparisons: list[Comparison], resamples: int, seed: int) -> str:
-    """``{"resamples", "seed", "comparisons": [{"a", "b", "split", "protocol", "ties", "images", "image_to_text": {metric:
-    {"a", "b", "difference", "interval", "p"}}, "text_to_image", "rsum", "hs_sum"}]}``: keys sorted, numbers finite, interval
-    and p absent where they cannot be had."""
+    """``{"resamples", "seed", "comparisons": [{"a", "b", "split", "protocol", "ties", "images",
+    "image_to_text": {metric: {"a", "b", "difference", "interval", "p"}}, "text_to_image", "rsum",
+    "hs_sum"}]}``: keys sorted, numbers finite, interval and p absent where they cannot be had."""
     found = {"resamples": resamples, "seed": seed, "comparisons": [_plain(one) for one in comparisons]}
     return json.dumps(found, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
@@ -76,8 +76,9 @@ def _caption(one: Comparison, resamples: int, seed: int) -> str:
     )
     about = one.b.metrics
     return (
-        f"{about.get('split')} split, protocol {about.get('protocol')}, ties {about.get('ties')}, {bank}; {resamples} draws "
-        f"of {one.images} images with their captions, seed {seed}; p of each figure by itself, two-sided"
+        f"{about.get('split')} split, protocol {about.get('protocol')}, ties {about.get('ties')}, {bank}; "
+        f"{resamples} draws of {one.images} images with their captions, seed {seed}; "
+        "p of each figure by itself, two-sided"
     )
 
 

@@ -1,4 +1,5 @@
-"""What RUN on the command line means: a run of the project, with its criteria, or one folder of an evaluation."""
+"""What RUN on the command line means: a run of the project, with its criteria, or one folder of an
+evaluation."""
 
 import os
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ from pipeline.registry import near_miss
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An evaluation that has been read. name: what to call it; metrics: metrics.json; ranks, occurrence: the tables."""
+    """An evaluation that has been read. name: what to call it; metrics: metrics.json; ranks, occurrence: the
+    tables."""
 
     name: str
     metrics: dict
@@ -27,7 +29,8 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Place:
-    """name: as in messages; folder: of one criterion when ``single``, else of the criteria of a run; files: where from."""
+    """name: as in messages; folder: of one criterion when ``single``, else of the criteria of a run; files:
+    where from."""
 
     name: str
     folder: Path
@@ -42,7 +45,8 @@ class Place:
         found = self.files.below(self.folder)
         if not found:
             raise InputError(
-                f"{self.files.shown(self.folder)}: no folder in it has a {evaluation.METRICS}; evaluate the run"
+                f"{self.files.shown(self.folder)}: no folder in it has a {evaluation.METRICS}; "
+                "evaluate the run"
             )
         return found
 
@@ -70,7 +74,8 @@ class Place:
 
 
 def find(name: str, start: Path, params: Params | None, files: Files) -> Place:
-    """A name with a path separator is a folder, any other a run of the project if it has one of that name, else a folder."""
+    """A name with a path separator is a folder, any other a run of the project if it has one of that name,
+    else a folder."""
     folder = start / name
     if (
         not is_path(name)
@@ -82,15 +87,16 @@ def find(name: str, start: Path, params: Params | None, files: Files) -> Place:
         return Place(name, folder, True, files)
     if is_path(name) or params is None:
         raise UsageError(
-            f"{folder} has no {evaluation.METRICS}: RUN is a folder that `vse-pipe evaluate` wrote or, inside a project, a run"
+            f"{folder} has no {evaluation.METRICS}: RUN is a folder that `vse-pipe evaluate` wrote "
+            "or, inside a project, a run"
         )
-    raise UsageError(
-        f"unknown run '{name}'{near_miss(name, sorted(params.runs)) or ';'} known: {', '.join(sorted(params.runs))}"
-    )
+    known = sorted(params.runs)
+    raise UsageError(f"unknown run '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}")
 
 
 def at_revision(name: str, start: Path, params: Params | None, rev: str) -> Place:
-    """The same of another revision: a run or folder need not exist in the work tree, but must lie in the project."""
+    """The same of another revision: a run or folder need not exist in the work tree, but must lie in the
+    project."""
     if params is None:
         raise UsageError("--base reads from the project's git history: run it inside a vse-pipe project")
     files = Revision.open(rev)
@@ -103,7 +109,8 @@ def at_revision(name: str, start: Path, params: Params | None, rev: str) -> Plac
 
 
 def common(a: Place, b: Place, order: Sequence[str]) -> list[str]:
-    """Criteria that both have: those of ``order`` first, the others sorted. Raises InputError when there is none."""
+    """Criteria that both have: those of ``order`` first, the others sorted. Raises InputError when there is
+    none."""
     of_a, of_b = a.criteria(), b.criteria()
     both = set(of_a) & set(of_b)
     if not both:

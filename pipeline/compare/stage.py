@@ -21,12 +21,14 @@ def compare(
     resamples: int = 1000,
     seed: int = 1,
 ) -> list[Comparison]:
-    """One comparison for each criterion that was asked for, or that both sides have, in the order of grid.inferences.
+    """One comparison for each criterion that was asked for, or that both sides have, in the order of
+    grid.inferences.
 
-    run_a, run_b: a run of the project, or a folder with metrics.json, ranks.parquet and occurrence.parquet, as seen from
-    ``start``; params: of the project whose root is the working directory, None outside one; base: the git revision that
-    side A is read from. Raises UsageError for what does not exist, MissingResource when the data of ``base`` is not in
-    the DVC cache, InputError for evaluations that cannot be paired.
+    run_a, run_b: a run of the project, or a folder with metrics.json, ranks.parquet and occurrence.parquet,
+    as seen from ``start``; params: of the project whose root is the working directory, None outside one;
+    base: the git revision that side A is read from. Raises UsageError for what does not exist,
+    MissingResource when the data of ``base`` is not in the DVC cache, InputError for evaluations that cannot
+    be paired.
     """
     if run_b is None and base is None:
         raise UsageError("compare needs RUN_B, or --base REV to compare RUN_A with what it was")

@@ -40,7 +40,8 @@ def _commit(root: Path, message: str) -> None:
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory) -> Path:
-    """Revision one: sum ranks worse, under nns only. Revision two, checked out: sum under nns and csls, and hal."""
+    """Revision one: sum ranks worse, under nns only. Revision two, checked out: sum under nns and csls, and
+    hal."""
     root = tmp_path_factory.mktemp("repository")
     (root / PLACE).mkdir(parents=True)
     write_params(root / PLACE, runs={name: dict(PARAMS["runs"]["sum"]) for name in ("sum", "hal")})

@@ -39,8 +39,8 @@ def test_missing_queries_are_counted_and_the_first_is_named():
     a = evaluation("a", images=3, captions=1)
     b = Evaluation("b", a.metrics, a.ranks[1:], a.occurrence)
     first = a.ranks["query_id"][0]
-    message = f"6 and 5 queries, of which 1 are on one side only; image_to_text fold 0 query_id {first} is only in the first"
-    with pytest.raises(InputError, match=message):
+    message = "6 and 5 queries, of which 1 are on one side only; image_to_text fold 0 query_id"
+    with pytest.raises(InputError, match=f"{message} {first} is only in the first"):
         pairing.check(a, b)
     with pytest.raises(InputError, match=f"query_id {first} is only in the second"):
         pairing.check(b, a)
@@ -58,8 +58,8 @@ def test_a_caption_of_another_image_is_refused():
     last = a.ranks["query_id"][-1]
     owner = a.ranks["image_id"][-1].as_py()
     other = _changed(a, "ranks", "image_id", len(a.ranks) - 1, 5)
-    message = f"1 queries belong to other images, the first is text_to_image fold 0 query_id {last} of images {owner}, 5"
-    with pytest.raises(InputError, match=message):
+    message = "1 queries belong to other images, the first is text_to_image fold 0 query_id"
+    with pytest.raises(InputError, match=f"{message} {last} of images {owner}, 5"):
         pairing.check(a, other)
 
 

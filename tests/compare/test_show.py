@@ -30,8 +30,8 @@ def test_markdown(comparison):
         "| hs-sum | 12.00 | 12.00 | +0.00 | - | - |",
     ]
     assert lines[8] == (
-        "test split, protocol full, ties pessimistic, query bank val in A, test in B; 500 draws of 1000 images with their "
-        "captions, seed 3; p of each figure by itself, two-sided"
+        "test split, protocol full, ties pessimistic, query bank val in A, test in B; "
+        "500 draws of 1000 images with their captions, seed 3; p of each figure by itself, two-sided"
     )
 
 

@@ -15,8 +15,9 @@ def tables(
     seed: int = 0,
     matching: bool = False,
 ) -> tuple[pa.Table, pa.Table]:
-    """Every fold has ``images`` images; image i has 1 + i mod ``captions`` captions. quality: chance of a first rank, in
-    units of an image's own ease, which its captions share. Ids are neither dense nor sorted."""
+    """Every fold has ``images`` images; image i has 1 + i mod ``captions`` captions. quality: chance of a
+    first rank, in units of an image's own ease, which its captions share. Ids are neither dense nor
+    sorted."""
     ranks, occurrence = [], []
     for fold in range(folds):
         rng = np.random.default_rng([seed, fold])

@@ -1,4 +1,5 @@
-"""Intervals against draws that are written down query by query, and the properties that make them intervals."""
+"""Intervals against draws that are written down query by query, and the properties that make them
+intervals."""
 
 import numpy as np
 import pyarrow as pa
@@ -110,7 +111,8 @@ def test_repeating_the_queries_of_an_image_adds_no_information():
 
 
 def test_captions_of_one_image_are_drawn_together():
-    """With the captions of an image all right or all wrong, images and not captions are what there is to count."""
+    """With the captions of an image all right or all wrong, images and not captions are what there is to
+    count."""
     ranks, occurrence = ranked.tables(100, 5, seed=2)
     right = pa.array(ranks["image_id"].to_numpy() // 10 % 2 == 0)
     ranks = ranks.set_column(ranks.column_names.index("hit_1"), "hit_1", right)
@@ -121,7 +123,8 @@ def test_captions_of_one_image_are_drawn_together():
 
 
 def test_directions_are_drawn_together():
-    """Where the two directions hit on opposite images their sum hardly varies: separate draws would not see it."""
+    """Where the two directions hit on opposite images their sum hardly varies: separate draws would not see
+    it."""
     ranks, occurrence = ranked.tables(100, 1, seed=2)
     even = ranks["image_id"].to_numpy() // 10 % 2 == 0
     to_text = np.asarray(ranks["direction"].to_pylist()) == "image_to_text"

@@ -1,4 +1,5 @@
-"""Bootstrap by hand: a query that is drawn twice is written down twice, then everything is counted in plain loops."""
+"""Bootstrap by hand: a query that is drawn twice is written down twice, then everything is counted in plain
+loops."""
 
 from tests.naive import evaluate as naive
 
@@ -44,8 +45,8 @@ def side(rows, items):
 
 
 def measure(rows, items, times):
-    """As metrics.json: the mean over folds of each direction's metrics, and the two sums. rows: all of ranks.parquet; items:
-    by (direction, fold); times: by fold, then image."""
+    """As metrics.json: the mean over folds of each direction's metrics, and the two sums. rows: all of
+    ranks.parquet; items: by (direction, fold); times: by fold, then image."""
     found = {}
     for direction in sorted({row["direction"] for row in rows}):
         of_folds = []

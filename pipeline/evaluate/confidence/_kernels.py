@@ -1,5 +1,5 @@
-"""Metrics of a weighted query set, a row of weights at a time: compiled, and free of matrix products, so that neither
-the number of rows at once nor the machine's BLAS changes a bit of the result."""
+"""Metrics of a weighted query set, a row of weights at a time: compiled, and free of matrix products, so that
+neither the number of rows at once nor the machine's BLAS changes a bit of the result."""
 
 import numpy as np
 from numba import njit
@@ -7,8 +7,9 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def means(weights, sums, sizes):
-    """Weighted means over queries. weights: int64 (draws, images); sums: float64 (images, metrics), what the queries of
-    each image add up to; sizes: int64 (images,), how many they are. float64 (draws, metrics), NaN where no query is drawn."""
+    """Weighted means over queries. weights: int64 (draws, images); sums: float64 (images, metrics), what the
+    queries of each image add up to; sizes: int64 (images,), how many they are. float64 (draws, metrics), NaN
+    where no query is drawn."""
     draws, images = weights.shape
     found = np.zeros((draws, sums.shape[1]))
     for draw in range(draws):
@@ -25,8 +26,8 @@ def means(weights, sums, sizes):
 
 @njit(cache=True, nogil=True)
 def medians(weights, ascending, images_of):
-    """floor of the weighted median rank. ascending: float64 (queries,), sorted ranks; images_of: int64, the image of each.
-    float64 (draws,), NaN where no query is drawn."""
+    """floor of the weighted median rank. ascending: float64 (queries,), sorted ranks; images_of: int64, the
+    image of each. float64 (draws,), NaN where no query is drawn."""
     draws = len(weights)
     found = np.empty(draws)
     for draw in range(draws):
@@ -50,9 +51,11 @@ def medians(weights, ascending, images_of):
 
 @njit(cache=True, nogil=True)
 def hubness(weights, images_of, starts, picks, items, k):
-    """skewness, Robin Hood index, Gini index, anti-hubs in percent and largest hub of N_k: float64 (draws, 5).
+    """skewness, Robin Hood index, Gini index, anti-hubs in percent and largest hub of N_k: float64 (draws,
+    5).
 
-    picks: int64, the chosen items, those of query q from starts[q] to starts[q + 1], of which the first k count.
+    picks: int64, the chosen items, those of query q from starts[q] to starts[q + 1], of which the first k
+    count.
     """
     found = np.empty((len(weights), 5))
     counts = np.empty(items, np.int64)

@@ -27,7 +27,8 @@ class Figures:
 
     @classmethod
     def of(cls, ranks: pa.Table, occurrence: pa.Table) -> "Figures":
-        """From ranks.parquet and occurrence.parquet. Raises InputError when the two do not belong together."""
+        """From ranks.parquet and occurrence.parquet. Raises InputError when the two do not belong
+        together."""
         sides: dict[int, dict[str, Side]] = {}
         for fold in sorted(pc.unique(ranks["fold"]).to_pylist()):
             of_fold = ranks.filter(pc.field("fold") == fold)
@@ -45,8 +46,8 @@ class Figures:
         return {fold: len(next(iter(of_fold.values())).images) for fold, of_fold in self.sides.items()}
 
     def measure(self, weights: dict[int, Int[np.ndarray, "draws images"]]) -> Sample:
-        """weights: by fold, how often each image counts in each draw. A metric is the mean over the folds; the sums are
-        there when all their parts are."""
+        """weights: by fold, how often each image counts in each draw. A metric is the mean over the folds;
+        the sums are there when all their parts are."""
         parts: dict[Address, list[np.ndarray]] = {}
         for fold, of_fold in self.sides.items():
             for direction, side in of_fold.items():
@@ -70,9 +71,9 @@ def sample(
 ) -> list[Sample]:
     """The metrics of each evaluation under the same ``resamples`` draws of images with replacement.
 
-    Each fold draws as many images as it has, from its own generator. All evaluations must have the same images. at_once:
-    weights held in memory, which does not change the result. Draws in which a side has no query are left out; it takes
-    images without captions and very few of them.
+    Each fold draws as many images as it has, from its own generator. All evaluations must have the same
+    images. at_once: weights held in memory, which does not change the result. Draws in which a side has no
+    query are left out; it takes images without captions and very few of them.
     """
     images = evaluations[0].images()
     streams = {fold: seeds.generator(seed, "bootstrap", fold) for fold in images}

@@ -16,9 +16,10 @@ _SHAPES = ("skew@10", "robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@1
 
 @dataclass(frozen=True)
 class Side:
-    """images: ids of the images in the fold, ascending; image_of: for each query its position there; means: what each
-    query adds to a metric, float64 by name; ranks: float64, 1 = best, None for a matching; picks: positions of the
-    chosen items, those of query q from starts[q] to starts[q + 1]; items: how many there are to choose from."""
+    """images: ids of the images in the fold, ascending; image_of: for each query its position there; means:
+    what each query adds to a metric, float64 by name; ranks: float64, 1 = best, None for a matching; picks:
+    positions of the chosen items, those of query q from starts[q] to starts[q + 1]; items: how many there are
+    to choose from."""
 
     images: Int[np.ndarray, " images"]
     image_of: Int[np.ndarray, " queries"]
@@ -30,8 +31,8 @@ class Side:
 
     @classmethod
     def of(cls, images: np.ndarray, ranks: pa.Table, items: np.ndarray) -> "Side":
-        """ranks: the rows of one direction and fold; items: the ids in occurrence.parquet. Raises InputError when a query
-        chose an item that is not among them."""
+        """ranks: the rows of one direction and fold; items: the ids in occurrence.parquet. Raises InputError
+        when a query chose an item that is not among them."""
         items, chosen = np.sort(items), ranks["top"].combine_chunks()
         picked = chosen.flatten().to_numpy(zero_copy_only=False)
         if not len(items) or (strange := picked[~np.isin(picked, items)]).size:
@@ -55,8 +56,8 @@ class Side:
         means = _kernels.means(weights, np.stack(sums, axis=1), sizes)
         found = dict(zip(self.means, means.T, strict=True))
         if self.ranks is None:
-            # Queries compete for the quotas of a matching. A query drawn twice would have to be matched twice, so counting
-            # it twice gives N_k that no matching has; and of its sets only that of K = 10 is kept.
+            # Queries compete for the quotas of a matching. One that is drawn twice would have to be matched
+            # twice, so counting it twice gives N_k that no matching has; and only its set at K = 10 is kept.
             return found
         order = np.argsort(self.ranks, kind="stable")
         found["med_r"] = _kernels.medians(weights, self.ranks[order], self.image_of[order])
