@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pipeline.commands.compare import compare
 from pipeline.errors import PipelineError, UsageError
 
 app = typer.Typer(
@@ -194,6 +195,9 @@ def timings(
         return
     for name, spent in seconds.items():
         typer.echo(f"{spent:10.1f} s  {name}")
+
+
+app.command()(compare)
 
 
 def _enter_root() -> None:
