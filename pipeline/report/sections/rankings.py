@@ -66,12 +66,20 @@ def _table(group: Group) -> dict:
         {
             "run": one.run,
             "inference": one.inference,
-            "bank": "transductive" if one.transductive else one.metrics["bank"],
+            "bank": _bank(one),
             "cells": [_cell(column, mark, one) for column, mark in zip(columns, best, strict=True)],
         }
         for one in evaluations
     ]
     return {"dataset": group.catalogue.name, "rows": rows}
+
+
+def _bank(one: Evaluation) -> str:
+    """``none``, ``train``, ``transductive``, or both where a matching lies on scores that another bank corrected."""
+    bank = one.metrics["bank"]
+    if not one.transductive:
+        return bank
+    return "transductive" if bank in ("none", one.metrics["split"]) else f"{bank}, transductive"
 
 
 def _cell(column: Column, best: float | None, one: Evaluation) -> dict:

@@ -44,6 +44,7 @@ def _group(group: Group) -> dict:
             direction: (len(best.queries(direction)), len(best.items(direction))) for direction in DIRECTIONS
         },
         "matrix": _matrix(group, best),
+        "transductive": {one.inference for one in group.evaluations() if one.transductive},
     }
 
 
