@@ -15,8 +15,12 @@ class Params(Strict):
 
     beta: PositiveFloat = 50.0
     gallery_beta: PositiveFloat = 1.0
-    beta_grid: list[PositiveFloat] = Field(min_length=1, default_factory=lambda: [1, 5, 10, 20, 30, 50, 100])
-    gallery_beta_grid: list[PositiveFloat] = Field(min_length=1, default_factory=lambda: [0.5, 1, 3, 10])
+    beta_grid: list[PositiveFloat] = Field(
+        min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
+    )
+    gallery_beta_grid: list[PositiveFloat] = Field(
+        min_length=1, default_factory=lambda: [0.5, 1.0, 3.0, 10.0]
+    )
 
     def candidates(self) -> list["Params"]:
         return combinations(self, beta=self.beta_grid, gallery_beta=self.gallery_beta_grid)

@@ -28,7 +28,9 @@ class Params(Strict):
 
     beta: PositiveFloat = 30.0
     include_query: bool = False
-    beta_grid: list[PositiveFloat] = Field(min_length=1, default_factory=lambda: [1, 5, 10, 20, 30, 50, 100])
+    beta_grid: list[PositiveFloat] = Field(
+        min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
+    )
 
     def candidates(self) -> list["Params"]:
         return combinations(self, beta=self.beta_grid)

@@ -21,7 +21,9 @@ class Params(Strict):
 
     beta: PositiveFloat = 20.0
     k: PositiveInt = 1
-    beta_grid: list[PositiveFloat] = Field(min_length=1, default_factory=lambda: [1, 5, 10, 20, 30, 50, 100])
+    beta_grid: list[PositiveFloat] = Field(
+        min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
+    )
     k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [1, 5, 10])
 
     def candidates(self) -> list["Params"]:
