@@ -113,3 +113,10 @@ class Root(Strict):
     text: dict[str, dict] = Field(default_factory=dict)
     image: dict[str, dict] = Field(default_factory=dict)
     inference: dict[str, dict] = Field(default_factory=dict)
+
+
+class Measuring(Strict):
+    """What --set may change where vectors come from files and there is no params.yaml."""
+
+    evaluate: EvaluateParams = Field(default_factory=EvaluateParams)
+    inference: dict[str, dict] = Field(default_factory=dict)
