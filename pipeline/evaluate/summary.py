@@ -35,27 +35,30 @@ def _print_json(document: dict) -> None:
 def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
-    said = "\n".join(notes(list(results.values())))
-    table = Table(caption=said, caption_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    said = Text("\n".join(notes(list(results.values()))))
+    table = Table(
+        caption=said, caption_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
     for name in labels:
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     columns = [(direction, f"r@{k}") for direction in DIRECTIONS for k in KS]
-    for name in [*(f"{_SHORT[direction]} {metric}" for direction, metric in columns), "rsum", "hs-sum"]:
-        table.add_column(name, justify="right")
+    for name in [*(f"{_SHORT[direction]}\n{metric}" for direction, metric in columns), "rsum", "hs-sum"]:
+        table.add_column(name, justify="right", no_wrap=True)
     best = max(metrics["rsum"] for metrics in results.values())
     for names, metrics in results.items():
         recalls = [f"{metrics[direction][metric]:.1f}" for direction, metric in columns]
         style = "bold" if metrics["rsum"] == best and len(results) > 1 else ""
-        table.add_row(*names, *recalls, _rsum(metrics), f"{metrics['hs_sum']:.2f}", style=style)
+        cells = [*names, *recalls, _rsum(metrics), f"{metrics['hs_sum']:.2f}"]
+        table.add_row(*(Text(cell) for cell in cells), style=style)
     stdout.print(table)
 
 
 def _rsum(metrics: dict) -> str:
     """With its interval where there is one."""
     interval = metrics.get("intervals", {}).get("rsum")
-    between = f" [{interval[0]:.1f}, {interval[1]:.1f}]" if interval else ""
-    return f"{metrics['rsum']:.1f}{between}"
+    return f"{metrics['rsum']:.1f}" + (f"\n[{interval[0]:.1f},\n{interval[1]:.1f}]" if interval else "")
 
 
 def notes(results: Sequence[dict]) -> list[str]:

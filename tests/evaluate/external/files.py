@@ -30,7 +30,7 @@ class Sample:
         return one @ other.T
 
 
-def sample(images: int = 24, dim: int = 8, noise: float = 0.8, seed: int = 0, first: int = 5) -> Sample:
+def sample(images: int = 24, dim: int = 8, noise: float = 1.5, seed: int = 0, first: int = 5) -> Sample:
     """Image i has 1 + i mod 4 captions near it; vectors of any length. first: the smallest image_id."""
     rng = np.random.default_rng(seed)
     ids = rng.permutation(images).astype(np.int64) * 3 + first

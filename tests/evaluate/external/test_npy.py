@@ -51,7 +51,7 @@ def test_a_file_of_another_size_than_its_header_says_is_refused(tmp_path, cut, f
 )
 def test_what_is_no_npy_is_refused(tmp_path, content):
     (tmp_path / "a.npy").write_bytes(content)
-    with pytest.raises(InputError, match="not a .npy file"):
+    with pytest.raises(InputError, match=r"not a \.npy file"):
         npy.vectors(tmp_path / "a.npy")
 
 

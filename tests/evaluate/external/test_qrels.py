@@ -65,7 +65,7 @@ def test_unfit_text_is_refused_with_its_line(tmp_path, text, message):
 
 
 def test_unfit_files(tmp_path):
-    with pytest.raises(InputError, match="q.tsv does not exist"):
+    with pytest.raises(InputError, match=r"q\.tsv does not exist"):
         qrels.read(str(tmp_path / "q.tsv"))
     (tmp_path / "q.tsv").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="not UTF-8 text"):

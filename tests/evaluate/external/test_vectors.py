@@ -74,7 +74,7 @@ def test_zero_vectors_are_allowed_under_dot():
 def test_both_sides_have_one_width():
     one, other = given(np.ones((1, 2))), given(np.ones((1, 3)))
     must_fit(one, one)
-    with pytest.raises(InputError, match="vectors of 3 values, those of a.parquet have 2"):
+    with pytest.raises(InputError, match=r"vectors of 3 values, those of a\.parquet have 2"):
         must_fit(one, other)
 
 
