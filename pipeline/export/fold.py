@@ -34,7 +34,8 @@ def folded(
     """``[q, 1]`` and ``[x, -bias / scale]``, in the precision of the vectors.
 
     Their inner product is the criterion's score over its scale, ``(scale q.x - bias) / scale``: the same order of items
-    for each query. The order of the last of several all but equal scores may differ, as sums round differently.
+    for each query. Items whose scores are all but equal may change places, as sums round differently; under the inverted
+    softmax of a bank of very few queries, these are the items of which one query has all the attention.
     """
     if bias.scale <= 0:
         raise ValueError(f"a scale of {bias.scale} turns the order round")

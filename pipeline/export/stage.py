@@ -124,6 +124,10 @@ def _bias(given: Inputs, criterion: Criterion, direction: str, params: EvaluateP
     scores = split.scores(given.similarity, params.memory)
     if direction == "text_to_image":
         scores = scores.transposed()
+    if not given.bank.own and criterion.needs_bank:
+        side = "images" if direction == "image_to_text" else "captions"
+        if not len(getattr(given.bank.split, side)):
+            raise UsageError(f"the bank has no queries for {direction}; give --bank-{side}")
     bank = given.bank.bank(split, scores, direction, given.similarity, params.memory)
     return criterion.item_bias(bank)
 
