@@ -13,6 +13,7 @@ from pipeline.commands._project import chosen as _chosen
 from pipeline.commands._project import enter_root as _enter_root
 from pipeline.commands._project import overrides as _overrides
 from pipeline.commands._project import params as _params
+from pipeline.commands.compare import compare
 from pipeline.errors import PipelineError, UsageError
 
 app = typer.Typer(
@@ -170,6 +171,9 @@ def timings(
         return
     for name, spent in seconds.items():
         typer.echo(f"{spent:10.1f} s  {name}")
+
+
+app.command()(compare)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@
       MissingResource      4   weights or a file that must be fetched
       IntegrityError       5   a digest or checksum does not match
       LockedError         75   another process writes the same output
+      Regression           1   the command did its work, and a figure is lower than allowed
 
 Only ``pipeline.cli`` turns them into an exit status; everything below it raises.
 """
@@ -59,3 +60,7 @@ class LockedError(PipelineError):
     """Another process is writing the same output; try again when it has ended."""
 
     exit_status = 75
+
+
+class Regression(PipelineError):
+    """A figure is lower than allowed, and significantly so; the message names each one."""

@@ -10,6 +10,14 @@ from pipeline.artifacts._files import read_json, write_json
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
+MEASURES = {
+    "ap": "average precision, 0 to 1; null for matchings",
+    "ap_at_r": "(1/R) sum of the precision at the ranks up to R that hold one of the R correct items, 0 to 1; "
+    "null for matchings",
+    "r_precision": "share of the best R that is correct, 0 to 1; null for matchings",
+    "ndcg_10": "discounted cumulative gain of the best 10 over that of a perfect ranking, 0 to 1; "
+    "null for matchings",
+}
 _TOP = pa.list_(pa.field("element", pa.int64(), nullable=False))
 RANKS_SCHEMA = pa.schema(
     [
@@ -17,16 +25,20 @@ RANKS_SCHEMA = pa.schema(
         _table.field("fold", pa.int32(), "0 under protocol full"),
         _table.field("query_id", pa.int64(), "image_id or caption_id"),
         _table.field(
+            "image_id", pa.int64(), "the query, or the image it describes; queries that share one go together"
+        ),
+        _table.field(
             "rank", pa.float64(), "1 = best, of the best correct item; null for matchings", nullable=True
         ),
         _table.field("hit_1", pa.bool_(), "a correct item among the best 1"),
         _table.field("hit_5", pa.bool_(), "a correct item among the best 5"),
         _table.field("hit_10", pa.bool_(), "a correct item among the best 10"),
+        *[_table.field(name, pa.float64(), about, nullable=True) for name, about in MEASURES.items()],
         _table.field(
             "top", _TOP, "ids of the best 10 items, best first; for matchings the set matched at K = 10"
         ),
     ],
-    metadata={"artefact": "ranks", "version": "1"},
+    metadata={"artefact": "ranks", "version": "2"},
 )
 OCCURRENCE_SCHEMA = pa.schema(
     [

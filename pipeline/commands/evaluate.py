@@ -80,9 +80,9 @@ def evaluate(
         from pipeline.evaluate.external.stage import DEFAULT, evaluate_files
         from pipeline.params.load import load_measuring
 
-        params, options = load_measuring(_project.overrides)
+        params, options, seed = load_measuring(_project.overrides)
         files = Files(images, captions, *beside, similarity, qrels)
-        found = evaluate_files(files, names or DEFAULT, params, options, device, out)
+        found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
         summary.show_files(found, as_json)
         return
     _evaluate_runs(run, names, device, as_json)

@@ -50,7 +50,7 @@ def export(
         from pipeline.export.stage import export_files
         from pipeline.params.load import load_measuring
 
-        params, options = load_measuring(_project.overrides)
+        params, options, _ = load_measuring(_project.overrides)
         files = Files(images, captions, *beside, similarity)
         manifest = export_files(files, inference, params, options, to, direction, out, device)
     else:

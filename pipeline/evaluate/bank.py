@@ -59,7 +59,8 @@ class ItemBias:
 
 
 def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:
-    """``log sum_q e^{beta s(q, n)}`` over the rows for each item n, float64, in one pass.
+    """``log sum_q e^{beta s(q, n)}`` over the rows for each item n, in one pass; within a strip in the precision of the
+    scores, over the strips in float64.
 
     but_itself: leave out the diagonal; rows and columns are the same things. Raises InputError without a row to sum.
     """
@@ -67,9 +68,9 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
         raise InputError("the bank is empty: nothing to sum over")
     total = None
     for rows in scores.strips():
-        exponents = scores.strip(rows).to(torch.float64) * beta
+        exponents = scores.strip(rows) * beta
         if but_itself:
             exponents[:, rows].fill_diagonal_(-torch.inf)
-        part = exponents.logsumexp(dim=0)
+        part = exponents.logsumexp(dim=0).double()
         total = part if total is None else torch.logaddexp(total, part)
     return total

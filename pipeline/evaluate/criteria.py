@@ -4,12 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
-import torch
-
 from pipeline.errors import UsageError
 from pipeline.evaluate.bank import Bank, ItemBias
 from pipeline.evaluate.matching import Pairs, Setting
-from pipeline.evaluate.scores import Scores
+from pipeline.evaluate.scores import Scores, Shuffled
 from pipeline.params.strict import Strict
 from pipeline.registry import INFERENCES
 from pipeline.seeds import generator
@@ -74,8 +72,7 @@ class Criterion:
         always in the same way; without ties it makes no difference.
         """
         order = generator(0, "order of items in a matching").permutation(scores.shape[1])
-        shuffled = scores.mapped(lambda strip, rows: strip[:, torch.from_numpy(order).to(strip.device)])
-        for pairs in self.matching.module.match(shuffled, settings, self.matching.params):
+        for pairs in self.matching.module.match(Shuffled(scores, order), settings, self.matching.params):
             yield Pairs(pairs.rows, order[pairs.columns])
 
 

@@ -17,7 +17,7 @@ from pipeline.errors import InputError
 from pipeline.evaluate.counting import per_row
 from pipeline.evaluate.ragged import spans
 from pipeline.evaluate.scores import Scores
-from pipeline.evaluate.top import top_k
+from pipeline.evaluate.top import best_of, top_k
 
 Mode = Literal["rows", "literal"]
 FIRST_CANDIDATES = 128
@@ -66,7 +66,7 @@ def greedy(scores: Scores, settings: Sequence[Setting], mode: Mode) -> Iterator[
 
 def _first_candidates(scores: Scores) -> tuple[np.ndarray, np.ndarray]:
     """The best items of each query: scores float64 and columns int32, both (queries, best)."""
-    best = [top_k(scores.strip(rows), FIRST_CANDIDATES) for rows in scores.strips()]
+    best = [best_of(scores, rows, FIRST_CANDIDATES) for rows in scores.strips()]
     values, columns = (torch.cat(parts) for parts in zip(*best, strict=True))
     if not values.isfinite().all():
         raise InputError("scores hold NaN or infinite values and cannot be matched")

@@ -24,7 +24,7 @@ _DIGITS = 6
 @dataclass(frozen=True)
 class Inputs:
     """ranked: what is measured; bank: what corrects it; tuning, tuning_bank: the same for choosing parameters, None where
-    there is no validation data; about: what goes into every metrics document."""
+    there is no validation data; about: what goes into every metrics document; seed: of the bootstrap."""
 
     ranked: Split
     bank: BankSource
@@ -32,6 +32,7 @@ class Inputs:
     tuning_bank: BankSource
     similarity: Similarity
     about: dict[str, str]
+    seed: int = 0
 
     def validation(self) -> Split:
         """Raises InputError where there is none."""
@@ -99,14 +100,16 @@ def _result(
         notes[direction] |= {
             key: max(value, notes[direction].get(key, value)) for key, value in noted.items()
         }
+    ranks, occurrence = _tables(outcomes, folds)
     metrics = {
         **inputs.about,
         **_circumstances(inputs, criterion, params, len(folds)),
         "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in chosen.items()},
         "notes": {direction: noted for direction, noted in notes.items() if noted},
         **_metrics(outcomes, folds, inputs.ranked),
+        "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
     }
-    return Result(criterion, metrics, *_tables(outcomes, folds))
+    return Result(criterion, metrics, ranks, occurrence)
 
 
 def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams, folds: int) -> dict:
@@ -158,11 +161,26 @@ def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Spli
     return {**found, **sums}
 
 
+def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int) -> dict:
+    """95% bootstrap intervals, [low, high] in the place of each figure; nothing without resamples."""
+    if not resamples:
+        return {}
+    from pipeline.evaluate.confidence.intervals import intervals
+
+    return _rounded(intervals(ranks, occurrence, resamples, seed))
+
+
+def _rounded(values: dict | list[float]) -> dict | list[float]:
+    if isinstance(values, dict):
+        return {name: _rounded(value) for name, value in values.items()}
+    return [round(value, _DIGITS) for value in values]
+
+
 def _tables(outcomes: dict[str, list[Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:
     ranks, occurrence = [], []
     for direction, of_folds in outcomes.items():
         for index, (one, fold) in enumerate(zip(of_folds, folds, strict=True)):
             queries, items = fold.ids(direction)
-            ranks.append(tables.rank_table(one, direction, index, queries, items))
+            ranks.append(tables.rank_table(one, direction, index, queries, items, fold.clusters(direction)))
             occurrence.append(tables.occurrence_table(one, direction, index, items))
     return pa.concat_tables(ranks), pa.concat_tables(occurrence)

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from pipeline.errors import UsageError
@@ -131,6 +132,18 @@ class Scores:
                 size = min(self.block, held)
                 yield slice(start, start + size), _take(waiting, size)
                 start, held = start + size, held - size
+
+
+class Shuffled(Scores):
+    """Scores whose items come in another order: item j here is item ``order[j]`` of ``base``."""
+
+    def __init__(self, base: Scores, order: Int[np.ndarray, " items"]) -> None:
+        self.base, self.order = base, order
+        super().__init__(base.shape, self._gathered, base.block, notes=base.notes)
+
+    def _gathered(self, rows: slice) -> Tensor:
+        strip = self.base.strip(rows)
+        return strip[:, torch.from_numpy(self.order).to(strip.device)]
 
 
 def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:

@@ -133,7 +133,7 @@ class Embedded:
 
     def whole(self, device: torch.device) -> Split:
         """All splits as one."""
-        vectors = [torch.from_numpy(side.vectors).to(device) for side in (self.images, self.captions)]
+        vectors = [torch.tensor(side.vectors, device=device) for side in (self.images, self.captions)]
         return Split(self.images.ids, self.captions.ids, self.captions.image_ids, *vectors)
 
     def must_match(self, other: "Embedded") -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline import console, locks, paths, timing
@@ -32,7 +33,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         raise UsageError(f"unknown run '{run}'{near_miss(run, known) or ';'} known: {', '.join(known)}")
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve(device)
     embedded = Embedded.read(paths.embedded(run), run)
-    inputs = read_inputs(embedded, run, params.evaluate, target)
+    inputs = replace(read_inputs(embedded, run, params.evaluate, target), seed=params.seed)
     warn_of_collapse(inputs.ranked, str(embedded.folder))
     written = {}
     with locks.claim(paths.evaluations(run)):

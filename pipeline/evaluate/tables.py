@@ -3,22 +3,30 @@
 import numpy as np
 import pyarrow as pa
 
-from pipeline.artifacts.evaluation import OCCURRENCE_SCHEMA, RANKS_SCHEMA
+from pipeline.artifacts.evaluation import MEASURES, OCCURRENCE_SCHEMA, RANKS_SCHEMA
 from pipeline.evaluate.outcome import Outcome
 
 
 def rank_table(
-    outcome: Outcome, direction: str, fold: int, queries: np.ndarray, items: np.ndarray
+    outcome: Outcome,
+    direction: str,
+    fold: int,
+    queries: np.ndarray,
+    items: np.ndarray,
+    clusters: np.ndarray,
 ) -> pa.Table:
-    """A row per query. queries, items: their ids, int64, in the order of the scores' rows and columns."""
+    """A row per query. queries, items: their ids, int64, in the order of the scores' rows and columns;
+    clusters: for each query the image_id of the image that it is or that it describes, int64."""
     count = len(queries)
     offsets = np.concatenate([[0], outcome.lengths.cumsum()]).astype(np.int32)
-    ranks = pa.nulls(count, pa.float64()) if outcome.ranks is None else pa.array(outcome.ranks + 1)
+    ranks = _or_nulls(None if outcome.ranks is None else outcome.ranks + 1, count)
     columns = {
         **_heading(direction, fold, count),
         "query_id": pa.array(queries),
+        "image_id": pa.array(clusters),
         "rank": ranks,
         **{f"hit_{k}": pa.array(hits) for k, hits in outcome.hits.items()},
+        **{name: _or_nulls(outcome.measures.get(name), count) for name in MEASURES},
         "top": pa.ListArray.from_arrays(
             offsets, pa.array(items[outcome.top]), type=RANKS_SCHEMA.field("top").type
         ),
@@ -35,3 +43,7 @@ def occurrence_table(outcome: Outcome, direction: str, fold: int, items: np.ndar
 
 def _heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:
     return {"direction": pa.repeat(direction, rows), "fold": pa.repeat(pa.scalar(fold, pa.int32()), rows)}
+
+
+def _or_nulls(values: np.ndarray | None, rows: int) -> pa.Array:
+    return pa.nulls(rows, pa.float64()) if values is None else pa.array(values)

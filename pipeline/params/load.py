@@ -37,11 +37,11 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "") -> 
     return _Loader(name, with_overrides(read_document(path), overrides or [], name)).params()
 
 
-def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Strict]]:
+def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Strict], int]:
     """How to measure where there is no params.yaml: the defaults, changed by ``["evaluate.ties=average"]``.
 
-    Returns the parameters of evaluate, and those of the criteria that ``overrides`` speak of, by name. Raises ParamsError
-    with every problem found.
+    Returns the parameters of evaluate, those of the criteria that ``overrides`` speak of, by name, and the seed. Raises
+    ParamsError with every problem found.
     """
     loader = _Loader("--set", with_overrides({}, overrides, "the command line"))
     found = loader.measuring()
@@ -104,7 +104,7 @@ class _Loader:
             raise ParamsError(self.problems)
         return loaded
 
-    def measuring(self) -> tuple[EvaluateParams, dict[str, Strict]] | None:
+    def measuring(self) -> tuple[EvaluateParams, dict[str, Strict], int] | None:
         root = self._model(Measuring, self.content, "")
         if root is None:
             return None
@@ -112,7 +112,7 @@ class _Loader:
             self._member(INFERENCES, name, options, f"inference.{name}", "")
             for name, options in root.inference.items()
         ]
-        return root.evaluate, {member.name: member.params for member in members if member}
+        return root.evaluate, {member.name: member.params for member in members if member}, root.seed
 
     def _dataset(self, name, node) -> Dataset:
         return Dataset(

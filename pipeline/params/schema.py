@@ -116,7 +116,8 @@ class Root(Strict):
 
 
 class Measuring(Strict):
-    """What --set may change where vectors come from files and there is no params.yaml."""
+    """What --set may change where vectors come from files and there is no params.yaml; seed: of the bootstrap."""
 
+    seed: Annotated[int, Field(ge=0)] = 1
     evaluate: EvaluateParams = Field(default_factory=EvaluateParams)
     inference: dict[str, dict] = Field(default_factory=dict)

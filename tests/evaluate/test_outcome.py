@@ -10,6 +10,13 @@ from pipeline.evaluate.scores import STRIP
 from tests.evaluate.dense import dense
 from tests.naive import evaluate as naive
 
+HUBNESS = ["robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10"]
+NAMES = [
+    *["r@1", "r@5", "r@10", "med_r", "mean_r", "mrr", "map", "map@r", "r_precision", "ndcg@10"],
+    *["skew@1", "skew@5", "skew@10", *HUBNESS],
+]
+TREC = {"mrr": "recip_rank", "map": "map", "r_precision": "Rprec", "ndcg@10": "ndcg_cut.10"}
+
 
 @pytest.fixture
 def case():
@@ -31,6 +38,7 @@ def test_one_pass_gives_what_the_loops_give(case):
     assert found.ranks.tolist() == ranks
     assert found.top.reshape(len(queries), 10).tolist() == tops
     metrics = found.metrics()
+    assert list(metrics) == NAMES
     for k in (1, 5, 10):
         counts = naive.occurrence([top[:k] for top in tops], len(items))
         assert found.occurrence[k].tolist() == counts
@@ -38,20 +46,70 @@ def test_one_pass_gives_what_the_loops_give(case):
         assert metrics[f"skew@{k}"] == pytest.approx(naive.skewness(counts))
     assert metrics["med_r"] == naive.median_rank(ranks)
     assert metrics["mean_r"] == pytest.approx(naive.mean_rank(ranks))
+    assert metrics["robin_hood@10"] == pytest.approx(naive.robin_hood(counts))
+    assert metrics["gini@10"] == pytest.approx(naive.gini(counts))
+    assert metrics["anti_hubs@10"] == pytest.approx(naive.anti_hubs(counts))
+    assert metrics["largest_hub@10"] == max(counts)
 
 
-def test_recall_is_the_success_measure_of_trec(case):
+@pytest.mark.parametrize("ties", ["pessimistic", "average", "optimistic"])
+def test_measures_of_all_correct_items_are_those_of_the_loops(case, ties):
+    scores, queries, items = case
+    scores = scores.round(1)
+    found = outcome.rank(dense(scores, block=100), Truth.by_image(queries, items), ties)
+    correct = [set(np.flatnonzero(items == query).tolist()) for query in queries]
+    places = [naive.positions(row, own, ties) for row, own in zip(scores.tolist(), correct, strict=True)]
+    expected = {
+        "ap": [naive.average_precision(own) for own in places],
+        "ap_at_r": [naive.average_precision_at_r(own) for own in places],
+        "r_precision": [naive.r_precision(own) for own in places],
+        "ndcg_10": [naive.ndcg(own, 10) for own in places],
+    }
+    assert list(found.measures) == list(expected)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found.measures[name], values, rtol=1e-12, err_msg=name)
+    metrics = found.metrics()
+    shown = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision", "ndcg@10": "ndcg_10"}
+    for name, measure in shown.items():
+        assert metrics[name] == pytest.approx(100 * np.mean(expected[measure]))
+        assert 0 < metrics[name] < 100
+    assert metrics["mrr"] == pytest.approx(100 * np.mean([naive.reciprocal_rank(own) for own in places]))
+
+
+def test_shares_of_a_ranking_are_those_of_trec(case):
     scores, queries, items = case
     truth = {str(query): {str(item): 1 for item in np.flatnonzero(items == query)} for query in queries}
     run = {
         str(query): {str(item): score for item, score in enumerate(row)}
         for query, row in enumerate(scores.tolist())
     }
-    judged = pytrec_eval.RelevanceEvaluator(truth, {"success.1,5,10"}).evaluate(run)
+    judged = pytrec_eval.RelevanceEvaluator(truth, {"success.1,5,10", *TREC.values()}).evaluate(run)
     metrics = outcome.rank(dense(scores), Truth.by_image(queries, items), "pessimistic").metrics()
     for k in (1, 5, 10):
         expected = 100 * np.mean([values[f"success_{k}"] for values in judged.values()])
         assert metrics[f"r@{k}"] == pytest.approx(expected)
+    for name, theirs in TREC.items():
+        expected = 100 * np.mean([values[theirs.replace(".", "_")] for values in judged.values()])
+        assert metrics[name] == pytest.approx(expected)
+
+
+def test_the_order_of_items_does_not_matter(case):
+    scores, queries, items = case
+    order = np.random.default_rng(1).permutation(len(items))
+    before = outcome.rank(dense(scores), Truth.by_image(queries, items), "pessimistic").metrics()
+    moved = outcome.rank(dense(scores[:, order]), Truth.by_image(queries, items[order]), "pessimistic")
+    assert moved.metrics() == pytest.approx(before)
+
+
+@pytest.mark.parametrize("ties", ["pessimistic", "average"])
+def test_constant_scores_get_next_to_nothing(case, ties):
+    scores, queries, items = case
+    metrics = outcome.rank(dense(np.zeros_like(scores)), Truth.by_image(queries, items), ties).metrics()
+    assert [metrics[f"r@{k}"] for k in (1, 5, 10)] == [0.0, 0.0, 0.0]
+    assert (metrics["map@r"], metrics["r_precision"], metrics["ndcg@10"]) == (0.0, 0.0, 0.0)
+    assert 0 < metrics["mrr"] < 2
+    assert metrics["largest_hub@10"] == len(queries)
+    assert metrics["anti_hubs@10"] == pytest.approx(100 * (1 - 10 / len(items)))
 
 
 def test_fewer_items_than_ten():
@@ -74,7 +132,9 @@ def test_a_matching_counts_queries_without_a_match_as_misses():
     assert found.occurrence[10].tolist() == [2, 1, 0, 1]
     assert (found.top.tolist(), found.lengths.tolist()) == ([1, 0, 3, 0], [2, 0, 2])
     metrics = found.metrics()
-    assert set(metrics) == {"r@1", "r@10", "skew@1", "skew@10"}
+    assert list(metrics) == ["r@1", "r@10", "skew@1", "skew@10", *HUBNESS]
+    assert (metrics["anti_hubs@10"], metrics["largest_hub@10"]) == (25.0, 2)
+    assert found.measures == {}
     assert metrics["r@1"] == pytest.approx(100 / 3)
 
 

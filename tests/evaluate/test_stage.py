@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pipeline import console, paths, timing
-from pipeline.artifacts import evaluation
+from pipeline.artifacts import embeddings, evaluation
+from pipeline.artifacts.embeddings import Side
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
 from pipeline.errors import InputError, LockedError, UsageError
 from pipeline.evaluate import outcome
@@ -69,7 +70,11 @@ def test_metrics_are_those_of_the_loops(project):
 
 def test_the_circumstances_are_stated(project):
     metrics = measured(params(project), "nns")
-    stated = {key: value for key, value in metrics.items() if key not in (*DIRECTIONS, "rsum", "hs_sum")}
+    stated = {
+        key: value
+        for key, value in metrics.items()
+        if key not in (*DIRECTIONS, "rsum", "hs_sum", "intervals")
+    }
     assert stated == {
         "run": "sum",
         "inference": "nns",
@@ -87,12 +92,26 @@ def test_the_circumstances_are_stated(project):
     assert measured(params(project, split="val"), "is")["bank"] == "val"
 
 
+def test_intervals_hold_the_figures(project):
+    metrics = measured(params(project), "csls")
+    for direction in DIRECTIONS:
+        figures = metrics[direction].keys() - {"queries", "items"}
+        assert set(metrics["intervals"][direction]) == figures
+        for name, (low, high) in metrics["intervals"][direction].items():
+            assert low <= metrics[direction][name] <= high, (direction, name)
+    low, high = metrics["intervals"]["rsum"]
+    assert low < metrics["rsum"] < high
+    assert measured(params(project, resamples=0), "csls")["intervals"] == {}
+    assert set(measured(params(project), "rgm")["intervals"]["image_to_text"]) == {"r@1", "r@5", "r@10"}
+
+
 def test_tables_have_a_row_per_query_and_per_item(project):
     measured(params(project), "nns")
     images, captions = (side.split("test") for side in sides({"train": 6, "val": 20, "test": 24}))
     ranks = evaluation.read_ranks(paths.evaluated("sum", "nns")).to_pandas()
     occurrence = evaluation.read_occurrence(paths.evaluated("sum", "nns")).to_pandas()
     assert ranks.query_id.tolist() == [*images.ids, *captions.ids]
+    assert ranks.image_id.tolist() == [*images.ids, *captions.image_ids]
     assert occurrence.item_id.tolist() == [*captions.ids, *images.ids]
     owner = dict(zip(captions.ids, captions.image_ids, strict=True))
     for row in ranks[ranks.direction == "image_to_text"].itertuples():
@@ -255,7 +274,7 @@ def test_a_failure_leaves_the_earlier_result_alone(project, monkeypatch):
     def broken(*_):
         raise InputError("scores of queries 0 to 3 hold NaN")
 
-    monkeypatch.setattr(outcome, "best_ranks", broken)
+    monkeypatch.setattr(outcome, "positions", broken)
     with pytest.raises(InputError, match="hold NaN"):
         measured(params(project), "nns")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -268,3 +287,61 @@ def test_a_second_writer_is_turned_away(project):
         pytest.raises(LockedError, match="is being written by process"),
     ):
         measured(params(project), "nns")
+
+
+def test_a_bank_of_its_own_is_named(project):
+    assert not measured(params(project, bank="train"), "csls")["transductive"]
+    metrics = measured(params(project, bank="train"), "is+rgm")
+    assert (metrics["bank"], metrics["transductive"]) == ("train", True)
+    assert measured(params(project, bank="train"), "csls") != measured(params(project), "csls")
+
+
+def test_a_folder_of_the_same_model_is_a_bank(project):
+    images, captions = sides({"train": 6, "val": 20, "test": 24})
+    keep = [side.splits == "train" for side in (images, captions)]
+    folder = project / "elsewhere"
+    folder.mkdir()
+    for side, mine, name in zip((images, captions), keep, ("images", "captions"), strict=True):
+        cut = Side(side.ids[mine], side.image_ids[mine], side.splits[mine], side.vectors[mine], side.about)
+        embeddings.write(folder / f"{name}.parquet", cut)
+    from_folder = measured(params(project, bank=str(folder)), "is")
+    assert from_folder.pop("bank") == str(folder)
+    from_split = measured(params(project, bank="train"), "is")
+    from_split.pop("bank")
+    assert from_folder == from_split
+    other = replace(images, about={**images.about, "model_sha256": "1" * 64})
+    embeddings.write(folder / "images.parquet", other)
+    embeddings.write(folder / "captions.parquet", replace(captions, about=other.about))
+    with pytest.raises(InputError, match=r"model_sha256 is '1111.*; embed with the same model"):
+        measured(params(project, bank=str(folder)), "is")
+
+
+def test_everything_is_tuned_on_validation_queries_alone(project):
+    options = params(project, tune=True, inference={"is": {"beta_grid": [1.0, 20.0]}, **RGM})
+    chosen = measured(options, "is+rgm")["tuned"]["image_to_text"]
+    assert set(chosen) == {"beta", "lambda"}
+    assert chosen["beta"] in (1.0, 20.0)
+    images, captions = sides({"train": 6, "val": 20, "test": 24})
+    for side in (images, captions):
+        side.vectors[side.splits == "test"] = np.roll(side.vectors[side.splits == "test"], 1, axis=0)
+    write(images, captions)
+    assert measured(options, "is+rgm")["tuned"]["image_to_text"] == chosen
+
+
+def test_half_of_val_tunes_where_val_is_the_bank(project):
+    options = params(project, tune=True, bank="val", inference={"csls": {"k_grid": [1, 3]}})
+    metrics = measured(options, "csls")
+    assert metrics["bank"] == "val"
+    assert set(metrics["tuned"]["text_to_image"]) == {"k"}
+
+
+def test_a_residual_above_the_tolerance_is_said(project, monkeypatch):
+    warned = []
+    monkeypatch.setattr(console, "warn", warned.append)
+    options = params(project, inference={"sinkhorn": {"tau": 0.01, "max_iterations": 2}})
+    metrics = measured(options, "sinkhorn")
+    assert metrics["notes"]["image_to_text"]["iterations"] == 2
+    assert len(warned) == 2
+    assert warned[0].startswith("sinkhorn, image_to_text: stopped after 2 iterations with a residual of")
+    measured(params(project), "sinkhorn")
+    assert len(warned) == 2

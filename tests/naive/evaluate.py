@@ -11,6 +11,46 @@ def best_rank(row, correct, ties):
     return above + {"optimistic": 0.0, "average": tied / 2, "pessimistic": float(tied)}[ties]
 
 
+def positions(row, correct, ties):
+    """0-based places of all correct items, best first. ties: where the wrong items with their score go."""
+    found = []
+    for item in sorted(correct, key=lambda item: -row[item]):
+        above = sum(1 for score in row if score > row[item])
+        tied = sum(1 for other, score in enumerate(row) if score == row[item] and other not in correct)
+        before = {"optimistic": 0.0, "average": tied / 2, "pessimistic": float(tied)}[ties]
+        place = above + before
+        while place in found:
+            place += 1
+        found.append(place)
+    return found
+
+
+def reciprocal_rank(places):
+    return 1 / (min(places) + 1)
+
+
+def average_precision(places):
+    precisions = [sum(1 for other in places if other <= place) / (place + 1) for place in places]
+    return sum(precisions) / len(places)
+
+
+def average_precision_at_r(places):
+    total = 0.0
+    for place in places:
+        if place < len(places):
+            total += sum(1 for other in places if other <= place) / (place + 1)
+    return total / len(places)
+
+
+def r_precision(places):
+    return sum(1 for place in places if place < len(places)) / len(places)
+
+
+def ndcg(places, k):
+    gained = sum(1 / math.log2(place + 2) for place in places if place < k)
+    return gained / sum(1 / math.log2(place + 2) for place in range(min(len(places), k)))
+
+
 def top(row, k):
     """Indexes of the k best items, best first; equal scores in the order of their index."""
     return sorted(range(len(row)), key=lambda item: (-row[item], item))[:k]
@@ -45,6 +85,22 @@ def skewness(counts):
     if variance == 0:
         return 0.0
     return sum((count - mean) ** 3 for count in counts) / len(counts) / variance**1.5
+
+
+def robin_hood(counts):
+    total = sum(counts)
+    mean = total / len(counts)
+    return sum(abs(count - mean) for count in counts) / 2 / total if total else 0.0
+
+
+def gini(counts):
+    """Over all pairs of items, as scikit-hubness has it."""
+    differences = sum(abs(count - other) for count in counts for other in counts)
+    return differences / (2 * len(counts) * sum(counts)) if sum(counts) else 0.0
+
+
+def anti_hubs(counts):
+    return 100.0 * sum(1 for count in counts if count == 0) / len(counts)
 
 
 def inverted_softmax(scores, beta, include_query):

@@ -180,10 +180,14 @@ def _direction(direction, scores, queries, items, right, matching):
         side |= {"med_r": float(np.median(ranks)), "mean_r": float(ranks.mean())}
     n = {k: np.bincount(order[:, :k].ravel(), minlength=len(items)).astype(np.int32) for k in (1, 5, 10)}
     side |= {f"skew@{k}": float(((v - v.mean()) ** 3).mean() / v.std() ** 3) for k, v in n.items()}
+    side["largest_hub@10"] = int(n[10].max())
+    measure = pa.array([None] * len(queries) if matching else 1 / ranks, pa.float64())
     columns = {
         "direction": [direction] * len(queries), "fold": np.zeros(len(queries), np.int32), "query_id": queries,
+        "image_id": queries if direction == "image_to_text" else right.argmax(axis=1),
         "rank": pa.array([None] * len(queries) if matching else ranks, pa.float64()),
         **{f"hit_{k}": ranks <= k for k in (1, 5, 10)},
+        **dict.fromkeys(evaluation.MEASURES, measure),
         "top": pa.array(items[order[:, :10]].tolist(), pa.list_(pa.int64())),
     }  # fmt: skip
     counts = {"direction": [direction] * len(items), "fold": np.zeros(len(items), np.int32), "item_id": items}

@@ -28,10 +28,11 @@ def evaluate_files(
     options: dict[str, Strict],
     device: str = "auto",
     out: Path | None = None,
+    seed: int = 1,
 ) -> dict[str, dict]:
     """The metrics by criterion, and with ``out`` the folders out/<inference>/ that ``vse-pipe evaluate`` writes for a run.
 
-    options: parameters of criteria by name; one that is not there has its defaults. Raises UsageError for what does not
+    options: parameters of criteria by name; one that is not there has its defaults; seed: of the bootstrap. Raises UsageError for what does not
     exist or does not go together, InputError and IntegrityError for files that cannot be used.
     """
     chosen, target = [criteria.parse(name, options) for name in inferences], resolve(device)
@@ -40,7 +41,7 @@ def evaluate_files(
             "--bank-images and --bank-captions go together: images correct the captions and captions the images"
         )
     folders = {one.name: _free(out / one.name) for one in chosen} if out else {}
-    given = inputs.read(files, params, target)
+    given = replace(inputs.read(files, params, target), seed=seed)
     must_be_given(given, chosen, params)
     warn_of_collapse(given.ranked, f"{files.images}, {files.captions}")
     found = {}

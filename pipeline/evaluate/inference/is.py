@@ -5,9 +5,10 @@ A keyword cannot follow ``import``: load this module by name, through ``pipeline
 
 from functools import cached_property
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from pipeline.errors import InputError
 from pipeline.evaluate.bank import Bank, ItemBias, log_sum_exp
 from pipeline.evaluate.inference._grid import combinations
 from pipeline.evaluate.scores import Scores
+from pipeline.evaluate.threads import over_rows
 from pipeline.params.strict import Strict
 
 
@@ -70,13 +72,12 @@ class _Shares:
     """
 
     def __init__(self, strip: Float[Tensor, "rows items"], start: int, beta: float) -> None:
-        exponents = strip.to(torch.float64, copy=True).mul_(beta)
         self.beta = beta
-        self.first, self.query = exponents.max(dim=0)
-        exponents.scatter_(0, self.query[None], -torch.inf)
-        self.second = exponents.amax(dim=0)
-        # A strip of one query leaves -inf, whose difference with itself is NaN.
-        self.rest = exponents.sub_(self.second.nan_to_num(neginf=0.0)).exp_().sum(dim=0)
+        largest, runner_up, query = _leaders(strip)
+        self.first, self.second, self.query = largest.double() * beta, runner_up.double() * beta, query
+        # A strip of one query has no second: -inf, whose difference with itself is NaN.
+        shares = torch.add(-self.second.nan_to_num(neginf=0.0).to(strip), strip, alpha=beta).exp_()
+        self.rest = shares.scatter_(0, self.query[None], 0.0).sum(dim=0).double()
         self.query += start
 
     @classmethod
@@ -119,3 +120,19 @@ class _Shares:
         log_of_rest = self.second[columns] + self.rest[columns].log()
         rescored[self.query[columns] - rows.start, columns] = (self.first[columns] - log_of_rest).to(rescored)
         return rescored
+
+
+def _leaders(strip: Float[Tensor, "rows items"]) -> tuple[Tensor, Tensor, Int[Tensor, " items"]]:
+    """Of each item the largest score, the second largest (-inf with one row), and the row of the largest."""
+    if not (strip.is_cpu and strip.dtype in (torch.float32, torch.float64)):
+        first, query = strip.max(dim=0)
+        second = strip.scatter(0, query[None], -torch.inf).amax(dim=0)
+        return first, second, query
+    # numba takes half a second to import, which commands that rank nothing should not pay.
+    from pipeline.evaluate.inference._leading import leading
+
+    values, items = strip.contiguous().numpy(), strip.shape[1]
+    first, second = (np.full(items, -np.inf, values.dtype) for _ in range(2))
+    query = np.zeros(items, np.int32)
+    over_rows(lambda start, stop: leading(values, first, second, query, start, stop), items)
+    return torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(query).long()

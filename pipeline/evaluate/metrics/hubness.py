@@ -17,3 +17,34 @@ def skewness(counts: Int[np.ndarray, " items"]) -> float:
     away: Float[np.ndarray, " items"] = counts - counts.mean()
     variance = float((away**2).mean())
     return float((away**3).mean() / variance**1.5) if variance > 0 else 0.0
+
+
+def robin_hood(counts: Int[np.ndarray, " items"]) -> float:
+    """Robin Hood (Hoover) index of N_k, 0 to 1: half of sum |N_k - mean| over sum N_k, as in scikit-hubness.
+
+    It is the share of all places among the best k that would have to change hands for every item to have the
+    same number. Items that nobody retrieves count; 0 when nothing was retrieved.
+    """
+    total = counts.sum()
+    return float(np.abs(counts - counts.mean()).sum() / (2 * total)) if total else 0.0
+
+
+def gini(counts: Int[np.ndarray, " items"]) -> float:
+    """Gini index of N_k, 0 to 1: half the mean difference of two items' N_k over the mean N_k.
+
+    From the sorted counts as sum (2 r - n - 1) N_k(r) over n sum N_k; scikit-hubness, the same number, goes
+    through all pairs. Items that nobody retrieves count; 0 when nothing was retrieved.
+    """
+    items, total = len(counts), counts.sum()
+    weights = 2 * np.arange(1, items + 1) - items - 1
+    return float((weights * np.sort(counts)).sum() / (items * total)) if total else 0.0
+
+
+def anti_hubs(counts: Int[np.ndarray, " items"]) -> float:
+    """Percent of the items that are among the best k of no query."""
+    return 100.0 * float((counts == 0).mean())
+
+
+def largest_hub(counts: Int[np.ndarray, " items"]) -> int:
+    """max N_k: how many queries have the most retrieved item among their best k."""
+    return int(counts.max())

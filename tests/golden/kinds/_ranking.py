@@ -6,6 +6,7 @@ does to it; without such items everything must agree.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from pipeline.evaluate.metrics import recall
 from pipeline.evaluate.metrics.truth import Truth
 from pipeline.evaluate.outcome import Outcome
 from pipeline.evaluate.scores import Scores
+from pipeline.registry import SIMILARITIES
 
 Line = tuple[str, float, float]
 _CLOSE = 1e-6
@@ -39,13 +41,13 @@ class Way:
         return np.abs(_figures((self.found.ranks - self.open).clip(0)) - lowest) + _ROUNDING
 
 
-def both_ways(images: np.ndarray, captions: np.ndarray) -> tuple[Way, Way]:
-    """Image to text and text to image by inner product; captions i c .. i c + c - 1 belong to image i."""
+def both_ways(images: np.ndarray, captions: np.ndarray, similarity: str = "cosine") -> tuple[Way, Way]:
+    """Image to text and text to image; captions i c .. i c + c - 1 belong to image i."""
+    member = SIMILARITIES.load(similarity)
     image_ids = np.arange(len(images))
     owners = np.repeat(image_ids, len(captions) // len(images))
-    scores = Scores.of(
-        torch.from_numpy(images), torch.from_numpy(captions), lambda left, right: left @ right.T
-    )
+    measure = partial(member.score, params=member.Params())
+    scores = Scores.of(torch.from_numpy(images), torch.from_numpy(captions), measure)
     return _way(scores, Truth.by_image(image_ids, owners)), _way(
         scores.transposed(), Truth.by_image(owners, image_ids)
     )

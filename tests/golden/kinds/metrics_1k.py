@@ -8,15 +8,19 @@ from tests.golden.kinds._ranking import Line, Way, both_ways, nearest_to_failing
 _RECALLS = slice(0, 3)
 
 
-def check(arrays: dict[str, np.ndarray]) -> list[Line]:
-    ways = dict(zip(("i2t", "t2i"), both_ways(arrays["images"], arrays["captions"]), strict=True))
+def check(arrays: dict[str, np.ndarray], similarity: str = "cosine") -> list[Line]:
+    found = both_ways(arrays["images"], arrays["captions"], similarity)
+    ways = dict(zip(("i2t", "t2i"), found, strict=True))
     lines = []
     for name, way in ways.items():
         lines += [
             nearest_to_failing(name, way.figures(), arrays[name], way.leeway()),
             nearest_to_failing(f"{name}_ranks", way.found.ranks, arrays[f"{name}_ranks"], way.open),
-            _first(f"{name}_top1", way, arrays[f"{name}_top1"]),
         ]
+        if f"{name}_top1" in arrays:
+            lines.append(_first(f"{name}_top1", way, arrays[f"{name}_top1"]))
+    if "rsum" not in arrays:
+        return lines
     rsum = sum(way.figures()[_RECALLS].sum() for way in ways.values())
     leeway = sum(way.leeway()[_RECALLS].sum() for way in ways.values())
     return [*lines, nearest_to_failing("rsum", rsum, arrays["rsum"], leeway)]

@@ -1,0 +1,81 @@
+"""vse-pipe compare."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.errors import UsageError
+
+
+def compare(
+    context: typer.Context,
+    run_a: Annotated[str, typer.Argument(help="a run, or a folder that `vse-pipe evaluate` wrote")],
+    run_b: Annotated[
+        str | None,
+        typer.Argument(help="what to compare it with; RUN_A itself with --base", show_default=False),
+    ] = None,
+    inference: Annotated[
+        str | None, typer.Option(help="one criterion; every criterion that both have when left out")
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option(metavar="REV", help="read RUN_A from this git revision, through DVC")
+    ] = None,
+    as_markdown: Annotated[bool, typer.Option("--md", help="Markdown on stdout instead of a table")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="one JSON document on stdout instead of a table")
+    ] = False,
+    max_drop: Annotated[
+        float | None,
+        typer.Option(
+            help="exit status 1 when R@K, mrr, map or rsum is lower in B by more points, and p < 0.05"
+        ),
+    ] = None,
+    resamples: Annotated[int, typer.Option(min=1, help="bootstrap draws")] = 1000,
+    seed: Annotated[int, typer.Option(help="of the draws")] = 1,
+) -> None:
+    """Compare two evaluations query by query: differences with 95% intervals and p-values."""
+    _check(as_markdown, as_json, max_drop, resamples)
+    start = Path.cwd()
+    from pipeline.compare import regression, show, sources, stage
+    from pipeline.console import stdout
+
+    folders = base is None and all(sources.is_path(name) for name in (run_a, run_b) if name is not None)
+    params = None if folders else _params(context.parent.params.get("overrides", []))
+    found = stage.compare(
+        run_a, run_b, start, params, inference=inference, base=base, resamples=resamples, seed=seed
+    )
+    if as_markdown or as_json:
+        stdout.file.write((show.document if as_json else show.markdown)(found, resamples, seed))
+    else:
+        show.terminal(found, resamples, seed)
+    if max_drop is not None:
+        regression.check(found, max_drop)
+
+
+def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: int) -> None:
+    from pipeline.compare.regression import FEWEST_RESAMPLES
+
+    if as_markdown and as_json:
+        raise UsageError("--md and --json exclude each other")
+    if max_drop is not None and not 0 <= max_drop < float("inf"):
+        raise UsageError(f"--max-drop {max_drop}: expected a number of points, 0 or more")
+    if max_drop is not None and resamples < FEWEST_RESAMPLES:
+        raise UsageError(
+            f"--max-drop needs --resamples {FEWEST_RESAMPLES} or more: "
+            "with fewer no p-value can be below 0.05"
+        )
+
+
+def _params(overrides: list[str]):
+    """Of the project around the working directory, which becomes its root; None outside a project."""
+    from pipeline.params.load import load
+    from pipeline.paths import PARAMS, find_root
+
+    try:
+        root = find_root(Path.cwd())
+    except UsageError:
+        return None
+    os.chdir(root)
+    return load(PARAMS, overrides)

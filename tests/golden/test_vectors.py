@@ -1,0 +1,40 @@
+"""The authors' outputs that are small enough to lie here, under ``python -m tests.golden``."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.golden.__main__ import check, kind_of, line, main
+
+VECTORS = sorted((Path(__file__).parent / "vectors").glob("*.npz"))
+
+
+@pytest.mark.parametrize("path", VECTORS, ids=lambda path: path.stem)
+def test_ours_is_theirs(path):
+    text, passed = line(path)
+    assert passed, text
+
+
+def test_every_kind_has_a_vector_or_is_too_large_for_one():
+    known = {path.stem for path in (Path(__file__).parent / "kinds").glob("[!_]*.py")} - {"__init__"}
+    assert known - {kind_of(path.stem) for path in VECTORS} == {"metrics_1k", "metrics_5fold"}
+
+
+@pytest.mark.parametrize("name", ["csls_muse_k3", "metrics_ties", "contrastive_max_cosine_m0.2"])
+def test_another_output_fails(name, tmp_path, capsys):
+    """The check itself can fail: of each file one stored output is moved."""
+    source = next(path for path in VECTORS if path.stem == name)
+    with np.load(source, allow_pickle=False) as arrays:
+        content = {key: arrays[key].copy() for key in arrays.files}
+    output = check(source)[0][0]
+    content[output] = content[output] + 1
+    np.savez(tmp_path / source.name, **content)
+    assert main([str(tmp_path / source.name)]) == 1
+    assert f"{name}: {output} differs by" in capsys.readouterr().err
+
+
+def test_an_unknown_kind_is_not_passed_over(tmp_path, capsys):
+    np.savez(tmp_path / "nobody_wrote_this.npz", x=np.zeros(1))
+    assert main([str(tmp_path / "nobody_wrote_this.npz")]) == 1
+    assert capsys.readouterr().out == "unsupported nobody_wrote_this - -\n"
