@@ -63,7 +63,7 @@ def evaluate(
     qrels: Annotated[
         str | None,
         typer.Option(
-            help="correct pairs: caption_id image_id [relevance] as text or Parquet, TREC lines, eccv_caption or cxc",
+            help="correct pairs: text or Parquet with caption_id, image_id and maybe relevance; TREC lines; eccv_caption; cxc",
             rich_help_panel=_OWN,
         ),
     ] = None,
