@@ -78,8 +78,7 @@ def _first_of_ties(
 
 def mean_of_top(scores: Scores, k: int) -> Float[Tensor, " queries"]:
     """Mean of each query's min(k, items) largest scores: r of CSLS, MUSE's ``get_nn_avg_dist``."""
-    nearest = min(k, scores.shape[1])
-    return torch.cat([scores.strip(rows).topk(nearest).values.mean(dim=1) for rows in scores.strips()])
+    return torch.cat([top_k(scores.strip(rows), k)[0].mean(dim=1) for rows in scores.strips()])
 
 
 def ever_in_top(scores: Scores, k: int) -> Bool[Tensor, " items"]:

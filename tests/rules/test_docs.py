@@ -21,7 +21,9 @@ def test_readme_has_every_parameter_with_its_default(section, model):
     row = next(line for line in README.splitlines() if line.startswith(f"| `{section}` |"))
     for name, field in model.model_fields.items():
         assert f"`{name}`" in row, name
-        if isinstance(field.default, int | float):
+        if isinstance(field.default, bool):
+            assert f"`{name}` ({str(field.default).lower()})" in row, f"{name}: no default stated"
+        elif isinstance(field.default, int | float):
             stated = re.search(rf"`{name}` \(([\d.]+)", row)
             assert stated, f"{name}: no default stated"
             assert float(stated.group(1)) == field.default
@@ -30,6 +32,10 @@ def test_readme_has_every_parameter_with_its_default(section, model):
 def test_readme_and_docs_name_every_member():
     for name in [*LOSSES.names(), *INFERENCES.names()]:
         assert f"`{name}`" in README, name
+    for name in INFERENCES.names():
+        row = next(line for line in DOCS["criteria.md"].splitlines() if line.startswith(f"| `{name}` |"))
+        for option in INFERENCES.load(name).Params.model_fields:
+            assert f"`{option}`" in row, f"{name}.{option}"
     for name in FORMATS.names():
         assert f"## {name}" in DOCS["data.md"], name
     for name in BACKBONES.names():

@@ -7,7 +7,7 @@ from torch import Tensor
 from pipeline.evaluate.bank import Bank, ItemBias
 from pipeline.evaluate.inference._grid import combinations
 from pipeline.evaluate.scores import Scores
-from pipeline.evaluate.top import mean_of_top
+from pipeline.evaluate.top import mean_of_top, top_k
 from pipeline.params.strict import Strict
 
 
@@ -37,10 +37,11 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     items = item_bias(bank, params)
     if not params.two_sided:
         return items.apply(scores)
-    of_queries = mean_of_top(scores, params.k)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-        return (2 * strip).sub_(items.bias.to(strip)).sub_(of_queries[rows, None])
+        # A strip has whole rows: the queries' term needs no pass of its own.
+        of_queries = top_k(strip, params.k)[0].mean(dim=1, keepdim=True)
+        return (2 * strip).sub_(items.bias.to(strip)).sub_(of_queries)
 
     return scores.mapped(rescore)
 
