@@ -48,7 +48,8 @@ class Files:
 
 
 def read(files: Files, params: EvaluateParams, device: torch.device, paired: bool = True) -> Inputs:
-    """paired: every caption must have its image, or judgements; False where nothing is measured. Raises UsageError for options that do not go together, InputError for files that cannot be ranked."""
+    """paired: every caption must have its image, or judgements; False where nothing is measured. Raises UsageError for
+    options that do not go together, InputError for files that cannot be ranked."""
     _check(files, params)
     images = sides.images(files.images, files.similarity, files.image_ids)
     captions = sides.captions(files.captions, files.similarity, files.caption_ids, files.caption_images)

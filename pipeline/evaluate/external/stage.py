@@ -32,8 +32,8 @@ def evaluate_files(
 ) -> dict[str, dict]:
     """The metrics by criterion, and with ``out`` the folders out/<inference>/ that ``vse-pipe evaluate`` writes for a run.
 
-    options: parameters of criteria by name; one that is not there has its defaults; seed: of the bootstrap. Raises UsageError for what does not
-    exist or does not go together, InputError and IntegrityError for files that cannot be used.
+    options: parameters of criteria by name; one that is not there has its defaults; seed: of the bootstrap. Raises
+    UsageError for what does not exist or does not go together, InputError and IntegrityError for files that cannot be used.
     """
     chosen, target = [criteria.parse(name, options) for name in inferences], resolve(device)
     if (files.bank_images is None) != (files.bank_captions is None):

@@ -1,20 +1,9 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from pipeline.errors import InputError
 from pipeline.evaluate.external import npy
-
-
-class Writes:
-    """Unpickling one writes a file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
+from tests.evaluate.external.files import Writes
 
 
 @pytest.mark.parametrize("kind", ["<f2", "<f4", "<f8", ">f4"])
