@@ -155,6 +155,31 @@ def test_parameters_are_chosen_on_validation_files(call, tmp_path):
     assert set(document["rgm"]["tuned"]["text_to_image"]["lambda"]) == {"1", "5", "10"}
 
 
+def test_parameters_are_chosen_under_the_bank_that_is_used(call, tmp_path):
+    write(sample(seed=1, first=500), tmp_path, prefix="val_")
+    write(sample(seed=3, first=900, noise=4.0), tmp_path, prefix="bank_")
+    val = {"val_images": tmp_path / "val_a.parquet", "val_captions": tmp_path / "val_b.parquet"}
+    bank = {"bank_images": tmp_path / "bank_a.parquet", "bank_captions": tmp_path / "bank_b.parquet"}
+    before = ("-S", "evaluate.tune=true", "-S", "inference.is.beta_grid=[0.5, 5.0, 20.0]")
+    files = replace(write(sample(), tmp_path), **val, **bank)
+    chosen = evaluated(call, files, "--inference", "is", before=before)["tuned"]["text_to_image"]["beta"]
+    on_val = replace(write(sample(seed=1, first=500), tmp_path), **bank)
+    rsums = {
+        beta: sum(
+            evaluated(call, on_val, "--inference", "is", before=("-S", f"inference.is.beta={beta}"))[
+                "text_to_image"
+            ][f"r@{k}"]
+            for k in (1, 5, 10)
+        )
+        for beta in (0.5, 5.0, 20.0)
+    }
+    assert chosen == max(rsums, key=rsums.get)
+    own = evaluated(
+        call, replace(files, bank_images=None, bank_captions=None), "--inference", "is", before=before
+    )
+    assert own["tuned"]["text_to_image"]["beta"] != chosen
+
+
 def test_judgements_are_many_to_many_and_unjudged_queries_are_counted(call, tmp_path):
     one = sample()
     rng = np.random.default_rng(3)

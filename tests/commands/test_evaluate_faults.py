@@ -135,6 +135,23 @@ def test_overrides_are_checked_as_params_yaml_is(call, tmp_path, override, messa
     assert err.startswith(f"error: {message}"), err
 
 
+@pytest.mark.parametrize("shared", ["ranked", "val"])
+def test_a_bank_with_vectors_that_are_ranked_is_refused(call, tmp_path, shared):
+    write(sample(seed=1, first=500), tmp_path, prefix="val_")
+    write(sample(seed=1, first=500) if shared == "val" else sample(), tmp_path, prefix="bank_")
+    names = {
+        f"{kind}_{side}": tmp_path / f"{kind}_{letter}.parquet"
+        for kind in ("bank", "val")
+        for side, letter in [("images", "a"), ("captions", "b")]
+    }
+    status, _, err = call("evaluate", *arguments(replace(write(sample(), tmp_path), **names)))
+    assert status == 3
+    where = "--bank-images, --bank-captions" + (
+        " against --val-images, --val-captions" if shared == "val" else ""
+    )
+    assert err.startswith(f"error: {where}: the bank holds 24 of the vectors that are ranked")
+
+
 def test_an_array_that_runs_code_is_refused(call, tmp_path):
     files = write_npy(sample(), tmp_path)
     np.save(files.captions, np.array([Writes(tmp_path / "pwned.txt")], dtype=object), allow_pickle=True)
