@@ -48,7 +48,7 @@ def test_each_strip_is_computed_once_and_those_without_a_query_not_at_all():
         asked.append(rows.start)
         return torch.rand(rows.stop - rows.start, 5)
 
-    height = 3 * STRIP
+    height = 4 * STRIP
     correct = [np.array([0]) if row in (1, 5, 2 * STRIP) else np.empty(0, np.int64) for row in range(height)]
     scores, _ = judged(Scores((height, 5), compute), Truth.listed(correct, 5))
     assert sum(len(part) for _, part in scores.blocks()) == 3
