@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-import torch
 
 from pipeline.artifacts.evaluation import KS
 from pipeline.evaluate.matching import Pairs
@@ -63,12 +62,11 @@ class Outcome:
 
 def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS) -> Outcome:
     """Positions and best items in one pass. Raises InputError on scores that are not finite."""
-    found, best = [], []
+    joined = np.empty(len(truth.items))
+    top = np.empty((scores.shape[0], min(max(ks), scores.shape[1])), np.int64)
     for rows, block in scores.blocks():
-        found.append(positions(block, rows, truth, ties))
-        best.append(top_k(block, max(ks))[1].cpu())
-    top = torch.cat(best).numpy()
-    joined = np.concatenate(found)
+        joined[truth.starts[rows.start] : truth.starts[rows.stop]] = positions(block, rows, truth, ties)
+        top[rows] = top_k(block, max(ks))[1].cpu().numpy()
     ranks = joined[truth.starts[:-1]]
     hits = {k: recall.hits_at(ranks, k) for k in ks}
     occurrence = {k: hubness.occurrence(top[:, :k].ravel(), scores.shape[1]) for k in ks}

@@ -78,12 +78,20 @@ def _first_of_ties(
 
 def mean_of_top(scores: Scores, k: int) -> Float[Tensor, " queries"]:
     """Mean of each query's min(k, items) largest scores: r of CSLS, MUSE's ``get_nn_avg_dist``."""
-    return torch.cat([top_k(scores.strip(rows), k)[0].mean(dim=1) for rows in scores.strips()])
+    # Filled in place: small results that live on between large strips keep the memory of the strips from being reused.
+    means = None
+    for rows in scores.strips():
+        of_strip = top_k(scores.strip(rows), k)[0].mean(dim=1)
+        means = of_strip.new_empty(scores.shape[0]) if means is None else means
+        means[rows] = of_strip
+    return means
 
 
 def ever_in_top(scores: Scores, k: int) -> Bool[Tensor, " items"]:
     """Is the item among the k best of some query?"""
-    found = [top_k(scores.strip(rows), k)[1].flatten() for rows in scores.strips()]
-    chosen = torch.zeros(scores.shape[1], dtype=torch.bool, device=found[0].device)
-    chosen[torch.cat(found)] = True
+    chosen = None
+    for rows in scores.strips():
+        found = top_k(scores.strip(rows), k)[1].flatten()
+        chosen = found.new_zeros(scores.shape[1], dtype=torch.bool) if chosen is None else chosen
+        chosen[found] = True
     return chosen
