@@ -7,6 +7,12 @@ from typing import Annotated
 
 import typer
 
+from pipeline.commands import evaluate, export
+from pipeline.commands._project import Device, RunName
+from pipeline.commands._project import chosen as _chosen
+from pipeline.commands._project import enter_root as _enter_root
+from pipeline.commands._project import overrides as _overrides
+from pipeline.commands._project import params as _params
 from pipeline.commands.compare import compare
 from pipeline.errors import PipelineError, UsageError
 
@@ -16,11 +22,6 @@ app = typer.Typer(
     help="Image-text retrieval as a pipeline: prepare, extract, inject, train, embed, evaluate, report. "
     "Run a stage by hand with the commands below, or all of them, cached, with `dvc repro`.",
 )
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")]
-RunName = Annotated[
-    str | None, typer.Option("--run", help="a name under runs: in params.yaml; all of them when left out")
-]
-_overrides: list[str] = []
 
 
 @app.callback()
@@ -122,33 +123,8 @@ def embed(run: RunName = None, device: Device = "auto") -> None:
         stage.embed(params, name, device)
 
 
-@app.command()
-def evaluate(
-    run: RunName = None,
-    inference: Annotated[
-        str | None,
-        typer.Option(
-            help="nns, is, csls, gm, rgm or a pair such as is+rgm; all of grid.inferences when left out"
-        ),
-    ] = None,
-    device: Device = "auto",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="one JSON document on stdout instead of a table")
-    ] = False,
-) -> None:
-    """Rank the test queries of a run under an inference criterion and measure recall and hubness."""
-    from pipeline.evaluate.criteria import parse
-
-    if inference is not None:
-        parse(inference, {})
-    params = _params()
-    from pipeline.evaluate import stage, summary
-
-    results = {}
-    for name in _chosen(run, params.runs, "run"):
-        measured = stage.evaluate(params, name, [inference] if inference else params.grid.inferences, device)
-        results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
-    summary.show(results, as_json)
+app.command()(evaluate.evaluate)
+app.command()(export.export)
 
 
 @app.command()
@@ -198,33 +174,6 @@ def timings(
 
 
 app.command()(compare)
-
-
-def _enter_root() -> None:
-    # Every path in the project is relative to its root, so that DVC and a call from a subfolder agree.
-    from pipeline.paths import find_root
-
-    os.chdir(find_root(Path.cwd()))
-
-
-def _params():
-    from pipeline.params.load import load
-    from pipeline.paths import PARAMS
-
-    _enter_root()
-    return load(PARAMS, _overrides)
-
-
-def _chosen(name: str | None, nodes: dict, kind: str) -> list[str]:
-    from pipeline.registry import near_miss
-
-    if name is None:
-        return list(nodes)
-    if name not in nodes:
-        raise UsageError(
-            f"unknown {kind} '{name}'{near_miss(name, sorted(nodes)) or ';'} known: {', '.join(sorted(nodes))}"
-        )
-    return [name]
 
 
 def main() -> None:

@@ -60,23 +60,25 @@ def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParam
     for embeddings that cannot be ranked, and where parameters are to be chosen and there is nothing to choose them on.
     """
     folds = protocol.folds(inputs.ranked, params)
-    to_tune = any(_is_open(criterion, params) for criterion in criteria)
+    to_tune = any(is_open(criterion, params) for criterion in criteria)
     memory = params.memory // 2 if to_tune else params.memory
     ground = ranking.trials(folds, inputs.bank, inputs.similarity, memory)
-    tuning_ground = _tuning_ground(inputs, params, memory) if to_tune else {}
+    to_choose_on = tuning_ground(inputs, params, memory) if to_tune else {}
     for criterion in criteria:
         chosen = {
-            direction: tuning.tuned(criterion, tuning_ground.get(direction, []), params.tune)
+            direction: tuning.tuned(criterion, to_choose_on.get(direction, []), params.tune)
             for direction in DIRECTIONS
         }
         yield _result(inputs, criterion, chosen, folds, ground, params)
 
 
-def _is_open(criterion: Criterion, params: EvaluateParams) -> bool:
+def is_open(criterion: Criterion, params: EvaluateParams) -> bool:
+    """Has it parameters that validation data must choose?"""
     return len(criterion.lambdas) > 1 or (params.tune and len(criterion.candidates()) > 1)
 
 
-def _tuning_ground(inputs: Inputs, params: EvaluateParams, memory: int) -> dict[str, list[Trial]]:
+def tuning_ground(inputs: Inputs, params: EvaluateParams, memory: int) -> dict[str, list[Trial]]:
+    """By direction, the validation folds that parameters are chosen on. Raises InputError where there are none."""
     folds = protocol.tuning_folds(inputs.validation(), params)
     return ranking.trials(folds, inputs.tuning_bank, inputs.similarity, memory)
 
@@ -104,7 +106,7 @@ def _result(
         **_circumstances(inputs, criterion, params, len(folds)),
         "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in chosen.items()},
         "notes": {direction: noted for direction, noted in notes.items() if noted},
-        **_metrics(outcomes, inputs.ranked),
+        **_metrics(outcomes, folds, inputs.ranked),
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
     }
     return Result(criterion, metrics, ranks, occurrence)
@@ -139,8 +141,8 @@ def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
     return found
 
 
-def _metrics(outcomes: dict[str, list[Outcome]], split: Split) -> dict:
-    """Per direction the mean over folds of each metric, and their two sums."""
+def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Split) -> dict:
+    """Per direction the mean over folds of each metric, and their two sums; unjudged: queries that are in no figure."""
     found = {}
     for direction, of_folds in outcomes.items():
         rows = [one.metrics() for one in of_folds]
@@ -151,9 +153,11 @@ def _metrics(outcomes: dict[str, list[Outcome]], split: Split) -> dict:
 
     sums = {"rsum": total("r"), "hs_sum": total("skew")}
     for direction, values in found.items():
-        queries, items = split.ids(direction)
         found[direction] = {name: round(value, _DIGITS) for name, value in values.items()}
-        found[direction] |= {"queries": len(queries), "items": len(items)}
+        queries = sum(len(fold.ids(direction)[0]) for fold in folds)
+        found[direction] |= {"queries": queries, "items": len(split.ids(direction)[1])}
+        if split.relevance is not None:
+            found[direction]["unjudged"] = sum(fold.unjudged(direction) for fold in folds)
     return {**found, **sums}
 
 

@@ -8,6 +8,7 @@ from pipeline.evaluate import outcome
 from pipeline.evaluate.bank import Bank
 from pipeline.evaluate.banks import BankSource
 from pipeline.evaluate.criteria import Criterion
+from pipeline.evaluate.judged import judged, judged_pairs
 from pipeline.evaluate.matching import Setting
 from pipeline.evaluate.metrics.ranks import Ties
 from pipeline.evaluate.metrics.truth import Truth
@@ -53,11 +54,15 @@ def trials(
 
 
 def run(tuned: Tuned, trial: Trial, ties: Ties) -> tuple[Outcome, dict[str, float]]:
-    """What comes out, and the notes of the rescoring (see ``Scores.notes``)."""
+    """What comes out, and the notes of the rescoring (see ``Scores.notes``).
+
+    All queries are ranked and correct hubs; those without a correct item are left out of the outcome. Raises InputError
+    when no other is left.
+    """
     criterion = tuned.criterion
     scores = criterion.rerank(trial.scores, trial.bank)
     if not criterion.matching:
-        return outcome.rank(scores, trial.truth, ties), dict(scores.notes)
+        return outcome.rank(*judged(scores, trial.truth), ties), dict(scores.notes)
     settings = [Setting(k, tuned.lambdas[k]) for k in KS]
     pairs = dict(zip(KS, criterion.match(scores, settings), strict=True))
-    return outcome.matched(pairs, trial.truth), dict(scores.notes)
+    return outcome.matched(*judged_pairs(pairs, trial.truth)), dict(scores.notes)

@@ -14,7 +14,7 @@ from torch import Tensor
 from pipeline.artifacts import embeddings
 from pipeline.artifacts.embeddings import Side
 from pipeline.errors import InputError
-from pipeline.evaluate.metrics.truth import Truth
+from pipeline.evaluate.metrics.truth import Relevance, Truth
 from pipeline.evaluate.scores import Scores, Similarity
 from pipeline.registry import SIMILARITIES
 
@@ -24,39 +24,57 @@ _COLLAPSED = 1e-4
 
 @dataclass(frozen=True)
 class Split:
-    """image_ids, caption_ids, caption_images: int64; images, captions: float32 vectors of the same width."""
+    """image_ids, caption_ids, caption_images: int64; images, captions: float32 vectors of the same width.
+
+    relevance: which pairs are correct; without it a caption is correct for its image and the other way round.
+    """
 
     image_ids: np.ndarray
     caption_ids: np.ndarray
     caption_images: np.ndarray
     images: Float[Tensor, "images dim"]
     captions: Float[Tensor, "captions dim"]
+    relevance: Relevance | None = None
 
     def fold(self, images: slice) -> "Split":
         """Consecutive images with their captions, both in the file's order."""
         ids = self.image_ids[images]
         kept = np.flatnonzero(np.isin(self.caption_images, ids))
         chosen = torch.from_numpy(kept).to(self.captions.device)
-        return Split(
-            ids, self.caption_ids[kept], self.caption_images[kept], self.images[images], self.captions[chosen]
-        )
+        captions = self.caption_ids[kept], self.caption_images[kept]
+        return Split(ids, *captions, self.images[images], self.captions[chosen], self.relevance)
 
     def scores(self, similarity: Similarity, memory: int) -> Scores:
         """Images as queries; its transpose has the captions as queries. memory: MiB, see ``Scores.of``."""
         return Scores.of(self.images, self.captions, similarity, memory=memory)
 
     def truth(self, direction: str) -> Truth:
+        """Of all queries; under ``relevance`` some may have no correct item."""
+        if self.relevance is not None:
+            return Truth.by_pairs(*self._sides(direction), *self.relevance.pairs[direction])
         sides = (self.image_ids, self.caption_images)
         return Truth.by_image(*(sides if direction == "image_to_text" else reversed(sides)))
 
     def clusters(self, direction: str) -> np.ndarray:
-        """The image that each query is or belongs to: queries of one image are not independent of each other."""
-        return self.image_ids if direction == "image_to_text" else self.caption_images
+        """The image that each judged query is or belongs to: queries of one image are not independent of each other."""
+        images = self.image_ids if direction == "image_to_text" else self.caption_images
+        return images[self._judged(direction)]
 
     def ids(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of the queries and of the items."""
+        """Ids of the judged queries, those with a correct item, and of all items."""
+        queries, items = self._sides(direction)
+        return queries[self._judged(direction)], items
+
+    def unjudged(self, direction: str) -> int:
+        """How many queries have no correct item."""
+        return len(self._sides(direction)[0]) - len(self.ids(direction)[0])
+
+    def _sides(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
         sides = (self.image_ids, self.caption_ids)
         return sides if direction == "image_to_text" else sides[::-1]
+
+    def _judged(self, direction: str) -> np.ndarray | slice:
+        return slice(None) if self.relevance is None else self.truth(direction).judged()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """evaluate: rank every query of a split under each criterion, both ways, and measure the result."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from pipeline.device import resolve
 from pipeline.errors import UsageError
 from pipeline.evaluate import banks, criteria
 from pipeline.evaluate.banks import BankSource
+from pipeline.evaluate.criteria import Criterion
 from pipeline.evaluate.measure import Inputs, Result, measure
 from pipeline.evaluate.split import Embedded, Split, collapsed
 from pipeline.params.schema import EvaluateParams
@@ -32,8 +33,8 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         raise UsageError(f"unknown run '{run}'{near_miss(run, known) or ';'} known: {', '.join(known)}")
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve(device)
     embedded = Embedded.read(paths.embedded(run), run)
-    inputs = replace(_inputs(embedded, run, params.evaluate, target), seed=params.seed)
-    _warn_of_collapse(inputs.ranked, embedded.folder)
+    inputs = replace(read_inputs(embedded, run, params.evaluate, target), seed=params.seed)
+    warn_of_collapse(inputs.ranked, str(embedded.folder))
     written = {}
     with locks.claim(paths.evaluations(run)):
         for result in measure(inputs, chosen, params.evaluate):
@@ -46,17 +47,23 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
 def write(out: Path, result: Result) -> None:
     """The three files of one criterion; the folder appears whole or not at all."""
     for direction, notes in result.metrics["notes"].items():
-        tolerance = getattr(result.criterion.rescoring.params, "tolerance", None)
-        if tolerance is not None and notes["residual"] > tolerance:
-            console.warn(
-                f"{result.criterion.name}, {direction}: stopped after {notes['iterations']:.0f} iterations with a "
-                f"residual of {notes['residual']:.2g}, above {tolerance:g}; raise max_iterations or tau"
-            )
+        warn_of_residual(result.criterion, direction, notes)
     with whole_folder(out) as folder:
         evaluation.write(folder, result.metrics, result.ranks, result.occurrence)
 
 
-def _inputs(embedded: Embedded, run: str, params: EvaluateParams, device) -> Inputs:
+def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> None:
+    """Where an iteration gave up before it was as exact as its parameters ask."""
+    tolerance = getattr(criterion.rescoring.params, "tolerance", None)
+    if tolerance is not None and notes.get("residual", 0.0) > tolerance:
+        console.warn(
+            f"{criterion.name}, {direction}: stopped after {notes['iterations']:.0f} iterations with a "
+            f"residual of {notes['residual']:.2g}, above {tolerance:g}; raise max_iterations or tau"
+        )
+
+
+def read_inputs(embedded: Embedded, run: str, params: EvaluateParams, device) -> Inputs:
+    """The split, the bank and the validation data that ``params`` names. Raises InputError where they do not fit."""
     ranked = embedded.split(params.split, device)
     tuning = embedded.split("val", device) if embedded.has("val") else None
     bank = tuning_bank = BankSource(params.split)
@@ -80,10 +87,11 @@ def _bank(embedded: Embedded, params: EvaluateParams, device) -> BankSource:
     return BankSource(params.bank, other.whole(device))
 
 
-def _warn_of_collapse(split: Split, folder: Path) -> None:
+def warn_of_collapse(split: Split, where: str) -> None:
+    """Where all vectors of a side are all but the same one."""
     for name, vectors in [("images", split.images), ("captions", split.captions)]:
         if len(vectors) > 1 and collapsed(vectors):
             console.warn(
-                f"{folder}: the embeddings of the {name} are all but the same vector; "
+                f"{where}: the embeddings of the {name} are all but the same vector; "
                 "the model has collapsed and its ranks mean nothing"
             )

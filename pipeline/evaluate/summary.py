@@ -1,6 +1,7 @@
 """The figures of several evaluations on the terminal: a table for people, one JSON document for programs."""
 
 import json
+from collections.abc import Sequence
 
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
 from pipeline.console import stdout
@@ -14,31 +15,87 @@ def show(results: dict[tuple[str, str], dict], as_json: bool) -> None:
         nested: dict[str, dict[str, dict]] = {}
         for (run, inference), metrics in results.items():
             nested.setdefault(run, {})[inference] = metrics
-        stdout.file.write(json.dumps(nested, indent=2, sort_keys=True, allow_nan=False) + "\n")
+        _print_json(nested)
         return
-    from rich.table import Table
+    _print_table(("run", "inference"), results)
 
-    table = Table(caption=_protocol(results))
-    for name in ("run", "inference"):
-        table.add_column(name)
+
+def show_files(results: dict[str, dict], as_json: bool) -> None:
+    """results: metrics by inference. JSON is the document of the only criterion, or the documents keyed by criterion."""
+    if as_json:
+        _print_json(next(iter(results.values())) if len(results) == 1 else results)
+        return
+    _print_table(("inference",), {(name,): metrics for name, metrics in results.items()})
+
+
+def _print_json(document: dict) -> None:
+    stdout.file.write(json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    said = Text("\n".join(notes(list(results.values()))))
+    table = Table(
+        caption=said, caption_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
+    for name in labels:
+        table.add_column(name, overflow="fold")
     columns = [(direction, f"r@{k}") for direction in DIRECTIONS for k in KS]
-    for name in [*(f"{_SHORT[direction]} {metric}" for direction, metric in columns), "rsum", "hs-sum"]:
-        table.add_column(name, justify="right")
+    for name in [*(f"{_SHORT[direction]}\n{metric}" for direction, metric in columns), "rsum", "hs-sum"]:
+        table.add_column(name, justify="right", no_wrap=True)
     best = max(metrics["rsum"] for metrics in results.values())
-    for (run, inference), metrics in results.items():
+    for names, metrics in results.items():
         recalls = [f"{metrics[direction][metric]:.1f}" for direction, metric in columns]
         style = "bold" if metrics["rsum"] == best and len(results) > 1 else ""
-        table.add_row(
-            run, inference, *recalls, f"{metrics['rsum']:.1f}", f"{metrics['hs_sum']:.2f}", style=style
-        )
+        cells = [*names, *recalls, _rsum(metrics), f"{metrics['hs_sum']:.2f}"]
+        table.add_row(*(Text(cell) for cell in cells), style=style)
     stdout.print(table)
 
 
-def _protocol(results: dict[tuple[str, str], dict]) -> str:
-    """What the figures mean, in one line below the table."""
-    one = next(iter(results.values()))
-    banks = sorted({metrics["bank"] for metrics in results.values()} - {"none"})
-    looked = (
-        f"; hubs corrected with the {' and '.join(banks)} queries themselves (transductive)" if banks else ""
-    )
-    return f"{one['split']} split, protocol {one['protocol']}; r@K: share of queries with a correct item among the best K, in percent{looked}"
+def _rsum(metrics: dict) -> str:
+    """With its interval where there is one."""
+    interval = metrics.get("intervals", {}).get("rsum")
+    return f"{metrics['rsum']:.1f}" + (f"\n[{interval[0]:.1f},\n{interval[1]:.1f}]" if interval else "")
+
+
+def notes(results: Sequence[dict]) -> list[str]:
+    """What the figures mean and must not be quoted without, a sentence a line; results: metrics documents."""
+    one = results[0]
+    ranked = "vectors from files" if one["split"] == "files" else f"{one['split']} split"
+    said = [
+        f"{ranked}, protocol {one['protocol']}; r@K: share of queries with a correct item among the best K, in percent"
+    ]
+    if any("rsum" in metrics.get("intervals", {}) for metrics in results):
+        said[0] += "; in brackets the 95% interval"
+    said += _by_bank(results)
+    for direction in DIRECTIONS:
+        left_out = one[direction].get("unjudged", 0)
+        if left_out:
+            every = left_out + one[direction]["queries"]
+            said.append(
+                f"{_SHORT[direction]}: {left_out} of {every} queries have no judged item and are in no figure"
+            )
+    return said
+
+
+def _by_bank(results: Sequence[dict]) -> list[str]:
+    """For each bank the criteria that used it; matchings; nothing for what looks at one query at a time."""
+    groups: dict[str, list[str]] = {}
+    for metrics in results:
+        names = groups.setdefault(_correction(metrics), [])
+        if metrics["inference"] not in names:
+            names.append(metrics["inference"])
+    return [f"{', '.join(names)}: {how}" for how, names in groups.items() if how]
+
+
+def _correction(metrics: dict) -> str:
+    bank, together = metrics["bank"], "transductive: a result depends on the other queries"
+    if bank == "none":
+        return f"queries are matched together ({together})" if metrics["transductive"] else ""
+    if bank in (metrics["split"], "test"):
+        return f"hubs corrected with the {bank} queries themselves ({together})"
+    matched = f"; queries are matched together ({together})" if metrics["transductive"] else " (inductive)"
+    return f"hubs corrected with the queries of {bank}{matched}"

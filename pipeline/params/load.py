@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML, YAMLError
 
 from pipeline.errors import ParamsError, UnknownMember, UsageError
-from pipeline.params.schema import Root, TrainParams
+from pipeline.params.schema import EvaluateParams, Measuring, Root, TrainParams
 from pipeline.params.strict import Strict
 from pipeline.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run
 from pipeline.registry import (
@@ -35,6 +35,19 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "") -> 
     """
     name = shown_as or path.name
     return _Loader(name, with_overrides(read_document(path), overrides or [], name)).params()
+
+
+def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Strict], int]:
+    """How to measure where there is no params.yaml: the defaults, changed by ``["evaluate.ties=average"]``.
+
+    Returns the parameters of evaluate, those of the criteria that ``overrides`` speak of, by name, and the seed. Raises
+    ParamsError with every problem found.
+    """
+    loader = _Loader("--set", with_overrides({}, overrides, "the command line"))
+    found = loader.measuring()
+    if loader.problems:
+        raise ParamsError(loader.problems)
+    return found
 
 
 def read_document(path: Path) -> dict:
@@ -90,6 +103,16 @@ class _Loader:
         if self.problems:
             raise ParamsError(self.problems)
         return loaded
+
+    def measuring(self) -> tuple[EvaluateParams, dict[str, Strict], int] | None:
+        root = self._model(Measuring, self.content, "")
+        if root is None:
+            return None
+        members = [
+            self._member(INFERENCES, name, options, f"inference.{name}", "")
+            for name, options in root.inference.items()
+        ]
+        return root.evaluate, {member.name: member.params for member in members if member}, root.seed
 
     def _dataset(self, name, node) -> Dataset:
         return Dataset(

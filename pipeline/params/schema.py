@@ -113,3 +113,11 @@ class Root(Strict):
     text: dict[str, dict] = Field(default_factory=dict)
     image: dict[str, dict] = Field(default_factory=dict)
     inference: dict[str, dict] = Field(default_factory=dict)
+
+
+class Measuring(Strict):
+    """What --set may change where vectors come from files and there is no params.yaml; seed: of the bootstrap."""
+
+    seed: Annotated[int, Field(ge=0)] = 1
+    evaluate: EvaluateParams = Field(default_factory=EvaluateParams)
+    inference: dict[str, dict] = Field(default_factory=dict)

@@ -7,6 +7,7 @@ import torch
 from pipeline import paths
 from pipeline.artifacts.embeddings import Side
 from pipeline.errors import InputError
+from pipeline.evaluate.metrics.truth import Relevance
 from pipeline.evaluate.split import Embedded, collapsed
 from tests.evaluate.dense import unit_vectors
 from tests.evaluate.embedded import sides, write
@@ -133,3 +134,16 @@ def test_missing_embeddings_name_the_command(folder):
 )
 def test_collapse(vectors, expected):
     assert collapsed(vectors) is expected
+
+
+def test_relevance_takes_the_place_of_the_captions_image(folder):
+    split = read(folder, *sides({"test": 9})).split("test", CPU)
+    image, caption = split.image_ids[4], split.caption_ids[-1]
+    judged = replace(split, relevance=Relevance.both_ways(np.array([image]), np.array([caption])))
+    assert [ids.tolist() for ids in judged.ids("image_to_text")] == [[image], split.caption_ids.tolist()]
+    assert [ids.tolist() for ids in judged.ids("text_to_image")] == [[caption], split.image_ids.tolist()]
+    assert judged.clusters("text_to_image").tolist() == [split.caption_images[-1]]
+    assert (judged.unjudged("image_to_text"), split.unjudged("image_to_text")) == (8, 0)
+    assert judged.truth("image_to_text").judged().tolist() == [4]
+    assert judged.fold(slice(4, 5)).truth("image_to_text").judged().tolist() in ([], [0])
+    assert judged.fold(slice(0, 4)).unjudged("image_to_text") == 4

@@ -1,4 +1,4 @@
-"""Which items are correct for which query; any number of them, one at least."""
+"""Which items are correct for which query; any number of them."""
 
 from dataclasses import dataclass
 
@@ -9,6 +9,19 @@ from torch import Tensor
 
 from pipeline.errors import InputError
 from pipeline.evaluate.ragged import spans
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """Correct pairs that do not follow from the captions' image: by direction, the ids of queries and of items, int64 and
+    parallel. The two directions need not agree: collections of judgements ask about images and captions of their own."""
+
+    pairs: dict[str, tuple[np.ndarray, np.ndarray]]
+
+    @classmethod
+    def both_ways(cls, images: np.ndarray, captions: np.ndarray) -> "Relevance":
+        """From pairs of image_id and caption_id that hold in either direction."""
+        return cls({"image_to_text": (images, captions), "text_to_image": (captions, images)})
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,21 @@ class Truth:
         return cls(starts, order[spans(first, counts)], len(item_images))
 
     @classmethod
+    def by_pairs(
+        cls, queries: np.ndarray, items: np.ndarray, pair_queries: np.ndarray, pair_items: np.ndarray
+    ) -> "Truth":
+        """An item is correct when its pair of ids is among the pairs; a pair with an id that is not there does not count.
+
+        queries, items: unique ids, int64, in the order of the scores' rows and columns; pair_queries, pair_items: ids,
+        int64 (pairs,), in any order. A query may be left without a correct item: see ``judged``.
+        """
+        rows, columns = _places(queries, pair_queries), _places(items, pair_items)
+        there = (rows >= 0) & (columns >= 0)
+        pairs = np.unique(rows[there] * len(items) + columns[there])
+        counts = np.bincount(pairs // len(items), minlength=len(queries))
+        return cls(np.concatenate([[0], counts.cumsum()]), pairs % len(items), len(items))
+
+    @classmethod
     def listed(cls, correct: list[np.ndarray], columns: int) -> "Truth":
         """From the correct columns of each query, one array a query."""
         starts = np.concatenate([[0], np.cumsum([len(items) for items in correct])])
@@ -43,6 +71,16 @@ class Truth:
 
     def __len__(self) -> int:
         return len(self.starts) - 1
+
+    def judged(self) -> np.ndarray:
+        """Rows of the queries that have a correct item, ascending, int64."""
+        return np.flatnonzero(np.diff(self.starts))
+
+    def only_judged(self) -> "Truth":
+        """Without the queries that have none; the items are the same."""
+        return Truth(
+            np.concatenate([[0], self.starts[1:][np.diff(self.starts) > 0]]), self.items, self.columns
+        )
 
     def of(self, rows: slice, device: torch.device) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
         """The correct pairs of some queries: row within ``rows``, and column."""
@@ -55,3 +93,10 @@ class Truth:
         """bool (pairs,): is that item correct for that query?"""
         queries = np.repeat(np.arange(len(self)), np.diff(self.starts))
         return np.isin(rows * self.columns + columns, queries * self.columns + self.items)
+
+
+def _places(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Where in ``ids`` each of ``wanted`` is, -1 where it is not."""
+    order = np.argsort(ids, kind="stable")
+    found = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]
+    return np.where(ids[found] == wanted, found, -1)

@@ -1,0 +1,45 @@
+"""What commands share: the values of --set, the project they run in, and the nodes of params.yaml they are for."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.errors import UsageError
+
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")]
+RunName = Annotated[
+    str | None, typer.Option("--run", help="a name under runs: in params.yaml; all of them when left out")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="one JSON document on stdout instead of a table")]
+overrides: list[str] = []
+
+
+def enter_root() -> None:
+    """Every path in the project is relative to its root, so that DVC and a call from a subfolder agree."""
+    from pipeline.paths import find_root
+
+    os.chdir(find_root(Path.cwd()))
+
+
+def params():
+    """params.yaml of the project around the working directory, with the values of --set."""
+    from pipeline.params.load import load
+    from pipeline.paths import PARAMS
+
+    enter_root()
+    return load(PARAMS, overrides)
+
+
+def chosen(name: str | None, nodes: dict, kind: str) -> list[str]:
+    """``name``, or all of ``nodes`` without one. Raises UsageError with the near miss."""
+    from pipeline.registry import near_miss
+
+    if name is None:
+        return list(nodes)
+    if name not in nodes:
+        raise UsageError(
+            f"unknown {kind} '{name}'{near_miss(name, sorted(nodes)) or ';'} known: {', '.join(sorted(nodes))}"
+        )
+    return [name]

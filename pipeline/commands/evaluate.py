@@ -1,0 +1,124 @@
+"""vse-pipe evaluate: the runs of a project, or vectors in files of the user's own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands import _project
+from pipeline.commands._project import AsJson, Device, RunName
+from pipeline.errors import UsageError
+
+_OWN = "Vectors of your own"
+Images = Annotated[
+    Path | None,
+    typer.Option(help="Parquet (image_id, embedding) or .npy; needs no project", rich_help_panel=_OWN),
+]
+Captions = Annotated[
+    Path | None,
+    typer.Option(help="Parquet (caption_id, image_id, embedding) or .npy", rich_help_panel=_OWN),
+]
+ImageIds = Annotated[
+    Path | None,
+    typer.Option(help="ids of an .npy: .npy, or text with one a line; 0, 1, 2, ...", rich_help_panel=_OWN),
+]
+CaptionIds = Annotated[Path | None, typer.Option(help="the same for captions", rich_help_panel=_OWN)]
+CaptionImages = Annotated[
+    Path | None,
+    typer.Option(help="the image_id that each caption of an .npy describes", rich_help_panel=_OWN),
+]
+BankImages = Annotated[
+    Path | None, typer.Option(help="queries of a bank of its own (inductive)", rich_help_panel=_OWN)
+]
+BankCaptions = Annotated[Path | None, typer.Option(help="the same for captions", rich_help_panel=_OWN)]
+ValImages = Annotated[Path | None, typer.Option(help="what parameters are chosen on", rich_help_panel=_OWN)]
+ValCaptions = Annotated[Path | None, typer.Option(help="the same for captions", rich_help_panel=_OWN)]
+Similarity = Annotated[
+    str,
+    typer.Option(help="cosine (vectors are brought to length 1) or dot (as they are)", rich_help_panel=_OWN),
+]
+
+
+def evaluate(
+    run: RunName = None,
+    inference: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="a criterion such as csls, or a pair such as is+rgm; several times, or with commas between. Left out: "
+            "all of grid.inferences; nns, is and csls for vectors of your own"
+        ),
+    ] = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+    images: Images = None,
+    captions: Captions = None,
+    image_ids: ImageIds = None,
+    caption_ids: CaptionIds = None,
+    caption_images: CaptionImages = None,
+    bank_images: BankImages = None,
+    bank_captions: BankCaptions = None,
+    val_images: ValImages = None,
+    val_captions: ValCaptions = None,
+    similarity: Similarity = "cosine",
+    qrels: Annotated[
+        str | None,
+        typer.Option(
+            help="correct pairs: text or Parquet with caption_id, image_id and maybe relevance; TREC lines; eccv_caption; cxc",
+            rich_help_panel=_OWN,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="write metrics and ranks to OUT/<inference>/", rich_help_panel=_OWN)
+    ] = None,
+) -> None:
+    """Rank the queries of a run, or of --images and --captions, under inference criteria; measure recall and hubness."""
+    names = criteria_named(inference)
+    beside = [image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions]
+    if from_files(run, images, captions, [*beside, qrels, out]):
+        from pipeline.evaluate import summary
+        from pipeline.evaluate.external.inputs import Files
+        from pipeline.evaluate.external.stage import DEFAULT, evaluate_files
+        from pipeline.params.load import load_measuring
+
+        params, options, seed = load_measuring(_project.overrides)
+        files = Files(images, captions, *beside, similarity, qrels)
+        found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
+        summary.show_files(found, as_json)
+        return
+    _evaluate_runs(run, names, device, as_json)
+
+
+def _evaluate_runs(run: str | None, names: list[str], device: str, as_json: bool) -> None:
+    params = _project.params()
+    from pipeline.evaluate import stage, summary
+
+    results = {}
+    for name in _project.chosen(run, params.runs, "run"):
+        measured = stage.evaluate(params, name, names or params.grid.inferences, device)
+        results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
+    summary.show(results, as_json)
+
+
+def criteria_named(given: list[str] | None) -> list[str]:
+    """The names in ``--inference A,B --inference C``, each once. Raises UsageError for one that does not exist."""
+    if not given:
+        return []
+    from pipeline.evaluate.criteria import parse
+
+    names = list(dict.fromkeys(name.strip() for text in given for name in text.split(",")))
+    for name in names:
+        parse(name, {})
+    return names
+
+
+def from_files(run: str | None, images: Path | None, captions: Path | None, beside: list) -> bool:
+    """Does the call speak of files, not of a run? Raises UsageError where it speaks of both or of half of them."""
+    if images is None and captions is None:
+        if any(value is not None for value in beside):
+            raise UsageError("options for vectors of your own need --images and --captions")
+        return False
+    if run is not None:
+        raise UsageError("--run and --images exclude each other: a run has embeddings of its own")
+    if images is None or captions is None:
+        raise UsageError("--images and --captions go together")
+    return True

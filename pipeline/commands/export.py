@@ -1,0 +1,72 @@
+"""vse-pipe export: hub-corrected vectors for other systems."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands import _project
+from pipeline.commands._project import Device
+from pipeline.commands.evaluate import (
+    BankCaptions,
+    BankImages,
+    CaptionIds,
+    CaptionImages,
+    Captions,
+    ImageIds,
+    Images,
+    Similarity,
+    ValCaptions,
+    ValImages,
+    from_files,
+)
+from pipeline.errors import UsageError
+
+
+def export(
+    inference: Annotated[str, typer.Option(help="nns, is, csls, nnn, dual_is or sinkhorn")],
+    to: Annotated[str, typer.Option(help="parquet, npy, faiss or clip-retrieval")],
+    out: Annotated[Path, typer.Option(help="the folder to write")],
+    run: Annotated[str | None, typer.Option(help="a name under runs: in params.yaml")] = None,
+    direction: Annotated[
+        str, typer.Option(help="text_to_image (images are searched) or image_to_text")
+    ] = "text_to_image",
+    device: Device = "auto",
+    images: Images = None,
+    captions: Captions = None,
+    image_ids: ImageIds = None,
+    caption_ids: CaptionIds = None,
+    caption_images: CaptionImages = None,
+    bank_images: BankImages = None,
+    bank_captions: BankCaptions = None,
+    val_images: ValImages = None,
+    val_captions: ValCaptions = None,
+    similarity: Similarity = "cosine",
+) -> None:
+    """Write vectors whose plain inner products rank as an inference criterion does, for other search systems."""
+    beside = [image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions]
+    if from_files(run, images, captions, beside):
+        from pipeline.evaluate.external.inputs import Files
+        from pipeline.export.stage import export_files
+        from pipeline.params.load import load_measuring
+
+        params, options, _ = load_measuring(_project.overrides)
+        files = Files(images, captions, *beside, similarity)
+        manifest = export_files(files, inference, params, options, to, direction, out, device)
+    else:
+        manifest = _export_run(run, inference, to, direction, out.resolve(), device)
+    from pipeline.console import say
+
+    say(
+        f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values"
+    )
+
+
+def _export_run(run: str | None, inference: str, to: str, direction: str, out: Path, device: str) -> dict:
+    if run is None:
+        raise UsageError("export what? give --run, or --images and --captions")
+    params = _project.params()
+    from pipeline.export.stage import export_run
+
+    _project.chosen(run, params.runs, "run")
+    return export_run(params, run, inference, to, direction, out, device)

@@ -1,0 +1,167 @@
+"""From the files of a command line to what ``measure`` takes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from pipeline import console
+from pipeline.errors import InputError, UsageError
+from pipeline.evaluate import banks
+from pipeline.evaluate.banks import BankSource
+from pipeline.evaluate.external import qrels, sides
+from pipeline.evaluate.external.vectors import Vectors, must_fit, must_pair
+from pipeline.evaluate.measure import Inputs
+from pipeline.evaluate.metrics.truth import Relevance
+from pipeline.evaluate.split import Split
+from pipeline.params.schema import EvaluateParams
+
+SIMILARITIES = ("cosine", "dot")
+# The captions' image where no file tells.
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class Files:
+    """images, captions: Parquet or .npy; the three with ids belong to .npy; bank and val: the same kinds of files;
+    similarity: cosine (vectors are brought to length 1) or dot (used as they are); qrels: as in ``qrels.read``."""
+
+    images: Path
+    captions: Path
+    image_ids: Path | None = None
+    caption_ids: Path | None = None
+    caption_images: Path | None = None
+    bank_images: Path | None = None
+    bank_captions: Path | None = None
+    val_images: Path | None = None
+    val_captions: Path | None = None
+    similarity: str = "cosine"
+    qrels: str | None = None
+
+    def existing(self) -> list[Path]:
+        """Every file that is given, qrels included where they are one."""
+        named = [value for value in vars(self).values() if isinstance(value, Path)]
+        return named + ([Path(self.qrels)] if self.qrels and Path(self.qrels).is_file() else [])
+
+
+def read(files: Files, params: EvaluateParams, device: torch.device, paired: bool = True) -> Inputs:
+    """paired: every caption must have its image, or judgements; False where nothing is measured. Raises UsageError for
+    options that do not go together, InputError for files that cannot be ranked."""
+    _check(files, params)
+    images = sides.images(files.images, files.similarity, files.image_ids)
+    captions = sides.captions(files.captions, files.similarity, files.caption_ids, files.caption_images)
+    must_fit(images, captions)
+    relevance = _relevance(files, images, captions) if paired else None
+    ranked = _split(images, captions, device, relevance)
+    bank = _bank(files, images, device).checked_against(ranked, "--bank-images, --bank-captions")
+    tuning = _validation(files, images, device)
+    if tuning is not None:
+        bank.checked_against(tuning, "--bank-images, --bank-captions against --val-images, --val-captions")
+    about = {"images": str(files.images), "captions": str(files.captions), "similarity": files.similarity}
+    about |= {"qrels": files.qrels} if files.qrels else {}
+    return Inputs(ranked, bank, tuning, bank if not bank.own else BankSource("val"), _inner_product, about)
+
+
+def _check(files: Files, params: EvaluateParams) -> None:
+    if files.similarity not in SIMILARITIES:
+        raise UsageError(f"unknown similarity '{files.similarity}'; known: {', '.join(SIMILARITIES)}")
+    if params.bank != banks.OWN or params.split != "test":
+        raise UsageError(
+            "evaluate.bank and evaluate.split name parts of a run; with --images give --bank-images and --bank-captions"
+        )
+    if (files.val_images is None) != (files.val_captions is None):
+        raise UsageError("--val-images and --val-captions go together")
+    if params.protocol == "folds" and files.qrels:
+        raise UsageError(
+            "evaluate.protocol folds cuts captions by their image and --qrels has many to one; use protocol full"
+        )
+
+
+def _relevance(files: Files, images: Vectors, captions: Vectors) -> Relevance | None:
+    """None where the captions' images say what is correct."""
+    if files.qrels is not None:
+        relevance = qrels.read(files.qrels)
+        _say_what_is_missing(relevance, images, captions, files.qrels)
+        return relevance
+    if captions.image_ids is None:
+        raise InputError(
+            f"{captions.where}: nothing says which caption belongs to which image; give --caption-images or --qrels"
+        )
+    must_pair(images, captions)
+    return None
+
+
+def _split(
+    images: Vectors, captions: Vectors, device: torch.device, relevance: Relevance | None = None
+) -> Split:
+    owners = captions.image_ids
+    if owners is None:
+        owners = (
+            np.full(len(captions.ids), _UNKNOWN) if relevance is None else _owners(captions.ids, relevance)
+        )
+    vectors = [torch.from_numpy(side.vectors).to(device) for side in (images, captions)]
+    return Split(images.ids, captions.ids, owners, *vectors, relevance)
+
+
+def _owners(captions: np.ndarray, relevance: Relevance) -> np.ndarray:
+    """For each caption the first image that is correct for it, so that its result is not taken for independent of the
+    other captions of that image."""
+    judged, images = relevance.pairs["text_to_image"]
+    named, first = np.unique(judged, return_index=True)
+    place = np.searchsorted(named, captions).clip(max=len(named) - 1)
+    return np.where(named[place] == captions, images[first[place]], _UNKNOWN)
+
+
+def _bank(files: Files, images: Vectors, device: torch.device) -> BankSource:
+    given = [path for path in (files.bank_images, files.bank_captions) if path is not None]
+    if not given:
+        return BankSource(banks.OWN)
+    kept = [
+        reader(path, files.similarity) if path is not None else None
+        for reader, path in [(sides.images, files.bank_images), (sides.captions, files.bank_captions)]
+    ]
+    for side in kept:
+        if side is not None:
+            must_fit(images, side)
+    missing = Vectors("", "", np.empty(0, np.int64), None, np.empty((0, images.dim), np.float32))
+    split = _split(kept[0] or missing, kept[1] or missing, device)
+    return BankSource(", ".join(map(str, given)), split)
+
+
+def _validation(files: Files, images: Vectors, device: torch.device) -> Split | None:
+    if files.val_images is None:
+        return None
+    one = sides.images(files.val_images, files.similarity)
+    other = sides.captions(files.val_captions, files.similarity)
+    for side in (one, other):
+        must_fit(images, side)
+    if other.image_ids is None:
+        raise InputError(f"{other.where}: validation captions need column image_id; give them as Parquet")
+    must_pair(one, other)
+    return _split(one, other, device)
+
+
+def _say_what_is_missing(relevance: Relevance, images: Vectors, captions: Vectors, source: str) -> None:
+    """Correct items that are not in the gallery make every figure look better than it is."""
+    named = [np.unique(np.concatenate(ids)) for ids in zip(*_by_kind(relevance), strict=True)]
+    for side, ids in zip((images, captions), named, strict=True):
+        absent = ids[~np.isin(ids, side.ids)]
+        if len(absent):
+            console.warn(
+                f"--qrels {source}: {len(absent)} of the {len(ids)} {side.key}s judged are not in {side.where}, "
+                f"the first is {absent[0]}; their pairs are left out"
+            )
+
+
+def _by_kind(relevance: Relevance) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(image ids, caption ids) of each direction's pairs."""
+    return [relevance.pairs["image_to_text"], relevance.pairs["text_to_image"][::-1]]
+
+
+def _inner_product(
+    images: Float[Tensor, "images dim"], captions: Float[Tensor, "captions dim"]
+) -> Float[Tensor, "images captions"]:
+    return images @ captions.T

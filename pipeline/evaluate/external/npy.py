@@ -1,0 +1,74 @@
+"""Vectors and ids in .npy files and ids in text files. Nothing is unpickled and no byte is taken on trust."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.artifacts._files import require
+from pipeline.errors import InputError
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_INTEGER = r"^[+-]?[0-9]{1,18}$"
+
+
+def vectors(path: Path) -> np.ndarray:
+    """A float array (rows, dim). Raises InputError for anything else, and for a file shorter or longer than it says."""
+    array = _read(path)
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
+        raise InputError(
+            f"{path}: {_described(array)}; expected rows x values of float16, float32 or float64"
+        )
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def ids(path: Path, rows: int, of: str) -> np.ndarray:
+    """int64 (rows,) from a .npy array or a text file with one id a line. of: the file with the vectors, for messages."""
+    found = _read(path) if path.suffix == ".npy" else _text(path)
+    if found.dtype.kind not in "iu" or found.ndim != 1:
+        raise InputError(f"{path}: {_described(found)}; expected one integer for each vector")
+    if len(found) != rows:
+        raise InputError(f"{path}: {len(found)} ids for the {rows} vectors of {of}")
+    if found.dtype.kind == "u" and len(found) and found.max() > np.iinfo(np.int64).max:
+        raise InputError(f"{path}: id {found.max()} is beyond int64")
+    return found.astype(np.int64)
+
+
+def _read(path: Path) -> np.ndarray:
+    with require(path).open("rb") as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            shape, _, kind = _HEADERS[version](file)
+        except (ValueError, KeyError) as error:
+            raise InputError(f"{path}: not a .npy file ({str(error).splitlines()[0]})") from error
+        header = file.tell()
+    if kind.hasobject:
+        raise InputError(
+            f"{path}: holds pickled Python objects, which are never loaded; save it as plain numbers"
+        )
+    expected = header + int(np.prod(shape, dtype=object)) * kind.itemsize
+    size = path.stat().st_size
+    if size != expected:
+        raise InputError(f"{path}: {size} bytes, its header promises {expected}; the file is damaged")
+    return np.load(path, allow_pickle=False)
+
+
+def _text(path: Path) -> np.ndarray:
+    try:
+        lines = require(path).read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text; expected one id a line, or a .npy array") from error
+    if lines[-1] == "":
+        lines.pop()
+    column = pc.utf8_trim_whitespace(pa.array(lines, pa.string()))
+    wrong = np.flatnonzero(
+        ~pc.match_substring_regex(column, _INTEGER).to_numpy(zero_copy_only=False).astype(bool)
+    )
+    if len(wrong):
+        raise InputError(f"{path}, line {wrong[0] + 1}: {lines[wrong[0]][:40]!r} is not an integer id")
+    return pc.utf8_ltrim(column, "+").cast(pa.int64()).to_numpy()
+
+
+def _described(array: np.ndarray) -> str:
+    return f"an array {' x '.join(map(str, array.shape)) or 'of no dimension'} of {array.dtype}"

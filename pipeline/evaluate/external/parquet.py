@@ -1,0 +1,81 @@
+"""Vectors, ids and judgements in Parquet that other programs wrote: several types are welcome, columns beyond these ignored."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.artifacts._files import require
+from pipeline.errors import InputError, IntegrityError
+
+
+def read(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
+    """Those columns of a file. Raises InputError for one that is missing, IntegrityError for a damaged file."""
+    if not require(path).stat().st_size:
+        raise InputError(f"{path}: the file is empty")
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            names = file.schema_arrow.names
+            for name in columns:
+                if name not in names:
+                    raise InputError(f"{path}: column '{name}' is missing; the file has {', '.join(names)}")
+            return file.read(columns=[*columns, *(name for name in optional if name in names)])
+    except (OSError, pa.ArrowException, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise IntegrityError(f"{path}: not a whole Parquet file ({reason}); write it again") from error
+
+
+def ids(path: Path, table: pa.Table, name: str) -> np.ndarray:
+    """An integer column as int64. Raises InputError for another type, nulls and values beyond int64."""
+    column = table[name]
+    if not pa.types.is_integer(column.type):
+        advice = "; number the ids and keep the list" if pa.types.is_string(column.type) else ""
+        raise InputError(f"{path}: column '{name}' is {column.type}, expected int64{advice}")
+    if column.null_count:
+        raise InputError(f"{path}: column '{name}' has {column.null_count} nulls")
+    try:
+        return column.cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: column '{name}' has values beyond int64 ({error})") from error
+
+
+def vectors(path: Path, table: pa.Table, key: str) -> np.ndarray:
+    """Column ``embedding``, lists of float16, float32 or float64 of one length, as an array (rows, dim).
+
+    key: the id column, for messages. Raises InputError for other types, nulls and rows of another length.
+    """
+    column = table["embedding"]
+    if not _is_list(column.type) or not pa.types.is_floating(column.type.value_type):
+        raise InputError(
+            f"{path}: column 'embedding' is {column.type}, expected lists of float16, float32 or float64"
+        )
+    if column.null_count:
+        raise InputError(f"{path}: column 'embedding' has {column.null_count} nulls")
+    if not len(table):
+        raise InputError(f"{path}: no rows")
+    if not pa.types.is_fixed_size_list(column.type):
+        _one_length(path, table, key)
+    flat = [chunk.flatten() for chunk in column.chunks]
+    nulls = sum(chunk.null_count for chunk in flat)
+    if nulls:
+        raise InputError(f"{path}: column 'embedding' has {nulls} nulls inside its lists")
+    joined = np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in flat])
+    return joined.reshape(len(table), len(joined) // len(table))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _one_length(path: Path, table: pa.Table, key: str) -> None:
+    lengths = pc.list_value_length(table["embedding"]).to_numpy()
+    other = np.flatnonzero(lengths != lengths[0])
+    if len(other):
+        row = other[0]
+        raise InputError(
+            f"{path}: {len(other)} vectors of another length than the first, which has {lengths[0]} values: "
+            f"{key} {table[key][row].as_py()} has {lengths[row]}"
+        )

@@ -1,0 +1,83 @@
+"""Judgements: which caption and image belong together, from a file or from a named collection."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.artifacts._files import require
+from pipeline.errors import InputError
+from pipeline.evaluate.external import eccv, parquet
+from pipeline.evaluate.metrics.truth import Relevance
+
+_COLUMNS = ["caption_id", "image_id", "relevance"]
+_TREC = ["caption_id", "iteration", "image_id", "relevance"]
+_PAIRS = "caption_id image_id [relevance]"
+_NUMBERS = {np.int64: r"^-?[0-9]{1,18}$", np.float64: r"^-?[0-9]+(\.[0-9]+)?$"}
+_WORDS = {np.int64: "an integer", np.float64: "a number"}
+
+
+def read(source: str) -> Relevance:
+    """source: a collection of ``eccv.NAMES``, or a file: Parquet or text with a header ``caption_id image_id [relevance]``,
+    or TREC lines ``caption_id 0 image_id relevance``; text is split at white space.
+
+    The pairs of a file hold in both directions, any number of each; relevance above 0 is correct. Raises InputError for a
+    file that is not one of these, MissingResource for a collection whose package is not installed.
+    """
+    if source in eccv.NAMES:
+        return eccv.read(source)
+    path = Path(source)
+    captions, images, relevance = _parquet(path) if path.suffix == ".parquet" else _text(path)
+    correct = relevance > 0
+    if not correct.any():
+        raise InputError(f"{path}: no pair with a relevance above 0 among {len(correct)} lines")
+    return Relevance.both_ways(images[correct], captions[correct])
+
+
+def _parquet(path: Path) -> tuple[np.ndarray, ...]:
+    table = parquet.read(path, _COLUMNS[:2], _COLUMNS[2:])
+    pairs = [parquet.ids(path, table, name) for name in _COLUMNS[:2]]
+    if "relevance" not in table.column_names:
+        return *pairs, np.ones(len(table))
+    grades = table["relevance"]
+    if not (pa.types.is_integer(grades.type) or pa.types.is_floating(grades.type)) or grades.null_count:
+        raise InputError(f"{path}: column 'relevance' is {grades.type}, expected numbers without nulls")
+    return *pairs, grades.to_numpy()
+
+
+def _text(path: Path) -> tuple[np.ndarray, ...]:
+    try:
+        text = require(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text; expected lines of {_PAIRS}") from error
+    lines = [line.split() for line in text.splitlines()]
+    headed = bool(lines) and "caption_id" in lines[0]
+    names = lines.pop(0) if headed else _TREC
+    if names not in (_COLUMNS, _COLUMNS[:2], _TREC):
+        raise InputError(f"{path}, line 1: columns {' '.join(names)}; expected {_PAIRS}")
+    if not lines:
+        raise InputError(f"{path}: no judgements; expected lines of {_PAIRS}")
+    widths = np.fromiter(map(len, lines), np.int64, len(lines))
+    wrong = np.flatnonzero(widths != len(names))
+    if len(wrong):
+        expected = " ".join(names) if headed else "caption_id 0 image_id relevance, or a header before them"
+        raise InputError(
+            f"{path}, line {wrong[0] + 1 + headed}: {widths[wrong[0]]} fields; expected {expected}"
+        )
+    columns = dict(zip(names, np.array(lines, dtype=str).T, strict=True))
+    pairs = [_numbers(path, columns[name], name, np.int64, headed) for name in _COLUMNS[:2]]
+    if "relevance" not in columns:
+        return *pairs, np.ones(len(lines))
+    return *pairs, _numbers(path, columns["relevance"], "relevance", np.float64, headed)
+
+
+def _numbers(path: Path, cells: np.ndarray, name: str, kind: type, headed: bool) -> np.ndarray:
+    column = pa.array(cells, pa.string())
+    wrong = np.flatnonzero(
+        ~pc.match_substring_regex(column, _NUMBERS[kind]).to_numpy(zero_copy_only=False).astype(bool)
+    )
+    if len(wrong):
+        line, cell = wrong[0] + 1 + headed, cells[wrong[0]][:40]
+        raise InputError(f"{path}, line {line}: {name} {str(cell)!r} is not {_WORDS[kind]}")
+    return cells.astype(kind)

@@ -1,0 +1,49 @@
+"""The images or the captions of one file, Parquet or .npy."""
+
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.errors import UsageError
+from pipeline.evaluate.external import npy, parquet
+from pipeline.evaluate.external.vectors import Vectors, checked
+
+
+def images(path: Path, similarity: str, ids: Path | None = None) -> Vectors:
+    """Parquet with columns image_id and embedding; or .npy, whose ids are in ``ids`` or 0, 1, 2, ... without it.
+
+    Raises UsageError for another kind of file and for ids given twice, InputError for unfit content.
+    """
+    if _is_parquet(path, [("--image-ids", ids)]):
+        table = parquet.read(path, ["image_id", "embedding"])
+        vectors = parquet.vectors(path, table, "image_id")
+        return checked(str(path), "image_id", parquet.ids(path, table, "image_id"), None, vectors, similarity)
+    vectors = npy.vectors(path)
+    return checked(str(path), "image_id", _ids(ids, vectors, path), None, vectors, similarity)
+
+
+def captions(path: Path, similarity: str, ids: Path | None = None, owners: Path | None = None) -> Vectors:
+    """Parquet with columns caption_id, embedding and, unless judgements say what is correct, image_id; or .npy, whose ids
+    are in ``ids`` and the images they describe in ``owners``. Raises as ``images`` does."""
+    if _is_parquet(path, [("--caption-ids", ids), ("--caption-images", owners)]):
+        table = parquet.read(path, ["caption_id", "embedding"], ["image_id"])
+        vectors = parquet.vectors(path, table, "caption_id")
+        found = parquet.ids(path, table, "image_id") if "image_id" in table.column_names else None
+        key = parquet.ids(path, table, "caption_id")
+        return checked(str(path), "caption_id", key, found, vectors, similarity)
+    vectors = npy.vectors(path)
+    found = npy.ids(owners, len(vectors), str(path)) if owners else None
+    return checked(str(path), "caption_id", _ids(ids, vectors, path), found, vectors, similarity)
+
+
+def _is_parquet(path: Path, beside: list[tuple[str, Path | None]]) -> bool:
+    if path.suffix not in (".parquet", ".npy"):
+        raise UsageError(f"{path}: unknown kind of file '{path.suffix}'; known: .parquet, .npy")
+    for option, given in beside:
+        if given is not None and path.suffix == ".parquet":
+            raise UsageError(f"{option} belongs to .npy files; {path} has ids of its own")
+    return path.suffix == ".parquet"
+
+
+def _ids(ids: Path | None, vectors: np.ndarray, path: Path) -> np.ndarray:
+    return np.arange(len(vectors)) if ids is None else npy.ids(ids, len(vectors), str(path))

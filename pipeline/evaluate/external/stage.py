@@ -1,0 +1,78 @@
+"""Evaluate vectors that this pipeline did not make: files in, metrics out, no project around them."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline import locks
+from pipeline.artifacts import evaluation
+from pipeline.device import resolve
+from pipeline.errors import UsageError
+from pipeline.evaluate import criteria
+from pipeline.evaluate.criteria import Criterion
+from pipeline.evaluate.external import inputs
+from pipeline.evaluate.external.inputs import Files
+from pipeline.evaluate.measure import Inputs, Result, is_open, measure
+from pipeline.evaluate.stage import warn_of_collapse, warn_of_residual, write
+from pipeline.params.schema import EvaluateParams
+from pipeline.params.strict import Strict
+
+DEFAULT = ("nns", "is", "csls")
+
+
+def evaluate_files(
+    files: Files,
+    inferences: Sequence[str],
+    params: EvaluateParams,
+    options: dict[str, Strict],
+    device: str = "auto",
+    out: Path | None = None,
+    seed: int = 1,
+) -> dict[str, dict]:
+    """The metrics by criterion, and with ``out`` the folders out/<inference>/ that ``vse-pipe evaluate`` writes for a run.
+
+    options: parameters of criteria by name; one that is not there has its defaults; seed: of the bootstrap. Raises
+    UsageError for what does not exist or does not go together, InputError and IntegrityError for files that cannot be used.
+    """
+    chosen, target = [criteria.parse(name, options) for name in inferences], resolve(device)
+    if (files.bank_images is None) != (files.bank_captions is None):
+        raise UsageError(
+            "--bank-images and --bank-captions go together: images correct the captions and captions the images"
+        )
+    folders = {one.name: _free(out / one.name) for one in chosen} if out else {}
+    given = replace(inputs.read(files, params, target), seed=seed)
+    must_be_given(given, chosen, params)
+    warn_of_collapse(given.ranked, f"{files.images}, {files.captions}")
+    found = {}
+    with locks.claim(out) if out else nullcontext():
+        for result in measure(given, chosen, params):
+            name = result.criterion.name
+            found[name] = {**result.metrics, "split": "files"}
+            _finish(replace(result, metrics=found[name]), folders.get(name))
+    return found
+
+
+def must_be_given(given: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
+    """Raises UsageError when a criterion's parameters are open and there is no validation data."""
+    names = [one.name for one in chosen if is_open(one, params)]
+    if names and given.tuning is None:
+        raise UsageError(
+            f"{', '.join(names)}: parameters are to be chosen and there is nothing to choose them on; give --val-images "
+            "and --val-captions, or the values, such as -S inference.rgm.lam=2"
+        )
+
+
+def _finish(result: Result, folder: Path | None) -> None:
+    if folder is not None:
+        write(folder, result)
+        return
+    for direction, notes in result.metrics["notes"].items():
+        warn_of_residual(result.criterion, direction, notes)
+
+
+def _free(folder: Path) -> Path:
+    """Raises UsageError for a folder that would be replaced and is not an evaluation."""
+    if folder.exists() and not (folder / evaluation.METRICS).is_file() and any(folder.iterdir()):
+        raise UsageError(f"--out: {folder} exists and is not an evaluation; choose another folder")
+    return folder

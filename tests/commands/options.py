@@ -1,0 +1,12 @@
+"""Options of a command line."""
+
+from pipeline.evaluate.external.inputs import Files
+
+
+def arguments(files: Files) -> list[object]:
+    """--images ... for what is set."""
+    found = []
+    for name, value in vars(files).items():
+        if value is not None:
+            found += [f"--{name.replace('_', '-')}", value]
+    return found

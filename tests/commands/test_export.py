@@ -1,0 +1,72 @@
+import numpy as np
+import pytest
+
+from tests.evaluate.embedded import sides
+from tests.evaluate.embedded import write as write_run
+from tests.evaluate.external.files import sample, write, write_npy
+from tests.project import write_params
+
+
+def test_files_are_exported_outside_a_project(call, tmp_path):
+    files = write_npy(sample(), tmp_path)
+    status, out, err = call(
+        "-S",
+        "inference.is.beta=20",
+        "export",
+        "--inference",
+        "is",
+        "--to",
+        "clip-retrieval",
+        "--out",
+        "o",
+        "--images",
+        files.images,
+        "--captions",
+        files.captions,
+        "--image-ids",
+        files.image_ids,
+    )
+    assert (status, out) == (0, "")
+    assert err == "o: 24 items and 60 queries of 9 values\n"
+    assert np.load(tmp_path / "o" / "img_emb" / "img_emb_0.npy").shape == (24, 9)
+    assert '"beta": 20' in (tmp_path / "o" / "manifest.json").read_text()
+
+
+def test_a_run_is_exported_to_where_the_command_was_called(call, tmp_path, monkeypatch):
+    write_params(tmp_path)
+    write_run(*sides({"test": 24}))
+    (tmp_path / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "deep")
+    status, _, err = call("export", "--run", "sum", "--inference", "csls", "--to", "npy", "--out", "o")
+    assert status == 0, err
+    assert np.load(tmp_path / "deep" / "o" / "items.npy").shape == (24, 9)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((), "export what? give --run, or --images and --captions"),
+        (("--run", "summ"), "unknown run 'summ'; did you mean 'sum'? known: sum"),
+        (
+            ("--run", "sum", "--images", "a.parquet", "--captions", "b.parquet"),
+            "--run and --images exclude each other",
+        ),
+        (
+            ("--images", "a.parquet", "--captions", "b.parquet", "--to", "fais"),
+            "unknown export target 'fais'; did you mean",
+        ),
+        (
+            ("--images", "a.parquet", "--captions", "b.parquet", "--inference", "rgm"),
+            "rgm is more than one number an item",
+        ),
+    ],
+)
+def test_wrong_usage_is_status_2_and_one_line(call, tmp_path, given, message):
+    write_params(tmp_path)
+    write(sample(), tmp_path)
+    more = {"--to": "npy", "--inference": "is", "--out": "o"}
+    rest = [part for option, value in more.items() if option not in given for part in (option, value)]
+    status, out, err = call("export", *given, *rest)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"error: {message}")
+    assert not (tmp_path / "o").exists()

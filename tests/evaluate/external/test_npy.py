@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+from pipeline.errors import InputError
+from pipeline.evaluate.external import npy
+from tests.evaluate.external.files import Writes
+
+
+@pytest.mark.parametrize("kind", ["<f2", "<f4", "<f8", ">f4"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_are_read_as_they_are(tmp_path, kind, order):
+    values = np.arange(6).reshape(2, 3).astype(kind, order=order)
+    np.save(tmp_path / "a.npy", values)
+    found = npy.vectors(tmp_path / "a.npy")
+    np.testing.assert_array_equal(found, values)
+    assert found.dtype.isnative
+
+
+def test_pickled_objects_are_never_loaded(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([Writes(tmp_path / "pwned.txt")], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match="holds pickled Python objects, which are never loaded"):
+        npy.vectors(tmp_path / "a.npy")
+    with pytest.raises(InputError, match="holds pickled Python objects"):
+        npy.ids(tmp_path / "a.npy", 1, "b.npy")
+    assert not (tmp_path / "pwned.txt").exists()
+
+
+@pytest.mark.parametrize(("cut", "found"), [(-8, 168), (8, 184)])
+def test_a_file_of_another_size_than_its_header_says_is_refused(tmp_path, cut, found):
+    np.save(tmp_path / "a.npy", np.ones((3, 2)))
+    whole = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(whole[:cut] if cut < 0 else whole + b"\0" * cut)
+    with pytest.raises(InputError, match=f"a.npy: {found} bytes, its header promises 176"):
+        npy.vectors(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\x93NUMPY", b"\x93NUMPY\x09\x00v\x00", b"PK\x03\x04" * 9, b"\x93NUMPY\x01\x00\x04\x00{}{}"],
+)
+def test_what_is_no_npy_is_refused(tmp_path, content):
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(InputError, match=r"not a \.npy file"):
+        npy.vectors(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones((2, 2), int), "an array 2 x 2 of int64; expected rows x values of float16"),
+        (np.ones(3), "an array 3 of float64; expected rows x values"),
+        (np.ones((2, 3, 4)), "an array 2 x 3 x 4 of float64"),
+        (np.float64(1), "an array of no dimension of float64"),
+        (np.ones((2, 2), complex), "of complex128"),
+    ],
+)
+def test_vectors_are_a_float_matrix(tmp_path, array, message):
+    np.save(tmp_path / "a.npy", array)
+    with pytest.raises(InputError, match=message):
+        npy.vectors(tmp_path / "a.npy")
+
+
+def test_ids_come_from_arrays_or_lines(tmp_path):
+    np.save(tmp_path / "ids.npy", np.array([4, 2], np.uint16))
+    (tmp_path / "ids.txt").write_bytes(b"\xef\xbb\xbf 4\r\n-2")
+    assert npy.ids(tmp_path / "ids.npy", 2, "a.npy").tolist() == [4, 2]
+    assert npy.ids(tmp_path / "ids.txt", 2, "a.npy").tolist() == [4, -2]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1\n2\n", "2 ids for the 3 vectors of a.npy"),
+        ("1\ntwo\n3\n", r"ids.txt, line 2: 'two' is not an integer id"),
+        ("1\n\n3\n", r"ids.txt, line 2: '' is not an integer id"),
+        ("1\n2\n99999999999999999999\n", "line 3: '99999999999999999999' is not an integer id"),
+        ("", "0 ids for the 3 vectors"),
+    ],
+)
+def test_each_line_is_an_integer_and_there_is_one_a_vector(tmp_path, text, message):
+    (tmp_path / "ids.txt").write_text(text)
+    with pytest.raises(InputError, match=message):
+        npy.ids(tmp_path / "ids.txt", 3, "a.npy")
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.ones(3), "an array 3 of float64; expected one integer for each vector"),
+        (np.ones((3, 1), int), "an array 3 x 1 of int64"),
+        (np.array([1, 2, 2**63], np.uint64), "id 9223372036854775808 is beyond int64"),
+        (np.array(["a", "b", "c"]), "of <U1; expected one integer"),
+    ],
+)
+def test_an_array_of_ids_is_a_row_of_integers(tmp_path, array, message):
+    np.save(tmp_path / "ids.npy", array)
+    with pytest.raises(InputError, match=message):
+        npy.ids(tmp_path / "ids.npy", 3, "a.npy")
+
+
+def test_a_text_file_in_another_encoding_is_refused(tmp_path):
+    (tmp_path / "ids.txt").write_bytes(b"\xff\xfe1")
+    with pytest.raises(InputError, match="not UTF-8 text"):
+        npy.ids(tmp_path / "ids.txt", 1, "a.npy")

@@ -1,0 +1,96 @@
+import json
+
+import pytest
+
+from pipeline.evaluate import summary
+
+
+def metrics(inference: str = "nns", bank: str = "none", transductive: bool = False, **more: object) -> dict:
+    side = {"r@1": 10.0, "r@5": 20.0, "r@10": 30.0, "queries": 40, "items": 50}
+    given = {
+        "inference": inference,
+        "split": "test",
+        "protocol": "full",
+        "bank": bank,
+        "transductive": transductive,
+        "image_to_text": dict(side),
+        "text_to_image": dict(side),
+        "rsum": 120.0,
+        "hs_sum": 3.5,
+    }
+    return given | more
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (metrics(), []),
+        (
+            metrics("is", "test", True),
+            [
+                "is: hubs corrected with the test queries themselves (transductive: a result depends on the other queries)"
+            ],
+        ),
+        (
+            metrics("is", "val", True, split="val"),
+            [
+                "is: hubs corrected with the val queries themselves (transductive: a result depends on the other queries)"
+            ],
+        ),
+        (metrics("nnn", "train"), ["nnn: hubs corrected with the queries of train (inductive)"]),
+        (metrics("nnn", "val"), ["nnn: hubs corrected with the queries of val (inductive)"]),
+        (
+            metrics("gm", "none", True),
+            ["gm: queries are matched together (transductive: a result depends on the other queries)"],
+        ),
+        (
+            metrics("is+rgm", "b.parquet", True, split="files"),
+            [
+                "is+rgm: hubs corrected with the queries of b.parquet; queries are matched together "
+                "(transductive: a result depends on the other queries)"
+            ],
+        ),
+    ],
+)
+def test_the_bank_is_said_and_whether_results_depend_on_each_other(given, said):
+    assert summary.notes([given])[1:] == said
+
+
+def test_criteria_of_one_bank_share_a_line():
+    given = [
+        metrics(),
+        metrics("is", "test", True),
+        metrics("csls", "test", True),
+        metrics("is", "test", True),
+    ]
+    assert [line.partition(":")[0] for line in summary.notes(given)[1:]] == ["is, csls"]
+
+
+def test_unjudged_queries_are_counted():
+    one = metrics(split="files")
+    one["image_to_text"]["unjudged"] = 60
+    one["text_to_image"]["unjudged"] = 0
+    first, *others = summary.notes([one])
+    assert first.startswith("vectors from files, protocol full; r@K: share of queries with a correct item")
+    assert others == ["i2t: 60 of 100 queries have no judged item and are in no figure"]
+
+
+def test_the_interval_of_rsum_is_shown_where_there_is_one(capsys):
+    one = metrics(intervals={"rsum": [110.04, 130.0], "image_to_text": {}})
+    summary.show({("sum", "nns"): one, ("sum", "is"): metrics("is", "test", True)}, False)
+    out = " ".join(capsys.readouterr().out.split())
+    assert "[110.0," in out
+    assert "130.0]" in out
+    assert out.count("[") == 1
+    assert "in brackets the 95% interval" in out
+    assert "brackets" not in "".join(summary.notes([metrics()]))
+
+
+def test_json_is_sorted_and_keyed(capsys):
+    one, other = metrics(), metrics("is", "test", True)
+    summary.show({("sum", "nns"): one, ("sum", "is"): other}, True)
+    assert json.loads(capsys.readouterr().out) == {"sum": {"is": other, "nns": one}}
+    summary.show_files({"nns": one}, True)
+    assert capsys.readouterr().out == json.dumps(one, indent=2, sort_keys=True) + "\n"
+    summary.show_files({"nns": one, "is": other}, True)
+    assert list(json.loads(capsys.readouterr().out)) == ["is", "nns"]
