@@ -52,7 +52,7 @@ def export(
 
         params, options, _ = load_measuring(_project.overrides)
         files = Files(images, captions, *beside, similarity)
-        manifest = export_files(files, inference, params, options, to, direction, out, device)
+        manifest = export_files(files, inference, params, options, to, direction, out.resolve(), device)
     else:
         manifest = _export_run(run, inference, to, direction, out.resolve(), device)
     from pipeline.console import say

@@ -6,12 +6,13 @@ from pipeline.errors import Regression
 SIGNIFICANT = 0.05
 # Below this no p-value can be significant, and nothing could ever fail.
 FEWEST_RESAMPLES = 40
-_WATCHED = ("r@1", "r@5", "r@10", "mrr", "map", "rsum")
+_WATCHED = ("r@1", "r@5", "r@10", "mrr", "map", "map@r", "r_precision", "ndcg@10", "rsum")
 
 
 def check(comparisons: list[Comparison], max_drop: float) -> None:
-    """Raises Regression when R@K of either direction, mrr, map or rsum is lower in B than in A by more than
-    ``max_drop`` points with p < 0.05. Hubness never counts."""
+    """Raises Regression when R@K of either direction, mrr, map, map@r, r_precision, ndcg@10 or rsum is lower in B
+    than in A by more than ``max_drop`` points with p < 0.05. Med r and Mean r, which are no shares, and hubness never
+    count."""
     lines = [
         f"{one.b.metrics.get('inference')}: {line}"
         for one in comparisons

@@ -69,8 +69,12 @@ def _title(one: Comparison) -> str:
     return f"A: {a}, B: {b}"
 
 
+def _bank(metrics: dict) -> str:
+    return f"{metrics.get('bank')}{' (transductive)' if metrics.get('transductive') else ''}"
+
+
 def _caption(one: Comparison, resamples: int, seed: int) -> str:
-    banks = [str(side.metrics.get("bank")) for side in (one.a, one.b)]
+    banks = [_bank(side.metrics) for side in (one.a, one.b)]
     bank = (
         f"query bank {banks[0]}" if banks[0] == banks[1] else f"query bank {banks[0]} in A, {banks[1]} in B"
     )

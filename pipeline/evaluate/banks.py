@@ -23,52 +23,59 @@ class BankSource:
     def own(self) -> bool:
         return self.split is None
 
-    def bank(self, fold: Split, scores: Scores, direction: str, similarity: Similarity, memory: int) -> Bank:
-        """The bank for one direction of ``fold``, whose own scores in that direction are ``scores``."""
+    def bank(
+        self,
+        fold: Split,
+        scores: Scores,
+        direction: str,
+        similarity: Similarity,
+        memory: int,
+        sets: int = 1,
+    ) -> Bank:
+        """The bank for one direction of ``fold``, whose own scores in that direction are ``scores``. memory (MiB) and
+        sets: see ``Scores.of``."""
         of_images = direction == "image_to_text"
         other = fold if self.split is None else self.split
 
         def gallery() -> Scores:
             kept, ranked = (other.captions, fold.captions) if of_images else (other.images, fold.images)
-            return Scores.of(kept, ranked, similarity, memory=memory)
+            # One pass and no more: nothing to hold.
+            return Scores.of(kept, ranked, similarity, memory=memory, sets=0)
 
         if self.split is None:
             return Bank(scores, True, gallery)
         if of_images:
-            queries = Scores.of(other.images, fold.captions, similarity, memory=memory)
+            queries = Scores.of(other.images, fold.captions, similarity, memory=memory, sets=sets)
         else:
-            queries = Scores.of(fold.images, other.captions, similarity, memory=memory).transposed()
+            one = Scores.of(fold.images, other.captions, similarity, memory=memory, sets=sets)
+            queries = one.transposed()
         return Bank(queries, False, gallery)
 
     def checked_against(self, ranked: Split, where: str) -> "BankSource":
-        """Itself, if none of its queries is ranked. Raises InputError otherwise: the bank would not be one of its own.
-
-        Ids may coincide by chance between data sets; the same id with the same vector does not.
-        """
+        """Itself, if none of its queries is ranked. Raises InputError otherwise: the bank would not be one of its own."""
         if self.split is not None:
-            for kind, ids, own in [
-                ("image_id", "image_ids", "images"),
-                ("caption_id", "caption_ids", "captions"),
-            ]:
-                _disjoint(
-                    getattr(self.split, ids),
-                    getattr(self.split, own),
-                    getattr(ranked, ids),
-                    getattr(ranked, own),
-                    kind,
-                    where,
-                )
+            disjoint(self.split, ranked, where, "bank")
         return self
 
 
-def _disjoint(bank_ids, bank_vectors, ids, vectors, kind: str, where: str) -> None:
-    shared, left, right = np.intersect1d(bank_ids, ids, return_indices=True)
-    if len(shared) and bank_vectors.shape[1] == vectors.shape[1]:
-        same = (bank_vectors[left] == vectors[right]).all(dim=1).cpu().numpy()
+def disjoint(kept: Split, ranked: Split, where: str, what: str) -> None:
+    """Raises InputError when ``kept`` holds an image or a caption that is ranked. what: ``kept`` in the message.
+
+    Ids may coincide by chance between data sets; the same id with the same vector does not.
+    """
+    sides = [
+        ("image_id", kept.image_ids, kept.images, ranked.image_ids, ranked.images),
+        ("caption_id", kept.caption_ids, kept.captions, ranked.caption_ids, ranked.captions),
+    ]
+    for kind, own_ids, own_vectors, ids, vectors in sides:
+        shared, left, right = np.intersect1d(own_ids, ids, return_indices=True)
+        if not len(shared) or own_vectors.shape[1] != vectors.shape[1]:
+            continue
+        same = (own_vectors[left] == vectors[right]).all(dim=1).cpu().numpy()
         if same.any():
             raise InputError(
-                f"{where}: the bank holds {same.sum()} of the vectors that are ranked, the first is {kind} "
-                f"{shared[same][0]}; a bank of its own must not"
+                f"{where}: the {what} holds {same.sum()} of the vectors that are ranked, the first is {kind} "
+                f"{shared[same][0]}; it must have none of them"
             )
 
 

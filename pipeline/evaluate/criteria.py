@@ -64,6 +64,12 @@ class Criterion:
         options = getattr(self.rescoring.params, "candidates", lambda: [self.rescoring.params])()
         return [replace(self, rescoring=replace(self.rescoring, params=params)) for params in options]
 
+    def varied(self) -> list[str]:
+        """Names of the parameters that its candidates have at another value than it has."""
+        own = self.rescoring.params.model_dump()
+        others = [one.rescoring.params.model_dump() for one in self.candidates()]
+        return [name for name in own if any(other[name] != own[name] for other in others)]
+
     def match(self, scores: Scores, settings: Sequence[Setting]) -> Iterator[Pairs]:
         """One matching for each setting, of scores that ``rerank`` made.
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipeline import console
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
 from pipeline.errors import InputError
-from pipeline.evaluate import protocol, ranking, tables, tuning
+from pipeline.evaluate import banks, protocol, ranking, tables, tuning
 from pipeline.evaluate.banks import BankSource
 from pipeline.evaluate.criteria import Criterion
 from pipeline.evaluate.outcome import Outcome
@@ -61,9 +61,9 @@ def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParam
     """
     folds = protocol.folds(inputs.ranked, params)
     to_tune = any(is_open(criterion, params) for criterion in criteria)
-    memory = params.memory // 2 if to_tune else params.memory
-    ground = ranking.trials(folds, inputs.bank, inputs.similarity, memory)
-    to_choose_on = tuning_ground(inputs, params, memory) if to_tune else {}
+    sets = 2 if to_tune else 1
+    ground = ranking.trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
+    to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
     for criterion in criteria:
         chosen = {
             direction: tuning.tuned(criterion, to_choose_on.get(direction, []), params.tune)
@@ -74,13 +74,17 @@ def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParam
 
 def is_open(criterion: Criterion, params: EvaluateParams) -> bool:
     """Has it parameters that validation data must choose?"""
-    return len(criterion.lambdas) > 1 or (params.tune and len(criterion.candidates()) > 1)
+    return len(criterion.lambdas) > 1 or (params.tune and bool(criterion.varied()))
 
 
-def tuning_ground(inputs: Inputs, params: EvaluateParams, memory: int) -> dict[str, list[Trial]]:
-    """By direction, the validation folds that parameters are chosen on. Raises InputError where there are none."""
-    folds = protocol.tuning_folds(inputs.validation(), params)
-    return ranking.trials(folds, inputs.tuning_bank, inputs.similarity, memory)
+def tuning_ground(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict[str, list[Trial]]:
+    """By direction, the validation folds that parameters are chosen on. Raises InputError where there are none, where
+    they are what is ranked, and where the bank holds some of them. sets: see ``ranking.trials``."""
+    validation = inputs.validation()
+    banks.disjoint(validation, inputs.ranked, "validation data", "split")
+    inputs.tuning_bank.checked_against(validation, "validation data")
+    folds = protocol.tuning_folds(validation, params)
+    return ranking.trials(folds, inputs.tuning_bank, inputs.similarity, params.memory, sets)
 
 
 def _result(
@@ -104,6 +108,7 @@ def _result(
     metrics = {
         **inputs.about,
         **_circumstances(inputs, criterion, params, len(folds)),
+        "parameters": {direction: _parameters(tuned) for direction, tuned in chosen.items()},
         "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in chosen.items()},
         "notes": {direction: noted for direction, noted in notes.items() if noted},
         **_metrics(outcomes, folds, inputs.ranked),
@@ -128,21 +133,31 @@ def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams,
     }
 
 
+def _parameters(tuned: Tuned) -> dict:
+    """All that the criterion was run with, but for what it might have tried."""
+    found: dict = {}
+    for part in (tuned.criterion.rescoring, tuned.criterion.matching):
+        given = part.params.model_dump() if part else {}
+        found |= {name: value for name, value in given.items() if not name.endswith("grid") and name != "lam"}
+    if tuned.lambdas:
+        found["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
+    return found
+
+
 def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
     """The parameters that validation data chose, by name; nothing where they were given."""
     found: dict = {}
-    candidates = criterion.candidates() if params.tune else []
-    if len(candidates) > 1:
-        values = [one.rescoring.params.model_dump() for one in candidates]
+    if params.tune:
         best = tuned.criterion.rescoring.params.model_dump()
-        found = {name: best[name] for name in best if any(one[name] != values[0][name] for one in values)}
+        found = {name: best[name] for name in criterion.varied()}
     if len(criterion.lambdas) > 1:
         found["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
     return found
 
 
 def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Split) -> dict:
-    """Per direction the mean over folds of each metric, and their two sums; unjudged: queries that are in no figure."""
+    """Per direction the mean over folds of each metric, and their two sums; items: of a fold;
+    queries: of all folds; unjudged: queries that are in no figure."""
     found = {}
     for direction, of_folds in outcomes.items():
         rows = [one.metrics() for one in of_folds]
@@ -155,7 +170,7 @@ def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Spli
     for direction, values in found.items():
         found[direction] = {name: round(value, _DIGITS) for name, value in values.items()}
         queries = sum(len(fold.ids(direction)[0]) for fold in folds)
-        found[direction] |= {"queries": queries, "items": len(split.ids(direction)[1])}
+        found[direction] |= {"queries": queries, "items": len(folds[0].ids(direction)[1])}
         if split.relevance is not None:
             found[direction]["unjudged"] = sum(fold.unjudged(direction) for fold in folds)
     return {**found, **sums}

@@ -25,11 +25,6 @@ class Trial:
     bank: Bank
     truth: Truth
 
-    def release(self) -> None:
-        """Let go of the scores that are held."""
-        self.scores.release()
-        self.bank.queries.release()
-
 
 @dataclass(frozen=True)
 class Tuned:
@@ -40,15 +35,16 @@ class Tuned:
 
 
 def trials(
-    folds: Sequence[Split], source: BankSource, similarity: Similarity, memory: int
+    folds: Sequence[Split], source: BankSource, similarity: Similarity, memory: int, sets: int = 1
 ) -> dict[str, list[Trial]]:
-    """By direction, one for each fold. memory: MiB for all of them together; both directions of a fold share scores."""
+    """By direction, one for each fold; both directions of a fold share scores. memory: MiB for these ``sets`` of folds
+    and others together."""
     found: dict[str, list[Trial]] = {direction: [] for direction in DIRECTIONS}
-    share = max(1, memory // len(folds))
+    sets *= len(folds)
     for fold in folds:
-        one = fold.scores(similarity, share)
+        one = fold.scores(similarity, memory, sets)
         for direction, scores in zip(DIRECTIONS, (one, one.transposed()), strict=True):
-            bank = source.bank(fold, scores, direction, similarity, share)
+            bank = source.bank(fold, scores, direction, similarity, memory, sets)
             found[direction].append(Trial(scores, bank, fold.truth(direction)))
     return found
 

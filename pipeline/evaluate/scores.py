@@ -62,16 +62,19 @@ class Scores:
         similarity: Similarity,
         block: int = STRIP,
         memory: int = 0,
+        sets: int = 1,
     ) -> "Scores":
         """similarity: (B, D) and (N, D) to (B, N), of the queries' kind and the items' kind in this order. With
         images as queries, ``transposed()`` gives text to image under the same function.
 
-        memory: MiB for all of an evaluation; scores that fit into an eighth of it are computed once and held until
-        ``release``. 0 holds nothing and sets no limit. Raises UsageError where it is too little for one strip.
+        memory: MiB for all of an evaluation, 0 for no limit and nothing held; sets: how many pairs of scores and bank
+        share it, 0 to hold nothing. Scores that fit into an eighth of their share are computed once and held. Raises
+        UsageError where the memory is too little for one strip.
         """
         left, right = _aligned(queries), _aligned(items)
         shape = (len(left), len(right))
-        hold = _fits(shape, memory)
+        _must_take(shape, memory)
+        hold = shape[0] * shape[1] * 4 * _HELD_SHARE * sets <= memory * _MIB if sets else False
 
         def forward(rows: slice) -> Tensor:
             return similarity(left[rows], right)
@@ -116,11 +119,6 @@ class Scores:
             self._held[rows.start] = self._compute(rows)
         return self._held[rows.start]
 
-    def release(self) -> None:
-        """Let go of what is held here; the next pass computes it again."""
-        if self._held is not None:
-            self._held.clear()
-
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
         """All rows in order, ``block`` at a time (the last may be shorter)."""
         waiting: list[Tensor] = []
@@ -151,8 +149,8 @@ def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
     return vectors if vectors.is_contiguous() and vectors.data_ptr() % 64 == 0 else vectors.clone()
 
 
-def _fits(shape: tuple[int, int], memory: int) -> bool:
-    """Do the scores, float32, fit into their share of ``memory`` MiB? Raises UsageError when not even a strip does."""
+def _must_take(shape: tuple[int, int], memory: int) -> None:
+    """Raises UsageError when ``memory`` MiB, unless 0, cannot take a strip of float32 scores, either way."""
     least = max(
         _COPIES * min(rows, strip_height(columns)) * columns * 4 for rows, columns in (shape, shape[::-1])
     )
@@ -161,7 +159,6 @@ def _fits(shape: tuple[int, int], memory: int) -> bool:
             f"evaluate.memory: {memory} MiB is too little to rank {shape[0]} against {shape[1]}; "
             f"give at least {-(-least // _MIB)}"
         )
-    return shape[0] * shape[1] * 4 * _HELD_SHARE <= memory * _MIB
 
 
 def _take(waiting: list[Tensor], size: int) -> Tensor:

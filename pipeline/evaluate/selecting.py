@@ -48,13 +48,16 @@ def _collect(row, threshold, chosen):
 
 @njit(cache=True, nogil=True)
 def _settle_ties(values, columns, priority):
-    """Within runs of equal values, lowest priority first; insertion, since runs are short or in order."""
-    for place in range(1, len(values)):
-        column, value, back = columns[place], values[place], place
-        while back > 0 and values[back - 1] == value and priority[columns[back - 1]] > priority[column]:
-            columns[back] = columns[back - 1]
-            back -= 1
-        columns[back] = column
+    """Within runs of equal values, lowest priority first."""
+    start = 0
+    while start < len(values):
+        stop = start + 1
+        while stop < len(values) and values[stop] == values[start]:
+            stop += 1
+        if stop - start > 1:
+            run = columns[start:stop].copy()
+            columns[start:stop] = run[np.argsort(priority[run])]
+        start = stop
 
 
 @njit(cache=True, nogil=True)
@@ -71,7 +74,6 @@ def select(scores, k, priority, best, columns, start, stop):
         count = _candidates(row, k, sample, chosen)
         found = chosen[:count].copy()
         values = row[found]
-        # Stable, and the columns ascend: runs of equal values are in order already where priority is the column.
         order = np.argsort(-values, kind="mergesort")
         values, found = values[order], found[order]
         _settle_ties(values, found, priority)

@@ -44,9 +44,9 @@ class Split:
         captions = self.caption_ids[kept], self.caption_images[kept]
         return Split(ids, *captions, self.images[images], self.captions[chosen], self.relevance)
 
-    def scores(self, similarity: Similarity, memory: int) -> Scores:
-        """Images as queries; its transpose has the captions as queries. memory: MiB, see ``Scores.of``."""
-        return Scores.of(self.images, self.captions, similarity, memory=memory)
+    def scores(self, similarity: Similarity, memory: int, sets: int = 1) -> Scores:
+        """Images as queries; its transpose has the captions as queries. memory (MiB) and sets: see ``Scores.of``."""
+        return Scores.of(self.images, self.captions, similarity, memory=memory, sets=sets)
 
     def truth(self, direction: str) -> Truth:
         """Of all queries; under ``relevance`` some may have no correct item."""

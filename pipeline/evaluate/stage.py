@@ -65,15 +65,13 @@ def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, f
 def read_inputs(embedded: Embedded, run: str, params: EvaluateParams, device) -> Inputs:
     """The split, the bank and the validation data that ``params`` names. Raises InputError where they do not fit."""
     ranked = embedded.split(params.split, device)
-    tuning = embedded.split("val", device) if embedded.has("val") else None
+    tuning = embedded.split("val", device) if embedded.has("val") and params.split != "val" else None
     bank = tuning_bank = BankSource(params.split)
     if params.bank not in (banks.OWN, params.split):
         bank = tuning_bank = _bank(embedded, params, device).checked_against(ranked, "evaluate.bank")
         if params.bank == "val":
             half, rest = banks.halves(tuning)
             tuning, tuning_bank = half, BankSource("val", rest)
-        elif tuning is not None:
-            tuning_bank.checked_against(tuning, "evaluate.bank")
     about = {"run": run, "similarity": embedded.images.about["similarity"]}
     return Inputs(ranked, bank, tuning, tuning_bank, embedded.similarity(), about)
 

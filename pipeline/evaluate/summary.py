@@ -76,7 +76,8 @@ def notes(results: Sequence[dict]) -> list[str]:
         if left_out:
             every = left_out + one[direction]["queries"]
             said.append(
-                f"{_SHORT[direction]}: {left_out} of {every} queries have no judged item and are in no figure"
+                f"{_SHORT[direction]}: {left_out} of {every} queries have no judged item and are in no figure, "
+                "hubness included"
             )
     return said
 

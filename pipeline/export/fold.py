@@ -7,6 +7,7 @@ from jaxtyping import Float, Int64
 from numpy import ndarray
 from torch import Tensor
 
+from pipeline.errors import InputError
 from pipeline.evaluate.bank import ItemBias
 
 
@@ -31,13 +32,18 @@ class Folded:
 def folded(
     queries: Float[Tensor, "queries dim"], items: Float[Tensor, "items dim"], bias: ItemBias
 ) -> tuple[Float[Tensor, "queries wide"], Float[Tensor, "items wide"]]:
-    """``[q, 1]`` and ``[x, -bias / scale]``, in the precision of the vectors.
+    """``[q, 1]`` and ``[x, (m - bias) / scale]``, in the precision of the vectors; m, the mean bias, moves all items alike
+    and leaves the digits to what differs.
 
-    Their inner product is the criterion's score over its scale, ``(scale q.x - bias) / scale``: the same order of items
+    Their inner product is the criterion's score over its scale but for a constant: the same order of items
     for each query. Items whose scores are all but equal may change places, as sums round differently; under the inverted
     softmax of a bank of very few queries, these are the items of which one query has all the attention.
     """
     if bias.scale <= 0:
         raise ValueError(f"a scale of {bias.scale} turns the order round")
-    column = (-bias.bias / bias.scale).to(items)[:, None]
+    column = ((bias.bias.mean() - bias.bias) / bias.scale).to(items)[:, None]
+    if not column.isfinite().all():
+        raise InputError(
+            "the correction leaves the range of the vectors' precision; choose milder parameters"
+        )
     return torch.cat([queries, queries.new_ones(len(queries), 1)], dim=1), torch.cat([items, column], dim=1)

@@ -106,7 +106,7 @@ def _export(
     if out.exists() and not (out / MANIFEST).is_file() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"--out: {out} exists and is not an export; choose another folder")
     if is_open(criterion, params):
-        trials = tuning_ground(given, params, params.memory)[direction]
+        trials = tuning_ground(given, params)[direction]
         criterion = tuning.tuned(criterion, trials, params.tune).criterion
     bias = _bias(given, criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)

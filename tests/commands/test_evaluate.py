@@ -163,6 +163,9 @@ def test_parameters_are_chosen_under_the_bank_that_is_used(call, tmp_path):
     before = ("-S", "evaluate.tune=true", "-S", "inference.is.beta_grid=[0.5, 5.0, 20.0]")
     files = replace(write(sample(), tmp_path), **val, **bank)
     chosen = evaluated(call, files, "--inference", "is", before=before)["tuned"]["text_to_image"]["beta"]
+    own = evaluated(
+        call, replace(files, bank_images=None, bank_captions=None), "--inference", "is", before=before
+    )
     on_val = replace(write(sample(seed=1, first=500), tmp_path), **bank)
     rsums = {
         beta: sum(
@@ -174,9 +177,6 @@ def test_parameters_are_chosen_under_the_bank_that_is_used(call, tmp_path):
         for beta in (0.5, 5.0, 20.0)
     }
     assert chosen == max(rsums, key=rsums.get)
-    own = evaluated(
-        call, replace(files, bank_images=None, bank_captions=None), "--inference", "is", before=before
-    )
     assert own["tuned"]["text_to_image"]["beta"] != chosen
 
 

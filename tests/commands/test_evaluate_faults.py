@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.commands.options import arguments
@@ -144,11 +145,10 @@ def test_a_bank_with_vectors_that_are_ranked_is_refused(call, tmp_path, shared):
         for kind in ("bank", "val")
         for side, letter in [("images", "a"), ("captions", "b")]
     }
-    status, _, err = call("evaluate", *arguments(replace(write(sample(), tmp_path), **names)))
+    files = replace(write(sample(), tmp_path), **names)
+    status, _, err = call("evaluate", *arguments(files), "--inference", "is+rgm")
     assert status == 3
-    where = "--bank-images, --bank-captions" + (
-        " against --val-images, --val-captions" if shared == "val" else ""
-    )
+    where = "validation data" if shared == "val" else "--bank-images, --bank-captions"
     assert err.startswith(f"error: {where}: the bank holds 24 of the vectors that are ranked")
 
 
@@ -182,3 +182,68 @@ def test_captions_need_to_say_what_they_describe(call, tmp_path):
     status, _, err = call("evaluate", *arguments(files))
     assert status == 3
     assert "nothing says which caption belongs to which image; give --caption-images or --qrels" in err
+
+
+def test_parameters_are_not_chosen_on_what_is_ranked(call, tmp_path):
+    files = write(sample(), tmp_path)
+    both = replace(files, val_images=files.images, val_captions=files.captions)
+    status, _, err = call("evaluate", *arguments(both), "--inference", "rgm")
+    assert status == 3
+    assert err.startswith("error: validation data: the split holds 24 of the vectors that are ranked")
+
+
+def test_a_bank_of_the_ranked_vectors_under_other_ids_is_noticed(call, tmp_path):
+    one = sample()
+    write(
+        one.but(image_ids=one.image_ids + 9000, owners=one.owners + 9000, caption_ids=one.caption_ids + 9000),
+        tmp_path,
+        prefix="bank_",
+    )
+    bank = {"bank_images": tmp_path / "bank_a.parquet", "bank_captions": tmp_path / "bank_b.parquet"}
+    status, _, err = call("evaluate", *arguments(replace(write(one, tmp_path), **bank)), "--inference", "is")
+    assert status == 0
+    assert "24 of the 24 images that are ranked are in the bank too, under other ids" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("override", "bound"),
+    [
+        ("inference.is.beta=1e300", "less than or equal to 10000"),
+        ("inference.is.beta=1e-6", "greater than or equal to 0.01"),
+        ("inference.is.beta=.inf", "less than or equal to 10000"),
+        ("inference.sinkhorn.tau=1e-38", "greater than or equal to 0.0001"),
+        ("inference.nnn.alpha=1e300", "less than or equal to 100"),
+    ],
+)
+def test_parameters_beyond_single_precision_are_refused(call, tmp_path, override, bound):
+    status, _, err = call("-S", override, "evaluate", *arguments(write(sample(), tmp_path)))
+    assert status == 2
+    assert bound in err
+
+
+def test_a_folder_for_a_file_and_a_file_for_a_folder(call, tmp_path):
+    files = write(sample(), tmp_path)
+    (tmp_path / "d.parquet").mkdir()
+    status, _, err = call("evaluate", *arguments(replace(files, images=tmp_path / "d.parquet")))
+    assert (status, "a folder, expected" in err) == (3, True)
+    (tmp_path / "taken").write_text("mine")
+    status, _, err = call("evaluate", *arguments(files), "--out", str(tmp_path / "taken"))
+    assert (status, "is a file; choose a folder" in err) == (2, True)
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+def test_the_current_folder_takes_the_output(call, tmp_path, monkeypatch):
+    files = write(sample(), tmp_path)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    status, _, err = call("evaluate", *arguments(files), "--inference", "nns", "--out", ".")
+    assert status == 0, err
+    assert (tmp_path / "here" / "nns" / "metrics.json").is_file()
+
+
+def test_a_column_that_occurs_twice(call, tmp_path):
+    files = write(sample(), tmp_path)
+    table = pq.read_table(files.images)
+    pq.write_table(table.append_column("image_id", table["image_id"]), files.images)
+    status, _, err = call("evaluate", *arguments(files))
+    assert (status, "column 'image_id' occurs 2 times" in err) == (3, True)

@@ -111,7 +111,7 @@ def test_a_bank_that_holds_what_is_ranked_is_refused():
     BankSource("x", same_ids).checked_against(ranked, "evaluate.bank")
     with pytest.raises(
         InputError,
-        match=r"evaluate\.bank: the bank holds 4 of the vectors that are ranked, the first is image_id 0",
+        match=r"evaluate\.bank: the bank holds 4 of the vectors that are ranked, the first is image_id 0; it must",
     ):
         BankSource("x", split_of(4, 0)).checked_against(ranked, "evaluate.bank")
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.errors import UsageError
 from pipeline.evaluate.scores import STRIP, Scores
 
 BLOCKS = [1, 7, 512, 10_000]
@@ -88,3 +89,24 @@ def test_a_rescoring_gets_the_rows_it_covers():
 def test_rescored_scores_have_no_transpose():
     with pytest.raises(ValueError, match="transpose first, then rescore"):
         Scores.dense(torch.zeros(2, 3)).mapped(lambda strip, rows: strip).transposed()
+
+
+def test_memory_holds_what_fits_its_share_and_refuses_what_is_too_little():
+    passes = []
+
+    def watched(left, right):
+        passes.append(1)
+        return left @ right.T
+
+    queries, items = vectors(600, 0), vectors(1000, 1)
+    for memory, sets, computed in [(64, 1, 3), (64, 4, 6), (64, 0, 6), (0, 1, 6)]:
+        scores = Scores.of(queries, items, watched, memory=memory, sets=sets)
+        passes.clear()
+        for _ in range(2):
+            assert len(whole(scores)) == 600
+        assert len(passes) == computed, (memory, sets)
+    with pytest.raises(
+        UsageError, match=r"evaluate.memory: 5 MiB is too little to rank 600 against 1000; give at least 6"
+    ):
+        Scores.of(queries, items, watched, memory=5, sets=100)
+    Scores.of(queries, items, watched, memory=6, sets=100)

@@ -87,6 +87,7 @@ def test_the_circumstances_are_stated(project):
         "transductive": False,
         "tuned": {"image_to_text": {}, "text_to_image": {}},
         "notes": {},
+        "parameters": {"image_to_text": {}, "text_to_image": {}},
     }
     assert metrics == evaluation.read_metrics(paths.evaluated("sum", "nns"))
     assert measured(params(project, split="val"), "is")["bank"] == "val"
@@ -293,6 +294,9 @@ def test_a_bank_of_its_own_is_named(project):
     assert not measured(params(project, bank="train"), "csls")["transductive"]
     metrics = measured(params(project, bank="train"), "is+rgm")
     assert (metrics["bank"], metrics["transductive"]) == ("train", True)
+    used = metrics["parameters"]["image_to_text"]
+    assert (used["beta"], used["include_query"], used["mode"]) == (30.0, False, "rows")
+    assert used["lambda"] == metrics["tuned"]["image_to_text"]["lambda"]
     assert measured(params(project, bank="train"), "csls") != measured(params(project), "csls")
 
 
@@ -326,6 +330,20 @@ def test_everything_is_tuned_on_validation_queries_alone(project):
         side.vectors[side.splits == "test"] = np.roll(side.vectors[side.splits == "test"], 1, axis=0)
     write(images, captions)
     assert measured(options, "is+rgm")["tuned"]["image_to_text"] == chosen
+
+
+def test_a_grid_of_one_value_counts_as_chosen(project):
+    options = params(project, tune=True, inference={"csls": {"k_grid": [3]}})
+    metrics = measured(options, "csls")
+    assert metrics["tuned"]["image_to_text"] == {"k": 3}
+    assert metrics["parameters"]["image_to_text"]["k"] == 3
+    given = measured(params(project, inference={"csls": {"k": 3}}), "csls")
+    assert given["rsum"] == metrics["rsum"] != measured(params(project), "csls")["rsum"]
+
+
+def test_nothing_is_chosen_on_what_is_ranked(project):
+    with pytest.raises(InputError, match="no validation data to choose parameters on"):
+        measured(params(project, split="val"), "rgm")
 
 
 def test_half_of_val_tunes_where_val_is_the_bank(project):

@@ -72,7 +72,7 @@ def test_unjudged_queries_are_counted():
     one["text_to_image"]["unjudged"] = 0
     first, *others = summary.notes([one])
     assert first.startswith("vectors from files, protocol full; r@K: share of queries with a correct item")
-    assert others == ["i2t: 60 of 100 queries have no judged item and are in no figure"]
+    assert others == ["i2t: 60 of 100 queries have no judged item and are in no figure, hubness included"]
 
 
 def test_the_interval_of_rsum_is_shown_where_there_is_one(capsys):

@@ -1,4 +1,7 @@
+import time
+
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,3 +54,23 @@ def test_absent_entries_come_last_and_do_not_disturb_the_others():
 def test_mean_of_top_takes_what_there_is(scores, k):
     expected = [np.mean(sorted(row, reverse=True)[:k]) for row in scores.tolist()]
     np.testing.assert_allclose(mean_of_top(Scores.dense(torch.from_numpy(scores)), k), expected)
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+@pytest.mark.parametrize("levels", [1, 3, 50, 10**6])
+def test_the_compiled_loop_keeps_to_the_priority(levels, precision):
+    """Long rows and long lists; with one level every score is the same."""
+    rng = np.random.default_rng(0)
+    scores = rng.integers(0, levels, (3, 5000)).astype(precision)
+    priority = rng.permutation(5000)
+    values, columns = top_k(torch.from_numpy(scores), 200, priority)
+    for row, found, kept in zip(scores, columns.numpy(), values.numpy(), strict=True):
+        expected = np.lexsort((priority, -row))[:200]
+        assert found.tolist() == expected.tolist()
+        assert kept.tolist() == row[expected].tolist()
+
+
+def test_ties_throughout_a_long_row_take_no_time():
+    started = time.perf_counter()
+    top_k(torch.zeros(20, 25_000), 128, np.random.default_rng(0).permutation(25_000))
+    assert time.perf_counter() - started < 2

@@ -4,6 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.errors import InputError
 from pipeline.evaluate import criteria
 from pipeline.evaluate.bank import Bank, ItemBias
 from pipeline.evaluate.scores import Scores
@@ -46,8 +47,14 @@ def test_the_last_dimension_is_the_correction_and_its_factor():
     bias = ItemBias(2.0, torch.tensor([1.0, -3.0], dtype=torch.float64))
     queries, items = folded(torch.tensor([[0.5]]), torch.tensor([[0.25], [0.125]]), bias)
     assert queries.tolist() == [[0.5, 1.0]]
-    assert items.tolist() == [[0.25, -0.5], [0.125, 1.5]]
+    assert items.tolist() == [[0.25, -1.0], [0.125, 1.0]]
     assert queries.dtype == items.dtype == torch.float32
+
+
+def test_a_correction_beyond_the_precision_is_refused():
+    bias = ItemBias(1.0, torch.tensor([1e300, -1e300], dtype=torch.float64))
+    with pytest.raises(InputError, match="leaves the range of the vectors' precision"):
+        folded(torch.ones(1, 1), torch.ones(2, 1), bias)
 
 
 def test_a_scale_that_turns_the_order_round_is_refused():

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 from pipeline import seeds
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
+from pipeline.errors import InputError
 from pipeline.evaluate.confidence.sides import Side
 
 # ("image_to_text", "r@1") or, for the sums over both directions, ("rsum",).
@@ -89,6 +90,10 @@ def sample(
         for parts in chunks
     ]
     defined = np.all([np.isfinite(values) for one in samples for values in one.values()], axis=0)
+    if not defined.any():
+        raise InputError(
+            f"none of {resamples} bootstrap draws has a query in every direction and fold; there are too few images"
+        )
     return [{address: values[defined] for address, values in one.items()} for one in samples]
 
 

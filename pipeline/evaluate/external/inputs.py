@@ -57,9 +57,8 @@ def read(files: Files, params: EvaluateParams, device: torch.device, paired: boo
     relevance = _relevance(files, images, captions) if paired else None
     ranked = _split(images, captions, device, relevance)
     bank = _bank(files, images, device).checked_against(ranked, "--bank-images, --bank-captions")
+    _warn_of_renumbered(bank, ranked)
     tuning = _validation(files, images, device)
-    if tuning is not None:
-        bank.checked_against(tuning, "--bank-images, --bank-captions against --val-images, --val-captions")
     about = {"images": str(files.images), "captions": str(files.captions), "similarity": files.similarity}
     about |= {"qrels": files.qrels} if files.qrels else {}
     return Inputs(ranked, bank, tuning, bank if not bank.own else BankSource("val"), _inner_product, about)
@@ -129,6 +128,25 @@ def _bank(files: Files, images: Vectors, device: torch.device) -> BankSource:
     missing = Vectors("", "", np.empty(0, np.int64), None, np.empty((0, images.dim), np.float32))
     split = _split(kept[0] or missing, kept[1] or missing, device)
     return BankSource(", ".join(map(str, given)), split)
+
+
+def _warn_of_renumbered(bank: BankSource, ranked: Split) -> None:
+    """Single vectors may be in both, captions of the same words for one; most of them are so under other ids only."""
+    if bank.split is None:
+        return
+    for name in ("images", "captions"):
+        kept, own = (_rows_as_bytes(getattr(split, name)) for split in (bank.split, ranked))
+        shared = int(np.isin(own, kept).sum())
+        if shared > len(own) / 2:
+            console.warn(
+                f"{shared} of the {len(own)} {name} that are ranked are in the bank too, under other ids: "
+                "this is no bank of its own"
+            )
+
+
+def _rows_as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
+    rows = np.ascontiguousarray(vectors.cpu().numpy())
+    return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
 
 
 def _validation(files: Files, images: Vectors, device: torch.device) -> Split | None:

@@ -36,7 +36,9 @@ def ids(path: Path, rows: int, of: str) -> np.ndarray:
 
 
 def _read(path: Path) -> np.ndarray:
-    with require(path).open("rb") as file:
+    if require(path).is_dir():
+        raise InputError(f"{path}: a folder, expected a .npy file")
+    with path.open("rb") as file:
         try:
             version = np.lib.format.read_magic(file)
             shape, _, kind = _HEADERS[version](file)

@@ -14,13 +14,17 @@ from pipeline.errors import InputError, IntegrityError
 
 def read(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
     """Those columns of a file. Raises InputError for one that is missing, IntegrityError for a damaged file."""
-    if not require(path).stat().st_size:
+    if require(path).is_dir():
+        raise InputError(f"{path}: a folder, expected a Parquet file")
+    if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty")
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             names = file.schema_arrow.names
-            for name in columns:
-                if name not in names:
+            for name in [*columns, *optional]:
+                if names.count(name) > 1:
+                    raise InputError(f"{path}: column '{name}' occurs {names.count(name)} times")
+                if name not in names and name in columns:
                     raise InputError(f"{path}: column '{name}' is missing; the file has {', '.join(names)}")
             return file.read(columns=[*columns, *(name for name in optional if name in names)])
     except (OSError, pa.ArrowException, ValueError) as error:

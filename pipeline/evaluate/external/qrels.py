@@ -29,6 +29,8 @@ def read(source: str) -> Relevance:
         return eccv.read(source)
     path = Path(source)
     captions, images, relevance = _parquet(path) if path.suffix == ".parquet" else _text(path)
+    if np.isnan(relevance).any():
+        raise InputError(f"{path}: relevance is no number in {np.isnan(relevance).sum()} rows")
     correct = relevance > 0
     if not correct.any():
         raise InputError(f"{path}: no pair with a relevance above 0 among {len(correct)} lines")

@@ -40,6 +40,9 @@ def evaluate_files(
         raise UsageError(
             "--bank-images and --bank-captions go together: images correct the captions and captions the images"
         )
+    out = out.resolve() if out else None
+    if out and out.exists() and not out.is_dir():
+        raise UsageError(f"--out: {out} is a file; choose a folder")
     folders = {one.name: _free(out / one.name) for one in chosen} if out else {}
     given = replace(inputs.read(files, params, target), seed=seed)
     must_be_given(given, chosen, params)
@@ -73,6 +76,9 @@ def _finish(result: Result, folder: Path | None) -> None:
 
 def _free(folder: Path) -> Path:
     """Raises UsageError for a folder that would be replaced and is not an evaluation."""
-    if folder.exists() and not (folder / evaluation.METRICS).is_file() and any(folder.iterdir()):
+    ours = not folder.exists() or (
+        folder.is_dir() and ((folder / evaluation.METRICS).is_file() or not any(folder.iterdir()))
+    )
+    if not ours:
         raise UsageError(f"--out: {folder} exists and is not an evaluation; choose another folder")
     return folder

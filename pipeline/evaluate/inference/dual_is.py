@@ -1,8 +1,9 @@
 """Dual inverted softmax: an item is penalised for being near to the bank's queries and near to the bank's items."""
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
 from pipeline.evaluate.bank import Bank, ItemBias, log_sum_exp
+from pipeline.evaluate.inference._bounds import InverseTemperature
 from pipeline.evaluate.inference._grid import combinations
 from pipeline.evaluate.scores import Scores
 from pipeline.params.strict import Strict
@@ -13,12 +14,12 @@ class Params(Strict):
     3, which leave cosine scores all but as they are; 50 and 1 are the values of the DBSN repository (temperature 0.02
     and 1). beta_grid, gallery_beta_grid: values to try under evaluate.tune."""
 
-    beta: PositiveFloat = 50.0
-    gallery_beta: PositiveFloat = 1.0
-    beta_grid: list[PositiveFloat] = Field(
+    beta: InverseTemperature = 50.0
+    gallery_beta: InverseTemperature = 1.0
+    beta_grid: list[InverseTemperature] = Field(
         min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
     )
-    gallery_beta_grid: list[PositiveFloat] = Field(
+    gallery_beta_grid: list[InverseTemperature] = Field(
         min_length=1, default_factory=lambda: [0.5, 1.0, 3.0, 10.0]
     )
 

@@ -7,13 +7,13 @@ from functools import cached_property
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 from torch import Tensor
 
 from pipeline.errors import InputError
 from pipeline.evaluate.bank import Bank, ItemBias, log_sum_exp
+from pipeline.evaluate.inference._bounds import InverseTemperature
 from pipeline.evaluate.inference._grid import combinations
 from pipeline.evaluate.scores import Scores
 from pipeline.evaluate.threads import over_rows
@@ -26,9 +26,9 @@ class Params(Strict):
     beta_grid: values of beta to try under evaluate.tune.
     """
 
-    beta: PositiveFloat = 30.0
+    beta: InverseTemperature = 30.0
     include_query: bool = False
-    beta_grid: list[PositiveFloat] = Field(
+    beta_grid: list[InverseTemperature] = Field(
         min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
     )
 
@@ -46,16 +46,17 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     """
     if not bank.own:
         logs = item_bias(bank, params).apply(scores)
-        return logs.mapped(lambda strip, rows: -F.softplus(-strip)) if params.include_query else logs
+        return logs.mapped(lambda strip, rows: _share_of(strip)) if params.include_query else logs
     if scores.shape[0] < 2 and not params.include_query:
         raise InputError(
-            "is: the denominator sums over the other queries and there are none; set include_query: true"
+            "is: the denominator sums over the other queries and there are none; set inference.is.include_query: true"
         )
     shares = _Shares.of(scores, params.beta)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-        logs = shares.logs(strip)
-        return logs if params.include_query else shares.without_query(logs, rows)
+        odds = shares.without_query(shares.logs(strip), rows)
+        # A share close to 1 keeps its distance from 1 only when it comes from the odds.
+        return _share_of(odds) if params.include_query else odds
 
     return scores.mapped(rescore)
 
@@ -63,6 +64,11 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 def item_bias(bank: Bank, params: Params) -> ItemBias:
     """``b x_qn - log sum_bank e^{b x_q'n}``, the logarithm of MUSE's form, which ranks as Eq. 5 does."""
     return ItemBias(params.beta, log_sum_exp(bank.queries, params.beta))
+
+
+def _share_of(odds: Tensor) -> Tensor:
+    """``log(p)`` from ``log(p / (1 - p))``."""
+    return torch.logaddexp(odds.new_zeros(()), -odds).neg_()
 
 
 class _Shares:

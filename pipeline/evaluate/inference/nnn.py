@@ -1,8 +1,9 @@
 """NNN: scores less a share of the item's similarity to its nearest reference queries."""
 
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import Field, PositiveInt
 
 from pipeline.evaluate.bank import Bank, ItemBias
+from pipeline.evaluate.inference._bounds import Share
 from pipeline.evaluate.inference._grid import combinations
 from pipeline.evaluate.scores import Scores
 from pipeline.evaluate.top import mean_of_top
@@ -14,9 +15,9 @@ class Params(Strict):
     README uses (their classes default to 256 and 0.5). k_grid, alpha_grid: values to try under evaluate.tune."""
 
     k: PositiveInt = 128
-    alpha: NonNegativeFloat = 0.75
+    alpha: Share = 0.75
     k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [8, 16, 32, 64, 128, 256])
-    alpha_grid: list[NonNegativeFloat] = Field(min_length=1, default_factory=lambda: [0.25, 0.5, 0.75, 1.0])
+    alpha_grid: list[Share] = Field(min_length=1, default_factory=lambda: [0.25, 0.5, 0.75, 1.0])
 
     def candidates(self) -> list["Params"]:
         return combinations(self, k=self.k_grid, alpha=self.alpha_grid)

@@ -2,10 +2,11 @@
 
 import torch
 from jaxtyping import Float
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from pipeline.evaluate.bank import Bank, log_sum_exp
+from pipeline.evaluate.inference._bounds import InverseTemperature
 from pipeline.evaluate.inference._grid import combinations
 from pipeline.evaluate.scores import Scores
 from pipeline.evaluate.top import ever_in_top
@@ -19,9 +20,9 @@ class Params(Strict):
     """beta: inverse temperature; k: an item is in the activation set when it is among the best k of a bank query (20
     and 1 in the authors' code). beta_grid, k_grid: values to try under evaluate.tune."""
 
-    beta: PositiveFloat = 20.0
+    beta: InverseTemperature = 20.0
     k: PositiveInt = 1
-    beta_grid: list[PositiveFloat] = Field(
+    beta_grid: list[InverseTemperature] = Field(
         min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
     )
     k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [1, 5, 10])

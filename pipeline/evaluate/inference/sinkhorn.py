@@ -8,6 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from pipeline.evaluate.bank import Bank, ItemBias
+from pipeline.evaluate.inference._bounds import Temperature
 from pipeline.evaluate.inference._grid import combinations
 from pipeline.evaluate.scores import Scores
 from pipeline.params.strict import Strict
@@ -17,10 +18,10 @@ class Params(Strict):
     """tau: temperature of the transport; tolerance: on the residual, the largest relative error of a bank query's
     marginal; max_iterations: when to give up on it. tau_grid: values to try under evaluate.tune."""
 
-    tau: PositiveFloat = 0.05
+    tau: Temperature = 0.05
     tolerance: PositiveFloat = 1e-3
     max_iterations: PositiveInt = 500
-    tau_grid: list[PositiveFloat] = Field(min_length=1, default_factory=lambda: [0.01, 0.02, 0.03, 0.05, 0.1])
+    tau_grid: list[Temperature] = Field(min_length=1, default_factory=lambda: [0.01, 0.02, 0.03, 0.05, 0.1])
 
     def candidates(self) -> list["Params"]:
         return combinations(self, tau=self.tau_grid)
