@@ -1,12 +1,11 @@
 """The command line as a user meets it: what it selects, what it says and the status it ends with."""
 
-import sys
-
 import pytest
 
-from pipeline import cli, locks
+from pipeline import locks
 from pipeline.errors import IntegrityError, LockedError, MissingResource, PipelineError
 from pipeline.inject import stage as inject_stage
+from tests.command_line import caller
 from tests.project import write_params, write_prepared
 
 
@@ -15,16 +14,7 @@ def run(monkeypatch, tmp_path, capsys):
     """Call the command line in a small project; returns (exit status, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
     write_params(tmp_path)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["vse-pipe", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-            raise SystemExit(0)
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
-
-    return call
+    return caller(monkeypatch, capsys)
 
 
 USAGE = [

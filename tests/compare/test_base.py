@@ -3,13 +3,13 @@
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from dvc.repo import Repo
 
-from pipeline import cli, paths
+from pipeline import paths
+from tests.command_line import caller
 from tests.compare import project
 from tests.project import PARAMS, write_params
 
@@ -63,16 +63,7 @@ def run(monkeypatch, tmp_path, capsys, repository):
     """Call the command in a copy of the project; returns (exit status, stdout, stderr)."""
     shutil.copytree(repository, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy" / PLACE)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["vse-pipe", "compare", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-            raise SystemExit(0)
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
-
-    return call
+    return caller(monkeypatch, capsys, "compare")
 
 
 def test_a_run_against_what_it_was(run):

@@ -2,12 +2,12 @@
 
 import json
 import re
-import sys
 
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli, paths
+from pipeline import paths
+from tests.command_line import caller
 from tests.compare import project
 from tests.project import PARAMS, write_params
 
@@ -21,16 +21,7 @@ def run(monkeypatch, tmp_path, capsys):
     write_params(tmp_path, runs=runs, grid={"inferences": ["nns", "is", "csls"]})
     project.write_run("sum", "nns", "csls", "is", images=120, quality=0.3)
     project.write_run("hal", "csls", "nns", images=120, quality=0.9)
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["vse-pipe", *arguments])
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-            raise SystemExit(0)
-        captured = capsys.readouterr()
-        return int(stop.value.code or 0), captured.out, captured.err
-
-    return call
+    return caller(monkeypatch, capsys)
 
 
 def _document(run, *arguments):

@@ -1,0 +1,31 @@
+"""The command line, called in this process."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline import cli
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+def caller(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, *first: str) -> Call:
+    """A function of the arguments that gives (exit status, stdout, stderr). first: what comes before them every time.
+
+    A command may enter the project's root; the folder it was called in is entered again.
+    """
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["vse-pipe", *first, *map(str, arguments)])
+        folder = Path.cwd()
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+            raise SystemExit(0)
+        os.chdir(folder)
+        captured = capsys.readouterr()
+        return int(stop.value.code or 0), captured.out, captured.err
+
+    return call
