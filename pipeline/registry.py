@@ -48,8 +48,11 @@ class Family:
 
 FORMATS = Family("format", "pipeline.prepare.formats")
 BACKBONES = Family("backbone", "pipeline.extract.backbones")
+TEXT_FEATURES = Family("text features", "pipeline.extract.texts")
 PROTOCOLS = Family("noise protocol", "pipeline.inject.protocols")
 LOSSES = Family("loss", "pipeline.train.losses")
+SCHEMES = Family("scheme", "pipeline.train.schemes")
+SAMPLERS = Family("sampler", "pipeline.train.samplers")
 SIMILARITIES = Family("similarity", "pipeline.train.similarities")
 TEXT_ENCODERS = Family("text encoder", "pipeline.train.encoders.text")
 IMAGE_ENCODERS = Family("image encoder", "pipeline.train.encoders.image")

@@ -5,8 +5,6 @@ from typing import Literal
 
 from torch import Tensor
 
-from pipeline.errors import InputError
-
 
 @dataclass(frozen=True)
 class LossTerms:
@@ -22,9 +20,3 @@ class LossTerms:
     def total(self) -> Tensor:
         """The scalar to minimise."""
         return self.per_pair.sum() if self.reduction == "sum" else self.per_pair.mean()
-
-
-def require_negatives(scores: Tensor) -> None:
-    """Raises InputError unless ``scores`` is square, positives on the diagonal, with at least one negative each."""
-    if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or scores.shape[0] < 2:
-        raise InputError(f"a loss needs square scores of at least 2 pairs, got shape {tuple(scores.shape)}")

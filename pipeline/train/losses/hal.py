@@ -3,12 +3,11 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Float
 from pydantic import PositiveFloat
-from torch import Tensor
 
 from pipeline.params.strict import Strict
-from pipeline.train.losses._terms import LossTerms, require_negatives
+from pipeline.train.losses._scored import Scored
+from pipeline.train.losses._terms import LossTerms
 
 
 class Params(Strict):
@@ -19,18 +18,17 @@ class Params(Strict):
     variant: Literal["paper", "code"] = "paper"
 
 
-def loss(scores: Float[Tensor, "pairs pairs"], params: Params) -> LossTerms:
+def loss(batch: Scored, params: Params) -> LossTerms:
     """``1/g log(1 + sum_m e^(g(S_mi - eps))) + 1/g log(1 + sum_n e^(g(S_in - eps))) - log(1 + relu(S_ii))`` for pair i.
 
     Source: HAL (Liu et al., AAAI 2020) Eq. 7 with W = 1; mean over the batch. The paper's ``log(1 + S_ii)`` is
     undefined for S_ii <= -1; both variants use the authors' relu. ``code`` also keeps their zeroed diagonal, which
     adds ``e^(-g eps)`` to each inner sum; ``paper`` leaves the positive out. Computed by logsumexp: gamma may be large.
     """
-    require_negatives(scores)
-    same = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+    scores = batch.scores
     exponents = params.gamma * (scores - params.eps)
     diagonal = -params.gamma * params.eps if params.variant == "code" else -torch.inf
-    exponents = exponents.masked_fill(same, diagonal)
+    exponents = exponents.masked_fill(batch.same, diagonal)
     one = exponents.new_zeros(len(scores), 1)
     images = torch.cat([one, exponents.T], dim=1).logsumexp(dim=1) / params.gamma
     texts = torch.cat([one, exponents], dim=1).logsumexp(dim=1) / params.gamma

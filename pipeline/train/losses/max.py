@@ -1,11 +1,10 @@
 """MAX: only the hardest negative of the batch counts (VSE++)."""
 
-from jaxtyping import Float
 from pydantic import NonNegativeFloat
-from torch import Tensor
 
 from pipeline.params.strict import Strict
 from pipeline.train.losses._hinge import violations
+from pipeline.train.losses._scored import Scored
 from pipeline.train.losses._terms import LossTerms
 
 
@@ -15,13 +14,13 @@ class Params(Strict):
     margin: NonNegativeFloat = 0.2
 
 
-def loss(scores: Float[Tensor, "pairs pairs"], params: Params) -> LossTerms:
+def loss(batch: Scored, params: Params) -> LossTerms:
     """``max_t [m - S_ii + S_it]+ + max_j [m - S_ii + S_ji]+`` for each pair i; rows are images, positives diagonal.
 
     Source: VSE++ (Faghri et al. 2018) Eq. 6. Summed over the batch; the gradient goes to one hardest negative, as in
     the authors' code. When all similarities are equal the value is ``2 * B * margin``, the plateau users report.
     """
-    texts, images = violations(scores, params.margin)
+    texts, images = violations(batch, params.margin)
     per_pair = texts.max(dim=1).values + images.max(dim=0).values
     return LossTerms(per_pair, "sum", {"violations": ((texts > 0).sum() + (images > 0).sum()).detach()})
 

@@ -1,11 +1,10 @@
 """SUM: every violation counts (VSE0 of the VSE++ paper; Kiros et al. 2014)."""
 
-from jaxtyping import Float
 from pydantic import NonNegativeFloat
-from torch import Tensor
 
 from pipeline.params.strict import Strict
 from pipeline.train.losses._hinge import violations
+from pipeline.train.losses._scored import Scored
 from pipeline.train.losses._terms import LossTerms
 
 
@@ -15,11 +14,11 @@ class Params(Strict):
     margin: NonNegativeFloat = 0.2
 
 
-def loss(scores: Float[Tensor, "pairs pairs"], params: Params) -> LossTerms:
+def loss(batch: Scored, params: Params) -> LossTerms:
     """``sum_t [m - S_ii + S_it]+ + sum_j [m - S_ii + S_ji]+`` for each pair i; rows are images, positives diagonal.
 
     Source: VSE++ (Faghri et al. 2018) Eq. 5. Summed over the batch, as in the authors' code.
     """
-    texts, images = violations(scores, params.margin)
+    texts, images = violations(batch, params.margin)
     per_pair = texts.sum(dim=1) + images.sum(dim=0)
     return LossTerms(per_pair, "sum", {"violations": ((texts > 0).sum() + (images > 0).sum()).detach()})
