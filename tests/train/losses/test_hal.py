@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.registry import LOSSES
@@ -24,6 +24,7 @@ def test_contract(variant):
 
 @VARIANTS
 @pytest.mark.parametrize("weighted", [False, True])
+@settings(deadline=None)
 @given(pairs=st.integers(2, 9), seed=st.integers(0, 50), gamma=st.floats(1, 60), eps=st.floats(0, 1))
 def test_equals_plain_loops(variant, weighted, pairs, seed, gamma, eps):
     scores = some_scores(pairs, seed)

@@ -1,5 +1,5 @@
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.registry import LOSSES
@@ -15,6 +15,7 @@ def test_contract():
     check_masked_cells(member)
 
 
+@settings(deadline=None)
 @given(pairs=st.integers(2, 9), seed=st.integers(0, 50), margin=st.floats(0, 1))
 def test_equals_plain_loops(pairs, seed, margin):
     scores = some_scores(pairs, seed)
