@@ -30,13 +30,13 @@ def weights(
     scores: Float[Tensor, "pairs pairs"],
     to_bank_texts: Float[Tensor, "pairs bank"],
     to_bank_images: Float[Tensor, "bank pairs"],
-    left_out: Bool[Tensor, "pairs bank"],
+    excluded: Bool[Tensor, "pairs bank"],
     params: Weighting,
 ) -> Float[Tensor, "pairs pairs"]:
     """W of Eq. 6, each in [0, 1], without gradient: large where image or text has close neighbours in the bank.
 
     scores: the batch's own, rows images. to_bank_texts: its images against the bank's texts; to_bank_images: the
-    bank's images against its texts. left_out: bank entries that are no neighbours of a pair (see ``left_out``).
+    bank's images against its texts. excluded: bank entries that are no neighbours of a pair (see ``left_out``).
 
     ``W_ii = n / (n + e^(a(S_ii - eps1)))``, n the sum of ``e^(a(s - eps2))`` over the k nearest bank texts of image i
     and the k nearest bank images of text i; ``W_it = N / (N + e^(b(S_ii - eps1)) + e^(b(S_tt - eps1)))``, N the same
@@ -53,8 +53,8 @@ def weights(
         raise InputError("the memory bank is empty: raise its rate, or train on more pairs")
     code = params.variant == "code"
     k = min(params.k, len(scores)) if code else params.k
-    texts = _nearest(to_bank_texts.masked_fill(left_out, -torch.inf), k)
-    images = _nearest(to_bank_images.T.masked_fill(left_out, -torch.inf), k)
+    texts = _nearest(to_bank_texts.masked_fill(excluded, -torch.inf), k)
+    images = _nearest(to_bank_images.T.masked_fill(excluded, -torch.inf), k)
     positives = scores.diagonal()
 
     margin = params.eps1 if code else params.eps2
