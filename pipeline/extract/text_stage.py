@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pipeline import paths, timing
 from pipeline.artifacts import captions, texts
-from pipeline.artifacts._files import read_json, sha256
+from pipeline.artifacts._files import read_json, require, sha256
 from pipeline.console import say, track, warn
 from pipeline.errors import InputError, IntegrityError, MissingResource
 from pipeline.extract.texts._method import Corpus, State
@@ -47,8 +47,8 @@ def extract_texts(params: Params, name: str) -> Path:
 
 
 def _describe(dataset: str, name: str, options, method: ModuleType, seed: int) -> dict:
-    """Everything the text features follow from. Files are known by their content, not by where they lie."""
-    files = {}
+    """Everything the text features follow from."""
+    prepared, files = paths.prepared(dataset), {}
     for path in options.files():
         if not path.is_file():
             raise MissingResource(f"{path.absolute()}: no such file; texts method '{name}' needs it")
@@ -58,7 +58,7 @@ def _describe(dataset: str, name: str, options, method: ModuleType, seed: int) -
         "method": name,
         "options": options.model_dump(mode="json"),
         "seed": seed,
-        "captions_sha256": sha256(paths.prepared(dataset) / captions.NAME),
+        "captions_sha256": sha256(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}")),
         "files_sha256": files,
         "code_sha256": _code(name),
         "libraries": {package: version(package) for package in ("numpy", *method.LIBRARIES)},
