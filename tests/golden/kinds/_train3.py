@@ -4,18 +4,21 @@ Loss, image normalisation and absolute values are not stored. They are found by 
 between the combinations; the later losses and the weights then have to agree.
 """
 
+from functools import partial
 from itertools import product
 
 import numpy as np
 import torch
 
+from pipeline.params.schema import TrainParams
 from pipeline.params.typed import Member
 from pipeline.registry import LOSSES, SIMILARITIES
+from pipeline.train.data import Batch
 from pipeline.train.encoders.image import linear
 from pipeline.train.encoders.text import gru
-from pipeline.train.losses._scored import Scored
 from pipeline.train.model import DualEncoder, build
 from pipeline.train.optimise import adam, step
+from pipeline.train.schemes._scheme import Scheme, Setting
 from tests.golden.compare import compare
 
 
@@ -37,15 +40,13 @@ def _steps(
 ) -> tuple[list[float], dict[str, torch.Tensor]]:
     """The loss before each step, and the weights after the last."""
     member, model = LOSSES.load(loss), _model(arrays, similarity, no_imgnorm, use_abs)
-    params = member.Params(margin=float(arrays["margin"]))
-    optimizer = adam(model, float(arrays["lr"]))
-    batch = [torch.tensor(arrays[name]) for name in ("images", "tokens", "lengths")]
-
-    def of_scores(scores: torch.Tensor):
-        return member.loss(Scored.of(scores), params)
-
-    clip = float(arrays["grad_clip"])
-    losses = [step(model, optimizer, of_scores, *batch, clip) for _ in arrays["losses"]]
+    objective = partial(member.loss, params=member.Params(margin=float(arrays["margin"])))
+    train = TrainParams(lr=float(arrays["lr"]), grad_clip=float(arrays["grad_clip"]))
+    setting = Setting(model, objective, None, train, seed=0, device=torch.device("cpu"))
+    optimizer = adam(model, train.lr)
+    images, tokens, lengths = (torch.tensor(arrays[name]) for name in ("images", "tokens", "lengths"))
+    batch = Batch(images, (tokens, lengths), torch.arange(len(images)), np.arange(len(images)))
+    losses = [step(Scheme(setting), optimizer, batch) for _ in arrays["losses"]]
     return losses, model.state_dict()
 
 
