@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
 
@@ -48,11 +48,8 @@ def extract_texts(params: Params, name: str) -> Path:
 
 def _describe(dataset: str, name: str, options, method: ModuleType, seed: int) -> dict:
     """Everything the text features follow from."""
-    prepared, files = paths.prepared(dataset), {}
-    for path in options.files():
-        if not path.is_file():
-            raise MissingResource(f"{path.absolute()}: no such file; texts method '{name}' needs it")
-        files[path.name] = sha256(path)
+    prepared = paths.prepared(dataset)
+    files = {path.name: _checked(path, digest, name) for path, digest in options.files().items()}
     return {
         "dataset": dataset,
         "method": name,
@@ -61,8 +58,28 @@ def _describe(dataset: str, name: str, options, method: ModuleType, seed: int) -
         "captions_sha256": sha256(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}")),
         "files_sha256": files,
         "code_sha256": _code(name),
-        "libraries": {package: version(package) for package in ("numpy", *method.LIBRARIES)},
+        "libraries": {package: _version(package, name) for package in ("numpy", *method.LIBRARIES)},
     }
+
+
+def _checked(path: Path, expected: str, name: str) -> str:
+    """The file's digest. Raises MissingResource, or IntegrityError when it is not the expected one."""
+    if not path.is_file():
+        raise MissingResource(f"{path.absolute()}: no such file; text features of method '{name}' need it")
+    found = sha256(path)
+    if expected and found != expected:
+        raise IntegrityError(f"{path}: sha256 is {found}, expected {expected}; put the right file there")
+    return found
+
+
+def _version(package: str, name: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError as error:
+        raise MissingResource(
+            f"text features of method '{name}' need the package {package}, which is not installed: "
+            f"pip install 'vse-pipe[{name}]'"
+        ) from error
 
 
 def _code(name: str) -> str:
