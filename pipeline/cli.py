@@ -54,8 +54,9 @@ def prepare(
 @app.command()
 def extract(
     features: Annotated[
-        str | None, typer.Option(help="a name under features:; all of them when left out")
+        str | None, typer.Option(help="a name under features:; all of them when nothing is named")
     ] = None,
+    texts: Annotated[str | None, typer.Option(help="a name under texts:; all of them when nothing is named")] = None,
     backbone: Annotated[
         str | None, typer.Option(help="resnet152, vgg19, inception_resnet_v2, torchvision:NAME or timm:NAME")
     ] = None,
@@ -65,9 +66,9 @@ def extract(
     ] = "imagenet",
     device: Device = "auto",
 ) -> None:
-    """Compute the image features of a data set with a backbone."""
+    """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
     params = _params()
-    from pipeline.extract import selection, stage
+    from pipeline.extract import selection, stage, text_stage
 
     if backbone is not None:
         if features is not None:
@@ -75,8 +76,12 @@ def extract(
                 "--features and --backbone exclude each other: the first names an entry of params.yaml"
             )
         params, features = selection.with_backbone(params, backbone, dataset, weights)
-    for name in _chosen(features, params.features, "features"):
-        stage.extract(params, name, device)
+    if features is not None or texts is None:
+        for name in _chosen(features, params.features, "features"):
+            stage.extract(params, name, device)
+    if texts is not None or features is None:
+        for name in _chosen(texts, params.texts, "texts"):
+            text_stage.extract_texts(params, name, device)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from pipeline.registry import near_miss
 
 FOLDER = Path(__file__).parent / "overlays"
 # What exists is replaced whole, or `dvc repro` would go on preparing data sets the overlay does not speak of.
-REPLACED = ("grid", "datasets", "features", "noises", "runs")
+REPLACED = ("grid", "datasets", "features", "texts", "noises", "runs")
 
 
 def names() -> list[str]:
