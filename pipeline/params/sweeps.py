@@ -9,7 +9,7 @@ from pipeline.registry import near_miss
 
 EPOCH = "epoch"
 # Entries of a run that name a node: their values are the options of the member behind it.
-_NODES = {"dataset": "datasets", "features": "features", "noise": "noises"}
+_NODES = {"dataset": "datasets", "features": "features", "texts": "texts", "noise": "noises"}
 
 
 def value(params: Params, run: str, x: str) -> int | float:
@@ -78,7 +78,9 @@ def _values(params: Params, run: Run) -> dict[str, object]:
         part = getattr(run, field.name)
         if field.name in _NODES:
             node = getattr(params, _NODES[field.name]).get(part)
-            part = next((one for one in vars(node).values() if isinstance(one, Member)), None) if node else None
+            part = (
+                next((one for one in vars(node).values() if isinstance(one, Member)), None) if node else None
+            )
         options = part.params if isinstance(part, Member) else part
         if isinstance(options, Strict):
             found |= _flat(options.model_dump(), f"{field.name}.")

@@ -75,15 +75,18 @@ def sweep(points: list[Point], baselines: list[Point], title: str, name: str) ->
         base.mark_point(filled=True, size=60, style="after-point").encode(
             y=y, tooltip=[*tip, alt.Tooltip("x:Q", title=title)]
         ),
-        alt.Chart(alt.Data(values=level)).mark_rule(strokeWidth=1.5).encode(y=y, tooltip=tip, **series),
     ]
+    if level:
+        rule = alt.Chart(alt.Data(values=level)).mark_rule(strokeWidth=1.5)
+        layers.append(rule.encode(y=y, tooltip=tip, **series))
     return _spec(alt.layer(*layers), height=280)
 
 
 def _swept(values: list[float], title: str) -> alt.X:
     """An axis with a tick at each value that a run has; logarithmic where they span a ratio of 8 or more."""
-    ratio = 0 < min(values) and max(values) >= _RATIO * min(values)
-    scale = alt.Scale(type="log" if ratio else "linear", zero=False, nice=False, padding=14)
+    ratio = min(values) > 0 and max(values) >= _RATIO * min(values)
+    kind = {"type": "log"} if ratio else {"type": "linear", "zero": False}
+    scale = alt.Scale(**kind, nice=False, padding=14)
     axis = alt.Axis(values=sorted(set(values)), format="~g", grid=False, labelOverlap="greedy")
     return alt.X("x:Q", title=title, scale=scale, axis=axis)
 

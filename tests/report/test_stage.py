@@ -32,7 +32,7 @@ def test_same_input_same_bytes(project):
     assert sorted(first) == [
         "reports/index.html",
         "reports/metrics.json",
-        *[f"reports/plots/{n}.csv" for n in ("history", "occurrence", "rsum")],
+        *[f"reports/plots/{n}.csv" for n in ("history", "occurrence", "rsum", "sweeps")],
     ]
     shutil.rmtree(project / "reports")
     report(artefacts.params(**SMALL))
