@@ -81,7 +81,7 @@ def extract(
             stage.extract(params, name, device)
     if texts is not None or features is None:
         for name in _chosen(texts, params.texts, "texts"):
-            text_stage.extract_texts(params, name, device)
+            text_stage.extract_texts(params, name)
 
 
 @app.command()

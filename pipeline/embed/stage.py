@@ -28,7 +28,7 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
         files = model_files.read(paths.trained(run))
         source = features.read(paths.extracted(node.dataset, node.features))
         words = texts.read(paths.extracted(node.dataset, node.texts))
-        for what, found in [("features", source.meta["sha256"]), ("texts", words.meta["sha256"])]:
+        for what, found in [("features", source.meta["sha256"]), ("texts", words.digest)]:
             if found != files.config[f"{what}_sha256"]:
                 raise IntegrityError(
                     f"run {run} was trained on other {what} than data/extract now holds; run `vse-pipe train --run {run}` again"

@@ -178,7 +178,7 @@ class _Loader:
         """The text encoder must read what the run's texts are, and the scheme must know the loss."""
         if members["text"] and node.texts in root.texts and root.texts[node.texts].method in TEXT_FEATURES.names():
             method = root.texts[node.texts].method
-            kind = getattr(TEXT_FEATURES.load(method), "kind", "vectors")
+            kind = TEXT_FEATURES.load(method).KIND
             wanted = RUN_FAMILIES["text"].load(node.text).reads
             if kind != wanted:
                 self._problem(

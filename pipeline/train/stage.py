@@ -51,10 +51,10 @@ def _train(node: Run, name: str, seed: int, out: Path, device: torch.device) -> 
     setting = Setting(model, loss, table.train_pairs, node.train, seed, device)
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
-    say(f"train {name}: {len(table.train_pairs)} pairs, texts: {table.texts.about}")
+    say(f"train {name}: {len(table.train_pairs)} pairs, {_described(table)}")
     progress = loop.fit(scheme, _sampler(node, table, seed), check, out, mark, name)
 
-    model_files.write(out, progress.best, table.texts.words or [], _config(node, table, progress))
+    model_files.write(out, progress.best, table.texts.words, _config(node, table, progress))
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _warn_if_stuck(name, node, progress)
@@ -68,6 +68,12 @@ def _inputs(node: Run) -> tuple[Table, list[Path]]:
     inputs = [prepared / captions.NAME, injected / pairs.NAME]
     inputs += [folder / file for folder in (images, words) for file in (features.META, features.INDEX)]
     return table, inputs
+
+
+def _described(table: Table) -> str:
+    if table.texts.tokens is None:
+        return f"text vectors of {table.texts.inputs} dimensions"
+    return f"{table.texts.inputs} words, {table.texts.meta['cut']} captions cut"
 
 
 def _sampler(node: Run, table: Table, seed: int) -> Callable[[int], list[np.ndarray]]:
@@ -99,7 +105,7 @@ def _config(node: Run, table: Table, progress: checkpoint.Progress) -> dict:
         "text_inputs": table.texts.inputs,
     }
     sources = {key: getattr(node, key) for key in ("dataset", "features", "texts", "noise")}
-    digests = {"features_sha256": table.features_digest, "texts_sha256": table.texts.meta["sha256"]}
+    digests = {"features_sha256": table.features_digest, "texts_sha256": table.texts.digest}
     best = {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}
     return {**members, **sizes, **sources, **digests, "best": best}
 

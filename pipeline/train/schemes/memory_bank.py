@@ -19,7 +19,7 @@ from pipeline.train.schemes._scheme import Scheme, Setting
 losses = ("hal",)
 
 
-class Params(_weights.Params):
+class Params(_weights.Weighting):
     """share: of the training pairs in the bank (the paper's 5 %); exclude: entries left out of the neighbourhoods, those
     whose caption is in the batch (the authors' code), or those of each pair's own image as well. Table 3 of the paper
     has alpha 40, beta 40, eps1 0.2, eps2 0.1; it does not give k, the authors' code has 250.
@@ -77,12 +77,12 @@ class MemoryBank(Scheme):
         return replace(scored, weights=weights)
 
     def _left_out(self, batch: Batch) -> Tensor:
-        """(bank, pairs): entries that are no neighbours of a pair."""
-        device = self.pairs.device
-        inside = torch.isin(self.pairs, torch.from_numpy(batch.pairs).to(device))[:, None]
+        """(pairs, bank): entries that are no neighbours of a pair."""
+        pairs = torch.from_numpy(batch.pairs).to(self.pairs.device)
+        inside = _weights.left_out(pairs, self.pairs)
         if self.params.exclude == "caption":
-            return inside.expand(-1, len(batch.pairs))
-        return inside | (self.owners[:, None] == batch.owners.to(device)[None, :])
+            return inside
+        return inside | _weights.left_out(batch.owners.to(self.pairs.device), self.owners, whole_batch=False)
 
 
 def _kept(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -> np.ndarray:

@@ -3,23 +3,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.registry import LOSSES
+from pipeline.train.losses._scored import Scored
 from tests.naive import losses as naive
-from tests.train.losses.contract import check_contract, some_scores
+from tests.train.losses.contract import check_contract, check_masked_cells, some_scores
 
 member = LOSSES.load("sum")
 
 
 def test_contract():
     check_contract(member)
+    check_masked_cells(member)
 
 
 @given(pairs=st.integers(2, 9), seed=st.integers(0, 50), margin=st.floats(0, 1))
 def test_equals_plain_loops(pairs, seed, margin):
     scores = some_scores(pairs, seed)
-    ours = member.loss(scores, member.Params(margin=margin)).per_pair
+    ours = member.loss(Scored.of(scores), member.Params(margin=margin)).per_pair
     expected = torch.tensor(naive.hinge(scores.tolist(), margin, hardest=False), dtype=torch.float64)
     torch.testing.assert_close(ours, expected)
 
 
 def test_satisfied_margins_cost_nothing():
-    assert member.loss(torch.eye(5), member.Params(margin=0.2)).total().item() == 0.0
+    assert member.loss(Scored.of(torch.eye(5)), member.Params(margin=0.2)).total().item() == 0.0
