@@ -63,7 +63,7 @@ def _number(params: Params, run: str, x: str) -> str | None:
     values = _values(params, params.runs[run])
     if x not in values:
         beside = [known for known in values if known.startswith(x.partition(".")[0] + ".")]
-        close = near_miss(x, list(values)) or ";"
+        close = near_miss(x, [EPOCH, *values]) or ";"
         return f"run '{run}' has no value '{x}'{close} known: {', '.join(beside or [EPOCH, *values])}"
     found = values[x]
     if isinstance(found, bool) or not isinstance(found, int | float):

@@ -129,6 +129,7 @@ def other_ids(folder):
             r"split is 'val', params.yaml evaluate.split is 'test'; run `vse-pipe evaluate --run sum --inference csls` again",
         ),
         (edited(ties="average"), r"ties is 'average', params.yaml evaluate.ties is 'pessimistic'"),
+        (edited(intervals={"rsum": [1.0]}), r"intervals.rsum is \[1.0\], expected two finite numbers"),
         (edited(bank=None), r"bank is None, expected the name of the query bank"),
         (
             other_ids,
