@@ -56,7 +56,9 @@ def extract(
     features: Annotated[
         str | None, typer.Option(help="a name under features:; all of them when nothing is named")
     ] = None,
-    texts: Annotated[str | None, typer.Option(help="a name under texts:; all of them when nothing is named")] = None,
+    texts: Annotated[
+        str | None, typer.Option(help="a name under texts:; all of them when nothing is named")
+    ] = None,
     backbone: Annotated[
         str | None, typer.Option(help="resnet152, vgg19, inception_resnet_v2, torchvision:NAME or timm:NAME")
     ] = None,

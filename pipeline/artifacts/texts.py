@@ -208,8 +208,8 @@ def _array(path: Path, mode: str | None) -> np.ndarray:
 
 def _index(path: Path, schema: pa.Schema) -> pa.Table:
     index = _table.read(path, schema, ADVICE)
-    _table.problems_or_pass(
-        path,
-        [f"caption_id {value} occurs more than once" for value in _table.duplicates(index["caption_id"])],
-    )
+    problems = [
+        f"caption_id {value} occurs more than once" for value in _table.duplicates(index["caption_id"])
+    ]
+    _table.problems_or_pass(path, problems if index.num_rows else ["no captions"])
     return index

@@ -4,7 +4,6 @@ import json
 import time
 from pathlib import Path
 
-
 from pipeline import paths, timing
 from pipeline.artifacts import captions, embeddings, features, images, model_files, texts
 from pipeline.artifacts._files import whole_folder

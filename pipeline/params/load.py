@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML, YAMLError
 
 from pipeline.errors import ParamsError, UnknownMember, UsageError
+from pipeline.params import sweeps
 from pipeline.params.schema import EvaluateParams, Measuring, Root, TrainParams
 from pipeline.params.strict import Strict
 from pipeline.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run, TextSet
@@ -99,6 +100,9 @@ class _Loader:
             inference=self._inferences(root),
             report=root.report,
         )
+        if not self.problems:  # a sweep looks into its runs
+            for address, text in sweeps.problems(loaded):
+                self._problem(address, text)
         if self.problems:
             raise ParamsError(self.problems)
         return loaded
@@ -149,7 +153,9 @@ class _Loader:
                 f"{address}.options.{key}",
                 f"unknown family{near_miss(key, list(RUN_FAMILIES)) or ';'} known: {known}",
             )
-        members = {key: self._run_member(root, node, key, family, address) for key, family in RUN_FAMILIES.items()}
+        members = {
+            key: self._run_member(root, node, key, family, address) for key, family in RUN_FAMILIES.items()
+        }
         self._fits(root, node, address, members)
         train = self._model(TrainParams, {**root.train.model_dump(), **node.train}, f"{address}.train")
         return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row)
@@ -172,7 +178,11 @@ class _Loader:
 
     def _fits(self, root, node, address: str, members: dict[str, Member | None]) -> None:
         """The text encoder must read what the run's texts are, and the scheme must know the loss."""
-        if members["text"] and node.texts in root.texts and root.texts[node.texts].method in TEXT_FEATURES.names():
+        if (
+            members["text"]
+            and node.texts in root.texts
+            and root.texts[node.texts].method in TEXT_FEATURES.names()
+        ):
             method = root.texts[node.texts].method
             kind = TEXT_FEATURES.load(method).KIND
             wanted = RUN_FAMILIES["text"].load(node.text).reads
@@ -181,10 +191,13 @@ class _Loader:
                     f"{address}.text",
                     f"text encoder '{node.text}' reads {wanted}, but texts '{node.texts}' ({method}) are {kind}",
                 )
-        losses = getattr(RUN_FAMILIES["scheme"].load(node.scheme), "losses", None) if members["scheme"] else None
+        losses = (
+            getattr(RUN_FAMILIES["scheme"].load(node.scheme), "losses", None) if members["scheme"] else None
+        )
         if losses is not None and members["loss"] and node.loss not in losses:
             self._problem(
-                f"{address}.scheme", f"scheme '{node.scheme}' works with loss {', '.join(losses)}, not '{node.loss}'"
+                f"{address}.scheme",
+                f"scheme '{node.scheme}' works with loss {', '.join(losses)}, not '{node.loss}'",
             )
 
     def _inferences(self, root) -> dict[str, Strict]:

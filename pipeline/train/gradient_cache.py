@@ -32,7 +32,9 @@ def backward(scheme: Scheme, batch: Batch, chunk: int) -> float:
     value = finite(total)
     total.backward()
     after = _state(device)
-    for part, state, wanted in zip(parts, draws, zip(images.grad.split(chunk), texts.grad.split(chunk), strict=True), strict=True):
+    for part, state, wanted in zip(
+        parts, draws, zip(images.grad.split(chunk), texts.grad.split(chunk), strict=True), strict=True
+    ):
         _restore(device, state)
         torch.autograd.backward(model.encode(part, device, precision), wanted)
     _restore(device, after)

@@ -64,7 +64,9 @@ def _inputs(node: Run) -> tuple[Table, list[Path]]:
     """Everything the run reads, joined, and the files whose digests say what it was."""
     prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
     images, words = paths.extracted(node.dataset, node.features), paths.extracted(node.dataset, node.texts)
-    table = Table.join(captions.read(prepared), pairs.read(injected), features.read(images), texts.read(words))
+    table = Table.join(
+        captions.read(prepared), pairs.read(injected), features.read(images), texts.read(words)
+    )
     inputs = [prepared / captions.NAME, injected / pairs.NAME]
     inputs += [folder / file for folder in (images, words) for file in (features.META, features.INDEX)]
     return table, inputs

@@ -15,7 +15,12 @@ def tokenize(caption: str) -> list[str]:
     The authors split sentences with punkt first, which needs downloaded data; here the caption is one line, so a full
     stop inside a caption stays with its word.
     """
-    return word_tokenize(caption.lower(), preserve_line=True)
+    return split(caption.lower())
+
+
+def split(caption: str) -> list[str]:
+    """Treebank rules alone, the case kept."""
+    return word_tokenize(caption, preserve_line=True)
 
 
 def build(captions: Iterable[str], min_count: int) -> list[str]:

@@ -3,7 +3,7 @@
 from pydantic import NonNegativeFloat
 
 from pipeline.params.strict import Strict
-from pipeline.train.losses._hinge import violations
+from pipeline.train.losses._hinge import plateau, violations
 from pipeline.train.losses._scored import Scored
 from pipeline.train.losses._terms import LossTerms
 
@@ -26,8 +26,5 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
 
 def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
-    """What to tell the user when a run ends where all similarities are equal; users of vsepp take it for a bug."""
-    plateau = 2 * batch_size * params.margin
-    if abs(mean_loss - plateau) < 0.01 * plateau:
-        return f"the loss still sits at its plateau of {plateau:.1f}; train longer, or lower train.lr or train.batch_size"
-    return None
+    """What to tell the user when a run ends where all similarities are equal."""
+    return plateau(mean_loss, batch_size, params.margin)

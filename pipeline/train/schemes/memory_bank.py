@@ -51,7 +51,9 @@ class MemoryBank(Scheme):
         if epoch == 0:
             return
         setting, pairs = self.setting, self.setting.pairs
-        chosen = _kept(len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch))
+        chosen = _kept(
+            len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch)
+        )
         device = setting.device
         images = encode.images(setting.model, pairs.array, pairs.rows[chosen], device)
         texts = encode.captions(setting.model, pairs.texts, pairs.places[chosen], device)
@@ -60,7 +62,9 @@ class MemoryBank(Scheme):
         self.owners = torch.from_numpy(pairs.owners[chosen]).to(device)
         megabytes = (images.nbytes + texts.nbytes) / 2**20
         scores = 2 * len(chosen) * setting.train.batch_size * 4 / 2**20
-        say(f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB, and {scores:.1f} MiB for a batch's scores with it")
+        say(
+            f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB, and {scores:.1f} MiB for a batch's scores with it"
+        )
 
     def scored(self, images: Tensor, texts: Tensor, batch: Batch) -> Scored:
         scored = super().scored(images, texts, batch)
