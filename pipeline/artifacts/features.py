@@ -64,12 +64,13 @@ def write_blocks(folder: Path, blocks: Iterable[np.ndarray], count: int, index: 
     path = folder / ARRAY
     # Appended, not written through a memory map: a full disk is then an error and not a SIGBUS.
     with whole_file(path) as temporary, temporary.open("wb") as file:
-        shape = _append(file, blocks, count, str(path))
+        shape = append_rows(file, blocks, count, str(path))
     _table.write(folder / INDEX, index, SCHEMA, {})
     write_json(folder / META, {**meta, "shape": shape, "sha256": sha256(path)})
 
 
-def _append(file: BinaryIO, blocks: Iterable[np.ndarray], count: int, where: str) -> list[int]:
+def append_rows(file: BinaryIO, blocks: Iterable[np.ndarray], count: int, where: str) -> list[int]:
+    """Write the ``.npy`` file of ``count`` rows that come in blocks; its shape. Raises InputError on NaN."""
     shape, written = None, 0
     for block in blocks:
         if shape is None:

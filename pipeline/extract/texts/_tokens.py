@@ -2,34 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from nltk.tokenize import word_tokenize
 
-PAD, START, END, UNK = range(4)
-SPECIAL = ["<pad>", "<start>", "<end>", "<unk>"]
-
-
-@dataclass(frozen=True)
-class Captions:
-    """Token ids of many captions, end to end: caption i is ``tokens[starts[i] : starts[i] + lengths[i]]``."""
-
-    tokens: np.ndarray
-    starts: np.ndarray
-    lengths: np.ndarray
-
-    def take(self, chosen: np.ndarray) -> "Captions":
-        """A view of the captions at ``chosen``; the token ids are shared."""
-        return Captions(self.tokens, self.starts[chosen], self.lengths[chosen])
-
-    def padded(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(n, longest) int64 token ids filled up with PAD, and (n,) lengths, for the captions at ``chosen``."""
-        lengths = self.lengths[chosen]
-        places = np.arange(lengths.max())
-        inside = places < lengths[:, None]
-        index = np.where(inside, self.starts[chosen][:, None] + places, 0)
-        return np.where(inside, self.tokens[index], PAD), lengths
+from pipeline.artifacts.texts import END, SPECIAL, START, UNK, Tokens
 
 
 def tokenize(caption: str) -> list[str]:
@@ -38,7 +15,12 @@ def tokenize(caption: str) -> list[str]:
     The authors split sentences with punkt first, which needs downloaded data; here the caption is one line, so a full
     stop inside a caption stays with its word.
     """
-    return word_tokenize(caption.lower(), preserve_line=True)
+    return split(caption.lower())
+
+
+def split(caption: str) -> list[str]:
+    """Treebank rules alone, the case kept."""
+    return word_tokenize(caption, preserve_line=True)
 
 
 def build(captions: Iterable[str], min_count: int) -> list[str]:
@@ -52,7 +34,7 @@ def build(captions: Iterable[str], min_count: int) -> list[str]:
     return SPECIAL + sorted(kept, key=lambda word: (-counts[word], word))
 
 
-def encode(captions: Iterable[str], words: list[str], max_words: int) -> tuple[Captions, int]:
+def encode(captions: Iterable[str], words: list[str], max_words: int) -> tuple[Tokens, int]:
     """``<start>`` words ``<end>`` as ids, unknown words as ``<unk>``; captions beyond ``max_words`` are cut.
 
     Returns the ids and how many captions were cut.
@@ -65,4 +47,4 @@ def encode(captions: Iterable[str], words: list[str], max_words: int) -> tuple[C
         rows.append([START, *(ids.get(token, UNK) for token in tokens[:max_words]), END])
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     starts = np.concatenate([[0], lengths.cumsum()[:-1]]).astype(np.int64)
-    return Captions(np.array([token for row in rows for token in row], dtype=np.int64), starts, lengths), cut
+    return Tokens(np.array([token for row in rows for token in row], dtype=np.int64), starts, lengths), cut

@@ -1,0 +1,215 @@
+"""data/extract/<dataset>/<texts>/: what a text encoder reads, one entry a caption, in the order of captions.parquet.
+
+Two kinds, said by ``kind`` in meta.json. ``tokens``: tokens.npy (int32, all captions end to end), index.parquet (where
+each caption lies) and vocabulary.json. ``vectors``: features.npy ((rows, D), float16 or float32, read through a memory
+map), index.parquet (the row of each caption), vocabulary.json and state.safetensors (what the method learnt, enough to
+treat further captions alike). meta.json is written last and holds the digest of every other file.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Float, Int, Int64
+from safetensors.numpy import save_file
+
+from pipeline.artifacts import _table
+from pipeline.artifacts._files import read_json, require, sha256, whole_folder, write_json
+from pipeline.artifacts.features import append_rows
+from pipeline.errors import InputError, IntegrityError
+
+TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
+VOCABULARY, STATE, META = "vocabulary.json", "state.safetensors", "meta.json"
+PAD, START, END, UNK = range(4)
+SPECIAL = ["<pad>", "<start>", "<end>", "<unk>"]
+ADVICE = "vse-pipe extract"
+_ID = _table.field("caption_id", pa.int64(), "unique; in the order of captions.parquet")
+TOKENS_SCHEMA = pa.schema(
+    [
+        _ID,
+        _table.field("start", pa.int64(), "place of its first id in tokens.npy"),
+        _table.field("length", pa.int32(), "number of ids, <start> and <end> included"),
+    ],
+    metadata={"artefact": "texts", "version": "1"},
+)
+VECTORS_SCHEMA = pa.schema(
+    [_ID, _table.field("row", pa.int64(), "row of features.npy")],
+    metadata={"artefact": "texts", "version": "1"},
+)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids of many captions, end to end: caption i is ``tokens[starts[i] : starts[i] + lengths[i]]``."""
+
+    tokens: Int[np.ndarray, " ids"]
+    starts: Int[np.ndarray, " captions"]
+    lengths: Int[np.ndarray, " captions"]
+
+    def take(self, chosen: np.ndarray) -> "Tokens":
+        """A view of the captions at ``chosen``; the token ids are shared."""
+        return Tokens(self.tokens, self.starts[chosen], self.lengths[chosen])
+
+    def padded(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(n, longest) int64 token ids filled up with PAD, and (n,) lengths, for the captions at ``chosen``."""
+        lengths = self.lengths[chosen]
+        places = np.arange(lengths.max())
+        inside = places < lengths[:, None]
+        index = np.where(inside, self.starts[chosen][:, None] + places, 0)
+        return np.where(inside, self.tokens[index], PAD), lengths
+
+
+@dataclass(frozen=True)
+class Texts:
+    """kind: ``tokens`` or ``vectors``; caption_ids: int64, in the order of captions.parquet.
+
+    tokens and words: of kind tokens, words[id] is the word of an id; array: memory map (rows, D) of kind vectors, whose
+    row ``rows[i]`` belongs to ``caption_ids[i]``. words of kind vectors: the method's vocabulary, empty if it has none.
+    """
+
+    kind: str
+    caption_ids: Int64[np.ndarray, " captions"]
+    meta: dict
+    tokens: Tokens | None
+    words: list[str]
+    array: np.ndarray | None
+    rows: Int64[np.ndarray, " captions"] | None
+
+    @property
+    def inputs(self) -> int:
+        """What a text encoder is built for: the words of the vocabulary, or the dimensions of the vectors."""
+        return len(self.words) if self.array is None else self.array.shape[1]
+
+    @property
+    def digest(self) -> str:
+        """One digest of everything in the folder that meta.json speaks for."""
+        return hashlib.sha256(json.dumps(self.meta["sha256"], sort_keys=True).encode()).hexdigest()
+
+    def places_of(self, caption_ids: np.ndarray) -> Int64[np.ndarray, " wanted"]:
+        """The place of each caption in ``caption_ids``, ``tokens`` and ``rows``. Raises InputError when one is missing."""
+        order = np.argsort(self.caption_ids)
+        found = np.searchsorted(self.caption_ids, caption_ids, sorter=order).clip(max=len(order) - 1)
+        places = order[found]
+        wrong = caption_ids[self.caption_ids[places] != caption_ids]
+        if len(wrong):
+            raise InputError(
+                f"{len(wrong)} captions have no text features, the first is caption_id {wrong[0]}; "
+                f"run `{ADVICE}` again"
+            )
+        return places
+
+
+def write_tokens(
+    folder: Path, caption_ids: np.ndarray, tokens: Tokens, words: list[str], cut: int, meta: dict
+) -> None:
+    """Replace ``folder`` as a whole. cut: how many captions were cut at the longest length allowed, for meta.json."""
+    index = pa.table({"caption_id": caption_ids, "start": tokens.starts, "length": tokens.lengths})
+    with whole_folder(folder) as building:
+        np.save(building / TOKENS, tokens.tokens.astype(np.int32))
+        _table.write(building / INDEX, index, TOKENS_SCHEMA, {})
+        write_json(building / VOCABULARY, words)
+        _seal(building, {**meta, "kind": "tokens", "cut": cut})
+
+
+def write_vectors(
+    folder: Path,
+    caption_ids: np.ndarray,
+    blocks: Iterable[Float[np.ndarray, "rows dim"]],
+    words: list[str],
+    state: dict[str, np.ndarray],
+    meta: dict,
+) -> int:
+    """Replace ``folder`` as a whole, from blocks of rows in the order of ``caption_ids``; one block is in memory at a time.
+
+    words and state: what transforms further captions. Returns how many rows are zero vectors, which meta.json says
+    too. Raises InputError on NaN and infinite values; ``folder`` is then what it was.
+    """
+    index = pa.table({"caption_id": caption_ids, "row": np.arange(len(caption_ids))})
+    zeros = 0
+
+    def counted() -> Iterable[np.ndarray]:
+        nonlocal zeros
+        for block in blocks:
+            zeros += int((~block.any(axis=1)).sum())
+            yield block
+
+    with whole_folder(folder) as building:
+        with (building / ARRAY).open("wb") as file:
+            shape = append_rows(file, counted(), len(caption_ids), str(folder / ARRAY))
+        _table.write(building / INDEX, index, VECTORS_SCHEMA, {})
+        write_json(building / VOCABULARY, words)
+        save_file({name: np.ascontiguousarray(array) for name, array in state.items()}, building / STATE)
+        _seal(building, {**meta, "kind": "vectors", "shape": shape, "zero_rows": zeros})
+    return zeros
+
+
+def _seal(building: Path, meta: dict) -> None:
+    digests = {path.name: sha256(path) for path in sorted(building.iterdir())}
+    write_json(building / META, {**meta, "sha256": digests})
+
+
+def read(folder: Path, verify: bool = True) -> Texts:
+    """Open; vectors stay on disk. ``verify`` compares every file with its digest in meta.json.
+
+    Raises InputError when a file is missing or does not fit the others, IntegrityError on another digest.
+    """
+    meta = read_json(require(folder / META, ADVICE))
+    kind = meta.get("kind")
+    if kind not in ("tokens", "vectors") or not isinstance(meta.get("sha256"), dict):
+        raise InputError(f"{folder / META}: no text features of kind tokens or vectors; extract them again")
+    expected = {TOKENS if kind == "tokens" else ARRAY, INDEX, VOCABULARY} | (
+        {STATE} if kind == "vectors" else set()
+    )
+    for name in sorted(expected):
+        path = require(folder / name, ADVICE)
+        if verify and sha256(path) != meta["sha256"].get(name):
+            raise IntegrityError(f"{path}: content does not match the digest in {META}; extract it again")
+    words = read_json(folder / VOCABULARY)
+    return _tokens(folder, meta, words) if kind == "tokens" else _vectors(folder, meta, words)
+
+
+def _tokens(folder: Path, meta: dict, words: list[str]) -> Texts:
+    ids = _array(folder / TOKENS, None).astype(np.int64)
+    index = _index(folder / INDEX, TOKENS_SCHEMA)
+    starts, lengths = index["start"].to_numpy(), index["length"].to_numpy().astype(np.int64)
+    if words[:4] != SPECIAL:
+        raise InputError(f"{folder / VOCABULARY}: begins with {words[:4]}, expected {SPECIAL}")
+    if len(ids) and (ids.min() < 0 or ids.max() >= len(words)):
+        raise InputError(f"{folder / TOKENS}: ids {ids.min()} to {ids.max()} for {len(words)} words")
+    if len(starts) and (starts.min() < 0 or lengths.min() < 1 or (starts + lengths).max() > len(ids)):
+        raise InputError(f"{folder / INDEX}: captions reach beyond the {len(ids)} ids of {TOKENS}")
+    tokens = Tokens(ids, starts, lengths)
+    return Texts("tokens", index["caption_id"].to_numpy(), meta, tokens, words, None, None)
+
+
+def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
+    array = _array(folder / ARRAY, "r")
+    index = _index(folder / INDEX, VECTORS_SCHEMA)
+    rows = index["row"].to_numpy()
+    if array.ndim != 2 or array.dtype not in (np.float16, np.float32):
+        raise InputError(
+            f"{folder / ARRAY}: {array.dtype} {array.shape}, expected float16 or float32 (rows, D)"
+        )
+    if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
+        raise InputError(f"{folder / INDEX}: rows up to {rows.max()}, but {ARRAY} has {len(array)}")
+    return Texts("vectors", index["caption_id"].to_numpy(), meta, None, words, array, rows)
+
+
+def _array(path: Path, mode: str | None) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode=mode, allow_pickle=False)
+    except ValueError as error:
+        raise IntegrityError(f"{path}: not a whole .npy file ({error}); extract it again") from error
+
+
+def _index(path: Path, schema: pa.Schema) -> pa.Table:
+    index = _table.read(path, schema, ADVICE)
+    problems = [
+        f"caption_id {value} occurs more than once" for value in _table.duplicates(index["caption_id"])
+    ]
+    _table.problems_or_pass(path, problems if index.num_rows else ["no captions"])
+    return index

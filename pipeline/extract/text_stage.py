@@ -1,0 +1,133 @@
+"""extract --texts: what a text encoder reads of every caption of a data set, computed once and read by every run."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline import paths, timing
+from pipeline.artifacts import captions, texts
+from pipeline.artifacts._files import read_json, require, sha256
+from pipeline.console import say, track, warn
+from pipeline.errors import InputError, IntegrityError, MissingResource
+from pipeline.extract.texts._method import Corpus, State
+from pipeline.locks import claim
+from pipeline.params.typed import Params
+from pipeline.registry import TEXT_FEATURES
+
+
+def extract_texts(params: Params, name: str) -> Path:
+    """Write data/extract/<dataset>/<name>/ for the node ``texts.<name>``; an entry a row of captions.parquet, in its order.
+
+    Returns at once when the same text features are there already; a killed call leaves what was there before. Raises
+    InputError, MissingResource or IntegrityError for captions, word vectors and models that cannot be used.
+    """
+    started = time.monotonic()
+    node = params.texts[name]
+    out = paths.extracted(node.dataset, name)
+    with claim(out):
+        method = TEXT_FEATURES.load(node.method.name)
+        about = _describe(node.dataset, node.method.name, node.method.params, method, params.seed)
+        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        if _finished(out, digest):
+            say(f"extract {name}: {out} is up to date")
+            return out
+        table = captions.read(paths.prepared(node.dataset))
+        result = _write(out, table, method, node.method.params, params.seed, {**about, "fingerprint": digest})
+    seconds = time.monotonic() - started
+    timing.record(out, seconds)
+    say(f"extract {name}: {table.num_rows} captions, {result}, {seconds:.1f} s")
+    return out
+
+
+def _describe(dataset: str, name: str, options, method: ModuleType, seed: int) -> dict:
+    """Everything the text features follow from."""
+    prepared = paths.prepared(dataset)
+    files = {path.name: _checked(path, digest, name) for path, digest in options.files().items()}
+    return {
+        "dataset": dataset,
+        "method": name,
+        "options": options.model_dump(mode="json"),
+        "seed": seed,
+        "captions_sha256": sha256(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}")),
+        "files_sha256": files,
+        "code_sha256": _code(name),
+        "libraries": {package: _version(package, name) for package in ("numpy", *method.LIBRARIES)},
+    }
+
+
+def _checked(path: Path, expected: str, name: str) -> str:
+    """The file's digest. Raises MissingResource, or IntegrityError when it is not the expected one."""
+    if not path.is_file():
+        raise MissingResource(f"{path.absolute()}: no such file; text features of method '{name}' need it")
+    found = sha256(path)
+    if expected and found != expected:
+        raise IntegrityError(f"{path}: sha256 is {found}, expected {expected}; put the right file there")
+    return found
+
+
+def _version(package: str, name: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError as error:
+        raise MissingResource(
+            f"text features of method '{name}' need the package {package}, which is not installed: "
+            f"pip install 'vse-pipe[{name}]'"
+        ) from error
+
+
+def _code(name: str) -> str:
+    """Of the member and the family's helpers: an edit to one of them makes earlier results worthless."""
+    files = [Path(__file__), TEXT_FEATURES.folder / f"{name}.py", *sorted(TEXT_FEATURES.folder.glob("_*.py"))]
+    return hashlib.sha256("".join(sha256(path) for path in files).encode()).hexdigest()
+
+
+def _finished(out: Path, digest: str) -> bool:
+    if not (out / texts.META).is_file() or read_json(out / texts.META).get("fingerprint") != digest:
+        return False
+    try:
+        texts.read(out)
+    except (InputError, IntegrityError) as error:
+        warn(f"{error}; doing so now")
+        return False
+    return True
+
+
+def _write(out: Path, table: pa.Table, method: ModuleType, options, seed: int, about: dict) -> str:
+    """Fit, transform and write; a few words about the result for the log."""
+    ids = table["caption_id"].to_numpy()
+    corpus = Corpus(table["text"].to_pylist(), table["split"].to_pylist())
+    state = method.fit(corpus, options, seed)
+    about = {**about, **state.about}
+    if method.KIND == "tokens":
+        tokens, cut = method.transform(corpus.texts, state, options)
+        texts.write_tokens(out, ids, tokens, state.words, cut, about)
+        return f"{len(state.words)} words, {cut} cut"
+    blocks = _blocks(corpus.texts, method, state, options, out.name)
+    zeros = texts.write_vectors(out, ids, blocks, state.words, state.arrays, about)
+    if zeros:
+        warn(f"extract {out.name}: {zeros} of {len(ids)} captions hold no known word; their vectors are zero")
+    return f"{read_json(out / texts.META)['shape'][1]} dimensions"
+
+
+def _blocks(
+    captions_: list[str], method: ModuleType, state: State, options, name: str
+) -> Iterator[np.ndarray]:
+    starts = range(0, len(captions_), options.block)
+    for start in track(starts, len(starts), f"extract {name}, blocks of {options.block}"):
+        rows = method.transform(captions_[start : start + options.block], state, options)
+        with np.errstate(over="ignore"):
+            rows = rows.astype(options.store)
+        bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        if len(bad):
+            raise InputError(
+                f"extract {name}: the vector of caption row {start + bad[0]} is NaN or infinite as {rows.dtype}; "
+                "if float16 is too narrow for it, set store: float32"
+            )
+        yield rows

@@ -1,0 +1,87 @@
+"""A pre-trained sentence encoder (Reimers and Gurevych, Sentence-BERT, EMNLP 2019) through sentence-transformers."""
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32
+from pydantic import PositiveInt
+
+from pipeline.errors import MissingResource
+from pipeline.extract.texts._method import Corpus, State
+from pipeline.extract.texts._params import VectorParams
+
+KIND = "vectors"
+LIBRARIES = ("sentence-transformers", "torch", "transformers")
+
+
+class Params(VectorParams):
+    """model: a folder, or a name on the model hub; revision: the commit on the hub that the name is pinned to.
+
+    batch_size: captions in one forward pass; normalise: unit length; device: auto, cpu, cuda or cuda:N.
+    """
+
+    model: str
+    revision: str | None = None
+    batch_size: PositiveInt = 64
+    normalise: bool = True
+    device: str = "auto"
+
+    def files(self) -> dict[Path, str]:
+        """Every file of a model folder; a model of the hub is known by its name and revision."""
+        folder = Path(self.model).expanduser()
+        return {path: "" for path in sorted(folder.rglob("*")) if path.is_file()} if folder.is_dir() else {}
+
+
+def fit(corpus: Corpus, params: Params, seed: int) -> State:
+    """Load the encoder; nothing is learnt. Raises MissingResource when the package or the weights are not there."""
+    from pipeline.console import warn
+
+    model = _loaded(params.model, params.revision, params.device)
+    if params.revision is None and not Path(params.model).expanduser().is_dir():
+        warn(f"the model {params.model} is not pinned; set revision to a commit of its repository")
+    about = {"device": model.device.type, "longest": model.max_seq_length}
+    return State(about={key: value for key, value in about.items() if value is not None})
+
+
+def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
+    """The encoder's vectors; captions beyond its longest input are cut by it."""
+    model = _loaded(params.model, params.revision, params.device)
+    vectors = model.encode(
+        texts,
+        batch_size=params.batch_size,
+        normalize_embeddings=params.normalise,
+        convert_to_numpy=True,
+        show_progress_bar=False,
+    )
+    return np.asarray(vectors, dtype=np.float32)
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str, revision: str | None, device: str):
+    """Safetensors only, and no code that comes with a model is run."""
+    from pipeline.device import resolve
+
+    chosen = resolve(device)
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise MissingResource(
+            "text features of method 'sentences' need the package sentence-transformers, which is not installed: "
+            "pip install 'vse-pipe[sentences]'"
+        ) from error
+    folder = Path(name).expanduser()
+    try:
+        return SentenceTransformer(
+            str(folder) if folder.is_dir() else name,
+            device=str(chosen),
+            revision=revision,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+        )
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise MissingResource(
+            f"sentence encoder '{name}' cannot be loaded ({reason}); model is a folder with a sentence-transformers model "
+            "in safetensors files, or a name on the model hub that can be reached or is in its cache"
+        ) from error

@@ -1,0 +1,35 @@
+"""Token ids for an encoder that learns its own word vectors (vsepp and its descendants)."""
+
+from typing import TYPE_CHECKING
+
+from pydantic import PositiveInt
+
+from pipeline.extract.texts._method import Corpus, State
+from pipeline.extract.texts._params import TextParams
+
+if TYPE_CHECKING:
+    from pipeline.artifacts.texts import Tokens
+
+KIND = "tokens"
+LIBRARIES = ("nltk",)
+
+
+class Params(TextParams):
+    """min_count: words seen less often become <unk>; max_words: longer captions are cut. Defaults: vsepp's."""
+
+    min_count: PositiveInt = 4
+    max_words: PositiveInt = 100
+
+
+def fit(corpus: Corpus, params: Params, seed: int) -> State:
+    """The vocabulary of the train and val captions; the authors' is of train and dev. Test words never enter it."""
+    from pipeline.extract.texts._tokens import build
+
+    return State(words=build(corpus.of("train", "val"), params.min_count))
+
+
+def transform(texts: list[str], state: State, params: Params) -> tuple["Tokens", int]:
+    """The ids of the captions and how many were cut at ``max_words``."""
+    from pipeline.extract.texts._tokens import encode
+
+    return encode(texts, state.words, params.max_words)

@@ -1,0 +1,177 @@
+"""Text features on disk: what was written comes back, damage and misfits are refused, nothing is half-written."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from pipeline.artifacts import texts
+from pipeline.artifacts._files import sha256
+from pipeline.artifacts.texts import END, PAD, SPECIAL, START, Tokens
+from pipeline.errors import InputError, IntegrityError
+
+IDS = np.array([30, 10, 20])
+TOKENS = Tokens(
+    np.array([START, 4, END, START, 5, 4, 5, END, START, END]), np.array([0, 3, 8]), np.array([3, 5, 2])
+)
+WORDS = [*SPECIAL, "dog", "cat"]
+ROWS = np.array([[1.0, 2.0], [0.0, 0.0], [3.0, -1.0]], np.float32)
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    texts.write_tokens(tmp_path / "words", IDS, TOKENS, WORDS, 1, {"method": "words"})
+    return tmp_path / "words"
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> Path:
+    blocks = np.split(ROWS, [2])
+    texts.write_vectors(
+        tmp_path / "mean", IDS, blocks, ["dog"], {"vectors": ROWS[:1]}, {"method": "mean_vectors"}
+    )
+    return tmp_path / "mean"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def replaced(folder: Path, name: str, content: bytes) -> None:
+    """Change a file and the digest that speaks for it: what a wrong writer would leave, not what a bad disk would."""
+    (folder / name).write_bytes(content)
+    meta = json.loads((folder / "meta.json").read_text())
+    meta["sha256"][name] = sha256(folder / name)
+    (folder / "meta.json").write_text(json.dumps(meta))
+
+
+def test_tokens_come_back(tokens: Path) -> None:
+    found = texts.read(tokens)
+    assert found.kind == "tokens"
+    assert found.caption_ids.tolist() == [30, 10, 20]
+    assert found.words == WORDS
+    assert found.array is None
+    assert found.meta["cut"] == 1
+    assert found.meta["method"] == "words"
+    padded, lengths = found.tokens.padded(found.places_of(np.array([10, 30])))
+    assert padded.dtype == np.int64
+    assert padded.tolist() == [[START, 5, 4, 5, END], [START, 4, END, PAD, PAD]]
+    assert lengths.tolist() == [5, 3]
+    assert np.load(tokens / "tokens.npy").dtype == np.int32
+    assert sorted(contents(tokens)) == ["index.parquet", "meta.json", "tokens.npy", "vocabulary.json"]
+
+
+@pytest.mark.parametrize("store", [np.float32, np.float16])
+def test_vectors_come_back(tmp_path: Path, store: type) -> None:
+    out = tmp_path / "mean"
+    state = {"vectors": ROWS[:1], "transposed": np.arange(6.0).reshape(2, 3).T}
+    assert texts.write_vectors(out, IDS, np.split(ROWS.astype(store), [1]), ["dog"], state, {"a": 1}) == 1
+    found = texts.read(out)
+    assert found.kind == "vectors"
+    assert isinstance(found.array, np.memmap)
+    assert found.array.dtype == store
+    assert found.array[found.rows[found.places_of(np.array([20, 30]))]].tolist() == [[3.0, -1.0], [1.0, 2.0]]
+    assert found.meta["shape"] == [3, 2]
+    assert found.meta["zero_rows"] == 1
+    assert found.words == ["dog"]
+    assert found.tokens is None
+    assert load_file(out / "state.safetensors")["transposed"].tolist() == state["transposed"].tolist()
+
+
+def test_take_selects_captions() -> None:
+    padded, lengths = TOKENS.take(np.array([2, 1])).padded(np.array([0, 1]))
+    assert lengths.tolist() == [2, 5]
+    assert padded.tolist() == [[START, END, PAD, PAD, PAD], [START, 5, 4, 5, END]]
+
+
+def test_a_caption_without_features_is_named(tokens: Path) -> None:
+    with pytest.raises(InputError, match="2 captions have no text features, the first is caption_id 11"):
+        texts.read(tokens).places_of(np.array([10, 11, 99]))
+
+
+@pytest.mark.parametrize("name", ["tokens.npy", "index.parquet", "vocabulary.json"])
+def test_a_changed_or_missing_file_of_tokens(tokens: Path, name: str) -> None:
+    content = bytearray((tokens / name).read_bytes())
+    content[-2] ^= 1
+    (tokens / name).write_bytes(content)
+    with pytest.raises(IntegrityError, match=f"{name}: content does not match the digest"):
+        texts.read(tokens)
+    (tokens / name).unlink()
+    with pytest.raises(InputError, match=f"{name} does not exist; make it with `vse-pipe extract`"):
+        texts.read(tokens)
+
+
+@pytest.mark.parametrize("name", ["features.npy", "index.parquet", "vocabulary.json", "state.safetensors"])
+def test_a_changed_file_of_vectors(vectors: Path, name: str) -> None:
+    content = bytearray((vectors / name).read_bytes())
+    content[-2] ^= 1
+    (vectors / name).write_bytes(content)
+    with pytest.raises(IntegrityError, match=f"{name}: content does not match the digest"):
+        texts.read(vectors)
+
+
+def test_verify_can_be_left_out_but_not_for_a_torn_array(vectors: Path) -> None:
+    (vectors / "features.npy").write_bytes((vectors / "features.npy").read_bytes()[:-4])
+    with pytest.raises(IntegrityError, match=r"not a whole \.npy file"):
+        texts.read(vectors, verify=False)
+
+
+def test_another_kind(tokens: Path) -> None:
+    meta = json.loads((tokens / "meta.json").read_text())
+    (tokens / "meta.json").write_text(json.dumps({**meta, "kind": "pictures"}))
+    with pytest.raises(InputError, match="no text features of kind tokens or vectors"):
+        texts.read(tokens)
+
+
+def test_words_that_do_not_belong_to_the_ids(tokens: Path) -> None:
+    replaced(tokens, "vocabulary.json", json.dumps(SPECIAL).encode())
+    with pytest.raises(InputError, match="ids 1 to 5 for 4 words"):
+        texts.read(tokens)
+    replaced(tokens, "vocabulary.json", json.dumps(["a", "b", "c", "d", "e", "f"]).encode())
+    with pytest.raises(InputError, match="begins with"):
+        texts.read(tokens)
+
+
+def test_an_index_that_reaches_too_far_or_repeats(tmp_path: Path) -> None:
+    out = tmp_path / "words"
+    texts.write_tokens(out, IDS, Tokens(TOKENS.tokens[:-1], TOKENS.starts, TOKENS.lengths), WORDS, 0, {})
+    with pytest.raises(InputError, match=r"captions reach beyond the 9 ids of tokens\.npy"):
+        texts.read(out)
+    texts.write_tokens(out, np.array([1, 2, 1]), TOKENS, WORDS, 0, {})
+    with pytest.raises(InputError, match="caption_id 1 occurs more than once"):
+        texts.read(out)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_refused_vectors_leave_what_was_there(vectors: Path, bad: float) -> None:
+    before = contents(vectors)
+    rows = ROWS.copy()
+    rows[2, 1] = bad
+    with pytest.raises(InputError, match="1 rows hold NaN or infinite values, the first is row 2"):
+        texts.write_vectors(vectors, IDS, np.split(rows, [1]), [], {}, {})
+    assert contents(vectors) == before
+    assert [path.name for path in vectors.parent.iterdir()] == ["mean"]
+
+
+def test_a_writer_that_fails_half_way_leaves_what_was_there(
+    tokens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(tokens)
+
+    def fail(path: Path, content: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(texts, "write_json", fail)
+    with pytest.raises(OSError, match="no space left"):
+        texts.write_tokens(tokens, IDS + 1, TOKENS, WORDS, 0, {})
+    assert contents(tokens) == before
+
+
+def test_the_digest_follows_the_content(tokens: Path, tmp_path: Path) -> None:
+    first = texts.read(tokens).digest
+    texts.write_tokens(tokens, IDS, TOKENS, WORDS, 1, {"method": "words"})
+    assert texts.read(tokens).digest == first
+    texts.write_tokens(tokens, IDS, TOKENS, [*SPECIAL, "dog", "cow"], 1, {"method": "words"})
+    assert texts.read(tokens).digest != first
