@@ -24,13 +24,13 @@ from pipeline.params.schema import TrainParams
 from pipeline.params.typed import Member
 from pipeline.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from pipeline.train.data import Pairs
-from pipeline.train.encoders.text import _packed_gru, gru
+from pipeline.train.encoders.text import _packed_gru
 from pipeline.train.model import build
 from pipeline.train.optimise import adam, step
 from pipeline.train.schemes._scheme import Scheme, Setting
 
 FEATURES, WORD_DIM, DIM = 2048, 300, 1024
-KERNELS = {"nn.GRU": lambda rnn, packed: rnn(packed), "own GRU": _packed_gru.run}
+KERNELS = ("nn.GRU", "own GRU")
 
 
 def show(text: str) -> None:
@@ -90,12 +90,13 @@ def bare(scheme: Scheme, optimizer: torch.optim.Optimizer, batch) -> None:
 @contextmanager
 def recurrence(kernel: str) -> Iterator[None]:
     """The text encoder with one of ``KERNELS``."""
-    before = gru._states
-    gru._states = KERNELS[kernel]
+    before = _packed_gru.supported
+    if kernel == "nn.GRU":
+        _packed_gru.supported = lambda rnn, device: False
     try:
         yield
     finally:
-        gru._states = before
+        _packed_gru.supported = before
 
 
 def peak(rows: int = 2048) -> float:
@@ -128,12 +129,16 @@ class Variant:
             self.start = seconds(lambda: self.scheme.start(1))
 
     def run(self, chosen: np.ndarray) -> None:
-        """Both kinds of step; the second to run finds no warmer batch than the first, as both have read it before."""
+        """Both kinds of step on the same pairs, the first of the last call now second."""
         data = self.scheme.setting.pairs
         batch = data.batch(chosen)
+        works = [
+            (self.bare, lambda: bare(self.scheme, self.optimizer, batch)),
+            (self.whole, lambda: step(self.scheme, self.optimizer, data.batch(chosen))),
+        ]
         with recurrence(self.kernel):
-            self.bare.append(seconds(lambda: bare(self.scheme, self.optimizer, batch)))
-            self.whole.append(seconds(lambda: step(self.scheme, self.optimizer, data.batch(chosen))))
+            for times, work in works if len(self.bare) % 2 else reversed(works):
+                times.append(seconds(work))
 
 
 def bfloat16_units() -> str | None:
@@ -163,15 +168,10 @@ def report(variants: list[Variant], batches: list[np.ndarray], sampling: float, 
         )
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in [
-        ("batch", 128),
-        ("images", 3000),
-        ("vocabulary", 10_000),
-        ("steps", 10),
-        ("threads", 2),
-    ]:
+    sizes = {"batch": 128, "images": 3000, "vocabulary": 10_000, "steps": 10, "threads": 2}
+    for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--bucket", type=int, default=1, help="sampler.captions.bucket")
     parser.add_argument("--loss", default="max")
@@ -179,38 +179,40 @@ def main() -> None:
     parser.add_argument("--processor", action="store_true", help="count processor time; with --threads 1")
     parser.add_argument("--zipf", action="store_true", help="frequent and rare words, as in language")
     parser.add_argument("--only", nargs="*", default=None, help="'own GRU, float32' and so on")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def measure(data: Pairs, options: argparse.Namespace) -> None:
+    sampler = SAMPLERS.load("captions")
+    chosen = partial(sampler.batches, data.owners, data.lengths, options.batch)
+    params = sampler.Params(bucket=options.bucket)
+    sampling = seconds(lambda: chosen(params, np.random.default_rng(0)))
+    batches = chosen(params, np.random.default_rng(0))
+    names = [(kernel, precision) for precision in ("float32", "bfloat16") for kernel in KERNELS]
+    wanted = [name for name in names if options.only is None or ", ".join(name) in options.only]
+    variants = [Variant(*name, data, options) for name in wanted]
+    for variant in variants:  # compiled and warm
+        variant.run(batches[0])
+        variant.bare.clear(), variant.whole.clear()
+    rates = []
+    for batch in batches[: options.steps]:
+        rates.append(peak())
+        for variant in variants:
+            variant.run(batch)
+    report(variants, batches, sampling, rates)
+
+
+def main() -> None:
+    options = arguments()
     torch.set_num_threads(options.threads)
     if options.processor:
         Clock.read = staticmethod(time.process_time)
     units = bfloat16_units()
-    show(
-        f"bfloat16: {units}"
-        if units
-        else "this CPU has no bfloat16 units: bfloat16 is slower here than float32"
-    )
+    show(f"bfloat16: {units}" if units else "this CPU has no bfloat16 units: bfloat16 is slower than float32")
+    threads = f"{options.threads} threads, {'processor time' if options.processor else 'wall clock'}"
+    show(f"batch {options.batch}, loss {options.loss}, scheme {options.scheme}, {threads}, medians")
     with tempfile.TemporaryDirectory() as folder:
-        data = pairs(Path(folder), options.images, options.vocabulary, options.zipf)
-        sampler = SAMPLERS.load("captions")
-        chosen = partial(
-            sampler.batches, data.owners, data.lengths, options.batch, sampler.Params(bucket=options.bucket)
-        )
-        sampling = seconds(lambda: chosen(np.random.default_rng(0)))
-        batches = chosen(np.random.default_rng(0))
-        names = [(kernel, precision) for precision in ("float32", "bfloat16") for kernel in KERNELS]
-        wanted = [name for name in names if options.only is None or ", ".join(name) in options.only]
-        variants = [Variant(*name, data, options) for name in wanted]
-        rates = []
-        for number, batch in enumerate(batches[: options.steps + 1]):
-            rates.append(peak())
-            for variant in variants:
-                variant.run(batch)
-                if number == 0:  # compiled and warm
-                    variant.bare.clear(), variant.whole.clear()
-        show(
-            f"batch {options.batch}, loss {options.loss}, scheme {options.scheme}, {options.threads} threads, medians"
-        )
-        report(variants, batches, sampling, rates)
+        measure(pairs(Path(folder), options.images, options.vocabulary, options.zipf), options)
 
 
 if __name__ == "__main__":
