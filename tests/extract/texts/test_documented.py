@@ -13,9 +13,10 @@ TEXT = (ROOT / "docs" / "texts.md").read_text(encoding="utf-8")
 
 
 def stated(default: object) -> str:
+    """A default as the table shows it."""
     if default is PydanticUndefined:
         return "required"
-    return {None: "none", True: "true", False: "false"}.get(default, str(default)) if default != 1 else "1"
+    return "none" if default is None else str(default).lower()
 
 
 @pytest.mark.parametrize("name", TEXT_FEATURES.names())
