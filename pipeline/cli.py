@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands import evaluate, export
+from pipeline.commands import evaluate, export, papers
 from pipeline.commands._project import Device, RunName
 from pipeline.commands._project import chosen as _chosen
 from pipeline.commands._project import enter_root as _enter_root
@@ -54,7 +54,10 @@ def prepare(
 @app.command()
 def extract(
     features: Annotated[
-        str | None, typer.Option(help="a name under features:; all of them when left out")
+        str | None, typer.Option(help="a name under features:; all of them when nothing is named")
+    ] = None,
+    texts: Annotated[
+        str | None, typer.Option(help="a name under texts:; all of them when nothing is named")
     ] = None,
     backbone: Annotated[
         str | None, typer.Option(help="resnet152, vgg19, inception_resnet_v2, torchvision:NAME or timm:NAME")
@@ -65,9 +68,9 @@ def extract(
     ] = "imagenet",
     device: Device = "auto",
 ) -> None:
-    """Compute the image features of a data set with a backbone."""
+    """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
     params = _params()
-    from pipeline.extract import selection, stage
+    from pipeline.extract import selection, stage, text_stage
 
     if backbone is not None:
         if features is not None:
@@ -75,8 +78,12 @@ def extract(
                 "--features and --backbone exclude each other: the first names an entry of params.yaml"
             )
         params, features = selection.with_backbone(params, backbone, dataset, weights)
-    for name in _chosen(features, params.features, "features"):
-        stage.extract(params, name, device)
+    if features is not None or texts is None:
+        for name in _chosen(features, params.features, "features"):
+            stage.extract(params, name, device)
+    if texts is not None or features is None:
+        for name in _chosen(texts, params.texts, "texts"):
+            text_stage.extract_texts(params, name)
 
 
 @app.command()
@@ -174,6 +181,7 @@ def timings(
 
 
 app.command()(compare)
+app.command()(papers.papers)
 
 
 def main() -> None:

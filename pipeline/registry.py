@@ -57,3 +57,13 @@ SIMILARITIES = Family("similarity", "pipeline.train.similarities")
 TEXT_ENCODERS = Family("text encoder", "pipeline.train.encoders.text")
 IMAGE_ENCODERS = Family("image encoder", "pipeline.train.encoders.image")
 INFERENCES = Family("inference criterion", "pipeline.evaluate.inference")
+
+# The members that make up a run, by their key under runs.<name>.
+RUN_FAMILIES = {
+    "loss": LOSSES,
+    "scheme": SCHEMES,
+    "similarity": SIMILARITIES,
+    "text": TEXT_ENCODERS,
+    "image": IMAGE_ENCODERS,
+    "sampler": SAMPLERS,
+}

@@ -17,6 +17,7 @@ PARAMS = {
     "grid": {"inferences": ["nns"]},
     "datasets": {"toy": {"format": "csv", "source": "toy.csv"}},
     "features": {"plain": {"dataset": "toy", "backbone": "precomp"}},
+    "texts": {"words": {"dataset": "toy", "method": "words", "min_count": 1}},
     "noises": {
         "clean": {"dataset": "toy", "protocol": "image", "rate": 0.0},
         "half": {"dataset": "toy", "protocol": "caption", "rate": 0.5},
@@ -25,14 +26,16 @@ PARAMS = {
         "sum": {
             "dataset": "toy",
             "features": "plain",
+            "texts": "words",
             "noise": "clean",
             "loss": "sum",
+            "scheme": "plain",
             "similarity": "cosine",
             "text": "gru",
             "image": "linear",
         }
     },
-    "train": {"epochs": 4, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12, "min_count": 1},
+    "train": {"epochs": 4, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12},
     "evaluate": {},
     "report": {},
     "text": {"gru": {"word_dim": 6}},

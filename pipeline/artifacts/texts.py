@@ -80,6 +80,11 @@ class Texts:
     rows: Int64[np.ndarray, " captions"] | None
 
     @property
+    def inputs(self) -> int:
+        """What a text encoder is built for: the words of the vocabulary, or the dimensions of the vectors."""
+        return len(self.words) if self.array is None else self.array.shape[1]
+
+    @property
     def digest(self) -> str:
         """One digest of everything in the folder that meta.json speaks for."""
         return hashlib.sha256(json.dumps(self.meta["sha256"], sort_keys=True).encode()).hexdigest()

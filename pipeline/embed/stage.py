@@ -4,10 +4,8 @@ import json
 import time
 from pathlib import Path
 
-import numpy as np
-
 from pipeline import paths, timing
-from pipeline.artifacts import captions, embeddings, features, images, model_files
+from pipeline.artifacts import captions, embeddings, features, images, model_files, texts
 from pipeline.artifacts._files import whole_folder
 from pipeline.artifacts.embeddings import Side
 from pipeline.console import say
@@ -16,7 +14,7 @@ from pipeline.errors import IntegrityError
 from pipeline.locks import claim
 from pipeline.params.typed import Params
 from pipeline.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
-from pipeline.train import encode, vocabulary
+from pipeline.train import encode
 from pipeline.train.model import DualEncoder, build, restore
 
 
@@ -28,15 +26,17 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
     with claim(out):
         files = model_files.read(paths.trained(run))
         source = features.read(paths.extracted(node.dataset, node.features))
-        if source.meta["sha256"] != files.config["features_sha256"]:
-            raise IntegrityError(
-                f"run {run} was trained on other features than data/extract now holds; run `vse-pipe train --run {run}` again"
-            )
+        words = texts.read(paths.extracted(node.dataset, node.texts))
+        for what, found in [("features", source.meta["sha256"]), ("texts", words.digest)]:
+            if found != files.config[f"{what}_sha256"]:
+                raise IntegrityError(
+                    f"run {run} was trained on other {what} than data/extract now holds; run `vse-pipe train --run {run}` again"
+                )
         prepared = paths.prepared(node.dataset)
         model = _model(files).to(resolve(device)).eval()
         about = _about(run, files)
         image_side = _images(model, images.read(prepared), source, about)
-        caption_side = _captions(model, captions.read(prepared), files, about)
+        caption_side = _captions(model, captions.read(prepared), words, about)
         with whole_folder(out) as folder:
             embeddings.write(folder / embeddings.IMAGES, image_side)
             embeddings.write(folder / embeddings.CAPTIONS, caption_side)
@@ -57,7 +57,7 @@ def _model(files: model_files.ModelFiles) -> DualEncoder:
     model = build(
         **members,
         feature_shape=tuple(config["feature_shape"]),
-        words=len(files.words),
+        text_inputs=config["text_inputs"],
         embed_size=config["embed_size"],
         seed=0,
     )
@@ -84,9 +84,9 @@ def _images(model: DualEncoder, table, source: features.Features, about: dict[st
     return Side(ids, ids, table["split"].to_numpy(zero_copy_only=False), vectors, about)
 
 
-def _captions(model: DualEncoder, table, files: model_files.ModelFiles, about: dict[str, str]) -> Side:
-    tokens, _ = vocabulary.encode(table["text"].to_pylist(), files.words, files.config["max_words"])
+def _captions(model: DualEncoder, table, words: texts.Texts, about: dict[str, str]) -> Side:
+    ids = table["caption_id"].to_numpy()
     device = next(model.parameters()).device
-    vectors = encode.captions(model, tokens, np.arange(len(tokens.lengths)), device)
+    vectors = encode.captions(model, words, words.places_of(ids), device)
     split = table["split"].to_numpy(zero_copy_only=False)
-    return Side(table["caption_id"].to_numpy(), table["image_id"].to_numpy(), split, vectors, about)
+    return Side(ids, table["image_id"].to_numpy(), split, vectors, about)

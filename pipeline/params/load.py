@@ -11,18 +11,17 @@ from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML, YAMLError
 
 from pipeline.errors import ParamsError, UnknownMember, UsageError
+from pipeline.params import sweeps
 from pipeline.params.schema import EvaluateParams, Measuring, Root, TrainParams
 from pipeline.params.strict import Strict
-from pipeline.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run
+from pipeline.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run, TextSet
 from pipeline.registry import (
     BACKBONES,
     FORMATS,
-    IMAGE_ENCODERS,
     INFERENCES,
-    LOSSES,
     PROTOCOLS,
-    SIMILARITIES,
-    TEXT_ENCODERS,
+    RUN_FAMILIES,
+    TEXT_FEATURES,
     Family,
     near_miss,
 )
@@ -94,12 +93,16 @@ class _Loader:
             grid=root.grid,
             datasets={name: self._dataset(name, node) for name, node in root.datasets.items()},
             features={name: self._features(root, name, node) for name, node in root.features.items()},
+            texts={name: self._texts(root, name, node) for name, node in root.texts.items()},
             noises={name: self._noise(root, name, node) for name, node in root.noises.items()},
             runs={name: self._run(root, name, node) for name, node in root.runs.items()},
             evaluate=root.evaluate,
             inference=self._inferences(root),
             report=root.report,
         )
+        if not self.problems:  # a sweep looks into its runs
+            for address, text in sweeps.problems(loaded):
+                self._problem(address, text)
         if self.problems:
             raise ParamsError(self.problems)
         return loaded
@@ -126,6 +129,12 @@ class _Loader:
             node.dataset, self._member(BACKBONES, node.backbone, node.model_extra, address, "backbone")
         )
 
+    def _texts(self, root, name, node) -> TextSet:
+        address = f"texts.{name}"
+        self._reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
+        method = self._member(TEXT_FEATURES, node.method, node.model_extra, address, "method")
+        return TextSet(node.dataset, method)
+
     def _noise(self, root, name, node) -> Noise:
         address = f"noises.{name}"
         self._reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
@@ -136,30 +145,60 @@ class _Loader:
     def _run(self, root, name, node) -> Run:
         address = f"runs.{name}"
         self._reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-        for key, kind, nodes in [("features", "features", root.features), ("noise", "noise", root.noises)]:
-            chosen = getattr(node, key)
-            if (
-                self._reference(chosen, nodes, kind, f"{address}.{key}")
-                and nodes[chosen].dataset != node.dataset
-            ):
-                self._problem(
-                    f"{address}.{key}",
-                    f"'{chosen}' belongs to data set '{nodes[chosen].dataset}', not '{node.dataset}'",
-                )
-        families = [
-            ("loss", LOSSES),
-            ("similarity", SIMILARITIES),
-            ("text", TEXT_ENCODERS),
-            ("image", IMAGE_ENCODERS),
-        ]
-        members = {}
-        for key, family in families:
-            chosen = getattr(node, key)
-            members[key] = self._member(
-                family, chosen, getattr(root, key).get(chosen, {}), f"{key}.{chosen}", "", f"{address}.{key}"
+        for key in ("features", "texts", "noise"):
+            self._node_of(root, node, key, address)
+        for key in set(node.options) - set(RUN_FAMILIES):
+            known = ", ".join(RUN_FAMILIES)
+            self._problem(
+                f"{address}.options.{key}",
+                f"unknown family{near_miss(key, list(RUN_FAMILIES)) or ';'} known: {known}",
             )
+        members = {
+            key: self._run_member(root, node, key, family, address) for key, family in RUN_FAMILIES.items()
+        }
+        self._fits(root, node, address, members)
         train = self._model(TrainParams, {**root.train.model_dump(), **node.train}, f"{address}.train")
-        return Run(node.dataset, node.features, node.noise, **members, train=train)
+        return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row)
+
+    def _node_of(self, root, node, key: str, address: str) -> None:
+        """``key`` must name a node of the run's own data set."""
+        nodes = getattr(root, "noises" if key == "noise" else key)
+        chosen = getattr(node, key)
+        if self._reference(chosen, nodes, key, f"{address}.{key}") and nodes[chosen].dataset != node.dataset:
+            self._problem(
+                f"{address}.{key}",
+                f"'{chosen}' belongs to data set '{nodes[chosen].dataset}', not '{node.dataset}'",
+            )
+
+    def _run_member(self, root, node, key: str, family: Family, address: str) -> Member | None:
+        chosen, own = getattr(node, key), node.options.get(key, {})
+        values = {**(getattr(root, key).get(chosen) or {}), **own}
+        place = f"{address}.options.{key}" if own else f"{key}.{chosen}"
+        return self._member(family, chosen, values, place, "", f"{address}.{key}")
+
+    def _fits(self, root, node, address: str, members: dict[str, Member | None]) -> None:
+        """The text encoder must read what the run's texts are, and the scheme must know the loss."""
+        if (
+            members["text"]
+            and node.texts in root.texts
+            and root.texts[node.texts].method in TEXT_FEATURES.names()
+        ):
+            method = root.texts[node.texts].method
+            kind = TEXT_FEATURES.load(method).KIND
+            wanted = RUN_FAMILIES["text"].load(node.text).reads
+            if kind != wanted:
+                self._problem(
+                    f"{address}.text",
+                    f"text encoder '{node.text}' reads {wanted}, but texts '{node.texts}' ({method}) are {kind}",
+                )
+        losses = (
+            getattr(RUN_FAMILIES["scheme"].load(node.scheme), "losses", None) if members["scheme"] else None
+        )
+        if losses is not None and members["loss"] and node.loss not in losses:
+            self._problem(
+                f"{address}.scheme",
+                f"scheme '{node.scheme}' works with loss {', '.join(losses)}, not '{node.loss}'",
+            )
 
     def _inferences(self, root) -> dict[str, Strict]:
         names = set(root.inference)

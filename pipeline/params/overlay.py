@@ -12,7 +12,7 @@ from pipeline.registry import near_miss
 
 FOLDER = Path(__file__).parent / "overlays"
 # What exists is replaced whole, or `dvc repro` would go on preparing data sets the overlay does not speak of.
-REPLACED = ("grid", "datasets", "features", "noises", "runs")
+REPLACED = ("grid", "datasets", "features", "texts", "noises", "runs")
 
 
 def names() -> list[str]:
@@ -36,6 +36,8 @@ def apply(params: Path, overlay: str, overrides: list[str]) -> None:
     editor = YAML()
     editor.width = 120
     content = editor.load(params.read_text(encoding="utf-8"))
+    if "runs" in changes and isinstance(content.get("report"), dict):
+        content["report"].pop("sweeps", None)  # they name the runs that go
     for section, values in changes.items():
         if section in REPLACED or not isinstance(values, dict) or not isinstance(content.get(section), dict):
             content[section] = copy.deepcopy(values)

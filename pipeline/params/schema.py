@@ -29,6 +29,13 @@ class FeaturesNode(_Open):
     backbone: str
 
 
+class TextsNode(_Open):
+    """texts.<name>: what the text encoders read of the captions of one data set: token ids or one vector each."""
+
+    dataset: str
+    method: str
+
+
 class NoiseNode(_Open):
     """noises.<name>: the pairs of one data set, with or without injected mismatches."""
 
@@ -37,7 +44,12 @@ class NoiseNode(_Open):
 
 
 class TrainParams(Strict):
-    """train: how every run is optimised; ``runs.<name>.train`` overrides single values."""
+    """train: how every run is optimised; ``runs.<name>.train`` overrides single values.
+
+    mask_same_image: captions of the same image are no negatives of each other. precision: bfloat16 runs the products of
+    the step in bfloat16 (autocast), weights stay float32. chunk: pairs encoded at once; a smaller number than batch_size
+    saves memory by gradient caching, at the price of a second forward pass; 0: the whole batch.
+    """
 
     epochs: PositiveInt = 30
     batch_size: Annotated[int, Field(ge=2)] = 128
@@ -45,21 +57,31 @@ class TrainParams(Strict):
     lr_update: PositiveInt = 15
     grad_clip: PositiveFloat = 2.0
     embed_size: PositiveInt = 1024
-    min_count: PositiveInt = 4
-    max_words: PositiveInt = 100
     val_images: PositiveInt = 1000
+    mask_same_image: bool = False
+    precision: Literal["float32", "bfloat16"] = "float32"
+    chunk: NonNegativeInt = 0
 
 
 class RunNode(Strict):
-    """runs.<name>: one model; every entry but ``train`` names a node or a family's member."""
+    """runs.<name>: one model; every entry up to ``sampler`` names a node or a family's member.
+
+    options: values for this run's members on top of the family sections, by family: ``{loss: {gamma: 60}}``. row: the row
+    of a paper's table that this run repeats, for example ``hal-aaai2020 2.12``; the report sets the two side by side.
+    """
 
     dataset: str
     features: str
+    texts: str
     noise: str
     loss: str
+    scheme: str
     similarity: str
     text: str
     image: str
+    sampler: str = "captions"
+    row: str | None = None
+    options: dict[str, dict] = Field(default_factory=dict)
     train: dict = Field(default_factory=dict)
 
 
@@ -82,12 +104,27 @@ class EvaluateParams(Strict):
     resamples: NonNegativeInt = 1000
 
 
+class SweepNode(Strict):
+    """report.sweeps.<name>: runs that differ in one value, drawn against it.
+
+    x: the value's address inside a run, such as ``loss.k`` or ``train.batch_size``; ``epoch`` draws learning curves.
+    baselines: runs drawn as level lines; inference: the criterion whose rsum is shown; title: of the axis.
+    """
+
+    x: str
+    runs: list[str] = Field(min_length=1)
+    baselines: list[str] = Field(default_factory=list)
+    inference: str = "nns"
+    title: str = ""
+
+
 class ReportParams(Strict):
     """report: what the page shows beside the tables."""
 
     title: str = "vse-pipe report"
     examples: Annotated[int, Field(ge=0, le=100)] = 8
     thumbnail: Annotated[int, Field(ge=32, le=512)] = 128
+    sweeps: dict[Name, SweepNode] = Field(default_factory=dict)
 
 
 class GridParams(Strict):
@@ -103,12 +140,15 @@ class Root(Strict):
     grid: GridParams
     datasets: dict[Name, DatasetNode]
     features: dict[Name, FeaturesNode]
+    texts: dict[Name, TextsNode]
     noises: dict[Name, NoiseNode]
     runs: dict[Name, RunNode]
     train: TrainParams
     evaluate: EvaluateParams
     report: ReportParams
     loss: dict[str, dict] = Field(default_factory=dict)
+    scheme: dict[str, dict] = Field(default_factory=dict)
+    sampler: dict[str, dict] = Field(default_factory=dict)
     similarity: dict[str, dict] = Field(default_factory=dict)
     text: dict[str, dict] = Field(default_factory=dict)
     image: dict[str, dict] = Field(default_factory=dict)

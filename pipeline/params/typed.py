@@ -27,6 +27,12 @@ class FeatureSet:
 
 
 @dataclass(frozen=True)
+class TextSet:
+    dataset: str
+    method: Member
+
+
+@dataclass(frozen=True)
 class Noise:
     dataset: str
     protocol: Member
@@ -34,14 +40,20 @@ class Noise:
 
 @dataclass(frozen=True)
 class Run:
+    """One model; the members carry the parameters of their sections with the run's ``options`` on top."""
+
     dataset: str
     features: str
+    texts: str
     noise: str
     loss: Member
+    scheme: Member
     similarity: Member
     text: Member
     image: Member
+    sampler: Member
     train: TrainParams
+    row: str | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +64,7 @@ class Params:
     grid: GridParams
     datasets: dict[str, Dataset]
     features: dict[str, FeatureSet]
+    texts: dict[str, TextSet]
     noises: dict[str, Noise]
     runs: dict[str, Run]
     evaluate: EvaluateParams

@@ -1,50 +1,77 @@
 """The training pairs as arrays: everything a batch needs is one gather away."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.seeds import generator
-from pipeline.train.vocabulary import Captions
+from pipeline.artifacts.texts import Texts
 
 
 @dataclass(frozen=True)
 class Batch:
-    """features (B, ...) float32, tokens (B, L) int64 and lengths (B,) int64 on the CPU; pairs (B,) positions."""
+    """On the CPU. features: (B, ...) float32; texts: what the text encoder takes, (tokens (B, L), lengths (B,)) int64 or
+    (vectors (B, D),) float32; owners: (B,) int64 ids of the images shown; pairs: (B,) positions.
+    """
 
     features: Tensor
-    tokens: Tensor
-    lengths: Tensor
+    texts: tuple[Tensor, ...]
+    owners: Tensor
     pairs: np.ndarray
+
+    def split(self, size: int) -> list["Batch"]:
+        """Consecutive parts of ``size`` pairs."""
+        return [
+            Batch(
+                self.features[start : start + size],
+                tuple(side[start : start + size] for side in self.texts),
+                self.owners[start : start + size],
+                self.pairs[start : start + size],
+            )
+            for start in range(0, len(self.pairs), size)
+        ]
+
+
+def image_inputs(array: np.ndarray, rows: np.ndarray) -> Tensor:
+    """(len(rows), ...) float32 from an array that may be a memory map of any float type."""
+    return torch.from_numpy(np.asarray(array[rows], dtype=np.float32))
+
+
+def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:
+    """What the text encoder takes of the captions at ``places``; token ids are padded to the longest of them."""
+    if texts.tokens is not None:
+        tokens, lengths = texts.tokens.padded(places)
+        return torch.from_numpy(tokens), torch.from_numpy(lengths)
+    return (torch.from_numpy(np.asarray(texts.array[texts.rows[places]], dtype=np.float32)),)
+
+
+def text_lengths(texts: Texts, places: np.ndarray) -> np.ndarray:
+    """Words of each caption; 1 where the texts are vectors, which are all alike."""
+    return texts.tokens.lengths[places] if texts.tokens is not None else np.ones(len(places), np.int64)
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Caption i is shown with feature row ``rows[i]``; ``array`` may be a memory map of any float type."""
+    """Pair i shows the image ``owners[i]``, feature row ``rows[i]``, with the caption at ``places[i]`` of ``texts``."""
 
     array: np.ndarray
     rows: np.ndarray
-    captions: Captions
+    texts: Texts
+    places: np.ndarray
+    owners: np.ndarray
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def lengths(self) -> np.ndarray:
+        return text_lengths(self.texts, self.places)
+
     def batch(self, pairs: np.ndarray) -> Batch:
-        tokens, lengths = self.captions.padded(pairs)
-        features = np.asarray(self.array[self.rows[pairs]], dtype=np.float32)
-        return Batch(torch.from_numpy(features), torch.from_numpy(tokens), torch.from_numpy(lengths), pairs)
-
-    def epoch(self, batch_size: int, seed: int, epoch: int) -> Iterator[Batch]:
-        """Every pair once, shuffled by (seed, epoch). A last batch of one is left out: it has no negative."""
-        order = generator(seed, "order", epoch).permutation(len(self))
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            if len(chosen) > 1:
-                yield self.batch(chosen)
-
-    def batches(self, batch_size: int) -> int:
-        full, rest = divmod(len(self), batch_size)
-        return full + (rest > 1)
+        return Batch(
+            image_inputs(self.array, self.rows[pairs]),
+            text_inputs(self.texts, self.places[pairs]),
+            torch.from_numpy(self.owners[pairs]),
+            pairs,
+        )

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from pipeline.train.model import DualEncoder
-from pipeline.train.vocabulary import Captions
+from pipeline.artifacts.texts import Texts
+from pipeline.train.data import image_inputs, text_inputs, text_lengths
+from pipeline.train.model import DualEncoder, on_device
 
 
 def images(
@@ -15,22 +16,20 @@ def images(
     """(len(rows), dim) float32 vectors of the feature rows given."""
 
     def encode(chosen: np.ndarray) -> torch.Tensor:
-        features = torch.from_numpy(np.asarray(array[rows[chosen]], dtype=np.float32))
-        return model.img(features.to(device))
+        return model.img(image_inputs(array, rows[chosen]).to(device))
 
     return _in_batches(model, encode, np.arange(len(rows)), batch)
 
 
 def captions(
-    model: DualEncoder, table: Captions, chosen: np.ndarray, device: torch.device, batch: int = 256
+    model: DualEncoder, texts: Texts, places: np.ndarray, device: torch.device, batch: int = 256
 ) -> np.ndarray:
-    """(len(chosen), dim) float32 vectors of the captions given; batches hold captions of like length."""
+    """(len(places), dim) float32 vectors of the captions given; batches hold captions of like length."""
 
     def encode(part: np.ndarray) -> torch.Tensor:
-        tokens, lengths = table.padded(chosen[part])
-        return model.txt(torch.from_numpy(tokens).to(device), torch.from_numpy(lengths))
+        return model.txt(*on_device(text_inputs(texts, places[part]), device))
 
-    by_length = np.argsort(table.lengths[chosen], kind="stable")
+    by_length = np.argsort(text_lengths(texts, places), kind="stable")
     return _in_batches(model, encode, by_length, batch)
 
 

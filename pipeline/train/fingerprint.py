@@ -9,17 +9,16 @@ import torch
 
 from pipeline.artifacts._files import sha256
 from pipeline.params.typed import Run
-from pipeline.registry import IMAGE_ENCODERS, LOSSES, SIMILARITIES, TEXT_ENCODERS
+from pipeline.registry import RUN_FAMILIES
 from pipeline.train.model import describe
 
 
 def of(run: Run, seed: int, inputs: list[Path], device: torch.device) -> str:
     """Digest of the run's parameters, the seed, the input files, this package's training code and torch's version."""
-    members = {"loss": LOSSES, "similarity": SIMILARITIES, "text": TEXT_ENCODERS, "image": IMAGE_ENCODERS}
     code = [*Path(__file__).parent.glob("*.py"), *Path(__file__).parent.rglob("_*.py")]
-    code += [family.folder / f"{getattr(run, key).name}.py" for key, family in members.items()]
+    code += [family.folder / f"{getattr(run, key).name}.py" for key, family in RUN_FAMILIES.items()]
     parts = {
-        "run": {key: describe(getattr(run, key)) for key in members},
+        "run": {key: describe(getattr(run, key)) for key in RUN_FAMILIES},
         "train": run.train.model_dump(),
         "seed": seed,
         "inputs": [sha256(path) for path in inputs],

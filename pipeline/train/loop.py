@@ -3,35 +3,34 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from pipeline.artifacts import history
 from pipeline.console import say, track
 from pipeline.errors import PipelineError
-from pipeline.params.schema import TrainParams
 from pipeline.seeds import derive
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import Progress
-from pipeline.train.data import Pairs
 from pipeline.train.model import DualEncoder
 from pipeline.train.optimise import adam, decayed, step
+from pipeline.train.schemes._scheme import Scheme
 
 
 def fit(
-    model: DualEncoder,
-    loss: Callable,
-    pairs: Pairs,
+    scheme: Scheme,
+    sampler: Callable[[int], list[np.ndarray]],
     validate: Callable[[DualEncoder], dict[str, float]],
-    params: TrainParams,
-    seed: int,
     out: Path,
     fingerprint: str,
     name: str,
 ) -> Progress:
-    """Train to ``params.epochs``, going on from ``out``'s checkpoint when it belongs to ``fingerprint``.
+    """Train to ``epochs`` of the scheme's setting, going on from ``out``'s checkpoint when it belongs to ``fingerprint``.
 
-    validate: the model to its validation recalls and ``rsum``; the first best epoch by rsum is kept (strict >).
+    sampler: an epoch, counted from 0, to the positions of the pairs of each of its batches. validate: the model to its
+    validation recalls and ``rsum``; the first best epoch by rsum is kept (strict >).
     """
+    model, params = scheme.setting.model, scheme.setting.train
     optimizer = adam(model, params.lr)
     progress = checkpoint.resume(out, model, optimizer, fingerprint)
     if 0 < progress.epoch < params.epochs:
@@ -40,7 +39,7 @@ def fit(
         lr = decayed(params, epoch)
         for group in optimizer.param_groups:
             group["lr"] = lr
-        mean = _epoch(model, optimizer, loss, pairs, params, seed, epoch, name)
+        mean = _epoch(scheme, optimizer, sampler(epoch), epoch, name)
         row = {"epoch": epoch + 1, "lr": lr, "loss": mean, **validate(model)}
         progress.epoch = epoch + 1
         progress.history.append(row)
@@ -56,24 +55,21 @@ def fit(
 
 
 def _epoch(
-    model, optimizer, loss, pairs: Pairs, params: TrainParams, seed: int, epoch: int, name: str
+    scheme: Scheme, optimizer: torch.optim.Optimizer, batches: list[np.ndarray], epoch: int, name: str
 ) -> float:
-    """One pass over the pairs. Returns the mean loss of a pair's batch, weighted by batch size."""
-    model.train()
+    """One pass over the batches. Returns the mean loss of a pair's batch, weighted by batch size."""
+    setting = scheme.setting
     # Dropout draws from torch's own generator: tie it to the epoch, so that a resumed run draws the same.
-    torch.manual_seed(derive(seed, "dropout", epoch))
-    device = next(model.parameters()).device
+    torch.manual_seed(derive(setting.seed, "dropout", epoch))
+    scheme.start(epoch)
+    setting.model.train()
     total, seen = 0.0, 0
-    batches = pairs.batches(params.batch_size)
-    for batch in track(
-        pairs.epoch(params.batch_size, seed, epoch), batches, f"train {name} epoch {epoch + 1}"
-    ):
-        features, tokens = batch.features.to(device), batch.tokens.to(device)
+    for chosen in track(batches, len(batches), f"train {name} epoch {epoch + 1}"):
         try:
-            value = step(model, optimizer, loss, features, tokens, batch.lengths, params.grad_clip)
+            value = step(scheme, optimizer, setting.pairs.batch(chosen))
         except PipelineError as error:
-            first = ", ".join(map(str, batch.pairs[:5]))
-            raise PipelineError(f"train {name}, epoch {epoch + 1}, pairs {first}, ...: {error}") from error
-        total += value * len(batch.pairs)
-        seen += len(batch.pairs)
+            first = ", ".join(map(str, chosen[:5]))
+            raise type(error)(f"train {name}, epoch {epoch + 1}, pairs {first}, ...: {error}") from error
+        total += value * len(chosen)
+        seen += len(chosen)
     return total / seen

@@ -7,6 +7,7 @@ from pipeline.params.strict import Strict
 from pipeline.params.typed import Member
 from pipeline.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
 from pipeline.seeds import derive
+from pipeline.train.data import Batch
 
 
 class DualEncoder(nn.Module):
@@ -22,9 +23,21 @@ class DualEncoder(nn.Module):
         """(images, dim) and (texts, dim) to (images, texts)."""
         return self._score(images, texts, self._similarity.params)
 
-    def forward(self, features: Tensor, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """Scores of every image of the batch with every caption of it."""
-        return self.score(self.img(features), self.txt(tokens, lengths))
+    def encode(self, batch: Batch, device: torch.device, precision: str = "float32") -> tuple[Tensor, Tensor]:
+        """(B, dim) float32 vectors of the images and of the captions of a batch.
+
+        precision: ``bfloat16`` runs the products in bfloat16 under autocast; weights and vectors stay float32, and
+        similarities and losses, where a margin of 0.05 has to be resolved, are computed from float32.
+        """
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+            images = self.img(batch.features.to(device))
+            texts = self.txt(*on_device(batch.texts, device))
+        return images.float(), texts.float()
+
+
+def on_device(texts: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
+    """Token ids or vectors go to the device; lengths stay on the CPU, where packing needs them."""
+    return texts[0].to(device), *texts[1:]
 
 
 def build(
@@ -32,11 +45,14 @@ def build(
     text: Member,
     similarity: Member,
     feature_shape: tuple[int, ...],
-    words: int,
+    text_inputs: int,
     embed_size: int,
     seed: int,
 ) -> DualEncoder:
-    """Fresh weights from ``seed``; image and text side draw from generators of their own."""
+    """Fresh weights from ``seed``; image and text side draw from generators of their own.
+
+    text_inputs: words of the vocabulary, or dimensions of the text vectors.
+    """
 
     def generator(side: str) -> torch.Generator:
         return torch.Generator().manual_seed(derive(seed, "weights", side))
@@ -44,7 +60,7 @@ def build(
     image_side = IMAGE_ENCODERS.load(image.name).build(
         image.params, feature_shape, embed_size, generator("image")
     )
-    text_side = TEXT_ENCODERS.load(text.name).build(text.params, words, embed_size, generator("text"))
+    text_side = TEXT_ENCODERS.load(text.name).build(text.params, text_inputs, embed_size, generator("text"))
     return DualEncoder(image_side, text_side, similarity)
 
 

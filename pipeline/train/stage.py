@@ -2,20 +2,24 @@
 
 import shutil
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from pipeline import paths, timing
-from pipeline.artifacts import captions, features, model_files, pairs
+from pipeline.artifacts import captions, features, model_files, pairs, texts
 from pipeline.console import say, warn
 from pipeline.device import resolve
 from pipeline.locks import claim
 from pipeline.params.typed import Params, Run
-from pipeline.registry import LOSSES
+from pipeline.registry import LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
+from pipeline.seeds import generator
 from pipeline.train import checkpoint, fingerprint, loop, validate
 from pipeline.train.model import build, describe
+from pipeline.train.schemes._scheme import Setting
 from pipeline.train.table import Table
 
 
@@ -30,15 +34,7 @@ def train(params: Params, run: str, device: str = "auto") -> Path:
 
 def _train(node: Run, name: str, seed: int, out: Path, device: torch.device) -> None:
     started = time.monotonic()
-    prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
-    extracted = paths.extracted(node.dataset, node.features)
-    inputs = [
-        prepared / captions.NAME,
-        injected / pairs.NAME,
-        extracted / features.META,
-        extracted / features.INDEX,
-    ]
-    table = Table.join(captions.read(prepared), pairs.read(injected), features.read(extracted), node.train)
+    table, inputs = _inputs(node)
     mark = fingerprint.of(node, seed, inputs, device)
     going_on = _start(out, mark)
 
@@ -47,21 +43,51 @@ def _train(node: Run, name: str, seed: int, out: Path, device: torch.device) -> 
         node.text,
         node.similarity,
         table.feature_shape,
-        len(table.words),
+        table.texts.inputs,
         node.train.embed_size,
         seed,
     ).to(device)
     loss = partial(LOSSES.load(node.loss.name).loss, params=node.loss.params)
+    setting = Setting(model, loss, table.train_pairs, node.train, seed, device)
+    scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
-    say(
-        f"train {name}: {len(table.train_pairs)} pairs, {len(table.words)} words, {table.cut} captions cut at {node.train.max_words} words"
-    )
-    progress = loop.fit(model, loss, table.train_pairs, check, node.train, seed, out, mark, name)
+    say(f"train {name}: {len(table.train_pairs)} pairs, {_described(table)}")
+    progress = loop.fit(scheme, _sampler(node, table, seed), check, out, mark, name)
 
-    model_files.write(out, progress.best, table.words, _config(node, table, progress))
+    model_files.write(out, progress.best, table.texts.words, _config(node, table, progress))
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _warn_if_stuck(name, node, progress)
+
+
+def _inputs(node: Run) -> tuple[Table, list[Path]]:
+    """Everything the run reads, joined, and the files whose digests say what it was."""
+    prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
+    images, words = paths.extracted(node.dataset, node.features), paths.extracted(node.dataset, node.texts)
+    table = Table.join(
+        captions.read(prepared), pairs.read(injected), features.read(images), texts.read(words)
+    )
+    inputs = [prepared / captions.NAME, injected / pairs.NAME]
+    inputs += [folder / file for folder in (images, words) for file in (features.META, features.INDEX)]
+    return table, inputs
+
+
+def _described(table: Table) -> str:
+    if table.texts.tokens is None:
+        return f"text vectors of {table.texts.inputs} dimensions"
+    return f"{table.texts.inputs} words, {table.texts.meta['cut']} captions cut"
+
+
+def _sampler(node: Run, table: Table, seed: int) -> Callable[[int], list[np.ndarray]]:
+    """An epoch to its batches: which pairs meet follows from (seed, epoch) alone."""
+    batches = SAMPLERS.load(node.sampler.name).batches
+    owners, lengths = table.train_pairs.owners, table.train_pairs.lengths
+
+    def epoch(number: int) -> list[np.ndarray]:
+        rng = generator(seed, "order", number)
+        return batches(owners, lengths, node.train.batch_size, node.sampler.params, rng)
+
+    return epoch
 
 
 def _start(out: Path, mark: str) -> bool:
@@ -74,15 +100,16 @@ def _start(out: Path, mark: str) -> bool:
 
 
 def _config(node: Run, table: Table, progress: checkpoint.Progress) -> dict:
-    members = {key: describe(getattr(node, key)) for key in ("loss", "similarity", "text", "image")}
+    members = {key: describe(getattr(node, key)) for key in RUN_FAMILIES}
     sizes = {
         "embed_size": node.train.embed_size,
         "feature_shape": list(table.feature_shape),
-        "max_words": node.train.max_words,
+        "text_inputs": table.texts.inputs,
     }
-    sources = {"dataset": node.dataset, "features": node.features, "noise": node.noise}
+    sources = {key: getattr(node, key) for key in ("dataset", "features", "texts", "noise")}
+    digests = {"features_sha256": table.features_digest, "texts_sha256": table.texts.digest}
     best = {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}
-    return {**members, **sizes, **sources, "features_sha256": table.features_digest, "best": best}
+    return {**members, **sizes, **sources, **digests, "best": best}
 
 
 def _warn_if_stuck(name: str, node: Run, progress: checkpoint.Progress) -> None:

@@ -28,7 +28,7 @@ def validator(table: Table, images: int, device: torch.device) -> Callable[[Dual
 
     def check(model: DualEncoder) -> dict[str, float]:
         image_vectors = torch.from_numpy(encode.images(model, table.array, rows, device))
-        text_vectors = torch.from_numpy(encode.captions(model, table.captions, captions, device))
+        text_vectors = torch.from_numpy(encode.captions(model, table.texts, captions, device))
         scores = Scores.of(image_vectors, text_vectors, model.score)
         measured = {
             **_recalls(scores, Truth.by_image(chosen, owners), "i2t"),

@@ -8,8 +8,10 @@ from pipeline import paths
 from pipeline.artifacts import captions, embeddings, features, model_files
 from pipeline.embed.stage import embed
 from pipeline.errors import InputError, IntegrityError
+from pipeline.extract.text_stage import extract_texts
+from pipeline.extract.texts import _tokens
 from pipeline.inject.stage import inject
-from pipeline.train import encode, vocabulary
+from pipeline.train import encode
 from pipeline.train.stage import train
 from tests.project import load_params, write_prepared
 
@@ -22,6 +24,7 @@ def project(tmp_path_factory):
         write_prepared()
         params = load_params(root)
         inject(params, "clean")
+        extract_texts(params, "words")
         train(params, "sum", "cpu")
         embed(params, "sum", "cpu")
         yield params
@@ -49,7 +52,7 @@ def test_vectors_are_those_of_the_best_epoch_one_caption_at_a_time(project):
 
     model = _model(files).eval()
     for place in (0, 7, 40):
-        tokens, _ = vocabulary.encode([table["text"][place].as_py()], files.words, 100)
+        tokens, _ = _tokens.encode([table["text"][place].as_py()], files.words, 100)
         ids, lengths = tokens.padded(np.array([0]))
         with torch.inference_mode():
             alone = model.txt(torch.from_numpy(ids), torch.from_numpy(lengths))[0].numpy()

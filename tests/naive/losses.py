@@ -1,30 +1,211 @@
-"""The losses in plain loops and floats: what the vectorised ones are compared with."""
+"""The losses in plain loops and floats: what the vectorised ones are compared with.
+
+``same[i][t]`` is true where cell (i, t) is no negative; left out, that is the diagonal.
+"""
 
 import math
 
+Matrix = list[list[float]]
+Cells = list[list[bool]]
 
-def hinge(scores: list[list[float]], margin: float, hardest: bool) -> list[float]:
-    """Share of each pair: its own violations over all texts and over all images, summed or the largest of each."""
+
+def diagonal(n: int) -> Cells:
+    return [[i == t for t in range(n)] for i in range(n)]
+
+
+def hinge(scores: Matrix, margin: float, hardest: bool, same: Cells | None = None) -> list[float]:
+    """Share of each pair: its violations over all texts and over all images, summed or the largest."""
     n = len(scores)
+    same = same or diagonal(n)
     reduce = max if hardest else sum
     shares = []
     for i in range(n):
-        texts = [max(0.0, margin - scores[i][i] + scores[i][t]) for t in range(n) if t != i]
-        images = [max(0.0, margin - scores[i][i] + scores[j][i]) for j in range(n) if j != i]
-        shares.append(reduce(texts) + reduce(images))
+        texts = [max(0.0, margin - scores[i][i] + scores[i][t]) for t in range(n) if not same[i][t]]
+        images = [max(0.0, margin - scores[i][i] + scores[j][i]) for j in range(n) if not same[j][i]]
+        shares.append(reduce(texts or [0.0]) + reduce(images or [0.0]))
     return shares
 
 
-def hal(scores: list[list[float]], gamma: float, eps: float, keep_diagonal: bool) -> list[float]:
-    """Eq. 7 of HAL with W = 1 for each pair; ``keep_diagonal`` adds the authors' zeroed diagonal to the inner sums."""
+def hal(
+    scores: Matrix,
+    gamma: float,
+    eps: float,
+    code: bool,
+    same: Cells | None = None,
+    weights: Matrix | None = None,
+) -> list[float]:
+    """Eq. 7 of HAL for each pair; ``code`` adds the authors' zeroed diagonal to the inner sums."""
+    n = len(scores)
+    same = same or diagonal(n)
+    factor = weights or [[1.0] * n for _ in range(n)]
+    left = (1.0 if weights else math.exp(-gamma * eps)) if code else 0.0
+    shares = []
+    for i in range(n):
+        images = texts = left
+        for j in range(n):
+            if not same[j][i]:
+                images += math.exp(gamma * factor[j][i] * (scores[j][i] - eps))
+            if not same[i][j]:
+                texts += math.exp(gamma * factor[i][j] * (scores[i][j] - eps))
+        positive = math.log(1 + max(0.0, factor[i][i] * scores[i][i]))
+        shares.append(math.log(1 + images) / gamma + math.log(1 + texts) / gamma - positive)
+    return shares
+
+
+def bank_weights(
+    scores: Matrix,
+    to_texts: Matrix,
+    to_images: Matrix,
+    excluded: Cells,
+    options: dict[str, float],
+    code: bool,
+) -> Matrix:
+    """Eq. 6 of HAL. to_texts[i][m]: image i and bank text m; to_images[m][t]: bank image m and text t."""
+    n, bank = len(scores), len(to_images)
+    alpha, beta, eps1, eps2, k = (options[name] for name in ("alpha", "beta", "eps1", "eps2", "k"))
+    if code:
+        k = min(k, n)
+    near_texts, near_images = [], []
+    for i in range(n):
+        allowed = [m for m in range(bank) if not excluded[i][m]]
+        near_texts.append(sorted((to_texts[i][m] for m in allowed), reverse=True)[:k])
+        near_images.append(sorted((to_images[m][i] for m in allowed), reverse=True)[:k])
+    weights = []
+    for i in range(n):
+        row = []
+        for t in range(n):
+            near = near_texts[i] + near_images[t]
+            if i == t:
+                margin = eps1 if code else eps2
+                held = math.exp(alpha * (scores[i][i] - eps1))
+                pulled = sum(math.exp(alpha * (s - margin)) for s in near)
+            elif code:
+                held = math.exp(beta * scores[i][i]) + math.exp(beta * scores[t][t])
+                pulled = sum(math.exp(beta * s - eps2) for s in near)
+            else:
+                held = math.exp(beta * (scores[i][i] - eps1)) + math.exp(beta * (scores[t][t] - eps1))
+                pulled = sum(math.exp(beta * (s - eps2)) for s in near)
+            row.append(pulled / (pulled + held))
+        weights.append(row)
+    return weights
+
+
+def hub_exponents(scores: Matrix, k: int, reading: str, same: Cells | None = None) -> Matrix:
+    """Exponent of Eq. 4 of HAL (EMNLP): the mean of the k largest scores left in row i, and in column t."""
+    n = len(scores)
+    same = same or diagonal(n)
+
+    def candidate(i: int, t: int, row: int, column: int) -> bool:
+        if reading == "A":
+            return not same[i][t]
+        return (i, t) != (row, column) and (i == t or not same[i][t])
+
+    def mean(values: list[float]) -> float:
+        nearest = sorted(values, reverse=True)[:k]
+        return sum(nearest) / len(nearest) if nearest else 0.0
+
+    exponents = []
+    for i in range(n):
+        row = []
+        for t in range(n):
+            texts = mean([scores[i][other] for other in range(n) if candidate(i, other, i, t)])
+            images = mean([scores[other][t] for other in range(n) if candidate(other, t, i, t)])
+            row.append(texts + images)
+        exponents.append(row)
+    return exponents
+
+
+def hal_emnlp(
+    scores: Matrix, margin: float, k: int, reading: str, hardest: bool, same: Cells | None = None
+) -> list[float]:
+    """SUM or MAX on ``S e^exponent``."""
+    exponents = hub_exponents(scores, k, reading, same)
+    scaled = [
+        [s * math.exp(e) for s, e in zip(*rows, strict=True)] for rows in zip(scores, exponents, strict=True)
+    ]
+    return hinge(scaled, margin, hardest, same)
+
+
+def infonce(scores: Matrix, tau: float, same: Cells | None = None) -> list[float]:
+    """``-log p`` of the positive among the texts, plus the same among the images."""
     n = len(scores)
     shares = []
     for i in range(n):
-        images = texts = math.exp(-gamma * eps) if keep_diagonal else 0.0
-        for j in range(n):
-            if j != i:
-                images += math.exp(gamma * (scores[j][i] - eps))
-                texts += math.exp(gamma * (scores[i][j] - eps))
-        positive = math.log(1 + max(0.0, scores[i][i]))
-        shares.append(math.log(1 + images) / gamma + math.log(1 + texts) / gamma - positive)
+        texts, images = _chances(scores, tau, i, same or diagonal(n))
+        shares.append(-math.log(texts[i]) - math.log(images[i]))
     return shares
+
+
+def infonce_rce(scores: Matrix, tau: float, floor: float, same: Cells | None = None) -> list[float]:
+    """Half of InfoNCE and of reverse cross entropy: labels moved by ``floor``, scored by the chances."""
+    n = len(scores)
+    shares = []
+    for i, cross in enumerate(infonce(scores, tau, same)):
+        reverse = 0.0
+        for chances in _chances(scores, tau, i, same or diagonal(n)):
+            for t in range(n):
+                reverse -= chances[t] * math.log((1.0 if t == i else 0.0) + floor)
+        shares.append(0.5 * (cross + reverse))
+    return shares
+
+
+def _chances(scores: Matrix, tau: float, i: int, same: Cells) -> tuple[list[float], list[float]]:
+    """The softmax over the texts of image i and over the images of text i; 0 where a cell takes no part."""
+    n = len(scores)
+    row = [math.exp(scores[i][t] / tau) if t == i or not same[i][t] else 0.0 for t in range(n)]
+    column = [math.exp(scores[j][i] / tau) if j == i or not same[j][i] else 0.0 for j in range(n)]
+    return [value / sum(row) for value in row], [value / sum(column) for value in column]
+
+
+def structure(
+    images: Matrix, texts: Matrix, owners: list[int], margin: float, lambda1: float, lambda3: float, top: int
+) -> list[float]:
+    """Eq. 5 of Wang et al. for each pair: at most ``top`` violations of every constraint it anchors."""
+    shares = []
+    for i, owner in enumerate(owners):
+        positive = _distance(images[i], texts[i])
+        others = {owners[j]: images[j] for j in reversed(range(len(owners))) if owners[j] != owner}
+        foreign = [texts[j] for j in range(len(owners)) if owners[j] != owner]
+        kin = [texts[j] for j in range(len(owners)) if owners[j] == owner and j != i]
+        share = _largest([margin + positive - _distance(images[i], text) for text in foreign], top)
+        share += lambda1 * _largest(
+            [margin + positive - _distance(x, texts[i]) for x in others.values()], top
+        )
+        for sibling in kin:
+            near = _distance(texts[i], sibling)
+            share += lambda3 * _largest([margin + near - _distance(texts[i], text) for text in foreign], top)
+        shares.append(share)
+    return shares
+
+
+def _largest(violations: list[float], top: int) -> float:
+    return sum(sorted((value for value in violations if value > 0), reverse=True)[:top])
+
+
+def structure_code(
+    images: Matrix, texts: Matrix, owners: list[int], margin: float, lambda1: float, lambda3: float, top: int
+) -> list[float]:
+    """The authors' code for each pair: means of the ``top`` largest hinge values, zeros among them."""
+
+    def distance(a: list[float], b: list[float]) -> float:
+        return math.sqrt(_distance(a, b) ** 2 + 1e-4)
+
+    def mean(values: list[float]) -> float:
+        largest = sorted((max(0.0, value) for value in values), reverse=True)[:top]
+        return sum(largest) / len(largest) if largest else 0.0
+
+    shares = []
+    for i, owner in enumerate(owners):
+        positive = distance(images[i], texts[i])
+        others = {owners[j]: images[j] for j in reversed(range(len(owners))) if owners[j] != owner}
+        foreign = [texts[j] for j in range(len(owners)) if owners[j] != owner]
+        farthest = max(distance(texts[i], texts[j]) for j in range(len(owners)) if owners[j] == owner)
+        share = mean([margin + positive - distance(images[i], text) for text in foreign])
+        share += lambda1 * mean([margin + positive - distance(x, texts[i]) for x in others.values()])
+        share += lambda3 * mean([margin + farthest - distance(texts[i], text) for text in foreign])
+        shares.append(share)
+    return shares
+
+
+def _distance(a: list[float], b: list[float]) -> float:
+    return math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b, strict=True)))

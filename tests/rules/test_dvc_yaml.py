@@ -14,10 +14,11 @@ from pipeline.registry import (
     FORMATS,
     IMAGE_ENCODERS,
     INFERENCES,
-    LOSSES,
     PROTOCOLS,
+    RUN_FAMILIES,
     SIMILARITIES,
     TEXT_ENCODERS,
+    TEXT_FEATURES,
 )
 from tests.rules.sources import PACKAGE, ROOT, closure
 
@@ -50,19 +51,25 @@ def _members(params, name: str) -> list[Path]:
         return [FORMATS.folder / f"{params.datasets[node].format.name}.py"]
     if stage == "extract":
         return [BACKBONES.folder / f"{params.features[node].backbone.name}.py"]
+    if stage == "extract_texts":
+        return [TEXT_FEATURES.folder / f"{params.texts[node].method.name}.py"]
     if stage == "inject":
         return [PROTOCOLS.folder / f"{params.noises[node].protocol.name}.py"]
     if stage in ("train", "embed"):
         run = params.runs[node]
-        chosen = [(SIMILARITIES, run.similarity), (TEXT_ENCODERS, run.text), (IMAGE_ENCODERS, run.image)]
-        chosen += [(LOSSES, run.loss)] if stage == "train" else []
-        return [family.folder / f"{member.name}.py" for family, member in chosen]
+        keys = RUN_FAMILIES if stage == "train" else ("similarity", "text", "image")
+        return [RUN_FAMILIES[key].folder / f"{getattr(run, key).name}.py" for key in keys]
     if stage == "evaluate":
         parts = [
             INFERENCES.folder / f"{part}.py" for name in params.grid.inferences for part in name.split("+")
         ]
         return [*parts, SIMILARITIES.folder / f"{params.runs[node].similarity.name}.py"]
     return []
+
+
+def _entry(stage: str) -> Path:
+    """The module a stage starts in."""
+    return PACKAGE / "extract" / "text_stage.py" if stage == "extract_texts" else PACKAGE / stage / "stage.py"
 
 
 def _covered(file: Path, deps: list[Path]) -> bool:
@@ -73,7 +80,7 @@ def test_every_imported_file_is_a_dependency(stages, params):
     gaps = []
     for name, stage in stages.items():
         deps = [Path(dep.fs_path) for dep in stage.deps]
-        start = [PACKAGE / name.partition("@")[0] / "stage.py", *_members(params, name)]
+        start = [_entry(name.partition("@")[0]), *_members(params, name)]
         missing = [file for file in closure(start) - WITHOUT_EFFECT if not _covered(file, deps)]
         gaps += [f"{name}: {file.relative_to(ROOT)}" for file in sorted(missing)]
     assert not gaps, "\n".join(gaps)
@@ -84,8 +91,9 @@ def test_no_dependency_on_code_that_no_member_runs(stages):
     families = {
         "prepare": [FORMATS],
         "extract": [BACKBONES],
+        "extract_texts": [TEXT_FEATURES],
         "inject": [PROTOCOLS],
-        "train": [LOSSES, SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS],
+        "train": list(RUN_FAMILIES.values()),
         "embed": [SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS],
         "evaluate": [INFERENCES, SIMILARITIES],
         "report": [],
@@ -94,7 +102,7 @@ def test_no_dependency_on_code_that_no_member_runs(stages):
     for name, stage in stages.items():
         group = name.partition("@")[0]
         members = [family.folder / f"{member}.py" for family in families[group] for member in family.names()]
-        used = closure([PACKAGE / group / "stage.py", *members])
+        used = closure([_entry(group), *members])
         deps = [Path(dep.fs_path) for dep in stage.deps]
         surplus |= {
             f"{group}: {dep.name}"
@@ -108,6 +116,9 @@ def test_outputs_lie_where_the_code_writes_them(stages, params):
     expected = {f"prepare@{name}": paths.prepared(name) for name in params.datasets}
     expected |= {
         f"extract@{name}": paths.extracted(node.dataset, name) for name, node in params.features.items()
+    }
+    expected |= {
+        f"extract_texts@{name}": paths.extracted(node.dataset, name) for name, node in params.texts.items()
     }
     expected |= {f"inject@{name}": paths.injected(node.dataset, name) for name, node in params.noises.items()}
     for run in params.runs:

@@ -12,14 +12,18 @@ from pipeline.registry import (
     INFERENCES,
     LOSSES,
     PROTOCOLS,
+    SAMPLERS,
+    SCHEMES,
     SIMILARITIES,
     TEXT_ENCODERS,
+    TEXT_FEATURES,
 )
 from tests.rules.sources import ROOT, tree
 
-FAMILIES = [BACKBONES, FORMATS, IMAGE_ENCODERS, INFERENCES, LOSSES, PROTOCOLS, SIMILARITIES, TEXT_ENCODERS]
+FAMILIES = [BACKBONES, FORMATS, IMAGE_ENCODERS, INFERENCES, LOSSES, PROTOCOLS]
+FAMILIES += [SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS, TEXT_FEATURES]
 # What only some members of a family have, and others look for.
-OPTIONAL = {"loss": {"stuck"}, "inference criterion": {"item_bias"}}
+OPTIONAL = {"loss": {"stuck"}, "inference criterion": {"item_bias"}, "text features": {"fit"}}
 MEMBERS = [(family, name) for family in FAMILIES for name in family.names()]
 
 

@@ -1,45 +1,41 @@
 import numpy as np
+import torch
 
-from pipeline.train import vocabulary
-from pipeline.train.data import Pairs
-
-
-def _pairs(n: int) -> Pairs:
-    words = [*vocabulary.SPECIAL, *(f"w{i}" for i in range(n))]
-    captions, _ = vocabulary.encode([f"w{i} " * (1 + i % 3) for i in range(n)], words, 10)
-    array = np.arange(n * 4, dtype=np.float16).reshape(n, 4)
-    return Pairs(array, np.arange(n)[::-1].copy(), captions)
+from pipeline.artifacts.texts import Texts
+from pipeline.train.data import Pairs, text_lengths
+from tests.train.some import some_pairs
 
 
 def test_a_batch_is_a_plain_gather():
-    pairs = _pairs(9)
+    pairs = some_pairs(9)
     batch = pairs.batch(np.array([4, 0]))
-    assert batch.features.dtype.is_floating_point
-    assert batch.features.tolist() == [pairs.array[4].tolist(), pairs.array[8].tolist()]
-    assert batch.tokens[1].tolist()[:3] == [vocabulary.START, 4, vocabulary.END]
+    assert batch.features.dtype == torch.float32
+    assert batch.features.tolist() == [pairs.array[1].tolist(), pairs.array[2].tolist()]
+    assert batch.owners.tolist() == [20, 10]
+    tokens, lengths = batch.texts
+    for row, place in enumerate([4, 0]):
+        start, length = pairs.texts.tokens.starts[place], pairs.texts.tokens.lengths[place]
+        assert lengths[row] == length
+        assert tokens[row, :length].tolist() == pairs.texts.tokens.tokens[start : start + length].tolist()
+        assert not tokens[row, length:].any()
 
 
-def test_an_epoch_shows_every_pair_once_in_an_order_of_seed_and_epoch():
-    pairs = _pairs(10)
-    seen = np.concatenate([batch.pairs for batch in pairs.epoch(4, seed=3, epoch=0)])
-    assert sorted(seen) == list(range(10))
-    again = np.concatenate([batch.pairs for batch in pairs.epoch(4, seed=3, epoch=0)])
-    other = np.concatenate([batch.pairs for batch in pairs.epoch(4, seed=3, epoch=1)])
-    assert (seen == again).all()
-    assert (seen != other).any()
+def test_a_batch_of_text_vectors():
+    array = np.arange(12, dtype=np.float16).reshape(4, 3)
+    texts = Texts("vectors", np.arange(4), {}, None, [], array, np.array([3, 2, 1, 0]))
+    pairs = Pairs(np.eye(4, dtype=np.float32), np.arange(4), texts, np.array([1, 0, 2, 3]), np.arange(4))
+    (vectors,) = pairs.batch(np.array([0, 3])).texts
+    assert vectors.dtype == torch.float32
+    assert vectors.tolist() == [array[2].tolist(), array[0].tolist()]
+    assert text_lengths(texts, np.array([0, 1])).tolist() == [1, 1]
 
 
-def test_global_random_state_does_not_matter():
-    pairs = _pairs(10)
-    np.random.seed(0)
-    first = [batch.pairs.tolist() for batch in pairs.epoch(4, seed=3, epoch=0)]
-    np.random.seed(1)
-    assert first == [batch.pairs.tolist() for batch in pairs.epoch(4, seed=3, epoch=0)]
-
-
-def test_a_last_batch_of_one_is_left_out():
-    pairs = _pairs(9)
-    sizes = [len(batch.pairs) for batch in pairs.epoch(4, seed=0, epoch=0)]
-    assert sizes == [4, 4]
-    assert pairs.batches(4) == 2
-    assert _pairs(10).batches(4) == 3
+def test_parts_of_a_batch_are_the_batch():
+    batch = some_pairs(10).batch(np.array([7, 1, 3, 9, 2]))
+    parts = batch.split(2)
+    assert [len(part.pairs) for part in parts] == [2, 2, 1]
+    assert torch.equal(torch.cat([part.features for part in parts]), batch.features)
+    assert torch.equal(torch.cat([part.texts[0] for part in parts]), batch.texts[0])
+    assert torch.equal(torch.cat([part.texts[1] for part in parts]), batch.texts[1])
+    assert torch.equal(torch.cat([part.owners for part in parts]), batch.owners)
+    assert np.concatenate([part.pairs for part in parts]).tolist() == [7, 1, 3, 9, 2]

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -9,10 +10,12 @@ from safetensors.torch import save_file
 from pipeline import paths
 from pipeline.artifacts import history, model_files
 from pipeline.errors import PipelineError
+from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
 from pipeline.train import checkpoint, loop, optimise
 from pipeline.train.stage import train
 from tests.project import PARAMS, load_params, write_prepared
+from tests.train.some import some_pairs, some_scheme
 
 OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
 
@@ -21,7 +24,9 @@ OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, histor
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_prepared()
-    inject(load_params(tmp_path), "clean")
+    params = load_params(tmp_path)
+    inject(params, "clean")
+    extract_texts(params, "words")
     return tmp_path
 
 
@@ -100,35 +105,62 @@ def test_learning_curve_and_selection(project):
     assert best["val_rsum"] == rows.val_rsum.max()
 
 
-def test_a_loss_that_is_not_finite_stops_before_any_weight_changes():
-    model = torch.nn.Linear(2, 2)
-    before = model.weight.detach().clone()
-    optimizer = optimise.adam(model, 1e-3)
+def _one_step(factor: float, clip: float, lr: float) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+    """One step of plain gradient descent on ``factor`` times the sum of all scores."""
+    pairs = some_pairs()
+    scheme = some_scheme(pairs, train={"grad_clip": clip})
 
     class Terms:
-        def total(self):
-            return model.weight.sum() * float("nan")
+        def __init__(self, scores):
+            self.scores = scores
 
+        def total(self):
+            return factor * self.scores.sum()
+
+    scheme.terms = lambda images, texts, batch: Terms(images @ texts.T)
+    model = scheme.setting.model
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    optimise.step(scheme, torch.optim.SGD(model.parameters(), lr=lr), pairs.batch(np.arange(8)))
+    return model, before
+
+
+def test_a_loss_that_is_not_finite_stops_before_any_weight_changes():
+    pairs = some_pairs()
+    scheme = some_scheme(pairs)
+    model = scheme.setting.model
+    with torch.no_grad():
+        model.img.fc.bias[0] = float("inf")
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     with pytest.raises(PipelineError, match="loss is nan"):
-        optimise.step(lambda *a: a, optimizer, lambda s: Terms(), None, None, None, 1.0)
-    assert torch.equal(model.weight, before)
+        optimise.step(scheme, optimise.adam(model, 1e-3), pairs.batch(np.arange(8)))
+    assert all(torch.equal(before[name], weight) for name, weight in model.named_parameters())
 
 
 def test_gradients_are_clipped_by_their_common_norm():
-    model = torch.nn.Linear(3, 3, bias=False)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    before = model.weight.detach().clone()
-
-    class Terms:
-        def total(self):
-            return 100 * model.weight.sum()
-
-    forward = torch.nn.Module()
-    forward.register_module("inner", model)
-    forward.forward = lambda *a: None
-    optimise.step(forward, optimizer, lambda s: Terms(), None, None, None, 2.0)
-    moved = (model.weight - before).norm()
+    model, before = _one_step(factor=1e4, clip=2.0, lr=1.0)
+    moved = torch.cat([(weight - before[name]).flatten() for name, weight in model.named_parameters()]).norm()
     torch.testing.assert_close(moved, torch.tensor(2.0))
+    model, before = _one_step(factor=1e-3, clip=2.0, lr=1.0)
+    moved = torch.cat([(weight - before[name]).flatten() for name, weight in model.named_parameters()]).norm()
+    assert 0 < moved < 0.1
+
+
+def test_bfloat16_steps_stay_close_to_float32_and_weights_stay_float32():
+    after = []
+    for precision in ("float32", "bfloat16"):
+        pairs = some_pairs()
+        scheme = some_scheme(pairs, train={"precision": precision})
+        model = scheme.setting.model
+        images, texts = model.encode(pairs.batch(np.arange(8)), torch.device("cpu"), precision)
+        assert images.dtype == texts.dtype == torch.float32
+        for _ in range(3):
+            optimise.step(
+                scheme, torch.optim.SGD(model.parameters(), lr=0.1), pairs.batch(np.arange(0, 24, 3))
+            )
+        after.append(model.state_dict())
+    assert all(weight.dtype == torch.float32 for weight in after[1].values())
+    gaps = [(after[0][name] - after[1][name]).abs().max() for name in after[0]]
+    assert 0 < max(gaps) < 0.03
 
 
 def test_a_state_of_another_fingerprint_is_not_loaded(tmp_path):
@@ -143,3 +175,43 @@ def test_a_state_of_another_fingerprint_is_not_loaded(tmp_path):
     model = torch.nn.Linear(1, 1)
     progress = checkpoint.resume(folder, model, optimise.adam(model, 1.0), "b")
     assert progress.epoch == 0
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {
+            "loss": "hal",
+            "scheme": "memory_bank",
+            "options": {"scheme": {"share": 0.4}, "text": {"dropout": 0.3}},
+        },
+        {"loss": "structure", "sampler": "captions", "options": {"sampler": {"extra_positives": 1}}},
+        {"loss": "max", "sampler": "images", "train": {"chunk": 3, "mask_same_image": True}},
+        {
+            "loss": "sum",
+            "similarity": "order",
+            "options": {"text": {"use_abs": True}, "image": {"use_abs": True}},
+        },
+    ],
+    ids=lambda run: "-".join(str(value) for value in run.values() if isinstance(value, str)),
+)
+def test_every_kind_of_run_goes_on_bit_equal_after_a_kill(project, monkeypatch, run):
+    params = load_params(project, runs={"sum": {**PARAMS["runs"]["sum"], **run}})
+    train(params, "sum", "cpu")
+    whole = _bytes()
+    for path in sorted(paths.trained("sum").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    saved = iter(range(10**6))
+    real = checkpoint.save
+
+    def save(*arguments):
+        real(*arguments)
+        if next(saved) == 1:
+            raise Killed
+
+    monkeypatch.setattr(loop.checkpoint, "save", save)
+    with pytest.raises(Killed):
+        train(params, "sum", "cpu")
+    monkeypatch.setattr(loop.checkpoint, "save", real)
+    train(params, "sum", "cpu")
+    assert _bytes() == whole

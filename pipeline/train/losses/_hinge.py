@@ -18,3 +18,15 @@ def violations(
     texts = (margin - positives[:, None] + scores).clamp_min(0).masked_fill(batch.same, 0)
     images = (margin - positives[None, :] + scores).clamp_min(0).masked_fill(batch.same, 0)
     return texts, images
+
+
+def plateau(mean_loss: float, batch_size: int, margin: float) -> str | None:
+    """What to tell the user when hardest negatives all cost the margin, as where all similarities are equal.
+
+    Both directions of every pair then cost ``margin``. Users of vsepp take it for a bug.
+    """
+    value = 2 * batch_size * margin
+    if abs(mean_loss - value) < 0.01 * value:
+        advice = "train longer, or lower train.lr or train.batch_size"
+        return f"the loss still sits at its plateau of {value:.1f}; {advice}"
+    return None

@@ -1,9 +1,11 @@
-"""HAL: hubness-aware loss without the memory bank (HAL, AAAI 2020)."""
+"""HAL: hubness-aware loss; weights of a memory bank come in with the batch (HAL, AAAI 2020)."""
 
 from typing import Literal
 
 import torch
+from jaxtyping import Float
 from pydantic import PositiveFloat
+from torch import Tensor
 
 from pipeline.params.strict import Strict
 from pipeline.train.losses._scored import Scored
@@ -11,7 +13,11 @@ from pipeline.train.losses._terms import LossTerms
 
 
 class Params(Strict):
-    """gamma: inverse temperature; eps: the similarity above which a negative starts to hurt (Table 3: 30, 0.3 on COCO)."""
+    """gamma: inverse temperature; eps: the similarity above which a negative starts to hurt.
+
+    Defaults: Table 3, MS-COCO (row 3.3); the paper has 60 and 0.7 for Flickr30k (row 3.8). variant: ``paper``
+    or the authors' ``code``.
+    """
 
     gamma: PositiveFloat = 30.0
     eps: float = 0.3
@@ -19,26 +25,42 @@ class Params(Strict):
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """``1/g log(1 + sum_m e^(g(S_mi - eps))) + 1/g log(1 + sum_n e^(g(S_in - eps))) - log(1 + relu(S_ii))`` for pair i.
+    """``1/g log(1 + sum_m E_mi) + 1/g log(1 + sum_n E_in) - log(1 + relu(W_ii S_ii))`` for pair i.
 
-    Source: HAL (Liu et al., AAAI 2020) Eq. 7 with W = 1; mean over the batch. The paper's ``log(1 + S_ii)`` is
-    undefined for S_ii <= -1; both variants use the authors' relu. ``code`` also keeps their zeroed diagonal, which
-    adds ``e^(-g eps)`` to each inner sum; ``paper`` leaves the positive out. Computed by logsumexp: gamma may be large.
+    E = ``e^(g W (S - eps))``; W = 1 without ``batch.weights``.
+
+    Source: HAL (Liu et al., AAAI 2020) Eq. 7; mean over the batch. The paper's ``log(1 + W_ii S_ii)`` is
+    undefined for W_ii S_ii <= -1; both variants use the authors' relu. ``code`` also keeps their zeroed
+    diagonal: each inner sum gains ``e^(-g eps)`` without weights and ``e^0 = 1`` with weights; ``paper``
+    leaves the positive out. Computed by logsumexp: gamma may be large.
     """
-    scores = batch.scores
-    exponents = params.gamma * (scores - params.eps)
-    diagonal = -params.gamma * params.eps if params.variant == "code" else -torch.inf
-    exponents = exponents.masked_fill(batch.same, diagonal)
-    one = exponents.new_zeros(len(scores), 1)
+    exponents, strength = _exponents(batch, params), batch.scores.diagonal()
+    if batch.weights is not None:
+        strength = batch.weights.diagonal() * strength
+    one = exponents.new_zeros(len(exponents), 1)
     images = torch.cat([one, exponents.T], dim=1).logsumexp(dim=1) / params.gamma
     texts = torch.cat([one, exponents], dim=1).logsumexp(dim=1) / params.gamma
-    positive = torch.log1p(scores.diagonal().relu())
+    positive = torch.log1p(strength.relu())
     parts = {"negatives": (images + texts).mean().detach(), "positives": positive.mean().detach()}
     return LossTerms(images + texts - positive, "mean", parts)
 
 
+def _exponents(batch: Scored, params: Params) -> Float[Tensor, "pairs pairs"]:
+    """``g W (S - eps)``; -inf where there is no negative, but for the diagonal of ``code``."""
+    exponents = params.gamma * (batch.scores - params.eps)
+    if batch.weights is not None:
+        exponents = exponents * batch.weights
+    exponents = exponents.masked_fill(batch.same, -torch.inf)
+    if params.variant == "paper":
+        return exponents
+    # The authors zero the score where there are no weights, and the whole exponent where there are.
+    left = -params.gamma * params.eps if batch.weights is None else 0.0
+    diagonal = torch.eye(len(exponents), dtype=torch.bool, device=exponents.device)
+    return exponents.masked_fill(diagonal, left)
+
+
 def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
-    """What to tell the user when no positive pair has a similarity above 0: relu then passes no gradient to any of them."""
+    """What to tell the user when no positive has a similarity above 0: relu then passes no gradient."""
     if abs(mean_loss) < 1e-4:
         return "the loss is 0: all similarities are negative and nothing is learnt any more; lower train.lr"
     return None

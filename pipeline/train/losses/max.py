@@ -3,7 +3,7 @@
 from pydantic import NonNegativeFloat
 
 from pipeline.params.strict import Strict
-from pipeline.train.losses._hinge import violations
+from pipeline.train.losses._hinge import plateau, violations
 from pipeline.train.losses._scored import Scored
 from pipeline.train.losses._terms import LossTerms
 
@@ -15,10 +15,11 @@ class Params(Strict):
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """``max_t [m - S_ii + S_it]+ + max_j [m - S_ii + S_ji]+`` for each pair i; rows are images, positives diagonal.
+    """``max_t [m - S_ii + S_it]+ + max_j [m - S_ii + S_ji]+`` for each pair i; rows are images.
 
-    Source: VSE++ (Faghri et al. 2018) Eq. 6. Summed over the batch; the gradient goes to one hardest negative, as in
-    the authors' code. When all similarities are equal the value is ``2 * B * margin``, the plateau users report.
+    Source: VSE++ (Faghri et al. 2018) Eq. 6. Summed over the batch; the gradient goes to one hardest
+    negative, as in the authors' code. When all similarities are equal the value is ``2 * B * margin``, the
+    plateau users report.
     """
     texts, images = violations(batch, params.margin)
     per_pair = texts.max(dim=1).values + images.max(dim=0).values
@@ -26,8 +27,5 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
 
 def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
-    """What to tell the user when a run ends where all similarities are equal; users of vsepp take it for a bug."""
-    plateau = 2 * batch_size * params.margin
-    if abs(mean_loss - plateau) < 0.01 * plateau:
-        return f"the loss still sits at its plateau of {plateau:.1f}; train longer, or lower train.lr or train.batch_size"
-    return None
+    """What to tell the user when a run ends where all similarities are equal."""
+    return plateau(mean_loss, batch_size, params.margin)

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from pipeline.registry import LOSSES, SIMILARITIES
+from pipeline.train.losses._scored import Scored
 from tests.golden.compare import compare
 
 
@@ -12,7 +13,7 @@ def check_loss(loss: str, similarity: str, arrays: dict[str, np.ndarray]) -> lis
     texts = torch.tensor(arrays["s"], requires_grad=True)
     measure, member = SIMILARITIES.load(similarity), LOSSES.load(loss)
     scores = measure.score(images, texts, measure.Params())
-    total = member.loss(scores, member.Params(margin=float(arrays["margin"]))).total()
+    total = member.loss(Scored.of(scores), member.Params(margin=float(arrays["margin"]))).total()
     total.backward()
     return [
         compare("scores", scores.detach(), arrays["scores"]),

@@ -3,18 +3,11 @@
 import numpy as np
 import torch
 
-from pipeline.train.encoders.text.gru import Params, build
 from tests.golden.compare import compare
+from tests.golden.kinds._encoder_text import encoder, inputs
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
-    words, word_dim = arrays["w/embed.weight"].shape
-    layers = sum(name.startswith("w/rnn.weight_ih") for name in arrays)
-    params = Params(word_dim=word_dim, layers=layers, use_abs=bool((arrays["out"] >= 0).all()))
-    encoder = build(params, words, arrays["out"].shape[1], torch.Generator())
-    encoder.load_state_dict(
-        {name[2:]: torch.tensor(array) for name, array in arrays.items() if name.startswith("w/")}
-    )
+    ours = encoder(arrays, use_abs=bool((arrays["out"] >= 0).all()))
     with torch.no_grad():
-        ours = encoder(torch.tensor(arrays["tokens"]), torch.tensor(arrays["lengths"]))
-    return [compare("out", ours, arrays["out"])]
+        return [compare("out", ours(*inputs(arrays)), arrays["out"])]

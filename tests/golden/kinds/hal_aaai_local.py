@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from pipeline.train.losses._scored import Scored
 from pipeline.train.losses.hal import Params, loss
 from tests.golden.compare import compare
 
@@ -11,10 +12,10 @@ def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
     images = torch.tensor(arrays["im"], requires_grad=True)
     texts = torch.tensor(arrays["s"], requires_grad=True)
     gamma, eps = float(arrays["gamma"]), float(arrays["eps"])
-    code = loss(images @ texts.T, Params(gamma=gamma, eps=eps, variant="code")).total()
+    code = loss(Scored.of(images @ texts.T), Params(gamma=gamma, eps=eps, variant="code")).total()
     code.backward()
     wide = images.detach().double() @ texts.detach().double().T
-    paper = loss(wide, Params(gamma=gamma, eps=eps, variant="paper")).total()
+    paper = loss(Scored.of(wide), Params(gamma=gamma, eps=eps, variant="paper")).total()
     return [
         compare("loss_code", code.detach(), arrays["loss_code"]),
         compare("loss_paper", paper, arrays["loss_paper"], atol=1e-7, rtol=1e-6),

@@ -4,33 +4,99 @@ import pytest
 import torch
 
 from pipeline.errors import InputError
+from pipeline.train.losses._scored import Scored
+
+ORDER = torch.randperm(7, generator=torch.Generator().manual_seed(1))
+# Seven pairs of four images; the image 30 has three captions in the batch, 11 and 12 have one.
+OWNERS = torch.tensor([30, 11, 30, 25, 30, 12, 25])
+
+
+def some_vectors(pairs: int = 7, seed: int = 0, dim: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+    """Unit vectors of images and texts."""
+    generator = torch.Generator().manual_seed(seed)
+    vectors = torch.randn(2, pairs, dim, generator=generator, dtype=torch.float64)
+    images, texts = torch.nn.functional.normalize(vectors, dim=2)
+    return images, texts
 
 
 def some_scores(pairs: int = 7, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    vectors = torch.nn.functional.normalize(
-        torch.randn(2, pairs, 5, generator=generator, dtype=torch.float64), dim=2
-    )
-    return vectors[0] @ vectors[1].T
+    images, texts = some_vectors(pairs, seed)
+    return images @ texts.T
 
 
-def check_contract(member) -> None:
+def batch_of(
+    images: torch.Tensor, texts: torch.Tensor, owners: torch.Tensor | None = None, mask=False
+) -> Scored:
+    return Scored.of(images @ texts.T, owners, mask, images, texts)
+
+
+def some_batch(pairs: int = 7, seed: int = 0, owners: torch.Tensor | None = None, mask=False) -> Scored:
+    """A batch as training makes it; pairs of one owner show the same picture, hence the same vector."""
+    images, texts = some_vectors(pairs, seed)
+    if owners is not None:
+        images = images[[owners.tolist().index(owner) for owner in owners.tolist()]]
+    return batch_of(images, texts, owners, mask)
+
+
+def check_contract(member, params=None) -> None:
     """Shape, finite values and gradients, equivariance, and the refusal of a batch without negatives."""
-    params = member.Params()
-    scores = some_scores().requires_grad_()
-    terms = member.loss(scores, params)
+    params = params or member.Params()
+    images, texts = (side.requires_grad_() for side in some_vectors())
+    terms = member.loss(batch_of(images, texts), params)
     assert terms.per_pair.shape == (7,)
     assert torch.isfinite(terms.per_pair).all()
     reduced = terms.per_pair.sum() if terms.reduction == "sum" else terms.per_pair.mean()
     assert torch.equal(terms.total(), reduced)
+    assert not any(part.requires_grad for part in terms.parts.values())
     terms.total().backward()
-    assert torch.isfinite(scores.grad).all()
-    assert scores.grad.any(dim=1).all(), "every image must get a gradient"
-    assert scores.grad.any(dim=0).all(), "every text must get a gradient"
+    for side, name in ((images, "image"), (texts, "text")):
+        assert torch.isfinite(side.grad).all()
+        assert side.grad.any(dim=1).all(), f"every {name} must get a gradient"
 
-    order = torch.randperm(7, generator=torch.Generator().manual_seed(1))
-    shuffled = member.loss(scores.detach()[order][:, order], params)
-    torch.testing.assert_close(shuffled.per_pair, terms.per_pair.detach()[order])
+    shuffled = member.loss(batch_of(images.detach()[ORDER], texts.detach()[ORDER]), params)
+    torch.testing.assert_close(shuffled.per_pair, terms.per_pair.detach()[ORDER])
 
     with pytest.raises(InputError, match="square scores of at least 2 pairs"):
-        member.loss(torch.ones(1, 1), params)
+        member.loss(Scored.of(torch.ones(1, 1)), params)
+    check_owners(member, params)
+
+
+def check_owners(member, params) -> None:
+    """Distinct owners change nothing; with shared ones pairs keep their own term under permutation."""
+    images, texts = some_vectors()
+    expected = member.loss(batch_of(images, texts), params).per_pair
+    distinct = member.loss(batch_of(images, texts, torch.arange(7) * 3 + 5, mask=True), params).per_pair
+    torch.testing.assert_close(distinct, expected)
+
+    batch = some_batch(owners=OWNERS, mask=True)
+    terms = member.loss(batch, params)
+    moved = batch_of(batch.images[ORDER], batch.texts[ORDER], OWNERS[ORDER], mask=True)
+    torch.testing.assert_close(member.loss(moved, params).per_pair, terms.per_pair[ORDER])
+
+    alone = some_batch(owners=torch.zeros(7, dtype=torch.int64), mask=True)
+    images, texts = (side.clone().requires_grad_() for side in (alone.images, alone.texts))
+    terms = member.loss(batch_of(images, texts, alone.owners, mask=True), params)
+    assert torch.isfinite(terms.per_pair).all(), "a batch of one image has no negatives, and no NaN"
+    if terms.total().requires_grad:
+        terms.total().backward()
+        assert torch.isfinite(images.grad).all()
+        assert torch.isfinite(texts.grad).all()
+
+
+def check_masked_cells(member, params=None) -> None:
+    """For losses that read scores: a cell of ``same`` off the diagonal is neither negative nor positive."""
+    params = params or member.Params()
+    scores = some_batch(owners=OWNERS).scores.clone().requires_grad_()
+    batch = Scored.of(scores, OWNERS, mask_same_image=True)
+    masked = batch.same & ~torch.eye(7, dtype=torch.bool)
+    terms = member.loss(batch, params)
+    terms.total().backward()
+    assert torch.isfinite(scores.grad).all()
+    assert (scores.grad[masked] == 0).all()
+    assert scores.grad[~masked].any()
+    other = member.loss(Scored.of(scores.detach().masked_fill(masked, 5.0), OWNERS, True), params)
+    torch.testing.assert_close(other.per_pair, terms.per_pair.detach())
+    counted = member.loss(Scored.of(scores.detach().masked_fill(masked, 0.9), OWNERS), params)
+    assert not torch.allclose(counted.per_pair, terms.per_pair.detach()), (
+        "unmasked, the same cells are negatives"
+    )

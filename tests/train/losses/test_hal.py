@@ -1,51 +1,121 @@
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.registry import LOSSES
+from pipeline.train.losses._scored import Scored
 from tests.naive import losses as naive
-from tests.train.losses.contract import check_contract, some_scores
+from tests.train.losses.contract import OWNERS, check_contract, check_masked_cells, some_batch, some_scores
 
 member = LOSSES.load("hal")
+VARIANTS = pytest.mark.parametrize("variant", ["paper", "code"])
 
 
-def test_contract():
-    check_contract(member)
+def some_weights(pairs: int = 7, seed: int = 0) -> torch.Tensor:
+    return torch.rand(pairs, pairs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("variant", ["paper", "code"])
+@VARIANTS
+def test_contract(variant):
+    check_contract(member, member.Params(variant=variant))
+    check_masked_cells(member, member.Params(gamma=5.0, variant=variant))
+
+
+@VARIANTS
+@pytest.mark.parametrize("weighted", [False, True])
+@settings(deadline=None)
 @given(pairs=st.integers(2, 9), seed=st.integers(0, 50), gamma=st.floats(1, 60), eps=st.floats(0, 1))
-def test_equals_plain_loops(variant, pairs, seed, gamma, eps):
+def test_equals_plain_loops(variant, weighted, pairs, seed, gamma, eps):
     scores = some_scores(pairs, seed)
-    ours = member.loss(scores, member.Params(gamma=gamma, eps=eps, variant=variant)).per_pair
-    expected = naive.hal(scores.tolist(), gamma, eps, keep_diagonal=variant == "code")
+    weights = some_weights(pairs, seed) if weighted else None
+    params = member.Params(gamma=gamma, eps=eps, variant=variant)
+    ours = member.loss(Scored.of(scores, weights=weights), params).per_pair
+    given_weights = weights.tolist() if weighted else None
+    expected = naive.hal(scores.tolist(), gamma, eps, variant == "code", weights=given_weights)
     torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64))
 
 
+@VARIANTS
+@pytest.mark.parametrize("weighted", [False, True])
+def test_equals_plain_loops_under_the_mask(variant, weighted):
+    batch, weights = some_batch(owners=OWNERS, mask=True), some_weights() if weighted else None
+    params = member.Params(gamma=7.0, eps=0.2, variant=variant)
+    ours = member.loss(Scored.of(batch.scores, OWNERS, True, weights=weights), params).per_pair
+    given_weights = weights.tolist() if weighted else None
+    expected = naive.hal(
+        batch.scores.tolist(), 7.0, 0.2, variant == "code", batch.same.tolist(), given_weights
+    )
+    torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients_are_the_weights_of_equation_8(weighted):
+    scores = some_scores(6, 3) + torch.eye(6) * 1.2
+    factor = some_weights(6) if weighted else torch.ones(6, 6, dtype=torch.float64)
+    gamma, eps = 9.0, 0.1
+    leaf = scores.clone().requires_grad_()
+    batch = Scored.of(leaf, weights=factor if weighted else None)
+    member.loss(batch, member.Params(gamma=gamma, eps=eps)).total().backward()
+
+    inner = torch.exp(gamma * factor * (scores - eps)).fill_diagonal_(0)
+    expected = factor * inner * (1 / (1 + inner.sum(dim=0))[None, :] + 1 / (1 + inner.sum(dim=1))[:, None])
+    positive = factor.diagonal() / (1 + factor.diagonal() * scores.diagonal())
+    expected = expected.diagonal_scatter(-positive)
+    torch.testing.assert_close(6 * leaf.grad, expected)
+
+
+@VARIANTS
+def test_gradient_is_the_slope(variant):
+    scores = (some_scores(4, 1) + torch.eye(4) * 1.5).requires_grad_()
+    params = member.Params(gamma=4.0, variant=variant)
+
+    def share(scores):
+        return member.loss(Scored.of(scores, weights=some_weights(4)), params).per_pair
+
+    assert torch.autograd.gradcheck(share, scores)
+
+
+def test_weights_of_one_are_no_weights():
+    scores = some_scores()
+    plain = member.loss(Scored.of(scores), member.Params())
+    ones = member.loss(Scored.of(scores, weights=torch.ones_like(scores)), member.Params())
+    torch.testing.assert_close(ones.per_pair, plain.per_pair)
+
+
+def test_the_authors_zeroed_weight_adds_one_to_each_sum():
+    """With every negative far away ``1/g log(2)`` is left of each direction; the paper leaves nothing."""
+    scores = torch.full((3, 3), -50.0)
+    weights = torch.ones(3, 3)
+    code = member.loss(Scored.of(scores, weights=weights), member.Params(gamma=2.0, variant="code"))
+    torch.testing.assert_close(code.per_pair, torch.full((3,), torch.log(torch.tensor(2.0)).item()))
+    paper = member.loss(Scored.of(scores, weights=weights), member.Params(gamma=2.0))
+    torch.testing.assert_close(paper.per_pair, torch.zeros(3))
+
+
 def test_large_gamma_stays_finite():
-    terms = member.loss(some_scores().float(), member.Params(gamma=5000.0, eps=0.0))
+    terms = member.loss(Scored.of(some_scores().float()), member.Params(gamma=5000.0, eps=0.0))
     assert torch.isfinite(terms.total())
 
 
 def test_opposite_positive_is_defined():
     scores = -torch.eye(4)
-    assert torch.isfinite(member.loss(scores, member.Params()).total())
+    assert torch.isfinite(member.loss(Scored.of(scores), member.Params()).total())
 
 
 def test_a_closer_negative_weighs_more():
     scores = torch.full((3, 3), 0.2)
     scores[0, 1] = 0.5
     scores.requires_grad_()
-    member.loss(scores, member.Params()).total().backward()
+    member.loss(Scored.of(scores), member.Params()).total().backward()
     assert scores.grad[0, 1] > 10 * scores.grad[0, 2] > 0
 
 
 def test_negative_similarities_are_a_dead_end_and_called_one():
     scores = (torch.rand(6, 6) - 1.5).requires_grad_()
-    total = member.loss(scores, member.Params(gamma=60, eps=0.7)).total()
+    total = member.loss(Scored.of(scores), member.Params(gamma=60, eps=0.7)).total()
     total.backward()
     assert scores.grad.abs().max() < 1e-9
     assert "nothing is learnt" in member.stuck(total.item(), 6, member.Params())
-    learning = member.loss(torch.eye(6), member.Params(gamma=60, eps=0.7)).total().item()
+    learning = member.loss(Scored.of(torch.eye(6)), member.Params(gamma=60, eps=0.7)).total().item()
     assert member.stuck(learning, 6, member.Params()) is None

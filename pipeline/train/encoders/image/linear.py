@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pipeline.errors import InputError
 from pipeline.params.strict import Strict
 from pipeline.train.encoders._norm import l2norm
+from pipeline.train.encoders._shapes import check_width, one_vector
 
 
 class Params(Strict):
@@ -27,6 +27,8 @@ class LinearImageEncoder(nn.Module):
         self.fc = nn.Linear(in_features, embed_size)
 
     def forward(self, features: Float[Tensor, "images features"]) -> Float[Tensor, "images dim"]:
+        """Raises InputError for features of another width than the weights."""
+        check_width("image encoder 'linear'", features, self.fc.in_features)
         vectors = self.fc(features)
         if not self.params.no_imgnorm:
             vectors = l2norm(vectors)
@@ -37,11 +39,7 @@ def build(
     params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator
 ) -> LinearImageEncoder:
     """Weights uniform in +-sqrt(6 / (in + out)), bias 0. Raises InputError for region features (rows, R, D)."""
-    if len(feature_shape) != 1:
-        raise InputError(
-            f"image encoder 'linear' needs one vector per image, the features are {feature_shape} each"
-        )
-    encoder = LinearImageEncoder(params, feature_shape[0], embed_size)
+    encoder = LinearImageEncoder(params, one_vector("linear", feature_shape), embed_size)
     bound = math.sqrt(6.0 / (feature_shape[0] + embed_size))
     nn.init.uniform_(encoder.fc.weight, -bound, bound, generator=rng)
     nn.init.zeros_(encoder.fc.bias)

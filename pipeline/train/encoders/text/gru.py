@@ -1,48 +1,123 @@
-"""Word embeddings and a GRU; the caption is the state after its last token (VSE++ EncoderText)."""
+"""Word embeddings and a GRU over them; a caption is the last state, or the mean or the maximum of all (VSE++ EncoderText)."""
 
 import math
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from pipeline.params.strict import Strict
-from pipeline.train.encoders._norm import l2norm
+from pipeline.train.encoders._norm import l2norm, l2norm_eps
+from pipeline.train.encoders._shapes import check_lengths
+
+reads = "tokens"
 
 
 class Params(Strict):
-    """word_dim: size of a word vector; layers: stacked GRU layers; use_abs: absolute values at the end (order)."""
+    """The defaults are those of the VSE++ and HAL code.
+
+    word_dim: size of a word vector; layers: stacked GRU layers; use_abs: absolute values at the end (order).
+    bidirectional: a second GRU reads backwards and both states are averaged. pooling: of the tokens' states, ``last`` being
+    that of the last token read (``mean`` and ``max``: the "temporal pooling" of HAL). projection: a linear layer after
+    pooling (W_g of the VSE++ paper). dropout: of word vectors, in training (SGRAF: 0.4). init: ``xavier`` as HAL's papers say.
+    """
 
     word_dim: PositiveInt = 300
     layers: PositiveInt = 1
     use_abs: bool = False
+    bidirectional: bool = False
+    pooling: Literal["last", "mean", "max"] = "last"
+    projection: bool = False
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    init: Literal["code", "xavier"] = "code"
 
 
 class GRUTextEncoder(nn.Module):
-    """(B, L) token ids and (B,) lengths to (B, embed_size). No projection and no dropout, as in the authors' code."""
+    """(B, L) token ids and (B,) lengths to (B, embed_size) by ``forward``, to (B, L, embed_size) by ``words``.
+
+    Directions are averaged, not concatenated, as in the local models (SCAN, SGRAF, L2RM). Padding has no part in either.
+    """
 
     def __init__(self, params: Params, words: int, embed_size: int) -> None:
         super().__init__()
         self.params = params
         self.embed = nn.Embedding(words, params.word_dim)
-        self.rnn = nn.GRU(params.word_dim, embed_size, params.layers, batch_first=True)
+        self.dropout = nn.Dropout(params.dropout)
+        self.rnn = nn.GRU(
+            params.word_dim, embed_size, params.layers, batch_first=True, bidirectional=params.bidirectional
+        )
+        self.fc = nn.Linear(embed_size, embed_size) if params.projection else nn.Identity()
 
     def forward(
         self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, "captions"]
     ) -> Float[Tensor, "captions dim"]:
-        """``lengths`` on the CPU, each at least 1. Packing keeps padding out of the state and out of the work."""
-        packed = pack_padded_sequence(self.embed(tokens), lengths, batch_first=True, enforce_sorted=False)
-        vectors = l2norm(self.rnn(packed)[1][-1])
+        """A vector for each caption. ``lengths`` on the CPU; raises InputError unless each is 1 to L."""
+        states, final = self._read(tokens, lengths)
+        vectors = l2norm(self.fc(self._pooled(states, final, lengths)))
         return vectors.abs() if self.params.use_abs else vectors
 
+    def words(
+        self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, "captions"]
+    ) -> Float[Tensor, "captions length dim"]:
+        """A vector for each token, as local models compare them: its state by itself at unit length, zero past the end.
 
-def build(params: Params, words: int, embed_size: int, rng: torch.Generator) -> GRUTextEncoder:
-    """Embeddings uniform in +-0.1, GRU uniform in +-1/sqrt(embed_size) (PyTorch's default, as the authors leave it)."""
-    encoder = GRUTextEncoder(params, words, embed_size)
-    nn.init.uniform_(encoder.embed.weight, -0.1, 0.1, generator=rng)
-    bound = 1.0 / math.sqrt(embed_size)
+        Source: SGRAF ``EncoderText`` (SCAN and L2RM alike). Pooling, projection and use_abs have no part in it.
+        """
+        states, _ = self._read(tokens, lengths)
+        return l2norm_eps(pad_packed_sequence(states, batch_first=True, total_length=tokens.shape[1])[0])
+
+    def _read(self, tokens: Tensor, lengths: Tensor) -> tuple[PackedSequence, Tensor]:
+        """Every token's state and (B, embed_size) final states, directions averaged."""
+        check_lengths("text encoder 'gru'", tokens, lengths)
+        embedded = self.dropout(self.embed(tokens))
+        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        states, final = _states(self.rnn, packed)
+        if not self.params.bidirectional:
+            return states, final[-1]
+        both = states.data.unflatten(-1, (2, -1)).mean(dim=-2)
+        averaged = PackedSequence(both, states.batch_sizes, states.sorted_indices, states.unsorted_indices)
+        return averaged, final[-2:].mean(dim=0)
+
+    def _pooled(self, states: PackedSequence, final: Tensor, lengths: Tensor) -> Tensor:
+        if self.params.pooling == "last":
+            return final
+        if self.params.pooling == "mean":
+            padded = pad_packed_sequence(states, batch_first=True)[0]
+            return padded.sum(dim=1) / lengths.to(padded.device)[:, None]
+        return pad_packed_sequence(states, batch_first=True, padding_value=-math.inf)[0].max(dim=1).values
+
+
+def _states(rnn: nn.GRU, packed: PackedSequence) -> tuple[PackedSequence, Tensor]:
+    """The recurrence: the last layer's state of every token, directions side by side (T, directions * H), and the final
+    states of every layer and direction (layers * directions, B, H) in the order of the batch; backward ends at token 0."""
+    return rnn(packed)
+
+
+def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> GRUTextEncoder:
+    """inputs: words of the vocabulary. Draws embeddings, then the GRU, then the projection.
+
+    init ``code``: embeddings uniform in +-0.1, GRU uniform in +-1/sqrt(embed_size) (PyTorch's default, as the authors
+    leave it); ``xavier``: each matrix, in the GRU each gate's, uniform in +-sqrt(6 / (in + out)), biases 0. The projection is
+    drawn like the image side's layer under both: +-sqrt(6 / (in + out)), bias 0.
+    """
+    encoder = GRUTextEncoder(params, inputs, embed_size)
+    xavier = params.init == "xavier"
+    bound = _xavier(inputs, params.word_dim) if xavier else 0.1
+    nn.init.uniform_(encoder.embed.weight, -bound, bound, generator=rng)
     for weight in encoder.rnn.parameters():
+        bound = 1.0 / math.sqrt(embed_size)
+        if xavier:
+            bound = _xavier(weight.shape[-1], embed_size) if weight.ndim == 2 else 0.0
         nn.init.uniform_(weight, -bound, bound, generator=rng)
+    if params.projection:
+        bound = _xavier(embed_size, embed_size)
+        nn.init.uniform_(encoder.fc.weight, -bound, bound, generator=rng)
+        nn.init.zeros_(encoder.fc.bias)
     return encoder
+
+
+def _xavier(inputs: int, outputs: int) -> float:
+    return math.sqrt(6.0 / (inputs + outputs))

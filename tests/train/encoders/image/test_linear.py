@@ -5,6 +5,7 @@ import torch
 
 from pipeline.errors import InputError
 from pipeline.train.encoders.image.linear import Params, build
+from tests.train.encoders.contract import check_draws, check_gradients
 
 
 def _encoder(**options):
@@ -39,3 +40,18 @@ def test_initial_weights_fill_the_stated_range_and_come_from_the_generator():
 def test_regions_are_refused():
     with pytest.raises(InputError, match="one vector per image"):
         build(Params(), (36, 2048), 4, torch.Generator())
+
+
+def test_features_of_another_width_are_refused():
+    with pytest.raises(InputError, match=r"'linear' was built for vectors of 6 numbers, got shape \(2, 7\)"):
+        _encoder()(torch.zeros(2, 7))
+
+
+@pytest.mark.parametrize("options", [{}, {"no_imgnorm": True}, {"use_abs": True}])
+def test_gradients_reach_every_weight(options):
+    encoder = _encoder(**options)
+    check_gradients(encoder, encoder(torch.randn(3, 6, generator=torch.Generator().manual_seed(1))))
+
+
+def test_weights_do_not_depend_on_the_generator_of_torch():
+    check_draws(lambda rng: build(Params(), (6,), 4, rng))

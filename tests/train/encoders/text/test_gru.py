@@ -1,38 +1,219 @@
+import math
+from itertools import product
+
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from pipeline.errors import InputError
+from pipeline.train.encoders.text import gru
 from pipeline.train.encoders.text.gru import Params, build
+from tests.naive import encoders as naive
+from tests.train.encoders.contract import check_draws, check_gradients, weights_of
+
+WORDS, SIZE = 12, 4
+POOLINGS = ("last", "mean", "max")
+LAYOUTS = list(product(POOLINGS, (1, 2), (False, True)))
+CAPTIONS = st.lists(st.lists(st.integers(0, WORDS - 1), min_size=1, max_size=6), min_size=1, max_size=4)
 
 
-def _encoder(**options):
-    return build(Params(word_dim=5, **options), 12, 7, torch.Generator().manual_seed(0)).eval()
+def _encoder(seed: int = 0, **options):
+    return build(Params(word_dim=3, **options), WORDS, SIZE, torch.Generator().manual_seed(seed)).eval()
 
 
-def _literal(encoder, tokens) -> torch.Tensor:
-    """One caption, one step at a time, gates r, z, n."""
-    rnn, state = encoder.rnn, torch.zeros(7)
-    for token in tokens:
-        inputs = rnn.weight_ih_l0 @ encoder.embed.weight[token] + rnn.bias_ih_l0
-        states = rnn.weight_hh_l0 @ state + rnn.bias_hh_l0
-        r, z = torch.sigmoid(inputs[:7] + states[:7]), torch.sigmoid(inputs[7:14] + states[7:14])
-        n = torch.tanh(inputs[14:] + r * states[14:])
-        state = (1 - z) * n + z * state
-    return state / state.norm()
+def _padded(captions, filler: int = 7, extra: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    width = max(map(len, captions)) + extra
+    tokens = [caption + [filler] * (width - len(caption)) for caption in captions]
+    return torch.tensor(tokens), torch.tensor([len(caption) for caption in captions])
 
 
-@pytest.mark.parametrize("use_abs", [False, True])
-def test_equals_a_literal_gru_whatever_the_padding(use_abs):
-    encoder = _encoder(use_abs=use_abs)
-    tokens = torch.tensor([[1, 4, 5, 2, 0, 9], [1, 3, 2, 7, 7, 7], [1, 4, 4, 4, 4, 2]])
-    lengths = torch.tensor([4, 3, 6])
+@pytest.mark.parametrize(("pooling", "layers", "bidirectional"), LAYOUTS)
+@given(captions=CAPTIONS)
+@settings(max_examples=12, deadline=None)
+def test_equals_the_loops_whatever_the_lengths(pooling, layers, bidirectional, captions):
+    encoder = _encoder(pooling=pooling, layers=layers, bidirectional=bidirectional).double()
+    weights = weights_of(encoder)
     with torch.no_grad():
-        ours = encoder(tokens, lengths)
-        for row, length in enumerate(lengths):
-            expected = _literal(encoder, tokens[row, :length])
-            torch.testing.assert_close(ours[row], expected.abs() if use_abs else expected)
+        ours = encoder(*_padded(captions)).tolist()
+    for row, caption in zip(ours, captions, strict=True):
+        assert row == pytest.approx(naive.caption(weights, caption, pooling, layers, bidirectional), abs=1e-9)
 
 
-def test_initial_weights_come_from_the_generator():
-    weights = [build(Params(), 12, 7, torch.Generator().manual_seed(s)).rnn.weight_hh_l0 for s in (1, 1, 2)]
-    assert torch.equal(weights[0], weights[1])
-    assert not torch.equal(weights[0], weights[2])
+@pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (1, True), (2, True)])
+@given(captions=CAPTIONS)
+@settings(max_examples=12, deadline=None)
+def test_words_equal_the_loops_and_end_with_the_caption(layers, bidirectional, captions):
+    encoder = _encoder(layers=layers, bidirectional=bidirectional).double()
+    weights = weights_of(encoder)
+    tokens, lengths = _padded(captions, extra=2)
+    with torch.no_grad():
+        ours = encoder.words(tokens, lengths)
+    assert ours.shape == (*tokens.shape, SIZE)
+    for vectors, caption in zip(ours, captions, strict=True):
+        assert not vectors[len(caption) :].any()
+        expected = naive.words(weights, caption, layers, bidirectional)
+        for vector, wanted in zip(vectors.tolist(), expected, strict=False):
+            assert vector == pytest.approx(wanted, abs=1e-9)
+
+
+@pytest.mark.parametrize(("pooling", "layers", "bidirectional"), LAYOUTS)
+def test_padding_has_no_part(pooling, layers, bidirectional):
+    encoder = _encoder(pooling=pooling, layers=layers, bidirectional=bidirectional)
+    captions = [[1, 4, 5, 2], [1, 3, 2], [1, 4, 4, 4, 4, 2], [6]]
+    with torch.no_grad():
+        together = encoder(*_padded(captions, filler=9))
+        assert torch.equal(together, encoder(*_padded(captions, filler=0, extra=3)))
+        for row, caption in zip(together, captions, strict=True):
+            torch.testing.assert_close(row, encoder(*_padded([caption]))[0])
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_padding_gets_no_gradient(pooling, bidirectional):
+    encoder = _encoder(pooling=pooling, bidirectional=bidirectional)
+    encoder(*_padded([[1, 2, 3, 4], [5]], filler=9))[:, 0].sum().backward()
+    reached = set(encoder.embed.weight.grad.any(dim=1).nonzero().flatten().tolist())
+    assert 5 in reached
+    assert reached <= {1, 2, 3, 4, 5}
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_projection_comes_after_pooling(pooling):
+    """Its bias makes the scale of what was pooled count: a mean over padding would show."""
+    encoder, captions = _encoder(pooling=pooling, projection=True).double(), [[1, 2, 3, 4], [5]]
+    with torch.no_grad():
+        encoder.fc.bias.copy_(torch.tensor([0.3, -0.2, 0.1, -0.4]))
+        ours = encoder(*_padded(captions)).tolist()
+    for row, caption in zip(ours, captions, strict=True):
+        assert row == pytest.approx(naive.caption(weights_of(encoder), caption, pooling), abs=1e-9)
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_use_abs_comes_last(pooling):
+    tokens = _padded([[1, 4, 5, 2], [3]])
+    with torch.no_grad():
+        plain = _encoder(pooling=pooling)(*tokens)
+        assert (plain < 0).any()
+        assert torch.equal(_encoder(pooling=pooling, use_abs=True)(*tokens), plain.abs())
+
+
+def test_directions_are_averaged_not_concatenated():
+    encoder = _encoder(bidirectional=True)
+    tokens, lengths = _padded([[3, 5, 3]])
+    with torch.no_grad():
+        for name, weight in encoder.rnn.named_parameters():
+            if name.endswith("_reverse"):
+                weight.copy_(encoder.rnn.get_parameter(name.removesuffix("_reverse")))
+        one = _encoder()
+        one.load_state_dict({k: v for k, v in encoder.state_dict().items() if not k.endswith("_reverse")})
+        # The caption reads the same backwards, so both directions end alike and the average is either.
+        torch.testing.assert_close(encoder(tokens, lengths), one(tokens, lengths))
+
+
+def test_dropout_is_of_word_vectors_and_only_in_training():
+    encoder, plain = _encoder(dropout=0.4), _encoder()
+    tokens = _padded([[1, 2, 3, 4], [5, 6]])
+    with torch.no_grad():
+        assert torch.equal(encoder(*tokens), plain(*tokens))
+        encoder.train()
+        torch.manual_seed(3)
+        dropped = encoder(*tokens)
+        assert not torch.equal(dropped, plain(*tokens))
+        torch.manual_seed(3)
+        assert torch.equal(dropped, encoder(*tokens))
+        torch.manual_seed(3)
+        vectors = torch.nn.functional.dropout(plain.embed(tokens[0]), 0.4)
+        last = plain.rnn(vectors[:1])[1][-1]
+        torch.testing.assert_close(dropped[:1], last / last.norm())
+
+
+def test_without_dropout_training_leaves_the_generator_alone():
+    encoder = _encoder().train()
+    before = torch.get_rng_state()
+    encoder(*_padded([[1, 2]]))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("init", ["code", "xavier"])
+def test_weights_come_from_the_generator(init):
+    check_draws(lambda rng: build(Params(bidirectional=True, projection=True, init=init), 12, 7, rng))
+
+
+def test_options_do_not_move_the_draws_of_the_default():
+    plain, more = _encoder().state_dict(), _encoder(pooling="max", dropout=0.5, projection=True).state_dict()
+    assert all(torch.equal(values, more[name]) for name, values in plain.items())
+    assert list(plain) == [
+        "embed.weight",
+        "rnn.weight_ih_l0",
+        "rnn.weight_hh_l0",
+        "rnn.bias_ih_l0",
+        "rnn.bias_hh_l0",
+    ]
+    assert set(more) - set(plain) == {"fc.weight", "fc.bias"}
+
+
+@pytest.mark.parametrize(
+    ("init", "bounds"),
+    [
+        ("code", {"embed.weight": 0.1, "weight_ih": 1 / 8, "weight_hh": 1 / 8, "bias": 1 / 8}),
+        (
+            "xavier",
+            {
+                "embed.weight": math.sqrt(6 / 330),
+                "weight_ih": math.sqrt(6 / 94),
+                "weight_hh": math.sqrt(6 / 128),
+                "bias": 0.0,
+            },
+        ),
+    ],
+)
+def test_initial_weights_fill_the_stated_range(init, bounds):
+    encoder = build(
+        Params(word_dim=30, init=init, projection=True), 300, 64, torch.Generator().manual_seed(1)
+    )
+    for name, values in encoder.state_dict().items():
+        bound = next((size for part, size in bounds.items() if part in name), None)
+        if name.startswith("fc."):
+            bound = math.sqrt(6 / 128) if name == "fc.weight" else 0.0
+        assert 0.97 * bound <= values.abs().max() <= bound, name
+
+
+@pytest.mark.parametrize(("pooling", "layers", "bidirectional"), LAYOUTS)
+def test_gradients_reach_every_weight(pooling, layers, bidirectional):
+    encoder = _encoder(pooling=pooling, layers=layers, bidirectional=bidirectional, projection=True).train()
+    check_gradients(encoder, encoder(*_padded([[1, 2, 3], [4, 5], [6]])))
+
+
+def test_gradients_of_words_reach_every_weight():
+    encoder = _encoder(bidirectional=True)
+    check_gradients(encoder, encoder.words(*_padded([[1, 2, 3], [4]])))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ([2, 0], "captions of 1 to 3 tokens, got lengths 0 to 2"),
+        ([4, 1], "captions of 1 to 3 tokens, got lengths 1 to 4"),
+        ([3], r"a length each, got shapes \(2, 3\) and \(1,\)"),
+    ],
+)
+def test_lengths_that_are_none_of_the_tokens(lengths, message):
+    with pytest.raises(InputError, match=f"text encoder 'gru' needs .*{message}"):
+        _encoder()(torch.ones(2, 3, dtype=torch.int64), torch.tensor(lengths))
+
+
+def test_an_empty_batch_is_refused():
+    with pytest.raises(InputError, match=r"got shapes \(0, 3\) and \(0,\)"):
+        _encoder()(torch.ones(0, 3, dtype=torch.int64), torch.ones(0, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("options", [{"pooling": "first"}, {"dropout": 1.0}, {"init": "he"}, {"layers": 0}])
+def test_unknown_options_are_refused(options):
+    with pytest.raises(ValidationError):
+        Params(**options)
+
+
+def test_it_reads_tokens():
+    assert gru.reads == "tokens"

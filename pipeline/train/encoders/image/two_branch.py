@@ -1,0 +1,16 @@
+"""The image branch of a two-branch network (structure-preserving embeddings)."""
+
+import torch
+
+from pipeline.train.encoders._shapes import one_vector
+from pipeline.train.encoders._two_branch import Branch, Options, build_branch
+
+
+class Params(Options):
+    """Those of ``Options``, shared by both branches."""
+
+
+def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> Branch:
+    """(B, D) features to (B, embed_size). Raises InputError for region features (rows, R, D)."""
+    in_features = one_vector("two_branch", feature_shape)
+    return build_branch("image encoder 'two_branch'", params, in_features, embed_size, rng)

@@ -1,0 +1,69 @@
+"""A batch encoded in chunks with the gradient of the whole batch: its negatives stay, its memory does not.
+
+Gao et al., Scaling deep contrastive learning batch size under memory limited setup, 2021. The loss only needs the vectors.
+They are computed chunk by chunk without a graph, the loss gives their gradient, and each chunk is encoded once more to
+take that gradient to the weights. One more forward pass; activations of one chunk only.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.errors import PipelineError, UsageError
+from pipeline.train.data import Batch
+from pipeline.train.schemes._scheme import Scheme
+
+
+def backward(scheme: Scheme, batch: Batch, chunk: int) -> float:
+    """Put the gradient of the batch's loss into the weights; returns the loss.
+
+    The sum over chunks is the gradient of the undivided batch up to rounding. Random layers draw the same numbers in both
+    passes. Raises UsageError for layers that look at the batch as a whole, PipelineError on a loss that is not finite.
+    """
+    model, device, precision = scheme.setting.model, scheme.setting.device, scheme.setting.train.precision
+    _require_independent_rows(model)
+    parts = batch.split(chunk)
+    draws, encoded = [], []
+    with torch.no_grad():
+        for part in parts:
+            draws.append(_state(device))
+            encoded.append(model.encode(part, device, precision))
+    images, texts = (torch.cat(side).requires_grad_() for side in zip(*encoded, strict=True))
+    total = scheme.terms(images, texts, batch).total()
+    value = finite(total)
+    total.backward()
+    after = _state(device)
+    for part, state, wanted in zip(
+        parts, draws, zip(images.grad.split(chunk), texts.grad.split(chunk), strict=True), strict=True
+    ):
+        _restore(device, state)
+        torch.autograd.backward(model.encode(part, device, precision), wanted)
+    _restore(device, after)
+    return value
+
+
+def finite(total: Tensor) -> float:
+    """The loss as a number. Raises PipelineError when it is NaN or infinite."""
+    value = total.item()
+    if value != value or value in (float("inf"), float("-inf")):
+        raise PipelineError(f"the loss is {value}; lower train.lr or check the features")
+    return value
+
+
+def _require_independent_rows(model: nn.Module) -> None:
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training:
+            raise UsageError(
+                f"train.chunk: '{name}' normalises over the whole batch, so chunks would change the result; "
+                "set train.chunk: 0, or freeze or leave out the batch normalisation"
+            )
+
+
+def _state(device: torch.device) -> list[Tensor]:
+    states = [torch.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
+
+
+def _restore(device: torch.device, states: list[Tensor]) -> None:
+    torch.set_rng_state(states[0])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states[1], device)

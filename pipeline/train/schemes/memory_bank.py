@@ -1,0 +1,98 @@
+"""HAL's memory bank: hubs are sought in a share of the training set, not only in the batch (HAL, AAAI 2020, Eq. 6)."""
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from pipeline.console import say
+from pipeline.seeds import generator
+from pipeline.train import encode
+from pipeline.train.data import Batch
+from pipeline.train.losses._scored import Scored
+from pipeline.train.schemes import _weights
+from pipeline.train.schemes._scheme import Scheme, Setting
+
+losses = ("hal",)
+
+
+class Params(_weights.Weighting):
+    """share: of the training pairs in the bank (the paper's 5 %); exclude: entries left out of the neighbourhoods, those
+    whose caption is in the batch (the authors' code), or those of each pair's own image as well. Table 3 of the paper
+    has alpha 40, beta 40, eps1 0.2, eps2 0.1; it does not give k, the authors' code has 250.
+    """
+
+    share: Annotated[float, Field(gt=0, le=1)] = 0.05
+    exclude: Literal["caption", "image"] = "caption"
+
+
+def scheme(setting: Setting, params: Params) -> "MemoryBank":
+    return MemoryBank(setting, params)
+
+
+class MemoryBank(Scheme):
+    """Rebuilt at the start of every epoch but the first from the model as it is then, and frozen until the next.
+
+    As in the authors' code whole batches of a shuffled epoch are kept, each with probability ``share``, encoded without
+    dropout and without gradients. When none is drawn one is kept: the authors' loss has no case for an empty bank. The
+    first epoch is the loss without a bank.
+    """
+
+    def __init__(self, setting: Setting, params: Params) -> None:
+        super().__init__(setting)
+        self.params = params
+        self.images: Tensor | None = None
+
+    def start(self, epoch: int) -> None:
+        self.images = None
+        if epoch == 0:
+            return
+        setting, pairs = self.setting, self.setting.pairs
+        chosen = _kept(
+            len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch)
+        )
+        device = setting.device
+        images = encode.images(setting.model, pairs.array, pairs.rows[chosen], device)
+        texts = encode.captions(setting.model, pairs.texts, pairs.places[chosen], device)
+        self.images, self.texts = (torch.from_numpy(side).to(device) for side in (images, texts))
+        self.pairs = torch.from_numpy(chosen).to(device)
+        self.owners = torch.from_numpy(pairs.owners[chosen]).to(device)
+        megabytes = (images.nbytes + texts.nbytes) / 2**20
+        scores = 2 * len(chosen) * setting.train.batch_size * 4 / 2**20
+        say(
+            f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB, and {scores:.1f} MiB for a batch's scores with it"
+        )
+
+    def scored(self, images: Tensor, texts: Tensor, batch: Batch) -> Scored:
+        scored = super().scored(images, texts, batch)
+        if self.images is None:
+            return scored
+        with torch.no_grad():
+            weights = _weights.weights(
+                scored.scores.detach(),
+                self.setting.model.score(images, self.texts),
+                self.setting.model.score(self.images, texts),
+                self._left_out(batch),
+                self.params,
+            )
+        return replace(scored, weights=weights)
+
+    def _left_out(self, batch: Batch) -> Tensor:
+        """(pairs, bank): entries that are no neighbours of a pair."""
+        pairs = torch.from_numpy(batch.pairs).to(self.pairs.device)
+        inside = _weights.left_out(pairs, self.pairs)
+        if self.params.exclude == "caption":
+            return inside
+        return inside | _weights.left_out(batch.owners.to(self.pairs.device), self.owners, whole_batch=False)
+
+
+def _kept(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -> np.ndarray:
+    order = rng.permutation(pairs)
+    batches = -(-pairs // batch_size)
+    kept = rng.random(batches) < share
+    if not kept.any():
+        kept[rng.integers(batches)] = True
+    return order[np.repeat(kept, batch_size)[:pairs]]

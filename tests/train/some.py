@@ -1,0 +1,61 @@
+"""Small pairs and a small model: what the tests of one step and one epoch run on."""
+
+from functools import partial
+
+import numpy as np
+import torch
+
+from pipeline.artifacts.texts import SPECIAL, Texts, Tokens
+from pipeline.params.schema import TrainParams
+from pipeline.params.typed import Member
+from pipeline.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from pipeline.train.data import Pairs
+from pipeline.train.model import DualEncoder, build
+from pipeline.train.schemes._scheme import Scheme, Setting
+
+
+def some_tokens(count: int, longest: int = 5, words: int = 12, seed: int = 0) -> Texts:
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, longest + 1, count)
+    ids = rng.integers(4, words, lengths.sum())
+    starts = lengths.cumsum() - lengths
+    vocabulary = [*SPECIAL, *(f"w{i}" for i in range(words - 4))]
+    return Texts("tokens", np.arange(count), {}, Tokens(ids, starts, lengths), vocabulary, None, None)
+
+
+def some_pairs(count: int = 24, each: int = 3, dim: int = 6, seed: int = 0) -> Pairs:
+    """``count`` captions, ``each`` to an image with id 10, 20, ...; feature rows in reverse order of images."""
+    rng = np.random.default_rng(seed)
+    owner = np.arange(count) // each
+    images = owner.max() + 1
+    array = rng.standard_normal((images, dim)).astype(np.float16)
+    return Pairs(array, images - 1 - owner, some_tokens(count, seed=seed), np.arange(count), 10 * (owner + 1))
+
+
+def member(family, name: str, **options) -> Member:
+    return Member(name, family.load(name).Params(**options))
+
+
+def some_model(
+    pairs: Pairs, image: Member | None = None, text: Member | None = None, size: int = 8
+) -> DualEncoder:
+    image = image or member(IMAGE_ENCODERS, "linear")
+    text = text or member(TEXT_ENCODERS, "gru", word_dim=5)
+    cosine = member(SIMILARITIES, "cosine")
+    return build(image, text, cosine, pairs.array.shape[1:], pairs.texts.inputs, size, seed=0)
+
+
+def some_scheme(
+    pairs: Pairs,
+    loss: str = "sum",
+    name: str = "plain",
+    model: DualEncoder | None = None,
+    train=None,
+    **options,
+) -> Scheme:
+    family = LOSSES.load(loss)
+    objective = partial(family.loss, params=family.Params())
+    params = TrainParams(**{"batch_size": 8, "embed_size": 8, **(train or {})})
+    setting = Setting(model or some_model(pairs), objective, pairs, params, 3, torch.device("cpu"))
+    chosen = member(SCHEMES, name, **options)
+    return SCHEMES.load(name).scheme(setting, chosen.params)
