@@ -50,7 +50,9 @@ def cautions(marker: str, metrics: Mapping) -> list[str]:
     said = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]
     wanted = _PROTOCOLS.get(entry.block.protocol)
     if "protocol" in metrics and metrics["protocol"] != wanted:
-        said.append(f"measured under protocol {metrics['protocol']}, the row under {wanted} ({entry.block.protocol})")
+        said.append(
+            f"measured under protocol {metrics['protocol']}, the row under {wanted} ({entry.block.protocol})"
+        )
     return said
 
 

@@ -7,16 +7,14 @@ from pydantic import Field, StringConstraints, model_validator
 from pipeline.params.strict import Strict
 
 Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
-RETRIEVAL = ("r1", "r5", "r10", "medr", "meanr")
-FIGURES = tuple(f"{way}.{figure}" for way in ("i2t", "t2i") for figure in RETRIEVAL) + (
+_WAYS = ("i2t", "t2i")
+FIGURES = (
+    *(f"{way}.{figure}" for way in _WAYS for figure in ("r1", "r5", "r10", "medr", "meanr")),
     "rsum",
     "hs_sum",
-    "phrase.r1",
-    "phrase.r5",
-    "phrase.r10",
-    "phrase.map",
+    *(f"phrase.{figure}" for figure in ("r1", "r5", "r10", "map")),
 )
-RECALLS = tuple(f"{way}.r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
+RECALLS = tuple(f"{way}.r{k}" for way in _WAYS for k in (1, 5, 10))
 # Which of the test images are ranked: all of a small or of COCO's test set, its first thousand, the mean over its five folds.
 Protocol = Literal["1k", "5k", "c1", "c2", "phrases"]
 MEMBERS = ("loss", "scheme", "similarity", "text", "image", "sampler")
