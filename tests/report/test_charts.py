@@ -100,6 +100,6 @@ def test_baselines_are_level_lines_named_in_one_legend():
     svg = drawn(
         charts.sweep(points, [point(None, "without", 9.0), point(None, "other", 15.0)], "k", "loss.k")
     )
-    assert svg.count('aria-roledescription="rule"') == 2
+    assert svg.count('aria-roledescription="rule mark"') == 2
     assert [svg.count(f">{name}<") for name in ("loss.k", "without", "other")] == [1, 1, 1]
     assert ">loss.k<" not in drawn(charts.sweep(points, [], "k", "loss.k"))

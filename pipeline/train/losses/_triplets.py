@@ -23,11 +23,11 @@ def hardest(
     margin: float,
     top: int,
 ) -> Float[Tensor, "pairs kept"]:
-    """The ``top`` largest ``[margin + positive - d(anchor, negative)]+`` of each positive pair, in falling order.
+    """The ``top`` largest ``[margin + positive - d(anchor, negative)]+`` of each positive pair, falling.
 
-    positives, anchors: distance and anchor of each positive pair; matching: items that are no negatives of an anchor.
-    Columns for which an anchor has no negative left are 0. The nearest negatives of an anchor violate all of its
-    pairs the most, so that no array of pairs x items is made.
+    positives, anchors: distance and anchor of each positive pair; matching: items that are no negatives of an
+    anchor. Columns for which an anchor has no negative left are 0. The nearest negatives of an anchor violate
+    all of its pairs the most, so that no array of pairs x items is made.
     """
     negatives = distances.masked_fill(matching, torch.inf)
     near = negatives.topk(min(top, negatives.shape[1]), dim=1, largest=False).values

@@ -1,4 +1,4 @@
-"""Structure-preserving loss: both directions across the views, and captions of one image near each other (Wang et al. 2016)."""
+"""Structure-preserving loss: both directions, and captions of one image kept close (Wang et al. 2016)."""
 
 from typing import Literal
 
@@ -18,13 +18,13 @@ _FLOOR = 1e-4
 
 
 class Params(Strict):
-    """margin: Euclidean distance by which a negative must lie farther off; defaults are the paper's (sections 2.2, 3.1).
+    """margin: Euclidean distance by which a negative must lie farther off. Defaults: sections 2.2 and 3.1.
 
-    lambda1: factor of the terms that a sentence anchors; lambda3: of sentences against sentences; lambda2: of images
-    against images, 0 as in the paper's image-sentence experiments: its neighbourhoods are the images under one
-    sentence, which pairs do not tell. top: triplets kept for each positive pair. variant: ``paper``, or ``topk_mean``
-    as in the authors' code, whose values are margin 0.05, lambda1 1.5, lambda3 0.05 (0.1 in the second
-    repository) and top 10.
+    lambda1: factor of the terms that a sentence anchors; lambda3: of sentences against sentences; lambda2: of
+    images against images, 0 as in the paper's image-sentence experiments: its neighbourhoods are the images
+    under one sentence, which pairs do not tell. top: triplets kept for each positive pair. variant:
+    ``paper``, or ``topk_mean`` as in the authors' code, whose values are margin 0.05, lambda1 1.5, lambda3
+    0.05 (0.1 in the second repository) and top 10.
     """
 
     margin: NonNegativeFloat = 0.1
@@ -43,17 +43,20 @@ class Params(Strict):
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """The hinges ``[m + d(anchor, positive) - d(anchor, negative)]+`` of Eq. 5, d the Euclidean distance of the vectors.
+    """The hinges ``[m + d(anchor, positive) - d(anchor, negative)]+`` of Eq. 5, d the Euclidean distance.
 
-    Source: Wang, Li, Lazebnik, CVPR 2016, Eq. 5, at most ``top`` violations of each positive pair, summed. It reads the
-    vectors, not the similarity; on unit vectors it ranks as the cosine does. Pairs of one owner show one image, whose
-    vector is that of its first pair; its texts are all positives, so ``train.mask_same_image`` changes nothing.
-    The term of pair i: its image against foreign texts, lambda1 times its text against foreign images, lambda3 times
-    its text and each of its sibling texts against foreign texts, text i being the anchor.
+    Source: Wang, Li, Lazebnik, CVPR 2016, Eq. 5, at most ``top`` violations of each positive pair, summed. It
+    reads the vectors, not the similarity; on unit vectors it ranks as the cosine does. Pairs of one owner
+    show one image, whose vector is that of its first pair; its texts are all positives, so
+    ``train.mask_same_image`` changes nothing. The term of pair i: its image against foreign texts, lambda1
+    times its text against foreign images, lambda3 times its text and each of its sibling texts against
+    foreign texts, text i being the anchor.
 
-    ``topk_mean`` (authors' code): d = sqrt(. + 1e-4); means of the ``top`` largest hinges, zeros included, of fewer
-    where there are fewer negatives; text i has one within-view positive, the farthest text of its image, itself included;
-    mean over pairs.
+    ``topk_mean`` (authors' code): d = sqrt(. + 1e-4); means of the ``top`` largest hinges, zeros included, of
+    fewer where there are fewer negatives; text i has one within-view positive, the farthest text of its
+    image, itself included; mean over pairs.
+
+    Raises InputError for a batch without vectors.
     """
     if batch.images is None or batch.texts is None:
         raise InputError("the loss structure needs the vectors of images and texts, not their scores alone")

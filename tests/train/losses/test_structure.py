@@ -69,7 +69,7 @@ def test_neighbourhoods_of_images_are_refused():
 
 
 def test_a_caption_of_the_same_image_is_no_negative():
-    """Two captions of one image lie on it and on each other: nothing is violated. As two images they would be."""
+    """Two captions of one image lie on it and on each other: nothing is violated, unlike two images."""
     point = torch.tensor([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
     owners = torch.tensor([5, 5, 8])
     assert member.loss(batch_of(point, point, owners), member.Params()).total().item() == 0
@@ -77,7 +77,7 @@ def test_a_caption_of_the_same_image_is_no_negative():
 
 
 def test_within_view_pulls_siblings_together():
-    """Only lambda3 acts: the texts of one image move towards each other, more than towards the foreign one."""
+    """Only lambda3 acts: texts of one image move towards each other, more than to the foreign one."""
     texts = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]], requires_grad=True)
     images = torch.zeros(3, 2)
     batch = batch_of(images, texts, torch.tensor([5, 5, 8]))
