@@ -77,6 +77,7 @@ def _of_block(block: Block, entries: list[Entry]):
     names = [name for name in (*RECALLS, "rsum", *block.columns) if name in block.columns]
     names = [name for name in dict.fromkeys(names) if not name.endswith(("medr", "meanr", "hs_sum"))]
     title = f"Table {block.table}, {block.title or block.dataset}: {PROTOCOLS[block.protocol]}"
+    title += "".join(f"; own rows also :{name}" for name in block.variants)
     table = _table(title, row="left", method="left", **dict.fromkeys(names, "right"), state="left")
     for column, name in zip(table.columns[2:], names, strict=False):
         column.header, column.no_wrap = label(name).replace(" ", "\n", 1), True

@@ -74,7 +74,7 @@ def overlay(paper: str, row: str) -> dict:
     }
     parts = {part for name in inferences[1:] for part in name.split("+")}
     if parts:
-        found["inference"] = {part: _published_criterion(part) for part in sorted(parts)}
+        found["inference"] = {part: _criterion(entry, part) for part in sorted(parts)}
     return found
 
 
@@ -128,9 +128,9 @@ def _complete(entry: Entry, key: str) -> dict:
         raise ParamsError([f"{entry.paper} {entry.id} {key}.{name} {one}" for one in problems]) from error
 
 
-def _published_criterion(name: str) -> dict:
-    """The defaults of a criterion, which are the papers' values; the grids of a tuning that does not take place left out."""
-    values = INFERENCES.load(name).Params().model_dump()
+def _criterion(entry: Entry, name: str) -> dict:
+    """The values of a criterion, defaults being the papers'; the grids of a tuning that does not take place left out."""
+    values = INFERENCES.load(name).Params(**entry.settings.inference.get(name, {})).model_dump()
     return {key: value for key, value in values.items() if not key.endswith("_grid")}
 
 

@@ -3,6 +3,7 @@ import pytest
 from pipeline.errors import ParamsError, UsageError
 from pipeline.papers import catalogue
 from tests.papers.files import PAPER, changed, write
+from tests.rules.sources import ROOT
 
 ROWS = ("blocks", 0, "rows")
 SUM = {"id": "1.3", "method": "SUM", "settings": ["sum"], "published": [1.0, 2.0]}
@@ -21,6 +22,10 @@ SUM = {"id": "1.3", "method": "SUM", "settings": ["sum"], "published": [1.0, 2.0
         (changed(*ROWS, 0, "settings", to=["summ"]), "row 1.1: unknown settings 'summ'"),
         (changed(*ROWS, 0, "variants", to={"code": ["nowhere"]}), "row 1.1: unknown settings 'nowhere'"),
         (changed("blocks", 0, "settings", to=["vsee"]), "a block of table 1: unknown settings 'vsee'"),
+        (
+            changed("blocks", 0, "variants", to={"code": ["vsee"]}),
+            "a block of table 1: unknown settings 'vsee'",
+        ),
         (changed("blocks", 0, "dataset", to="flickr3k"), "unknown data set 'flickr3k'"),
         (changed("blocks", 0, "columns", to=["i2t.r1", "i2t.r2"]), r"blocks\.0\.columns\.1"),
         (changed("blocks", 0, "protocol", to="2k"), r"blocks\.0\.protocol"),
@@ -87,6 +92,19 @@ def test_a_variant_is_found_beside_its_row():
     assert (code.settings.train["epochs"], code.settings.train["lr_update"]) == (13, 8)
     assert code.settings.options["loss"] == {"gamma": 60.0, "eps": 0.7, "variant": "code"}
     assert (row.marker, code.marker) == ("hal-aaai2020 1.3", "hal-aaai2020 1.3:code")
+
+
+def test_the_variants_of_a_block_are_those_of_its_own_rows_only():
+    ids = [entry.id for entry in catalogue.entries("vsepp")]
+    assert {"4.4", "4.4:projection", "4.3:projection", "4.3:squared"} <= set(ids)
+    assert not {"4.1:projection", "4.4:squared"} & set(ids)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_example_of_the_documentation_is_a_paper(tmp_path):
+    text = (ROOT / "docs/papers.md").read_text()
+    (tmp_path / "paper.yaml").write_text(text.rpartition("```yaml\n")[2].partition("```")[0])
+    assert [row.id for row in catalogue.read(tmp_path / "paper.yaml").blocks[0].rows] == ["1.1", "1.2"]
 
 
 def test_a_row_under_another_criterion_has_the_settings_of_the_row_it_ranks():

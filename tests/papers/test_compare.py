@@ -49,6 +49,10 @@ def test_another_criterion_has_its_own_row():
     }
 
 
+def test_any_row_of_a_model_leads_to_all_of_them():
+    assert under("hal-rgm-emnlp 4.5") == under("hal-rgm-emnlp 1.3:xavier") == under("hal-rgm-emnlp 1.3")
+
+
 def test_the_rows_of_a_model_agree_on_what_they_share():
     """Table 4 prints nearest neighbours of models from Tables 1 and 2 again."""
     for paper, row in (("hal-rgm-emnlp", "4.1"), ("hal-rgm-emnlp", "4.8"), ("hal-rgm-emnlp", "4.15")):

@@ -1,3 +1,4 @@
+import json
 import re
 
 import pytest
@@ -10,6 +11,7 @@ from pipeline.params import overlay as overlays
 from pipeline.params.load import load
 from tests.rules.sources import ROOT
 
+DEMO = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
 ENTRIES = [entry for paper in catalogue.names() for entry in catalogue.entries(paper)]
 RUNNABLE = [entry for entry in ENTRIES if entry.settings is not None and not needs(entry)]
 LACKING = [entry for entry in ENTRIES if entry.settings is not None and needs(entry)]
@@ -26,14 +28,25 @@ def applied(tmp_path, entry):
 
 @pytest.mark.parametrize("entry", RUNNABLE, ids=lambda entry: f"{entry.paper} {entry.id}")
 def test_every_row_that_can_run_makes_params_that_load(tmp_path, entry):
-    params = applied(tmp_path, entry)
+    path = tmp_path / "params.yaml"
+    path.write_text(json.dumps({**DEMO, **overlay(entry.paper, entry.id)}))
+    params = load(path)
     run = params.runs[run_name(entry)]
     assert list(params.runs) == [run_name(entry)]
     assert run.row == entry.marker
-    assert catalogue.located(run.row).settings == entry.settings
+    assert catalogue.located(run.row).settings == entry.settings.model_copy(update={"inference": {}})
     assert (run.loss.name, run.scheme.name) == (entry.settings.loss, entry.settings.scheme)
     assert run.train.lr == entry.settings.train["lr"]
     assert set(params.grid.inferences) == {"nns", entry.row.inference}
+
+
+@pytest.mark.parametrize("row", ["hal-aaai2020 1.3:code", "hal-rgm-emnlp 4.21", "vsepp 4.3"])
+def test_written_into_params_it_is_the_same(tmp_path, row):
+    paper, _, name = row.partition(" ")
+    (tmp_path / "plain.yaml").write_text(json.dumps({**DEMO, **overlay(paper, name)}))
+    plain, written = load(tmp_path / "plain.yaml"), applied(tmp_path, catalogue.find(paper, name))
+    assert (written.runs, written.grid, written.datasets) == (plain.runs, plain.grid, plain.datasets)
+    assert written.evaluate.protocol == plain.evaluate.protocol
 
 
 def test_some_rows_of_every_paper_without_regions_can_run():
@@ -135,6 +148,19 @@ def test_a_criterion_comes_with_its_values():
     assert found["inference"]["is"] == {"beta": 30.0, "include_query": False}
     assert found["inference"]["rgm"]["lam"] is None
     assert list(found["runs"]) == ["hal-rgm-emnlp_2_1"]
+
+
+def test_what_is_printed_but_not_run():
+    assert overlay("hal-rgm-emnlp", "4.14:printed")["inference"]["csls"] == {"k": 10, "two_sided": False}
+    assert overlay("hal-rgm-emnlp", "4.14:printed")["inference"]["rgm"]["mode"] == "literal"
+    texts = [next(iter(overlay("vsepp", row)["runs"].values())) for row in ("4.4", "4.4:projection")]
+    assert [one["options"]["text"]["projection"] for one in texts] == [False, True]
+    order = next(iter(overlay("vsepp", "4.3:squared")["runs"].values()))
+    assert order["options"]["similarity"] == {"root": False}
+    assert (
+        overlay("hal-aaai2020", "1.3:xavier")["runs"]["hal-aaai2020_1_3_xavier"]["options"]["text"]["init"]
+        == "xavier"
+    )
 
 
 def test_nothing_in_the_file_it_is_written_into_changes_the_row(tmp_path):

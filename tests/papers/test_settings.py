@@ -23,6 +23,12 @@ def test_another_member_drops_the_options_of_the_one_it_replaces_and_no_others()
     assert merged([first, Settings(loss="hal")]).options == first.options
 
 
+def test_values_of_criteria_merge_as_well():
+    literal, sided = {"rgm": {"mode": "literal"}}, {"rgm": {"lam": 2.0}, "csls": {"two_sided": False}}
+    found = merged([Settings(inference=literal), Settings(inference=sided)])
+    assert found.inference == {"rgm": {"mode": "literal", "lam": 2.0}, "csls": {"two_sided": False}}
+
+
 def test_null_takes_a_value_back():
     found = merged([Settings(train={"lr": 1.0, "optimiser": "sgd"}), Settings(train={"optimiser": None})])
     assert found.train == {"lr": 1.0}
