@@ -98,10 +98,11 @@ def test_the_table_on_the_page(finished, section):
     assert [row[:2] for row in rows] == [["10", "sum"], ["10", "max"], ["80", "hal"]]
     rsum = {run: measured(finished, run, "nns") for run in artefacts.RUNS}
     best = max(rsum, key=rsum.get)
-    for _, run, shown, *_ in rows:
+    for _, run, shown, interval, *_ in rows:
+        assert interval == "300.2\u2013433.8"
         assert shown == ("★ best: " if run == best else "") + f"{rsum[run]:.1f}"
     mean = (rsum["sum"] + rsum["max"]) / 2
-    assert [row[3] for row in rows] == [f"{mean:.1f}", "", f"{rsum['hal']:.1f}"]
+    assert [row[4] for row in rows] == [f"{mean:.1f}", "", f"{rsum['hal']:.1f}"]
 
 
 def test_a_baseline_is_never_the_best_of_the_sweep(section):
