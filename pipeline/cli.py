@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands import evaluate, export
+from pipeline.commands import evaluate, export, papers
 from pipeline.commands._project import Device, RunName
 from pipeline.commands._project import chosen as _chosen
 from pipeline.commands._project import enter_root as _enter_root
@@ -181,6 +181,7 @@ def timings(
 
 
 app.command()(compare)
+app.command()(papers.papers)
 
 
 def main() -> None:

@@ -122,4 +122,12 @@ def _blocks(
     starts = range(0, len(captions_), options.block)
     for start in track(starts, len(starts), f"extract {name}, blocks of {options.block}"):
         rows = method.transform(captions_[start : start + options.block], state, options)
-        yield rows.astype(options.store)
+        with np.errstate(over="ignore"):
+            rows = rows.astype(options.store)
+        bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+        if len(bad):
+            raise InputError(
+                f"extract {name}: the vector of caption row {start + bad[0]} is NaN or infinite as {rows.dtype}; "
+                "if float16 is too narrow for it, set store: float32"
+            )
+        yield rows

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML, YAMLError
 
 from pipeline.errors import ParamsError, UnknownMember, UsageError
+from pipeline.params import sweeps
 from pipeline.params.schema import EvaluateParams, Measuring, Root, TrainParams
 from pipeline.params.strict import Strict
 from pipeline.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run, TextSet
@@ -99,6 +100,9 @@ class _Loader:
             inference=self._inferences(root),
             report=root.report,
         )
+        if not self.problems:  # a sweep looks into its runs
+            for address, text in sweeps.problems(loaded):
+                self._problem(address, text)
         if self.problems:
             raise ParamsError(self.problems)
         return loaded

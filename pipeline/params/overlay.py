@@ -36,6 +36,8 @@ def apply(params: Path, overlay: str, overrides: list[str]) -> None:
     editor = YAML()
     editor.width = 120
     content = editor.load(params.read_text(encoding="utf-8"))
+    if "runs" in changes and isinstance(content.get("report"), dict):
+        content["report"].pop("sweeps", None)  # they name the runs that go
     for section, values in changes.items():
         if section in REPLACED or not isinstance(values, dict) or not isinstance(content.get(section), dict):
             content[section] = copy.deepcopy(values)

@@ -104,12 +104,27 @@ class EvaluateParams(Strict):
     resamples: NonNegativeInt = 1000
 
 
+class SweepNode(Strict):
+    """report.sweeps.<name>: runs that differ in one value, drawn against it.
+
+    x: the value's address inside a run, such as ``loss.k`` or ``train.batch_size``; ``epoch`` draws learning curves.
+    baselines: runs drawn as level lines; inference: the criterion whose rsum is shown; title: of the axis.
+    """
+
+    x: str
+    runs: list[str] = Field(min_length=1)
+    baselines: list[str] = Field(default_factory=list)
+    inference: str = "nns"
+    title: str = ""
+
+
 class ReportParams(Strict):
     """report: what the page shows beside the tables."""
 
     title: str = "vse-pipe report"
     examples: Annotated[int, Field(ge=0, le=100)] = 8
     thumbnail: Annotated[int, Field(ge=32, le=512)] = 128
+    sweeps: dict[Name, SweepNode] = Field(default_factory=dict)
 
 
 class GridParams(Strict):

@@ -7,11 +7,14 @@ import pandas as pd
 import vl_convert
 
 from pipeline.report.hubness import histogram
+from pipeline.report.sweeps import Point
 
 _BINS = 24
 _HEIGHT = 130
 # The foot of the log axis: low enough for a bin with one item to show.
 _FOOT = 0.7
+# From one to eight: values that far apart were chosen by their ratio (1, 2, 5, 10; 32, 64, 128, 256).
+_RATIO = 8
 
 
 @cache
@@ -51,6 +54,41 @@ def training(table: pd.DataFrame) -> dict:
         x=_epochs(rows), y=y, tooltip=["epoch:Q", alt.Tooltip("loss:Q", format=".4g")]
     )
     return _spec(chart.mark_line(strokeWidth=2, style="after-line"), height=_HEIGHT)
+
+
+def sweep(points: list[Point], baselines: list[Point], title: str, name: str) -> dict:
+    """rsum against the value swept over: a line through the means, a band from lowest to highest where runs share a
+    value, a point a run, and a level line a baseline. title: of the axis; name: of the line in the legend."""
+    rows = [{"x": point.x, "rsum": point.rsum, "run": point.run, "series": name} for point in points]
+    level = [{"rsum": point.rsum, "run": point.run, "series": point.run} for point in baselines]
+    tip = [alt.Tooltip("run:N"), alt.Tooltip("rsum:Q", format=".1f")]
+    y = alt.Y("rsum:Q", title="rsum", scale=alt.Scale(zero=False, nice=True))
+    base = alt.Chart(alt.Data(values=rows)).encode(x=_swept([point.x for point in points], title))
+    legend = alt.Legend() if level else None
+    # The line comes first in the domain and so has the accent's colour, like its band and its points.
+    of = {"field": "series", "type": "nominal", "title": None}
+    of |= {"scale": alt.Scale(domain=[name, *(row["series"] for row in level)]), "legend": legend}
+    series = {"color": alt.Color(**of), "strokeDash": alt.StrokeDash(**of)}
+    layers = [
+        base.mark_area(style="band").encode(y=alt.Y("min(rsum):Q", title="rsum"), y2="max(rsum):Q"),
+        base.mark_line(strokeWidth=2).encode(y=alt.Y("mean(rsum):Q", title="rsum"), **series),
+        base.mark_point(filled=True, size=60, style="after-point").encode(
+            y=y, tooltip=[*tip, alt.Tooltip("x:Q", title=title)]
+        ),
+    ]
+    if level:
+        rule = alt.Chart(alt.Data(values=level)).mark_rule(strokeWidth=1.5)
+        layers.append(rule.encode(y=y, tooltip=tip, **series))
+    return _spec(alt.layer(*layers), height=280)
+
+
+def _swept(values: list[float], title: str) -> alt.X:
+    """An axis with a tick at each value that a run has; logarithmic where they span a ratio of 8 or more."""
+    ratio = min(values) > 0 and max(values) >= _RATIO * min(values)
+    kind = {"type": "log"} if ratio else {"type": "linear", "zero": False}
+    scale = alt.Scale(**kind, nice=False, padding=14)
+    axis = alt.Axis(values=sorted(set(values)), format="~g", grid=False, labelOverlap="greedy")
+    return alt.X("x:Q", title=title, scale=scale, axis=axis)
 
 
 def occurrence(after: pd.Series, before: pd.Series, largest: int, tallest: int) -> dict:

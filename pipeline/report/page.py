@@ -19,7 +19,17 @@ from pipeline.report import charts, formatting
 from pipeline.report.collector import Collector
 from pipeline.report.results import Results
 
-SECTIONS = ("summary", "rankings", "curves", "hubness", "examples", "failures", "setup")
+SECTIONS = (
+    "summary",
+    "rankings",
+    "published",
+    "sweeps",
+    "curves",
+    "hubness",
+    "examples",
+    "failures",
+    "setup",
+)
 _STYLES = ("page.css", "tables.css", "figures.css")
 _FOLDER = Path(__file__).parent
 

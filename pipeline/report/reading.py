@@ -79,6 +79,9 @@ def _problems(metrics: dict, params: Params) -> list[str]:
             found.append(f"{name} is {metrics.get(name)!r}, params.yaml evaluate.{name} is {wanted!r}")
     if not isinstance(metrics.get("bank"), str):
         found.append(f"bank is {metrics.get('bank')!r}, expected the name of the query bank")
+    interval = metrics.get("intervals", {}).get("rsum", [0.0, 0.0])
+    if not (isinstance(interval, list) and len(interval) == 2 and all(map(_finite, interval))):
+        found.append(f"intervals.rsum is {interval!r}, expected two finite numbers")
     if not isinstance(metrics.get("transductive"), bool):
         found.append(f"transductive is {metrics.get('transductive')!r}, expected true or false")
     return found

@@ -9,7 +9,7 @@ from pipeline.artifacts._files import whole_file, write_json
 from pipeline.console import say, warn
 from pipeline.locks import claim
 from pipeline.params.typed import Params
-from pipeline.report import outputs
+from pipeline.report import outputs, sweeps
 from pipeline.report.collector import Collector
 from pipeline.report.page import render
 from pipeline.report.reading import read
@@ -25,7 +25,12 @@ def report(params: Params) -> Path:
     # The lock lies under data/, where locks are left out of git and of DVC's view.
     with claim(paths.DATA / "report"):
         results = read(params)
-        tables = {"rsum": outputs.rsum, "history": outputs.history, "occurrence": outputs.occurrence}
+        tables = {
+            "rsum": outputs.rsum,
+            "history": outputs.history,
+            "occurrence": outputs.occurrence,
+            "sweeps": sweeps.table,
+        }
         plots = {name: make(results) for name, make in tables.items()}
         figures = outputs.metrics(results)
         collector = Collector(_bytes, params.report.thumbnail)

@@ -1,18 +1,22 @@
 """The stage from captions to text features on disk."""
 
+import hashlib
 import json
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from pipeline.artifacts import texts
-from pipeline.errors import InputError, LockedError
+from pipeline.errors import InputError, IntegrityError, LockedError, MissingResource
 from pipeline.extract import text_stage
 from pipeline.extract.text_stage import extract_texts
 from pipeline.locks import claim
 from tests.extract.texts import project
 from tests.extract.texts.project import OUT
+from tests.extract.texts.vector_files import as_npz
 
 
 @pytest.fixture
@@ -109,3 +113,77 @@ def test_a_call_that_fails_leaves_what_was_there(tiny: Path, monkeypatch: pytest
     with pytest.raises(OSError, match="full"):
         extract_texts(project.params(max_words=2), "node")
     assert contents() == first
+
+
+@pytest.fixture
+def vectors(tiny: Path) -> str:
+    words = ["red", "ball", "blue", "dog", "big"]
+    return str(as_npz(tiny / "v.npz", words, np.arange(15, dtype=np.float32).reshape(5, 3)))
+
+
+def test_vectors_of_every_caption_block_by_block(
+    tiny: Path, vectors: str, capsys: pytest.CaptureFixture
+) -> None:
+    extract_texts(project.params("mean_vectors", vectors=vectors, block=4), "node")
+    found = texts.read(OUT)
+    assert found.kind == "vectors"
+    assert found.caption_ids.tolist() == project.IDS
+    assert found.array.dtype == np.float32
+    assert found.array[found.rows].tolist()[0] == [1.5, 2.5, 3.5]
+    assert not found.array[5].any()
+    assert found.meta["zero_rows"] == 1
+    assert "1 of 6 captions hold no known word; their vectors are zero" in capsys.readouterr().err
+    assert found.words == ["ball", "big", "blue", "dog", "red"]
+    assert load_file(OUT / "state.safetensors")["vectors"].shape == (5, 3)
+
+
+def test_half_the_size_on_disk(tiny: Path, vectors: str) -> None:
+    extract_texts(project.params("mean_vectors", vectors=vectors, store="float16"), "node")
+    assert texts.read(OUT).array.dtype == np.float16
+
+
+def test_values_too_large_for_the_store(tiny: Path) -> None:
+    file = as_npz(tiny / "large.npz", ["red", "dog"], np.full((2, 3), 1e6, np.float32))
+    with pytest.raises(InputError, match=r"caption row 0 is NaN or infinite as float16.*store: float32"):
+        extract_texts(project.params("mean_vectors", vectors=str(file), store="float16"), "node")
+    assert not OUT.exists()
+
+
+def test_every_method_of_word_vectors_and_counts_runs_through_the_stage(tiny: Path, vectors: str) -> None:
+    extract_texts(project.params("tfidf", size=4), "node")
+    assert texts.read(OUT).array.shape == (6, 4)
+    extract_texts(project.params("hglmm", vectors=vectors, components=2, ica="none", pca=3), "node")
+    found = texts.read(OUT)
+    assert found.array.shape == (6, 3)
+    assert found.meta["mixture"]["words"] == 5
+
+
+def test_the_word_vectors_are_part_of_the_fingerprint(tiny: Path, vectors: str) -> None:
+    extract_texts(project.params("mean_vectors", vectors=vectors), "node")
+    first = contents()
+    as_npz(Path(vectors), ["red", "ball"], np.ones((2, 3), np.float32))
+    extract_texts(project.params("mean_vectors", vectors=vectors), "node")
+    assert contents()["features.npy"] != first["features.npy"]
+
+
+def test_word_vectors_that_are_not_there_or_not_those_expected(tiny: Path, vectors: str) -> None:
+    with pytest.raises(
+        MissingResource, match=r"gone\.bin: no such file; text features of method 'mean_vectors'"
+    ):
+        extract_texts(project.params("mean_vectors", vectors="gone.bin"), "node")
+    pinned = hashlib.sha256(Path(vectors).read_bytes()).hexdigest()
+    extract_texts(project.params("mean_vectors", vectors=vectors, sha256=pinned), "node")
+    with pytest.raises(IntegrityError, match=r"v\.npz: sha256 is [0-9a-f]{64}, expected 0{64}"):
+        extract_texts(project.params("mean_vectors", vectors=vectors, sha256="0" * 64), "node")
+
+
+def test_a_package_that_is_not_installed(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(package: str) -> str:
+        if package == "sentence-transformers":
+            raise PackageNotFoundError(package)
+        return "1"
+
+    monkeypatch.setattr(text_stage, "version", version)
+    message = r"'sentences' need the package sentence-transformers.*pip install 'vse-pipe\[sentences\]'"
+    with pytest.raises(MissingResource, match=message):
+        extract_texts(project.params("sentences", model="hub/name"), "node")

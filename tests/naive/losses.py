@@ -14,7 +14,7 @@ def diagonal(n: int) -> Cells:
 
 
 def hinge(scores: Matrix, margin: float, hardest: bool, same: Cells | None = None) -> list[float]:
-    """Share of each pair: its own violations over all texts and over all images, summed or the largest of each."""
+    """Share of each pair: its violations over all texts and over all images, summed or the largest."""
     n = len(scores)
     same = same or diagonal(n)
     reduce = max if hardest else sum
@@ -91,7 +91,7 @@ def bank_weights(
 
 
 def hub_exponents(scores: Matrix, k: int, reading: str, same: Cells | None = None) -> Matrix:
-    """The exponent of Eq. 4 of HAL (EMNLP): the mean of the k largest scores left in row i, and in column t."""
+    """Exponent of Eq. 4 of HAL (EMNLP): the mean of the k largest scores left in row i, and in column t."""
     n = len(scores)
     same = same or diagonal(n)
 
@@ -137,7 +137,7 @@ def infonce(scores: Matrix, tau: float, same: Cells | None = None) -> list[float
 
 
 def infonce_rce(scores: Matrix, tau: float, floor: float, same: Cells | None = None) -> list[float]:
-    """Half of InfoNCE and of the reverse cross entropy: the labels, moved by ``floor``, scored by the chances."""
+    """Half of InfoNCE and of reverse cross entropy: labels moved by ``floor``, scored by the chances."""
     n = len(scores)
     shares = []
     for i, cross in enumerate(infonce(scores, tau, same)):

@@ -1,8 +1,8 @@
 import pytest
 
 from pipeline.errors import ParamsError, UsageError
-from pipeline.params import overlay
-from pipeline.params.load import load
+from pipeline.params import overlay, sweeps
+from pipeline.params.load import load, read_document
 from tests.project import write_params
 from tests.rules.sources import ROOT
 
@@ -17,9 +17,40 @@ def params(tmp_path):
 @pytest.mark.parametrize("name", overlay.names())
 def test_every_packaged_overlay_validates_and_replaces_the_nodes(params, name):
     overlay.apply(params, name, [])
+    loaded, content = load(params), read_document(overlay.find(name))
+    for section in ("datasets", "features", "texts", "noises", "runs"):
+        assert list(getattr(loaded, section)) == list(content[section]), section
+
+
+SWEPT = [
+    ("sweep_k", "k", [1, 2, 3, 5, 10, 20]),
+    ("sweep_batch", "batch", [32, 64, 128, 256, 512]),
+    ("sweep_bank", "bank", [0.01, 0.02, 0.05, 0.1, 0.2]),
+]
+
+
+@pytest.mark.parametrize(("name", "sweep", "expected"), SWEPT)
+def test_a_packaged_sweep_takes_the_values_of_its_paper(params, name, sweep, expected):
+    overlay.apply(params, name, [])
     loaded = load(params)
-    assert list(loaded.datasets) == [name]
-    assert set(loaded.runs) == {"sum", "max", "hal"}
+    node = loaded.report.sweeps[sweep]
+    assert [sweeps.value(loaded, run, node.x) for run in node.runs] == expected
+    assert set(loaded.runs) == {*node.runs, *node.baselines}
+
+
+@pytest.mark.parametrize("later", ["flickr8k", "sweep_batch"])
+def test_sweeps_leave_with_the_runs_they_name(params, later):
+    overlay.apply(params, "sweep_epoch", [])
+    assert "convergence" in load(params).report.sweeps
+    overlay.apply(params, later, [])
+    assert "convergence" not in load(params).report.sweeps
+
+
+def test_an_overlay_without_runs_keeps_the_sweeps(params, tmp_path):
+    overlay.apply(params, "sweep_epoch", [])
+    (tmp_path / "own.yaml").write_text("report: {title: mine}\n")
+    overlay.apply(params, str(tmp_path / "own.yaml"), [])
+    assert list(load(params).report.sweeps) == ["convergence"]
 
 
 def test_values_of_set_are_written_and_comments_stay(params):

@@ -18,7 +18,7 @@ def finished(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("project")
     artefacts.write(root, dict.fromkeys(artefacts.caption_ids(3), HOSTILE))
     with contextlib.chdir(root):
-        report(artefacts.params(examples=60))
+        report(artefacts.params(examples=60, sweeps=artefacts.SWEEPS))
     return root
 
 

@@ -10,13 +10,27 @@ from pipeline import paths
 from pipeline.artifacts import captions, evaluation, history, images
 from pipeline.params.schema import EvaluateParams, GridParams, ReportParams, TrainParams
 from pipeline.params.strict import Strict
-from pipeline.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run
+from pipeline.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run, TextSet
 
 IMAGES, CAPTIONS_EACH = 60, 5
 CRITERIA = ["nns", "is", "csls", "gm", "rgm", "is+rgm", "csls+rgm"]
 RUNS = {"sum": 0.9, "max": 1.15, "hal": 1.4}
 # How much of an item's popularity each criterion takes away.
 _CORRECTION = {"nns": 0.0, "is": 0.8, "csls": 1.0, "gm": 0.4, "rgm": 0.6, "is+rgm": 0.9, "csls+rgm": 1.1}
+_MEMBERS = {
+    "scheme": "plain",
+    "similarity": "cosine",
+    "text": "gru",
+    "image": "linear",
+    "sampler": "captions",
+}
+# Two runs share a value, so that a sweep over it has a band.
+BETAS = {"sum": 10.0, "max": 10.0, "hal": 80.0}
+SWEEPS = {
+    "steepness": {"x": "loss.beta", "runs": ["hal", "sum", "max"], "title": "beta of the loss"},
+    "batch": {"x": "train.batch_size", "runs": ["hal"], "baselines": ["sum", "max"], "inference": "csls"},
+    "convergence": {"x": "epoch", "runs": ["sum", "hal"]},
+}
 _COLOURS = ["crimson", "seagreen", "royalblue", "goldenrod", "purple", "darkorange"]
 _SHAPES = ["circle", "square", "triangle"]
 
@@ -31,26 +45,24 @@ class Nothing(Strict):
 
 def params(runs: list[str] | None = None, inferences: list[str] | None = None, **report) -> Params:
     """What params.yaml would load to, without the families' modules."""
-    member = Member("sum", Nothing())
-    run = Run(
-        "shapes",
-        "small",
-        "clean",
-        member,
-        *[Member(name, Nothing()) for name in ("cosine", "gru", "linear")],
-        train=TrainParams(),
-    )
     return Params(
         seed=1,
         grid=GridParams(inferences=inferences or CRITERIA),
         datasets={"shapes": Dataset(Member("shapes", Nothing()), "pictures")},
         features={"small": FeatureSet("shapes", Member("torchvision", Nothing()))},
+        texts={"words": TextSet("shapes", Member("words", Nothing()))},
         noises={"clean": Noise("shapes", Member("image", Nothing()))},
-        runs=dict.fromkeys(RUNS if runs is None else runs, run),
+        runs={name: _run(name) for name in (RUNS if runs is None else runs)},
         evaluate=EvaluateParams(),
         inference={"is": Beta(), "nns": Nothing()},
         report=ReportParams(**{"title": "Shapes, three losses", "examples": 8, **report}),
     )
+
+
+def _run(name: str) -> Run:
+    plain = {key: Member(member, Nothing()) for key, member in _MEMBERS.items()}
+    loss = Member(name, Beta(beta=BETAS[name]))
+    return Run("shapes", "small", "words", "clean", loss=loss, **plain, train=TrainParams())
 
 
 def write(root: Path, texts: dict[int, str] | None = None) -> None:
@@ -165,6 +177,7 @@ def write_evaluation(folder: Path, run: str, inference: str, strength: float) ->
         "rsum": sum(side[f"r@{k}"] for side in metrics.values() for k in (1, 5, 10)),
         "hs_sum": sum(side[f"skew@{k}"] for side in metrics.values() for k in (1, 5, 10)),
         "protocol": "full", "folds": 1, "bank": "none" if inference == "nns" else "test", "transductive": inference != "nns", "ties": "pessimistic", "split": "test",
+        "intervals": {} if inference == "is" else {"rsum": [300.25, 433.75]},
         "notes": {}, "tuned": {"image_to_text": {"lambda": {"1": 2.5}} if "rgm" in inference else {}, "text_to_image": {}}, "run": run, "inference": inference, "similarity": "cosine",
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ import pytest
 import vl_convert
 
 from pipeline.report import charts
+from pipeline.report.sweeps import Point
 
 
 @pytest.fixture
@@ -55,3 +56,50 @@ def test_the_library_matches_what_altair_writes():
 
 def test_fullest():
     assert charts.fullest(pd.Series(np.array([0, 1, 1, 7])), 7) == 2
+
+
+def point(x, run, rsum):
+    return Point(x, run, rsum, 0.0, 1)
+
+
+def drawn(spec):
+    """The chart as Vega would draw it: raises where the specification is not valid."""
+    return vl_convert.vegalite_to_svg(spec)
+
+
+def test_a_sweep_has_a_point_a_run_and_a_tick_a_value():
+    points = [point(1, "a", 10.0), point(5, "b", 14.0), point(5, "c", 12.0), point(20, "d", 11.0)]
+    spec = charts.sweep(points, [], "k of HAL", "loss.k")
+    rows = spec["layer"][2]["data"]["values"] if "data" in spec["layer"][2] else spec["data"]["values"]
+    assert [(row["x"], row["run"], row["rsum"]) for row in rows] == [(p.x, p.run, p.rsum) for p in points]
+    axis = spec["layer"][2]["encoding"]["x"]
+    assert axis["axis"]["values"] == [1, 5, 20]
+    svg = drawn(spec)
+    assert svg.count('aria-roledescription="point"') == 4
+    assert all(f">{value}<" in svg for value in ("1", "5", "20", "k of HAL"))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2, 8], "log"),
+        ([1, 2, 7], "linear"),
+        ([0, 1, 100], "linear"),
+        ([-1, 8], "linear"),
+        ([3], "linear"),
+    ],
+)
+def test_values_chosen_by_their_ratio_have_a_log_axis(values, kind):
+    spec = charts.sweep([point(x, f"r{x}", 1.0 * x) for x in values], [], "x", "x")
+    assert spec["layer"][2]["encoding"]["x"]["scale"]["type"] == kind
+    assert drawn(spec)
+
+
+def test_baselines_are_level_lines_named_in_one_legend():
+    points = [point(1, "a", 10.0), point(2, "b", 14.0)]
+    svg = drawn(
+        charts.sweep(points, [point(None, "without", 9.0), point(None, "other", 15.0)], "k", "loss.k")
+    )
+    assert svg.count('aria-roledescription="rule mark"') == 2
+    assert [svg.count(f">{name}<") for name in ("loss.k", "without", "other")] == [1, 1, 1]
+    assert ">loss.k<" not in drawn(charts.sweep(points, [], "k", "loss.k"))

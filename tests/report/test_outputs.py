@@ -88,7 +88,8 @@ def test_occurrence_counts_every_item_once(finished):
 
 
 @pytest.mark.parametrize(
-    ("template", "table"), [("curves", "history"), ("rsum", "rsum"), ("occurrence", "occurrence")]
+    ("template", "table"),
+    [("curves", "history"), ("rsum", "rsum"), ("occurrence", "occurrence"), ("sweeps", "sweeps")],
 )
 def test_the_fields_of_a_dvc_template_are_columns(finished, template, table):
     content = json.loads(

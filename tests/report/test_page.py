@@ -86,7 +86,7 @@ def test_every_picture_says_what_it_shows(elements):
     assert len(pictures) > 100
     assert all(attrs["role"] == "img" and attrs["aria-label"].startswith("Picture ") for attrs in pictures)
     plots = [attrs for attrs, _ in elements.all("div") if attrs.get("class") == "plot"]
-    assert len(plots) == 1 + 3 + 3 * 2 * len(artefacts.CRITERIA)
+    assert len(plots) == 1 + 3 + 3 * 2 * len(artefacts.CRITERIA) + len(artefacts.SWEEPS)
     assert all(attrs["role"] == "img" and len(attrs["aria-label"]) > 30 for attrs in plots)
 
 
@@ -141,6 +141,9 @@ def test_size(page):
         "Ties count against the query",
         "transductive",
         "Without such statistics the best result is run hal ranked with",
+        "the line passes through the means, the band spans the lowest and the highest",
+        "Small figures beside rsum: its 95% interval",
+        "300.2 to 433.8",
         "Image to text: 60 queries, 300 items; text to image: 300 queries, 60 items.",
     ],
 )

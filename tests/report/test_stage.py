@@ -32,7 +32,7 @@ def test_same_input_same_bytes(project):
     assert sorted(first) == [
         "reports/index.html",
         "reports/metrics.json",
-        *[f"reports/plots/{n}.csv" for n in ("history", "occurrence", "rsum")],
+        *[f"reports/plots/{n}.csv" for n in ("history", "occurrence", "rsum", "sweeps")],
     ]
     shutil.rmtree(project / "reports")
     report(artefacts.params(**SMALL))
@@ -129,6 +129,7 @@ def other_ids(folder):
             r"split is 'val', params.yaml evaluate.split is 'test'; run `vse-pipe evaluate --run sum --inference csls` again",
         ),
         (edited(ties="average"), r"ties is 'average', params.yaml evaluate.ties is 'pessimistic'"),
+        (edited(intervals={"rsum": [1.0]}), r"intervals.rsum is \[1.0\], expected two finite numbers"),
         (edited(bank=None), r"bank is None, expected the name of the query bank"),
         (
             other_ids,

@@ -7,7 +7,7 @@ import typer.main
 
 from pipeline.cli import app
 from pipeline.params.schema import EvaluateParams, ReportParams, TrainParams
-from pipeline.registry import BACKBONES, FORMATS, INFERENCES, LOSSES
+from pipeline.registry import BACKBONES, FORMATS, INFERENCES, RUN_FAMILIES, TEXT_FEATURES
 from tests.rules.sources import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,7 +30,7 @@ def test_readme_has_every_parameter_with_its_default(section, model):
 
 
 def test_readme_and_docs_name_every_member():
-    for name in [*LOSSES.names(), *INFERENCES.names()]:
+    for name in [*RUN_FAMILIES["loss"].names(), *INFERENCES.names()]:
         assert f"`{name}`" in README, name
     for name in INFERENCES.names():
         row = next(line for line in DOCS["criteria.md"].splitlines() if line.startswith(f"| `{name}` |"))
@@ -40,6 +40,25 @@ def test_readme_and_docs_name_every_member():
         assert f"## {name}" in DOCS["data.md"], name
     for name in BACKBONES.names():
         assert f"| `{name}`" in DOCS["features.md"], name
+
+
+@pytest.mark.parametrize("kind", RUN_FAMILIES)
+def test_training_has_a_row_for_every_member_with_all_its_options(kind):
+    family = RUN_FAMILIES[kind]
+    title = {"loss": "| loss |", "text": "| text encoder |", "image": "| image encoder |"}.get(kind, f"| {kind} |")
+    lines = DOCS["training.md"].splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith(title))
+    table = lines[start : lines.index("", start)]
+    for name in family.names():
+        row = next((line for line in table if line.startswith(f"| `{name}` |")), None)
+        assert row, f"{kind} {name}: no row"
+        for option in [] if "regimes.md" in row else family.load(name).Params.model_fields:
+            assert f"`{option}`" in row, f"{kind} {name}: {option}"
+
+
+def test_texts_names_every_method():
+    for name in TEXT_FEATURES.names():
+        assert f"`{name}`" in DOCS["texts.md"], name
 
 
 def test_every_command_shown_exists():

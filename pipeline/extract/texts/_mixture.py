@@ -27,7 +27,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Fit:
-    """history: the mean log-likelihood of a point before each step; its last entry is the mixture's own."""
+    """history: the mean log-likelihood of a point under the first mixture and after each step."""
 
     mixture: Mixture
     history: list[float]
@@ -46,13 +46,13 @@ def log_joint(mixture: Mixture, points: Points) -> Shares:
     return out
 
 
-def posteriors(mixture: Mixture, points: Points) -> tuple[Shares, float]:
-    """The share of each component in each point, and the mean log-likelihood of the points."""
+def posteriors(mixture: Mixture, points: Points) -> tuple[Shares, Float64[np.ndarray, " points"]]:
+    """The share of each component in each point, and the log-likelihood of each point."""
     joint = log_joint(mixture, points)
     top = joint.max(axis=1, keepdims=True)
     shares = np.exp(joint - top)
     total = shares.sum(axis=1, keepdims=True)
-    return shares / total, float((top + np.log(total)).mean())
+    return shares / total, (top + np.log(total))[:, 0]
 
 
 def fit(points: Points, components: int, seed: int, max_iterations: int, tolerance: float) -> Fit:
@@ -69,11 +69,11 @@ def fit(points: Points, components: int, seed: int, max_iterations: int, toleran
     order = points.argsort(axis=0, kind="stable")
     mixture = maximise(points, _start(points, components, seed), floor, order)
     shares, likelihood = posteriors(mixture, points)
-    history = [likelihood]
+    history = [float(likelihood.mean())]
     for _ in range(max_iterations):
         mixture = maximise(points, shares, floor, order)
         shares, likelihood = posteriors(mixture, points)
-        history.append(likelihood)
+        history.append(float(likelihood.mean()))
         if history[-1] - history[-2] < tolerance:
             return Fit(mixture, history, True)
     return Fit(mixture, history, False)

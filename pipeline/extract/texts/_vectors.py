@@ -6,11 +6,11 @@ A word that occurs twice has its first vector.
 """
 
 import gzip
-import io
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import Float32
@@ -49,7 +49,7 @@ def _packed(path: Path, form: Callable, wanted: Set[str]) -> dict[str, Vector]:
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             found: dict[str, Vector] = {}
-            for place, word, vector in form(io.BufferedReader(file, _CHUNK), encoded, path):
+            for place, word, vector in form(file, encoded, path):
                 if not np.isfinite(vector).all():
                     raise InputError(f"{path} {place}: the vector of '{word}' holds NaN or infinite values")
                 found.setdefault(word, vector)
@@ -58,7 +58,7 @@ def _packed(path: Path, form: Callable, wanted: Set[str]) -> dict[str, Vector]:
         raise InputError(f"{path}: damaged gzip file ({error})") from error
 
 
-def _text(file: io.BufferedReader, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
+def _text(file: BinaryIO, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
     """(place, word, vector) of every wanted word of a text file; every line is checked for its number of values."""
     count, dim, number, entries = None, None, 0, 0
     for number, raw in enumerate(file, start=1):
@@ -108,9 +108,7 @@ def _numbers(fields: list[bytes], path: Path, number: int) -> Vector:
         raise InputError(f"{path} line {number}: {error}") from error
 
 
-def _binary(
-    file: io.BufferedReader, wanted: dict[bytes, str], path: Path
-) -> Iterator[tuple[str, str, Vector]]:
+def _binary(file: BinaryIO, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
     """(place, word, vector) of every wanted word. Words need not be UTF-8: some of GoogleNews' are not."""
     first = file.readline(_SHOWN)
     header = _header(first.rstrip(b"\n")) if first.endswith(b"\n") else None

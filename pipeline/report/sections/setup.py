@@ -40,17 +40,23 @@ def _dataset(group: Group) -> dict:
 
 def _run(run: RunResult, results: Results) -> dict:
     chosen = run.params
-    features, noise = results.params.features[chosen.features], results.params.noises[chosen.noise]
+    params = results.params
     members = {
-        "features": features.backbone,
-        "pairs": noise.protocol,
+        "features": params.features[chosen.features].backbone,
+        "texts": params.texts[chosen.texts].method,
+        "pairs": params.noises[chosen.noise].protocol,
+        "sampler": chosen.sampler,
         "loss": chosen.loss,
+        "scheme": chosen.scheme,
         "similarity": chosen.similarity,
         "text": chosen.text,
         "image": chosen.image,
     }
     return {
         "name": run.name,
+        "loss": chosen.loss.name,
+        "scheme": "" if chosen.scheme.name == "plain" else f" with {chosen.scheme.name}",
+        "rest": f"{chosen.similarity.name} similarity, {chosen.text.name} text, {chosen.image.name} image",
         "rows": [*_members(members), ("train", "", _options(chosen.train.model_dump()))],
     }
 

@@ -21,6 +21,8 @@ function theme() {
     style: {
       after: { color: colour("--accent"), opacity: 0.8 },
       "after-line": { color: colour("--accent") },
+      "after-point": { color: colour("--accent"), opacity: 1 },
+      band: { color: colour("--accent"), opacity: 0.18 },
       kept: { color: colour("--ink"), opacity: 1 },
       before: { color: colour("--ink"), strokeWidth: 1.25, opacity: 0.65 },
     },

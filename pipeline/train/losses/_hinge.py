@@ -27,5 +27,6 @@ def plateau(mean_loss: float, batch_size: int, margin: float) -> str | None:
     """
     value = 2 * batch_size * margin
     if abs(mean_loss - value) < 0.01 * value:
-        return f"the loss still sits at its plateau of {value:.1f}; train longer, or lower train.lr or train.batch_size"
+        advice = "train longer, or lower train.lr or train.batch_size"
+        return f"the loss still sits at its plateau of {value:.1f}; {advice}"
     return None

@@ -13,11 +13,12 @@ def exponents(
     k: int,
     reading: Literal["A", "B"],
 ) -> Float[Tensor, "pairs pairs"]:
-    """Mean score of image i's k nearest texts plus mean score of text t's k nearest images, for each cell (i, t).
+    """For each cell (i, t): mean score of image i's k nearest texts plus that of text t's k nearest images.
 
-    same: cells that are no negatives. Reading A: neighbours are negatives, so that all cells of a row share one mean
-    and all cells of a column another. Reading B: neighbours are the negatives and the positive, without the cell's
-    own other member. Fewer than k candidates: all of them; none: 0. Memory O(pairs^2) in both.
+    same: cells that are no negatives. Reading A: neighbours are negatives, so that all cells of a row share
+    one mean and all cells of a column another. Reading B: neighbours are the negatives and the positive,
+    without the cell's own other member. Fewer than k candidates: all of them; none: 0. Memory O(pairs^2) in
+    both.
     """
     if reading == "A":
         negatives = scores.masked_fill(same, -torch.inf)
@@ -37,7 +38,8 @@ def _mean_of_nearest(candidates: Float[Tensor, "rows items"], k: int) -> Float[T
 def _mean_without_own(candidates: Float[Tensor, "rows items"], k: int) -> Float[Tensor, "rows items"]:
     """For each cell the mean of the k largest values of its row, its own left out.
 
-    The k + 1 largest of a row are enough: a cell among them has the other k for neighbours, any other cell the first k.
+    The k + 1 largest of a row are enough: a cell among them has the other k for neighbours, any other cell the
+    first k.
     """
     nearest, places = candidates.topk(min(k + 1, candidates.shape[1]), dim=1)
     real = nearest.isfinite()

@@ -13,9 +13,10 @@ from pipeline.train.losses._terms import LossTerms
 
 
 class Params(Strict):
-    """gamma: inverse temperature; eps: the similarity above which a negative starts to hurt. Defaults: Table 3, row 3.3.
+    """gamma: inverse temperature; eps: the similarity above which a negative starts to hurt.
 
-    The paper has 30 and 0.3 for MS-COCO, 60 and 0.7 for Flickr30k. variant: ``paper`` or the authors' ``code``.
+    Defaults: Table 3, MS-COCO (row 3.3); the paper has 60 and 0.7 for Flickr30k (row 3.8). variant: ``paper``
+    or the authors' ``code``.
     """
 
     gamma: PositiveFloat = 30.0
@@ -24,11 +25,13 @@ class Params(Strict):
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """``1/g log(1 + sum_m e^(g W_mi (S_mi - eps))) + 1/g log(1 + sum_n e^(g W_in (S_in - eps))) - log(1 + relu(W_ii S_ii))``.
+    """``1/g log(1 + sum_m E_mi) + 1/g log(1 + sum_n E_in) - log(1 + relu(W_ii S_ii))`` for pair i.
 
-    Source: HAL (Liu et al., AAAI 2020) Eq. 7; W = 1 without ``batch.weights``; mean over the batch. The paper's
-    ``log(1 + W_ii S_ii)`` is undefined for W_ii S_ii <= -1; both variants use the authors' relu. ``code`` also keeps
-    their zeroed diagonal: each inner sum gains ``e^(-g eps)`` without weights and ``e^0 = 1`` with weights; ``paper``
+    E = ``e^(g W (S - eps))``; W = 1 without ``batch.weights``.
+
+    Source: HAL (Liu et al., AAAI 2020) Eq. 7; mean over the batch. The paper's ``log(1 + W_ii S_ii)`` is
+    undefined for W_ii S_ii <= -1; both variants use the authors' relu. ``code`` also keeps their zeroed
+    diagonal: each inner sum gains ``e^(-g eps)`` without weights and ``e^0 = 1`` with weights; ``paper``
     leaves the positive out. Computed by logsumexp: gamma may be large.
     """
     exponents, strength = _exponents(batch, params), batch.scores.diagonal()
@@ -57,7 +60,7 @@ def _exponents(batch: Scored, params: Params) -> Float[Tensor, "pairs pairs"]:
 
 
 def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
-    """What to tell the user when no positive pair has a similarity above 0: relu then passes no gradient to any of them."""
+    """What to tell the user when no positive has a similarity above 0: relu then passes no gradient."""
     if abs(mean_loss) < 1e-4:
         return "the loss is 0: all similarities are negative and nothing is learnt any more; lower train.lr"
     return None

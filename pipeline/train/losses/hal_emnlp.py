@@ -1,4 +1,4 @@
-"""HAL of the EMNLP paper: SUM or MAX on scores that grow with the neighbourhoods they lie in (HAL, EMNLP 2019)."""
+"""HAL of the EMNLP 2019 paper: SUM or MAX on scores that grow with the neighbourhoods they lie in."""
 
 from dataclasses import replace
 from typing import Literal
@@ -13,13 +13,13 @@ from pipeline.train.losses._terms import LossTerms
 
 
 class Params(Strict):
-    """margin: distance, on the rescaled similarity, by which a positive must beat a negative (the paper's 0.2).
+    """margin: distance, on the rescaled similarity, by which a positive must beat a negative (paper: 0.2).
 
-    k: neighbours whose mean is taken (the paper's 3; 1 in its row 2.23). reading: which point Eq. 4 leaves out of the
-    neighbours, ``A`` the match of image and of text, ``B`` the other member of the cell; Eq. 2's wording, where t is
-    the text of image i, speaks for A. gradient: ``detached``, the exponent is a constant weight as in the
-    self-tuning of Zelnik-Manor and Perona that it follows, or ``full``. negatives: ``sum`` (Eq. 2, the paper's
-    default) or ``max`` (Eq. 3, its MAX+HAL).
+    k: neighbours whose mean is taken (the paper's 3; 1 in its row 2.23). reading: which point Eq. 4 leaves
+    out of the neighbours, ``A`` the match of image and of text, ``B`` the other member of the cell; Eq. 2's
+    wording, where t is the text of image i, speaks for A. gradient: ``detached``, the exponent is a constant
+    weight as in the self-tuning of Zelnik-Manor and Perona that it follows, or ``full``. negatives: ``sum``
+    (Eq. 2, the paper's default) or ``max`` (Eq. 3, its MAX+HAL).
     """
 
     margin: NonNegativeFloat = 0.2
@@ -30,14 +30,15 @@ class Params(Strict):
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """The hinges of ``sum`` or ``max`` on ``S'_it = S_it e^(mean of K1 + mean of K2)``, positives rescaled like negatives.
+    """The hinges of ``sum`` or ``max`` on ``S'_it = S_it e^(mean of K1 + mean of K2)``, positives too.
 
-    Source: HAL (Liu and Ye, EMNLP) Eq. 4 on Eq. 2 or 3; summed over the batch. K1: the k nearest texts of image i, K2:
-    the k nearest images of text t, by similarity, which for unit vectors is by distance. The authors published no
-    code for it. More neighbours than there are: all.
+    Source: HAL (EMNLP) Eq. 4 on Eq. 2 or 3; summed over the batch. K1: the k nearest texts of image i, K2:
+    the k nearest images of text t, by similarity, which for unit vectors is by distance. The authors
+    published no code for it. More neighbours than there are: all.
 
-    Captions of the same image that are masked are nobody's neighbours. Under A the neighbours of i are then exactly
-    its negatives; under B they are its negatives and its one positive, less the other member of the cell.
+    Captions of the same image that are masked are nobody's neighbours. Under A the neighbours of i are then
+    exactly its negatives; under B they are its negatives and its one positive, less the other member of the
+    cell.
     """
     hubs = exponents(batch.scores, batch.same, params.k, params.reading)
     if params.gradient == "detached":

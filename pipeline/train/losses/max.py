@@ -15,10 +15,11 @@ class Params(Strict):
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """``max_t [m - S_ii + S_it]+ + max_j [m - S_ii + S_ji]+`` for each pair i; rows are images, positives diagonal.
+    """``max_t [m - S_ii + S_it]+ + max_j [m - S_ii + S_ji]+`` for each pair i; rows are images.
 
-    Source: VSE++ (Faghri et al. 2018) Eq. 6. Summed over the batch; the gradient goes to one hardest negative, as in
-    the authors' code. When all similarities are equal the value is ``2 * B * margin``, the plateau users report.
+    Source: VSE++ (Faghri et al. 2018) Eq. 6. Summed over the batch; the gradient goes to one hardest
+    negative, as in the authors' code. When all similarities are equal the value is ``2 * B * margin``, the
+    plateau users report.
     """
     texts, images = violations(batch, params.margin)
     per_pair = texts.max(dim=1).values + images.max(dim=0).values

@@ -15,7 +15,7 @@ class Params(Strict):
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
-    """``sum_t [m - S_ii + S_it]+ + sum_j [m - S_ii + S_ji]+`` for each pair i; rows are images, positives diagonal.
+    """``sum_t [m - S_ii + S_it]+ + sum_j [m - S_ii + S_ji]+`` for each pair i; rows are images.
 
     Source: VSE++ (Faghri et al. 2018) Eq. 5. Summed over the batch, as in the authors' code.
     """

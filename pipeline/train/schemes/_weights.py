@@ -12,9 +12,10 @@ from pipeline.params.strict import Strict
 
 
 class Weighting(Strict):
-    """alpha, beta: inverse temperatures of the positives' and the negatives' weight; eps1, eps2: margins of positive
-    and of bank similarities (Table 3, row 3.4: 40, 40, 0.2, 0.1); k: neighbours looked up in the bank (250 in the
-    authors' code; the paper gives none); variant: Eq. 6 as printed, or the authors' ``code``.
+    """alpha, beta: inverse temperatures of the positives' and the negatives' weight; eps1, eps2: margins of
+    positive and of bank similarities (Table 3, row 3.4: 40, 40, 0.2, 0.1); k: neighbours looked up in the
+    bank (250 in the authors' code; the paper gives none); variant: Eq. 6 as printed, or the authors'
+    ``code``.
     """
 
     alpha: PositiveFloat = 40.0
@@ -33,19 +34,21 @@ def weights(
     excluded: Bool[Tensor, "pairs bank"],
     params: Weighting,
 ) -> Float[Tensor, "pairs pairs"]:
-    """W of Eq. 6, each in [0, 1], without gradient: large where image or text has close neighbours in the bank.
+    """W of Eq. 6, in [0, 1], without gradient: large where image or text has close neighbours in the bank.
 
-    scores: the batch's own, rows images. to_bank_texts: its images against the bank's texts; to_bank_images: the
-    bank's images against its texts. excluded: bank entries that are no neighbours of a pair (see ``left_out``).
+    scores: the batch's own, rows images. to_bank_texts: its images against the bank's texts; to_bank_images:
+    the bank's images against its texts. excluded: bank entries that are no neighbours of a pair (see
+    ``left_out``).
 
-    ``W_ii = n / (n + e^(a(S_ii - eps1)))``, n the sum of ``e^(a(s - eps2))`` over the k nearest bank texts of image i
-    and the k nearest bank images of text i; ``W_it = N / (N + e^(b(S_ii - eps1)) + e^(b(S_tt - eps1)))``, N the same
-    sum with b over the bank texts of image i and the bank images of text t. The paper prints ``M_T`` for both; K2
-    must be bank images. A pair with fewer than k neighbours left uses those; with none, its sum is 0.
+    ``W_ii = n / (n + e^(a(S_ii - eps1)))``, n the sum of ``e^(a(s - eps2))`` over the k nearest bank texts of
+    image i and the k nearest bank images of text i; ``W_it = N / (N + e^(b(S_ii - eps1)) + e^(b(S_tt -
+    eps1)))``, N the same sum with b over the bank texts of image i and the bank images of text t. The paper
+    prints ``M_T`` for both; K2 must be bank images. A pair with fewer than k neighbours left uses those; with
+    none, its sum is 0.
 
-    ``code``: eps1 also in n; ``e^(b s - eps2)`` and ``e^(b S)`` in W_it, where Python's precedence leaves the margin
-    outside of the product; k at most the batch size. As in the authors' code, W passes no gradient, which Eq. 8
-    also takes for granted. Sums stay logarithms: a large alpha or beta does not overflow.
+    ``code``: eps1 also in n; ``e^(b s - eps2)`` and ``e^(b S)`` in W_it, where Python's precedence leaves the
+    margin outside of the product; k at most the batch size. As in the authors' code, W passes no gradient,
+    which Eq. 8 also takes for granted. Sums stay logarithms: a large alpha or beta does not overflow.
 
     Raises InputError when the bank is empty.
     """
@@ -75,8 +78,9 @@ def left_out(
 ) -> Bool[Tensor, "pairs bank"]:
     """Bank entries that pair i must not meet, by id: of captions as the authors have it, or of images.
 
-    whole_batch: every entry that any pair of the batch has, as in the authors' code; False: only the pair's own, the
-    paper's ``M \\ {t}``. By captions the positive image can still be met under another of its captions; by images not.
+    whole_batch: every entry that any pair of the batch has, as in the authors' code; False: only the pair's
+    own, the paper's ``M \\ {t}``. By captions the positive image can still be met under another of its
+    captions; by images not.
     """
     same = batch[:, None] == bank[None, :]
     return same.any(dim=0).expand_as(same) if whole_batch else same

@@ -62,7 +62,7 @@ def check_contract(member, params=None) -> None:
 
 
 def check_owners(member, params) -> None:
-    """Owners that are all distinct change nothing; with shared ones pairs keep their own term under permutation."""
+    """Distinct owners change nothing; with shared ones pairs keep their own term under permutation."""
     images, texts = some_vectors()
     expected = member.loss(batch_of(images, texts), params).per_pair
     distinct = member.loss(batch_of(images, texts, torch.arange(7) * 3 + 5, mask=True), params).per_pair
@@ -84,7 +84,7 @@ def check_owners(member, params) -> None:
 
 
 def check_masked_cells(member, params=None) -> None:
-    """For losses that read the scores: a cell of ``same`` off the diagonal is neither negative nor positive."""
+    """For losses that read scores: a cell of ``same`` off the diagonal is neither negative nor positive."""
     params = params or member.Params()
     scores = some_batch(owners=OWNERS).scores.clone().requires_grad_()
     batch = Scored.of(scores, OWNERS, mask_same_image=True)

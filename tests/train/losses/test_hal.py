@@ -84,7 +84,7 @@ def test_weights_of_one_are_no_weights():
 
 
 def test_the_authors_zeroed_weight_adds_one_to_each_sum():
-    """With every negative far away and no pull, ``1/g log(2)`` is left of each direction; the paper leaves nothing."""
+    """With every negative far away ``1/g log(2)`` is left of each direction; the paper leaves nothing."""
     scores = torch.full((3, 3), -50.0)
     weights = torch.ones(3, 3)
     code = member.loss(Scored.of(scores, weights=weights), member.Params(gamma=2.0, variant="code"))

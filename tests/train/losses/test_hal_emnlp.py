@@ -115,7 +115,7 @@ def test_gradient_flows_through_the_exponent_only_when_asked(reading, gradient):
         assert torch.autograd.gradcheck(share, scores)
         return
     share(scores).sum().backward()
-    # With every hinge open, the slope of S'_it is its sign in the sum: 1 in each direction, and 2 (B - 1) for a positive.
+    # With every hinge open S'_it counts once in each direction, a positive against all 2 (B - 1) negatives.
     hubs = exponents(scores.detach(), torch.eye(6, dtype=torch.bool), 2, reading).exp()
     slope = torch.full((6, 6), 2.0, dtype=torch.float64).fill_diagonal_(-10)
     torch.testing.assert_close(scores.grad, slope * hubs)
@@ -132,7 +132,7 @@ def test_only_max_has_a_plateau():
 
 
 def test_masked_captions_are_nobodys_neighbours():
-    """Image 30 has three captions: the two others of each pair, though near, do not raise its exponent under A or B."""
+    """Image 30 has three captions: near as the others of a pair are, they do not raise its exponent."""
     batch = some_batch(owners=OWNERS, mask=True)
     masked = batch.same & ~torch.eye(7, dtype=torch.bool)
     near = batch.scores.masked_fill(masked, 100.0)

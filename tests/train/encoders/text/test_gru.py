@@ -79,12 +79,15 @@ def test_padding_gets_no_gradient(pooling, bidirectional):
     assert reached <= {1, 2, 3, 4, 5}
 
 
-def test_projection_comes_after_pooling():
-    encoder = _encoder(pooling="mean", projection=True).double()
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_projection_comes_after_pooling(pooling):
+    """Its bias makes the scale of what was pooled count: a mean over padding would show."""
+    encoder, captions = _encoder(pooling=pooling, projection=True).double(), [[1, 2, 3, 4], [5]]
     with torch.no_grad():
-        encoder.fc.bias.uniform_(-1, 1)
-        ours = encoder(*_padded([[1, 2, 3]]))[0].tolist()
-    assert ours == pytest.approx(naive.caption(weights_of(encoder), [1, 2, 3], "mean"), abs=1e-9)
+        encoder.fc.bias.copy_(torch.tensor([0.3, -0.2, 0.1, -0.4]))
+        ours = encoder(*_padded(captions)).tolist()
+    for row, caption in zip(ours, captions, strict=True):
+        assert row == pytest.approx(naive.caption(weights_of(encoder), caption, pooling), abs=1e-9)
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)

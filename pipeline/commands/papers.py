@@ -1,0 +1,88 @@
+"""vse-pipe papers."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from pipeline.commands._project import AsJson, enter_root
+from pipeline.commands._project import overrides as _overrides
+from pipeline.errors import UsageError
+
+
+def papers(
+    paper: Annotated[
+        str | None, typer.Argument(help="a paper by name; all of them when left out", show_default=False)
+    ] = None,
+    row: Annotated[
+        str | None,
+        typer.Argument(help="a row of its tables, 2.12, or a variant of one, 2.12:code", show_default=False),
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="write the row, and the values of --set, into params.yaml")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the papers whose tables are known, the rows of one, or the parameters that repeat a row."""
+    if row is None and apply:
+        raise UsageError("--apply needs a paper and a row, for example: vse-pipe papers hal-aaai2020 2.12 --apply")
+    if apply and as_json:
+        raise UsageError("--apply and --json exclude each other")
+    if paper is None:
+        _list(as_json)
+    elif row is None:
+        _rows(paper, as_json)
+    elif apply:
+        _apply(paper, row)
+    else:
+        _show(paper, row, as_json)
+
+
+def _list(as_json: bool) -> None:
+    from pipeline.papers import listing
+
+    found = listing.papers()
+    _document(found) if as_json else listing.show_papers(found)
+
+
+def _rows(paper: str, as_json: bool) -> None:
+    from pipeline.papers import listing
+
+    found = listing.rows(paper)
+    _document(found) if as_json else listing.show_rows(paper, found)
+
+
+def _show(paper: str, row: str, as_json: bool) -> None:
+    from pipeline.papers import catalogue, render
+    from pipeline.papers.overlay import overlay
+    from pipeline.params.load import with_overrides
+
+    found = with_overrides(overlay(paper, row), _overrides, "the row's overlay")
+    if as_json:
+        _document(found)
+        return
+    typer.echo(render.text(catalogue.find(paper, row), found), nl=False)
+
+
+def _apply(paper: str, row: str) -> None:
+    import tempfile
+    from pathlib import Path
+
+    from pipeline.console import say
+    from pipeline.papers import catalogue, render
+    from pipeline.papers.overlay import overlay, run_name
+    from pipeline.params import overlay as overlays
+    from pipeline.paths import PARAMS
+
+    found, entry = overlay(paper, row), catalogue.find(paper, row)
+    enter_root()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "row.yaml"
+        path.write_text(render.text(entry, found), encoding="utf-8")
+        overlays.apply(PARAMS, str(path), _overrides)
+    name = run_name(entry)
+    say(f"{PARAMS} now describes {entry.marker} as run {name}; `dvc repro` runs it, `git checkout {PARAMS}` takes it back")
+
+
+def _document(found: object) -> None:
+    typer.echo(json.dumps(found, indent=2, allow_nan=False))

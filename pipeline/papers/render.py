@@ -1,0 +1,73 @@
+"""An overlay as YAML text, with what the paper printed above it."""
+
+import io
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+
+from pipeline.papers import catalogue
+from pipeline.papers.catalogue import Entry
+from pipeline.papers.compare import label
+
+PROTOCOLS = {
+    "1k": "all test images",
+    "5k": "all 5,000 test images",
+    "c1": "the first 1,000 test images",
+    "c2": "mean over five folds of 1,000 test images",
+    "phrases": "phrases among the boxes of their image",
+}
+
+
+def text(entry: Entry, overlay: dict) -> str:
+    """YAML that ``vse-pipe apply`` takes as well."""
+    lines = [f"# {line}" for line in heading(entry)]
+    editor = YAML()
+    editor.width = 120
+    stream = io.StringIO()
+    editor.dump(_laid_out(overlay), stream)
+    return "\n".join([*lines, stream.getvalue()])
+
+
+def heading(entry: Entry) -> list[str]:
+    """Who, what, where, how measured; the printed figures; what is assumed."""
+    paper = catalogue.load(entry.paper)
+    tables = " and ".join([entry.block.table, *entry.row.also])
+    lines = [
+        f"{paper.title} ({paper.venue}), Table {tables}, row {entry.id}",
+        f"{entry.row.method}; {entry.block.title or entry.block.dataset}: {PROTOCOLS[entry.block.protocol]}",
+        *published(entry),
+    ]
+    if entry.row.assumed:
+        lines.append(f"assumed: {paper.remarks[entry.row.assumed]}")
+    return lines + ([f"note: {entry.row.note}"] if entry.row.note else [])
+
+
+def published(entry: Entry) -> list[str]:
+    """The printed figures, a direction a line."""
+    groups: dict[str, list[str]] = {}
+    for name, value in entry.published.items():
+        way = name.rpartition(".")[0]
+        groups.setdefault(way, []).append(f"{label(name)} {value:g}".removeprefix(f"{way} "))
+    return [f"published{f' {way}' if way else ''}: {', '.join(figures)}" for way, figures in groups.items()]
+
+
+def _laid_out(overlay: dict) -> CommentedMap:
+    """Sections and nodes one below the other, what they hold in one line."""
+    found = CommentedMap()
+    for section, nodes in overlay.items():
+        found[section] = CommentedMap(nodes)
+        if not any(isinstance(node, dict) for node in nodes.values()):
+            found[section].fa.set_flow_style()
+            continue
+        for name, node in nodes.items():
+            found[section][name] = CommentedMap(node)
+            if section != "runs":
+                found[section][name].fa.set_flow_style()
+                continue
+            for key in ("options", "train"):
+                found[section][name][key] = CommentedMap(node[key])
+            found[section][name]["train"].fa.set_flow_style()
+            for family, options in node["options"].items():
+                found[section][name]["options"][family] = CommentedMap(options)
+                found[section][name]["options"][family].fa.set_flow_style()
+    return found

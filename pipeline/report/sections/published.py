@@ -1,0 +1,12 @@
+"""Published figures beside those measured here."""
+
+from pipeline.report import published
+from pipeline.report.collector import Collector
+from pipeline.report.results import Results
+
+TITLE = "Beside published figures"
+
+
+def context(results: Results, collector: Collector) -> dict | None:
+    found = published.collect(results)
+    return {"compared": found} if found else None

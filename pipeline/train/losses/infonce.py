@@ -1,0 +1,28 @@
+"""InfoNCE in both directions: every other pair of the batch is a class of its own (L2RM, CVPR 2024)."""
+
+from pydantic import PositiveFloat
+
+from pipeline.params.strict import Strict
+from pipeline.train.losses._chances import log_chances
+from pipeline.train.losses._scored import Scored
+from pipeline.train.losses._terms import LossTerms
+
+
+class Params(Strict):
+    """tau: temperature that similarities are divided by; 0.05 in L2RM's paper and code."""
+
+    tau: PositiveFloat = 0.05
+
+
+def loss(batch: Scored, params: Params) -> LossTerms:
+    """``-log p_ii`` among the texts of image i, plus the same among the images of text i, p the softmax of S
+    / tau.
+
+    Source: L2RM (Han et al., CVPR 2024) Eq. 3; mean over the batch, the two directions added and not halved.
+    The authors take exponentials as they are, which overflow float32 at S / tau above 88; here by
+    log-softmax.
+    """
+    texts, images = log_chances(batch, params.tau)
+    to_texts, to_images = -texts.diagonal(), -images.diagonal()
+    parts = {"texts": to_texts.mean().detach(), "images": to_images.mean().detach()}
+    return LossTerms(to_texts + to_images, "mean", parts)

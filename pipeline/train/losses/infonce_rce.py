@@ -1,0 +1,49 @@
+"""InfoNCE with reverse cross entropy, to warm up on pairs some of which are mismatched (L2RM, CVPR 2024)."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from pydantic import Field, PositiveFloat
+from torch import Tensor
+
+from pipeline.params.strict import Strict
+from pipeline.train.losses._chances import log_chances
+from pipeline.train.losses._scored import Scored
+from pipeline.train.losses._terms import LossTerms
+
+
+class Params(Strict):
+    """tau: temperature that similarities are divided by (0.05 in L2RM); floor: what is added to the labels 1
+    and 0.
+
+    floor: 1e-7 in the authors' code; the smaller, the dearer a probability given to a negative:
+    ``-log(floor)``.
+    """
+
+    tau: PositiveFloat = 0.05
+    floor: float = Field(1e-7, gt=0, lt=1)
+
+
+def loss(batch: Scored, params: Params) -> LossTerms:
+    """``1/2 (CE + RCE)``, each of both directions: CE is InfoNCE, ``RCE_i = -sum_t p_it log(delta_it +
+    floor)``.
+
+    Source: L2RM (Han et al., CVPR 2024) Eq. 5 as the authors' code has it, mean over the batch: the half is
+    theirs, and they warm up with it on all data sets, where the paper keeps RCE for extreme rates of
+    mismatched pairs. A mismatched pair costs at most ``-log(floor)`` of RCE, whereas its CE has no bound.
+    """
+    texts, images = log_chances(batch, params.tau)
+    cross = -texts.diagonal() - images.diagonal()
+    reverse = _reverse(texts, params.floor) + _reverse(images, params.floor)
+    parts = {"ce": cross.mean().detach(), "rce": reverse.mean().detach()}
+    return LossTerms(0.5 * (cross + reverse), "mean", parts)
+
+
+def _reverse(log_chances: Float[Tensor, "pairs pairs"], floor: float) -> Float[Tensor, "pairs"]:
+    """``-sum_t p_it log(delta_it + floor)``: all labels but the own are 0, so two logarithms are enough."""
+    own = log_chances.diagonal().exp()
+    diagonal = torch.eye(len(own), dtype=torch.bool, device=own.device)
+    # Summed, not 1 - own: in float32 that would lose chances below 1e-7.
+    others = log_chances.masked_fill(diagonal, -torch.inf).exp().sum(dim=1)
+    return -own * math.log1p(floor) - others * math.log(floor)

@@ -1,0 +1,127 @@
+"""Sweeps from the artefacts to the CSV file and the page; the project has three runs, two of which share a value."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from pipeline import paths
+from pipeline.artifacts import evaluation, history
+from pipeline.report import sweeps
+from pipeline.report.reading import read
+from pipeline.report.stage import report
+from tests.report import project as artefacts
+
+SMALL = {"inferences": ["nns", "csls"]}
+
+
+@pytest.fixture(scope="module")
+def table(finished):
+    return pd.read_csv(finished / "reports/plots/sweeps.csv")
+
+
+@pytest.fixture(scope="module")
+def section(page):
+    return re.search(r'<section id="sweeps".*?</section>', page, re.DOTALL).group()
+
+
+def measured(root, run, inference):
+    return evaluation.read_metrics(root / paths.evaluated(run, inference))["rsum"]
+
+
+def kept(root, run):
+    """(validation rsum, epoch) of the epoch with the highest, by a plain loop."""
+    best = (-1.0, 0)
+    for row in history.read(root / paths.trained(run)).itertuples():
+        best = max(best, (row.val_rsum, row.epoch), key=lambda pair: pair[0])
+    return best
+
+
+def test_a_point_is_what_was_measured(finished, table):
+    rows = table[table["sweep"] == "steepness"]
+    # By value, and in the order of params.yaml where runs share one.
+    assert list(zip(rows["run"], rows["x"], strict=True)) == [("sum", 10.0), ("max", 10.0), ("hal", 80.0)]
+    assert set(rows["x_name"]) == {"loss.beta"}
+    assert set(rows["inference"]) == {"nns"}
+    for row in rows.itertuples():
+        assert row.rsum == pytest.approx(measured(finished, row.run, "nns"), abs=5e-5)
+        assert (row.val_rsum, row.val_epoch) == pytest.approx(kept(finished, row.run), abs=5e-5)
+
+
+def test_baselines_have_no_value_and_the_criterion_is_the_sweeps_own(finished, table):
+    rows = table[table["sweep"] == "batch"]
+    assert list(rows["run"]) == ["hal", "sum", "max"]
+    assert list(rows["x"].isna()) == [False, True, True]
+    assert set(rows["inference"]) == {"csls"}
+    assert list(rows["rsum"]) == pytest.approx(
+        [measured(finished, run, "csls") for run in rows["run"]], abs=5e-5
+    )
+
+
+def test_learning_curves_have_a_row_an_epoch(finished, table):
+    rows = table[table["sweep"] == "convergence"]
+    for run in ("sum", "hal"):
+        curve = history.read(finished / paths.trained(run))
+        of_run = rows[rows["run"] == run]
+        assert list(of_run["x"]) == list(of_run["val_epoch"]) == list(curve["epoch"])
+        assert list(of_run["val_rsum"]) == pytest.approx(list(curve["val_rsum"]), abs=5e-5)
+    assert rows[["inference", "rsum"]].isna().all(axis=None)
+    assert set(rows["run"]) == {"sum", "hal"}
+
+
+def test_whole_numbers_are_written_whole(finished):
+    lines = (finished / "reports/plots/sweeps.csv").read_text().splitlines()
+    assert any(line.startswith("batch,train.batch_size,128,hal,csls,") for line in lines)
+    assert any(line.startswith("convergence,epoch,1,sum,,,") for line in lines)
+
+
+def test_without_sweeps_a_header_and_no_section(project):
+    report(artefacts.params(**SMALL))
+    assert (project / "reports/plots/sweeps.csv").read_text() == ",".join(sweeps.COLUMNS) + "\n"
+    assert 'id="sweeps"' not in (project / "reports/index.html").read_text()
+
+
+def test_runs_of_a_sweep_may_come_in_any_order(project):
+    node = {"x": "loss.beta", "runs": ["hal", "max"]}
+    found = sweeps.collect(read(artefacts.params(**SMALL, sweeps={"s": node})))
+    assert [point.run for point in found[0].points] == ["max", "hal"]
+
+
+def rows_of(section, name):
+    body = re.search(rf"Runs of sweep {name}</caption>.*?<tbody>(.*?)</tbody>", section, re.DOTALL).group(1)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in body.split("</tr>")[:-1]]
+    return [[re.sub(r"<[^>]+>", "", cell).strip() for cell in row] for row in cells]
+
+
+def test_the_table_on_the_page(finished, section):
+    rows = rows_of(section, "steepness")
+    assert [row[:2] for row in rows] == [["10", "sum"], ["10", "max"], ["80", "hal"]]
+    rsum = {run: measured(finished, run, "nns") for run in artefacts.RUNS}
+    best = max(rsum, key=rsum.get)
+    for _, run, shown, *_ in rows:
+        assert shown == ("★ best: " if run == best else "") + f"{rsum[run]:.1f}"
+    mean = (rsum["sum"] + rsum["max"]) / 2
+    assert [row[3] for row in rows] == [f"{mean:.1f}", "", f"{rsum['hal']:.1f}"]
+
+
+def test_a_baseline_is_never_the_best_of_the_sweep(section):
+    rows = rows_of(section, "batch")
+    assert [row[0] for row in rows] == ["128", "baseline", "baseline"]
+    assert ["★" in row[2] for row in rows] == [True, False, False]
+
+
+def test_learning_curves_on_the_page(finished, section):
+    wanted = {run: kept(finished, run) for run in ("sum", "hal")}
+    shown = {
+        run: (rsum.removeprefix("★ best: "), epoch) for run, rsum, epoch in rows_of(section, "convergence")
+    }
+    assert shown == {run: (f"{rsum:.1f}", str(epoch)) for run, (rsum, epoch) in wanted.items()}
+
+
+def test_names_are_escaped(project):
+    title = "<b>k & K</b>"
+    node = {"x": "loss.beta", "runs": ["sum", "hal"], "title": title}
+    report(artefacts.params(**SMALL, sweeps={"s": node}))
+    text = (project / "reports/index.html").read_text()
+    assert title not in text
+    assert "&lt;b&gt;k &amp; K&lt;/b&gt;" in text

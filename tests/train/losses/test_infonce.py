@@ -1,0 +1,65 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.registry import LOSSES
+from pipeline.train.losses._scored import Scored
+from tests.naive import losses as naive
+from tests.train.losses.contract import OWNERS, check_contract, check_masked_cells, some_batch, some_scores
+
+member = LOSSES.load("infonce")
+
+
+def test_contract():
+    check_contract(member)
+    check_masked_cells(member)
+
+
+@settings(deadline=None)
+@given(
+    pairs=st.integers(2, 8),
+    seed=st.integers(0, 50),
+    tau=st.floats(0.02, 2),
+    owners=st.lists(st.integers(0, 3), min_size=8, max_size=8),
+    mask=st.booleans(),
+)
+def test_equals_plain_loops(pairs, seed, tau, owners, mask):
+    batch = some_batch(pairs, seed, torch.tensor(owners[:pairs]), mask)
+    ours = member.loss(batch, member.Params(tau=tau)).per_pair
+    expected = naive.infonce(batch.scores.tolist(), tau, batch.same.tolist())
+    torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64))
+
+
+def test_equal_similarities_cost_the_logarithm_of_the_batch_twice():
+    total = member.loss(Scored.of(torch.full((8, 8), 0.3)), member.Params()).total()
+    assert total.item() == pytest.approx(2 * math.log(8), rel=1e-5)
+
+
+def test_a_small_temperature_overflows_nothing():
+    scores = some_scores().float().requires_grad_()
+    total = member.loss(Scored.of(scores), member.Params(tau=1e-3)).total()
+    total.backward()
+    assert torch.isfinite(total)
+    assert torch.isfinite(scores.grad).all()
+
+
+def test_a_constant_added_to_all_scores_changes_nothing():
+    scores = some_scores()
+    plain, moved = (member.loss(Scored.of(s), member.Params()).per_pair for s in (scores, scores + 0.7))
+    torch.testing.assert_close(moved, plain)
+
+
+def test_one_image_with_all_captions_of_the_batch_costs_nothing():
+    batch = some_batch(owners=torch.zeros(7, dtype=torch.int64), mask=True)
+    assert member.loss(batch, member.Params()).total().item() == 0
+    assert member.loss(some_batch(owners=OWNERS), member.Params()).total().item() > 0
+
+
+def test_gradient_is_the_slope():
+    def share(scores):
+        return member.loss(Scored.of(scores), member.Params(tau=0.3)).per_pair
+
+    assert torch.autograd.gradcheck(share, some_scores(5, 2).requires_grad_())
