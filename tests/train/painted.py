@@ -57,12 +57,12 @@ def _write(files: list[str], splits: list[str], texts: list[str], each: int) -> 
     captions.write(paths.prepared("toy"), pa.table({**columns, "split": [splits[o] for o in owners]}))
 
 
-def loaded(image: dict, features: dict | None = None, **train) -> Params:
+def loaded(image: dict, features: dict | None = None, run: dict = RUN, **train) -> Params:
     """params.yaml with the run ``ft``: image encoder ``finetune`` with the options ``image``."""
     return load_params(
         Path(),
         features={"small": {**BACKBONE, **(features or {})}},
-        runs={"ft": RUN},
+        runs={"ft": run},
         image={"finetune": image},
         train={**TRAIN, **train},
     )
