@@ -17,22 +17,22 @@ def adam(model: nn.Module, lr: float) -> torch.optim.Adam:
     Each module with an ``own_rate`` is a group of its own; the first group is all the rest, at ``lr``.
     """
     own = {module: module.own_rate for module in model.modules() if hasattr(module, "own_rate")}
+    later = next((module.takes_over for module in model.modules() if hasattr(module, "takes_over")), None)
     theirs = {parameter for module in own for parameter in module.parameters()}
     rest = [parameter for parameter in model.parameters() if parameter not in theirs]
-    groups = [(rest, OwnRate(lr)), *((list(module.parameters()), rate) for module, rate in own.items())]
-    trained = [
-        {"params": [one for one in parameters if one.requires_grad], "rate": rate}
-        for parameters, rate in groups
-    ]
+    groups = [{"params": rest, "rate": OwnRate(lr), "later": later}]
+    groups += [{"params": module.parameters(), "rate": rate, "later": None} for module, rate in own.items()]
+    trained = [{**group, "params": [one for one in group["params"] if one.requires_grad]} for group in groups]
     return torch.optim.Adam([group for group in trained if group["params"]], lr=lr, fused=True)
 
 
 def set_rates(optimizer: torch.optim.Optimizer, params: TrainParams, epoch: int) -> float:
     """Give every group its rate for ``epoch``, counted from 0. Returns that of the parameters without an own rate."""
     for group in optimizer.param_groups:
-        rate: OwnRate = group["rate"]
+        later: OwnRate | None = group["later"]
+        rate: OwnRate = later if later and epoch >= later.after else group["rate"]
         group["lr"] = decayed(rate.lr, max(epoch - rate.after, 0), params.lr_update)
-    return decayed(params.lr, epoch, params.lr_update)
+    return optimizer.param_groups[0]["lr"]
 
 
 def decayed(lr: float, epoch: int, lr_update: int) -> float:

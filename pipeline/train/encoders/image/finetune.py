@@ -20,7 +20,9 @@ class Params(Strict):
     """The network, its weights and how images are scaled for it are those of the run's ``features``.
 
     after: epochs that train the other layers before the network is trained too; before: what those epochs see, the stored
-    ``features`` or ``crops``. lr: of the network (VSE++: a tenth of the other layers' first rate). trainable: false keeps
+    ``features`` or ``crops``. lr: of the network, its decay counted from ``after`` (VSE++: a tenth of the other layers'
+    first rate). restart: from ``after`` on the other layers train at ``lr`` too, as when the authors' code is run again
+    with ``--resume --finetune --learning_rate 2e-5``; false: they go on with ``train.lr`` and its decay. trainable: false keeps
     the network fixed, so that only its input varies (RC). batch_norm: ``frozen`` keeps the statistics of its batch
     normalisation, ``updated`` lets training move them, as the authors' code does. crop: ``random`` (RandomResizedCrop) or
     ``center``, the extraction's own. flip: mirror every second image. no_imgnorm: leave the image side unnormalised
@@ -30,6 +32,7 @@ class Params(Strict):
     after: NonNegativeInt = 0
     before: Literal["features", "crops"] = "features"
     lr: PositiveFloat = 2e-5
+    restart: bool = False
     trainable: bool = True
     batch_norm: Literal["frozen", "updated"] = "frozen"
     crop: Literal["random", "center"] = "random"
@@ -50,6 +53,8 @@ class FinetuneImageEncoder(nn.Module):
         self.params = params
         self.backbone = backbone.requires_grad_(params.trainable)
         self.backbone.own_rate = OwnRate(params.lr, params.after)
+        if params.restart:
+            self.takes_over = self.backbone.own_rate
         self.fc = nn.Linear(in_features, embed_size)
         self._opened = True
 

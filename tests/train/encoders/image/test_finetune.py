@@ -4,8 +4,9 @@ from pydantic import ValidationError
 from torch import nn
 
 from pipeline.errors import InputError
+from pipeline.params.schema import TrainParams
 from pipeline.train.encoders.image.finetune import Params, build
-from pipeline.train.optimise import adam
+from pipeline.train.optimise import adam, set_rates
 
 
 class Network(nn.Module):
@@ -129,6 +130,20 @@ def test_the_network_has_a_rate_of_its_own_and_is_left_out_when_fixed():
     assert [(group["rate"].lr, group["rate"].after) for group in groups] == [(1e-2, 0), (3e-4, 2)]
     (only,) = adam(_encoder(trainable=False), 1e-2).param_groups
     assert [tuple(one.shape) for one in only["params"]] == [(4, 6), (4,)]
+
+
+@pytest.mark.parametrize(("restart", "others"), [(False, [1e-2, 1e-3, 1e-4]), (True, [1e-2, 3e-4, 3e-5])])
+def test_the_other_layers_go_on_or_start_again(restart, others):
+    model = nn.ModuleList([_encoder(lr=3e-4, after=2, restart=restart), nn.Linear(1, 1)])
+    optimizer = adam(model, 1e-2)
+    params = TrainParams(lr=1e-2, lr_update=2)
+    found = []
+    for epoch in (0, 2, 4):
+        assert set_rates(optimizer, params, epoch) == optimizer.param_groups[0]["lr"]
+        found.append([group["lr"] for group in optimizer.param_groups])
+    assert [rates[0] for rates in found] == pytest.approx(others)
+    assert [rates[1] for rates in found] == pytest.approx([3e-4, 3e-4, 3e-5])
+    assert len(optimizer.param_groups[0]["params"]) == 4
 
 
 def test_other_features_are_refused():
