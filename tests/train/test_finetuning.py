@@ -15,9 +15,9 @@ from pipeline.errors import IntegrityError, MissingResource, UsageError
 from pipeline.extract.stage import extract
 from pipeline.params.schema import TrainParams
 from pipeline.registry import BACKBONES
-from pipeline.train import checkpoint, encode, gradient_cache, loop, optimise
+from pipeline.train import backbone, checkpoint, encode, fingerprint, gradient_cache, loop, optimise
 from pipeline.train.pictures import Pictures
-from pipeline.train.stage import train
+from pipeline.train.stage import _inputs, train
 from tests.train.painted import BACKBONE, RUN, extracted, loaded, painted
 
 OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
@@ -276,11 +276,20 @@ def test_moving_statistics_and_chunks_are_refused_in_the_first_step(project):
         train(params, "ft", "cpu")
 
 
-def test_other_crops_start_from_the_beginning(project):
-    train(loaded(FT), "ft", "cpu")
-    before = checkpoint.fingerprint(paths.trained("ft"))
-    train(loaded({**FT, "crop": "center"}), "ft", "cpu")
-    assert checkpoint.fingerprint(paths.trained("ft")) != before
+def test_the_fingerprint_covers_images_weights_and_transform(project):
+    params, cpu = loaded(FT), torch.device("cpu")
+    stored = features.read(paths.extracted("toy", "small"))
+    depends = backbone.load("small", params.features["small"], stored, params.seed, cpu).depends
+    assert {"images_sha256", "weights", "transform", "code_sha256", "libraries"} <= depends.keys()
+    marks = {
+        fingerprint.of(params.runs["ft"], 3, [], cpu, about)
+        for about in (None, depends, {**depends, "weights": {}})
+    }
+    assert len(marks) == 3
+    train(params, "ft", "cpu")
+    inputs = _inputs(params.runs["ft"], params.features["small"], params.seed, cpu)[1]
+    expected = fingerprint.of(params.runs["ft"], params.seed, inputs, cpu, depends)
+    assert checkpoint.fingerprint(paths.trained("ft")) == expected
 
 
 def test_a_memory_bank_holds_what_the_network_sees_now(project):
