@@ -157,6 +157,7 @@ class _Loader:
             key: self._run_member(root, node, key, family, address) for key, family in RUN_FAMILIES.items()
         }
         self._fits(root, node, address, members)
+        self._sees(root, node, address, members["image"])
         train = self._model(TrainParams, {**root.train.model_dump(), **node.train}, f"{address}.train")
         return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row)
 
@@ -198,6 +199,18 @@ class _Loader:
             self._problem(
                 f"{address}.scheme",
                 f"scheme '{node.scheme}' works with loss {', '.join(losses)}, not '{node.loss}'",
+            )
+
+    def _sees(self, root, node, address: str, image: Member | None) -> None:
+        """An image encoder that reads pixels needs features that a network makes from images."""
+        held = root.features.get(node.features)
+        if image is None or held is None or held.backbone not in BACKBONES.names():
+            return
+        reads = getattr(RUN_FAMILIES["image"].load(node.image), "reads", "features")
+        if reads == "pixels" and "image_size" not in BACKBONES.load(held.backbone).Params.model_fields:
+            self._problem(
+                f"{address}.image",
+                f"image encoder '{node.image}' reads pixels, but features '{node.features}' ({held.backbone}) are not made from images",
             )
 
     def _inferences(self, root) -> dict[str, Strict]:

@@ -36,6 +36,10 @@ BAD = [
         "params.yaml loss.sum.marginn: unknown key; did you mean 'margin'?",
     ),
     (
+        {"runs": _run(image="finetune")},
+        "params.yaml runs.sum.image: image encoder 'finetune' reads pixels, but features 'plain' (precomp) are not made from images",
+    ),
+    (
         {"runs": _run(loss="summ")},
         "params.yaml runs.sum.loss: unknown loss 'summ'; did you mean 'sum'? known: ",
     ),
