@@ -12,16 +12,16 @@ def papers() -> list[dict]:
     """One a paper: name, title, venue, and how many rows it has, of its own and that this version can run."""
     found = []
     for name in catalogue.names():
-        content, rows = catalogue.load(name), [one for one in catalogue.entries(name) if ":" not in one.id]
-        own = [one for one in rows if one.settings is not None]
+        content, entries = catalogue.load(name), catalogue.entries(name)
+        own = [one for one in entries if one.settings is not None]
         found.append(
             {
                 "paper": name,
                 "title": content.title,
                 "venue": content.venue,
-                "rows": len(rows),
-                "own": len(own),
-                "runs": sum(not needs(one) for one in own),
+                "rows": len({one.row.id for one in entries}),
+                "own": len({one.row.id for one in own}),
+                "runs": len({one.row.id for one in own if not needs(one)}),
             }
         )
     return found
@@ -82,20 +82,24 @@ def _of_block(block: Block, entries: list[Entry]):
     for column, name in zip(table.columns[2:], names, strict=False):
         column.header, column.no_wrap = label(name).replace(" ", "\n", 1), True
     table.columns[-1].header = ""
-    for one in entries:
-        if ":" not in one.id:
-            figures = (shown(one.published[name]) if name in one.published else "" for name in names)
-            table.add_row(one.id, one.row.method, *figures, _state(one))
+    for row in block.rows:
+        one, *variants = (entry for entry in entries if entry.row is row)
+        figures = (shown(one.published[name]) if name in one.published else "" for name in names)
+        table.add_row(row.id, row.method, *figures, _state(one, variants))
     return table
 
 
-def _state(entry: Entry) -> str:
-    if entry.settings is None:
+def _state(one: Entry, variants: list[Entry]) -> str:
+    """Of a row; of its variants those that run, but for the ones that its whole block has."""
+    if one.settings is None:
         return "quoted"
-    lacking = needs(entry)
-    if lacking:
-        return f"needs {lacking[0]}" + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else "")
-    return "runs" + "".join(f", :{name}" for name in entry.row.variants)
+    lacking = needs(one)
+    own = [f":{name}" for name in one.row.variants]
+    runs = [name for entry in variants if (name := entry.id.removeprefix(one.id)) in own and not needs(entry)]
+    if not lacking:
+        return ", ".join(["runs", *runs])
+    more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+    return f"needs {lacking[0]}{more}" + (f"; {', '.join(runs)} runs" if runs else "")
 
 
 def _table(title: str, /, **columns: str):

@@ -97,7 +97,8 @@ def needs(entry: Entry) -> list[str]:
         *((INFERENCES, part) for part in entry.row.inference.split("+")),
     ]
     lacking = [f"{family.kind} '{name}'" for family, name in wanted if name not in family.names()]
-    lacking += [f"'train.{key}'" for key in chosen.train if key not in TrainParams.model_fields]
+    options = [f"train.{key}" for key in chosen.train if key not in TrainParams.model_fields]
+    lacking += [", ".join(options)] if options else []
     protocol = _MEASURED[entry.block.protocol]["protocol"]
     if protocol not in _choices(EvaluateParams, "protocol"):
         lacking.append(f"evaluation protocol '{protocol}'")
