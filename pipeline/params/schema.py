@@ -88,6 +88,7 @@ class RunNode(Strict):
 class EvaluateParams(Strict):
     """evaluate: the protocol every run is measured under.
 
+    protocol: ``full``, the whole split; ``folds``, the mean over folds of fold_size images; ``first``, the first such fold.
     bank: whose queries correct the hubs: ``test``, the very queries that are ranked (transductive, the papers' protocol);
     ``train`` or ``val`` of the same run, or a folder with images.parquet and captions.parquet of the same model (inductive).
     tune: choose the criteria's parameters on val. memory: MiB that scores and working copies may take. resamples: of the
@@ -95,7 +96,7 @@ class EvaluateParams(Strict):
     """
 
     split: Literal["test", "val"] = "test"
-    protocol: Literal["full", "folds"] = "full"
+    protocol: Literal["full", "folds", "first"] = "full"
     fold_size: PositiveInt = 1000
     ties: Literal["pessimistic", "average", "optimistic"] = "pessimistic"
     bank: str = "test"
