@@ -14,7 +14,7 @@ from pipeline.seeds import derive
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import Progress
 from pipeline.train.model import DualEncoder
-from pipeline.train.optimise import adam, set_rates, step
+from pipeline.train.optimise import optimizer_for, set_rates, step
 from pipeline.train.schemes._scheme import Scheme
 
 
@@ -32,7 +32,7 @@ def fit(
     validation recalls and ``rsum``; the first best epoch by rsum is kept (strict >).
     """
     model, params = scheme.setting.model, scheme.setting.train
-    optimizer = adam(model, params.lr)
+    optimizer = optimizer_for(model, params)
     progress = checkpoint.resume(out, model, optimizer, fingerprint)
     if 0 < progress.epoch < params.epochs:
         say(f"train {name}: going on after epoch {progress.epoch} of {params.epochs}")

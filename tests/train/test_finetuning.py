@@ -19,6 +19,7 @@ from pipeline.train import backbone, checkpoint, encode, fingerprint, gradient_c
 from pipeline.train.pictures import Pictures
 from pipeline.train.stage import _inputs, train
 from tests.train.painted import BACKBONE, RUN, extracted, loaded, painted
+from tests.train.some import adam
 
 OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
 FT = {"after": 2, "lr": 1e-3}
@@ -146,12 +147,12 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(project, monkeypatch, options, 
 def test_moments_come_back_laid_out_like_their_weights(tmp_path):
     """The fused optimizer walks memory, not indices: plain moments beside channels-last weights would be mixed up."""
     model = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
-    optimizer = optimise.adam(model, 1e-2)
+    optimizer = adam(model, 1e-2)
     model(torch.randn(2, 3, 8, 8)).square().sum().backward()
     optimizer.step()
     checkpoint.save(tmp_path, model, optimizer, checkpoint.Progress(1), "a")
     again = torch.nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
-    other = optimise.adam(again, 1e-2)
+    other = adam(again, 1e-2)
     checkpoint.resume(tmp_path, again, other, "a")
     moment, expected = other.state[again.weight]["exp_avg"], optimizer.state[model.weight]["exp_avg"]
     assert moment.stride() == again.weight.stride()
@@ -161,7 +162,7 @@ def test_moments_come_back_laid_out_like_their_weights(tmp_path):
 def test_rates_fall_alike_and_the_network_s_from_its_own_epoch():
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
     model[1].own_rate = optimise.OwnRate(1e-3, after=3)
-    optimizer = optimise.adam(model, 1e-1)
+    optimizer = adam(model, 1e-1)
     params = TrainParams(lr=1e-1, lr_update=2)
     found = []
     for epoch in range(8):
