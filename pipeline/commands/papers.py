@@ -25,7 +25,9 @@ def papers(
 ) -> None:
     """List the papers whose tables are known, the rows of one, or the parameters that repeat a row."""
     if row is None and apply:
-        raise UsageError("--apply needs a paper and a row, for example: vse-pipe papers hal-aaai2020 2.12 --apply")
+        raise UsageError(
+            "--apply needs a paper and a row, for example: vse-pipe papers hal-aaai2020 2.12 --apply"
+        )
     if apply and as_json:
         raise UsageError("--apply and --json exclude each other")
     if paper is None:
@@ -41,15 +43,19 @@ def papers(
 def _list(as_json: bool) -> None:
     from pipeline.papers import listing
 
-    found = listing.papers()
-    _document(found) if as_json else listing.show_papers(found)
+    if as_json:
+        _document(listing.papers())
+    else:
+        listing.show_papers(listing.papers())
 
 
 def _rows(paper: str, as_json: bool) -> None:
     from pipeline.papers import listing
 
-    found = listing.rows(paper)
-    _document(found) if as_json else listing.show_rows(paper, found)
+    if as_json:
+        _document(listing.rows(paper))
+    else:
+        listing.show_rows(paper)
 
 
 def _show(paper: str, row: str, as_json: bool) -> None:
@@ -81,7 +87,9 @@ def _apply(paper: str, row: str) -> None:
         path.write_text(render.text(entry, found), encoding="utf-8")
         overlays.apply(PARAMS, str(path), _overrides)
     name = run_name(entry)
-    say(f"{PARAMS} now describes {entry.marker} as run {name}; `dvc repro` runs it, `git checkout {PARAMS}` takes it back")
+    say(
+        f"{PARAMS} now describes {entry.marker} as run {name}; `dvc repro` runs it, `git checkout {PARAMS}` takes it back"
+    )
 
 
 def _document(found: object) -> None:

@@ -4,6 +4,8 @@ import json
 import time
 from pathlib import Path
 
+import numpy as np
+
 from pipeline import paths, timing
 from pipeline.artifacts import captions, embeddings, features, images, model_files, texts
 from pipeline.artifacts._files import whole_folder
@@ -14,8 +16,9 @@ from pipeline.errors import IntegrityError
 from pipeline.locks import claim
 from pipeline.params.typed import Params
 from pipeline.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
-from pipeline.train import encode
+from pipeline.train import backbone, encode
 from pipeline.train.model import DualEncoder, build, restore
+from pipeline.train.pictures import Pictures
 
 
 def embed(params: Params, run: str, device: str = "auto") -> Path:
@@ -33,9 +36,13 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
                     f"run {run} was trained on other {what} than data/extract now holds; run `vse-pipe train --run {run}` again"
                 )
         prepared = paths.prepared(node.dataset)
-        model = _model(files).to(resolve(device)).eval()
+        where = resolve(device)
+        model = _model(files).to(where).eval()
         about = _about(run, files)
-        image_side = _images(model, images.read(prepared), source, about)
+        inputs = source.array
+        if model.tests_on_pixels:
+            inputs = Pictures.of(node.dataset, source, files.config["backbone"], where)
+        image_side = _images(model, images.read(prepared), source, inputs, about)
         caption_side = _captions(model, captions.read(prepared), words, about)
         with whole_folder(out) as folder:
             embeddings.write(folder / embeddings.IMAGES, image_side)
@@ -54,8 +61,10 @@ def _model(files: model_files.ModelFiles) -> DualEncoder:
         "text": restore(TEXT_ENCODERS, config["text"]),
         "similarity": restore(SIMILARITIES, config["similarity"]),
     }
+    described = config.get("backbone")
     model = build(
         **members,
+        backbone=described and backbone.restore(described),
         feature_shape=tuple(config["feature_shape"]),
         text_inputs=config["text_inputs"],
         embed_size=config["embed_size"],
@@ -77,10 +86,16 @@ def _about(run: str, files: model_files.ModelFiles) -> dict[str, str]:
     }
 
 
-def _images(model: DualEncoder, table, source: features.Features, about: dict[str, str]) -> Side:
+def _images(
+    model: DualEncoder,
+    table,
+    source: features.Features,
+    inputs: np.ndarray | Pictures,
+    about: dict[str, str],
+) -> Side:
     ids = table["image_id"].to_numpy()
     device = next(model.parameters()).device
-    vectors = encode.images(model, source.array, source.rows_of(ids), device)
+    vectors = encode.images(model, inputs, source.rows_of(ids), device)
     return Side(ids, ids, table["split"].to_numpy(zero_copy_only=False), vectors, about)
 
 

@@ -1,4 +1,4 @@
-"""Protocols: the split at once, or the mean over consecutive folds of it (COCO 1K is five folds of its 5K test images)."""
+"""Protocols: the split at once, its first images (COCO's c1), or the mean over consecutive folds (c2, COCO 1K)."""
 
 import numpy as np
 
@@ -8,14 +8,21 @@ from pipeline.params.schema import EvaluateParams
 
 
 def folds(split: Split, params: EvaluateParams) -> list[Split]:
-    """What is measured, in the order of the embedding file. ``full`` is one fold.
+    """What is measured, in the order of the embedding file. ``full`` and ``first`` are one fold.
 
-    Raises InputError when the images are not a whole number of folds: leaving some out, or averaging a short fold in,
-    gives figures that look comparable to a published protocol and are not.
+    Raises InputError when the images are not a whole number of folds, or fewer than the first fold: leaving some out, or
+    averaging a short fold in, gives figures that look comparable to a published protocol and are not.
     """
     if params.protocol == "full":
         return [split]
     images = len(split.image_ids)
+    if params.protocol == "first":
+        if images < params.fold_size:
+            raise InputError(
+                f"evaluate.protocol first: split '{params.split}' has {images} images, fewer than evaluate.fold_size "
+                f"{params.fold_size}; change fold_size or use protocol full"
+            )
+        return _consecutive(split, params.fold_size)[:1]
     if images % params.fold_size:
         raise InputError(
             f"evaluate.protocol folds: split '{params.split}' has {images} images, not a multiple of "
@@ -29,7 +36,8 @@ def tuning_folds(split: Split, params: EvaluateParams) -> list[Split]:
     beyond the last whole fold are left out, and a split smaller than a fold is used as it is."""
     if params.protocol == "full" or len(split.image_ids) < params.fold_size:
         return [split]
-    return _consecutive(split, params.fold_size)
+    found = _consecutive(split, params.fold_size)
+    return found[:1] if params.protocol == "first" else found
 
 
 def _consecutive(split: Split, size: int) -> list[Split]:

@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -15,7 +15,7 @@ Read = Callable[[Item], np.ndarray]
 
 
 def batches(
-    work: list[list[Item]], read: Read, ahead: int, workers: int | None = None
+    work: Iterable[list[Item]], read: Read, ahead: int, workers: int | None = None
 ) -> Iterator[np.ndarray]:
     """One array (B, ...) for each list of items, in order.
 
@@ -26,13 +26,17 @@ def batches(
     with contextlib.ExitStack() as stack:
         pool = ThreadPoolExecutor(workers, thread_name_prefix="read")
         stack.callback(pool.shutdown, cancel_futures=True)
-        pending: deque[list[Future]] = deque()
-        upcoming = iter(work)
+        pending: deque[tuple[list[Item], list[Future]]] = deque()
         for items in work:
-            while len(pending) <= ahead and (following := next(upcoming, None)) is not None:
-                pending.append(_submit(pool, following, read, workers))
-            arrays = [array for future in pending.popleft() for array in future.result()]
-            yield _stacked(arrays, items)
+            pending.append((items, _submit(pool, items, read, workers)))
+            if len(pending) > ahead:
+                yield _finished(*pending.popleft())
+        while pending:
+            yield _finished(*pending.popleft())
+
+
+def _finished(items: list[Item], futures: list[Future]) -> np.ndarray:
+    return _stacked([array for future in futures for array in future.result()], items)
 
 
 def _submit(pool: ThreadPoolExecutor, items: list[Item], read: Read, workers: int) -> list[Future]:

@@ -79,7 +79,7 @@ def entries(paper: str) -> list[Entry]:
         _entry(paper, content, row, block, variant)
         for block in content.blocks
         for row in block.rows
-        for variant in (None, *row.variants)
+        for variant in (None, *variants(row, block))
     ]
 
 
@@ -100,12 +100,17 @@ def located(marker: str) -> Entry:
     return find(paper, row.strip())
 
 
+def variants(row: Row, block: Block) -> dict[str, list[str]]:
+    """Names of the row's variants, and the settings each adds."""
+    return {} if row.quoted else {**block.variants, **row.variants}
+
+
 def _entry(paper: str, content: Paper, row: Row, block: Block, variant: str | None) -> Entry:
     name = row.id if variant is None else f"{row.id}:{variant}"
     if row.quoted:
         return Entry(paper, name, row, block, None)
     trained, its_block = _trained(content, row, block)
-    chosen = [*its_block.settings, *trained.settings, *row.variants.get(variant, [])]
+    chosen = [*its_block.settings, *trained.settings, *variants(row, block).get(variant, [])]
     known = {**common().settings, **content.settings}
     base = Settings(dataset=its_block.dataset)
     return Entry(paper, name, row, block, settings.merged([base, *(known[one] for one in chosen)]))
@@ -122,11 +127,16 @@ def _problems(paper: Paper):
     ids = [row.id for row, _ in rows]
     known = {*common().settings, *paper.settings}
     yield from (f"row {one}: id given twice" for one in sorted({one for one in ids if ids.count(one) > 1}))
-    yield from (f"settings.{name}: also in _common.yaml" for name in set(common().settings) & set(paper.settings))
+    yield from (
+        f"settings.{name}: also in _common.yaml" for name in set(common().settings) & set(paper.settings)
+    )
     for block in paper.blocks:
-        places = [("a block of table " + block.table, block.settings)]
+        added = [one for names in block.variants.values() for one in names]
+        places = [("a block of table " + block.table, [*block.settings, *added])]
         for row in block.rows:
-            places += [(f"row {row.id}", [*row.settings, *(one for names in row.variants.values() for one in names)])]
+            places += [
+                (f"row {row.id}", [*row.settings, *(one for names in row.variants.values() for one in names)])
+            ]
         for place, names in places:
             yield from (f"{place}: unknown settings '{name}'" for name in names if name not in known)
         if block.dataset not in common().datasets:

@@ -34,11 +34,12 @@ def beside(marker: str, metrics: Mapping, inference: str = "nns") -> list[tuple[
 
 
 def under(marker: str) -> dict[str, Entry]:
-    """The rows that rank the model of row ``marker``, by criterion; itself first. Raises UsageError."""
-    trained = catalogue.located(marker)
-    found = {trained.row.inference: trained}
-    for entry in catalogue.entries(trained.paper):
-        if entry.row.trains == trained.id:
+    """The rows that rank the model of row ``marker``, by criterion. Raises UsageError."""
+    named = catalogue.located(marker)
+    model = named.row.trains or named.row.id
+    found: dict[str, Entry] = {}
+    for entry in catalogue.entries(named.paper):
+        if model in (entry.row.id, entry.row.trains):
             found.setdefault(entry.row.inference, entry)
     return found
 
@@ -50,7 +51,9 @@ def cautions(marker: str, metrics: Mapping) -> list[str]:
     said = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]
     wanted = _PROTOCOLS.get(entry.block.protocol)
     if "protocol" in metrics and metrics["protocol"] != wanted:
-        said.append(f"measured under protocol {metrics['protocol']}, the row under {wanted} ({entry.block.protocol})")
+        said.append(
+            f"measured under protocol {metrics['protocol']}, the row under {wanted} ({entry.block.protocol})"
+        )
     return said
 
 

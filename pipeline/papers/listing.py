@@ -4,24 +4,24 @@ from pipeline.papers import catalogue
 from pipeline.papers.catalogue import Entry
 from pipeline.papers.compare import label
 from pipeline.papers.overlay import needs
-
-_SHOWN = ("i2t.r1", "i2t.r5", "i2t.r10", "t2i.r1", "t2i.r5", "t2i.r10", "rsum")
+from pipeline.papers.render import PROTOCOLS, shown
+from pipeline.papers.schema import RECALLS, Block
 
 
 def papers() -> list[dict]:
     """One a paper: name, title, venue, and how many rows it has, of its own and that this version can run."""
     found = []
     for name in catalogue.names():
-        content, rows = catalogue.load(name), [one for one in catalogue.entries(name) if ":" not in one.id]
-        own = [one for one in rows if one.settings is not None]
+        content, entries = catalogue.load(name), catalogue.entries(name)
+        own = [one for one in entries if one.settings is not None]
         found.append(
             {
                 "paper": name,
                 "title": content.title,
                 "venue": content.venue,
-                "rows": len(rows),
-                "own": len(own),
-                "runs": sum(not needs(one) for one in own),
+                "rows": len({one.row.id for one in entries}),
+                "own": len({one.row.id for one in own}),
+                "runs": len({one.row.id for one in own if not needs(one)}),
             }
         )
     return found
@@ -53,34 +53,62 @@ def _row(entry: Entry) -> dict:
 
 
 def show_papers(found: list[dict]) -> None:
-    table = _table(paper="left", title="left", venue="left", rows="right", own="right", runs="right")
+    table = _table("", paper="left", title="left", rows="right", own="right", runs="right")
     for one in found:
-        table.add_row(*(str(one[key]) for key in ("paper", "title", "venue", "rows", "own", "runs")))
-    table.caption = "own: rows that the authors trained, the others are quoted; runs: those that this version can run"
+        title = f"{one['title']} ({one['venue']})"
+        table.add_row(one["paper"], title, *(str(one[key]) for key in ("rows", "own", "runs")))
     _print(table)
+    _say("own: rows that the authors trained, the others quote; runs: own rows that this version can run")
 
 
-def show_rows(paper: str, found: list[dict]) -> None:
-    """The recalls and rsum of each row; every figure is in ``--json`` and above the row's overlay."""
-    names = [name for name in _SHOWN if any(name in one["published"] for one in found)]
-    names += sorted({name for one in found for name in one["published"] if name.startswith("phrase.")})
-    table = _table(row="left", method="left", **{"data set": "left", "as": "left"}, **dict.fromkeys(names, "right"))
-    for column, name in zip(table.columns[4:], names, strict=True):
-        column.header = label(name).replace(" ", "\n", 1)
-    table.add_column("", justify="left", overflow="fold")
-    for one in found:
-        figures = [f"{one['published'][name]:g}" if name in one["published"] else "" for name in names]
-        state = "quoted" if one["quoted"] else "needs " + ", ".join(one["needs"]) if one["needs"] else "runs"
-        table.add_row(one["row"], one["method"], one["dataset"], one["protocol"], *figures, state)
-    table.caption = "\n".join(["runs: `vse-pipe papers PAPER ROW` shows its parameters", *catalogue.load(paper).notes])
-    _print(table)
+def show_rows(paper: str) -> None:
+    """Recalls and rsum, a table for each block of rows; every figure is in ``--json`` and above the row's overlay."""
+    content = catalogue.load(paper)
+    entries = catalogue.entries(paper)
+    _say(f"{content.title} ({content.authors}; {content.venue})")
+    for block in content.blocks:
+        _print(_of_block(block, [one for one in entries if one.block is block]))
+    for note in content.notes:
+        _say(f"- {note}")
+    _say(f"runs: `vse-pipe papers {paper} ROW` shows the parameters, `--apply` writes them into params.yaml")
 
 
-def _table(**columns: str):
+def _of_block(block: Block, entries: list[Entry]):
+    names = [name for name in (*RECALLS, "rsum", *block.columns) if name in block.columns]
+    names = [name for name in dict.fromkeys(names) if not name.endswith(("medr", "meanr", "hs_sum"))]
+    title = f"Table {block.table}, {block.title or block.dataset}: {PROTOCOLS[block.protocol]}"
+    title += "".join(f"; own rows also :{name}" for name in block.variants)
+    table = _table(title, row="left", method="left", **dict.fromkeys(names, "right"), state="left")
+    for column, name in zip(table.columns[2:], names, strict=False):
+        column.header, column.no_wrap = label(name).replace(" ", "\n", 1), True
+    table.columns[-1].header = ""
+    for row in block.rows:
+        one, *variants = (entry for entry in entries if entry.row is row)
+        figures = (shown(one.published[name]) if name in one.published else "" for name in names)
+        table.add_row(row.id, row.method, *figures, _state(one, variants))
+    return table
+
+
+def _state(one: Entry, variants: list[Entry]) -> str:
+    """Of a row; of its variants those that run, but for the ones that its whole block has."""
+    if one.settings is None:
+        return "quoted"
+    lacking = needs(one)
+    own = [f":{name}" for name in one.row.variants]
+    runs = [name for entry in variants if (name := entry.id.removeprefix(one.id)) in own and not needs(entry)]
+    if not lacking:
+        return ", ".join(["runs", *runs])
+    more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+    return f"needs {lacking[0]}{more}" + (f"; {', '.join(runs)} runs" if runs else "")
+
+
+def _table(title: str, /, **columns: str):
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, caption_justify="left")
+    table = Table(
+        title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
     for name, justify in columns.items():
         table.add_column(name, justify=justify, overflow="fold")
     return table
@@ -90,3 +118,9 @@ def _print(table) -> None:
     from pipeline.console import stdout
 
     stdout.print(table, markup=False)
+
+
+def _say(line: str) -> None:
+    from pipeline.console import stdout
+
+    stdout.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -55,7 +55,9 @@ def overlay(paper: str, row: str) -> dict:
     if entry.settings is None:
         raise UsageError(f"row {row} of {paper} quotes {entry.row.method}: there is nothing to run")
     if lacking:
-        raise UsageError(f"row {row} of {paper} needs {' and '.join(lacking)}, which this version does not have")
+        raise UsageError(
+            f"row {row} of {paper} needs {' and '.join(lacking)}, which this version does not have"
+        )
     chosen = entry.settings
     nodes = {key: dict(getattr(chosen, key)) for key in ("features", "texts", "noise")}
     named = {key: node.pop("name") for key, node in nodes.items()}
@@ -72,7 +74,7 @@ def overlay(paper: str, row: str) -> dict:
     }
     parts = {part for name in inferences[1:] for part in name.split("+")}
     if parts:
-        found["inference"] = {part: INFERENCES.load(part).Params().model_dump() for part in sorted(parts)}
+        found["inference"] = {part: _criterion(entry, part) for part in sorted(parts)}
     return found
 
 
@@ -95,7 +97,8 @@ def needs(entry: Entry) -> list[str]:
         *((INFERENCES, part) for part in entry.row.inference.split("+")),
     ]
     lacking = [f"{family.kind} '{name}'" for family, name in wanted if name not in family.names()]
-    lacking += [f"'train.{key}'" for key in chosen.train if key not in TrainParams.model_fields]
+    options = [f"train.{key}" for key in chosen.train if key not in TrainParams.model_fields]
+    lacking += [", ".join(options)] if options else []
     protocol = _MEASURED[entry.block.protocol]["protocol"]
     if protocol not in _choices(EvaluateParams, "protocol"):
         lacking.append(f"evaluation protocol '{protocol}'")
@@ -105,7 +108,9 @@ def needs(entry: Entry) -> list[str]:
 def _run(entry: Entry) -> dict:
     chosen = entry.settings
     options = {key: _complete(entry, key) for key in MEMBERS}
-    train = {key: value for key, value in TrainParams(**chosen.train).model_dump().items() if key not in _COMPUTING}
+    train = {
+        key: value for key, value in TrainParams(**chosen.train).model_dump().items() if key not in _COMPUTING
+    }
     return {
         **{key: getattr(chosen, key) for key in MEMBERS},
         "row": entry.marker,
@@ -122,6 +127,12 @@ def _complete(entry: Entry, key: str) -> dict:
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
         raise ParamsError([f"{entry.paper} {entry.id} {key}.{name} {one}" for one in problems]) from error
+
+
+def _criterion(entry: Entry, name: str) -> dict:
+    """The values of a criterion, defaults being the papers'; the grids of a tuning that does not take place left out."""
+    values = INFERENCES.load(name).Params(**entry.settings.inference.get(name, {})).model_dump()
+    return {key: value for key, value in values.items() if not key.endswith("_grid")}
 
 
 def _choices(model: type, field: str) -> tuple:

@@ -22,7 +22,7 @@ def text(entry: Entry, overlay: dict) -> str:
     """YAML that ``vse-pipe apply`` takes as well."""
     lines = [f"# {line}" for line in heading(entry)]
     editor = YAML()
-    editor.width = 120
+    editor.width = 1000
     stream = io.StringIO()
     editor.dump(_laid_out(overlay), stream)
     return "\n".join([*lines, stream.getvalue()])
@@ -47,8 +47,13 @@ def published(entry: Entry) -> list[str]:
     groups: dict[str, list[str]] = {}
     for name, value in entry.published.items():
         way = name.rpartition(".")[0]
-        groups.setdefault(way, []).append(f"{label(name)} {value:g}".removeprefix(f"{way} "))
+        groups.setdefault(way, []).append(f"{label(name)} {shown(value)}".removeprefix(f"{way} "))
     return [f"published{f' {way}' if way else ''}: {', '.join(figures)}" for way, figures in groups.items()]
+
+
+def shown(value: float) -> str:
+    """As tables print it: one decimal, two where it has them."""
+    return f"{value:.1f}" if round(value, 1) == value else f"{value:.2f}"
 
 
 def _laid_out(overlay: dict) -> CommentedMap:

@@ -7,16 +7,14 @@ from pydantic import Field, StringConstraints, model_validator
 from pipeline.params.strict import Strict
 
 Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
-RETRIEVAL = ("r1", "r5", "r10", "medr", "meanr")
-FIGURES = tuple(f"{way}.{figure}" for way in ("i2t", "t2i") for figure in RETRIEVAL) + (
+_WAYS = ("i2t", "t2i")
+FIGURES = (
+    *(f"{way}.{figure}" for way in _WAYS for figure in ("r1", "r5", "r10", "medr", "meanr")),
     "rsum",
     "hs_sum",
-    "phrase.r1",
-    "phrase.r5",
-    "phrase.r10",
-    "phrase.map",
+    *(f"phrase.{figure}" for figure in ("r1", "r5", "r10", "map")),
 )
-RECALLS = tuple(f"{way}.r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
+RECALLS = tuple(f"{way}.r{k}" for way in _WAYS for k in (1, 5, 10))
 # Which of the test images are ranked: all of a small or of COCO's test set, its first thousand, the mean over its five folds.
 Protocol = Literal["1k", "5k", "c1", "c2", "phrases"]
 MEMBERS = ("loss", "scheme", "similarity", "text", "image", "sampler")
@@ -28,7 +26,7 @@ class Settings(Strict):
     dataset: a name under ``datasets`` of _common.yaml. features, texts, noise: nodes of params.yaml without their data set,
     with the ``name`` they get there; each replaces an earlier one whole. The members name themselves, their values stand
     in ``options``, keyed as in ``runs.<name>.options``; a new member drops the values of the one it replaces. train: values
-    of ``runs.<name>.train``. null in ``options`` or ``train`` takes an earlier value back.
+    of ``runs.<name>.train``; inference: values of criteria. null in these takes an earlier value back.
     """
 
     dataset: str | None = None
@@ -43,6 +41,7 @@ class Settings(Strict):
     sampler: str | None = None
     options: dict[Literal[MEMBERS], dict] = Field(default_factory=dict)
     train: dict = Field(default_factory=dict)
+    inference: dict[str, dict] = Field(default_factory=dict)
 
 
 class Row(Strict):
@@ -78,7 +77,8 @@ class Row(Strict):
 
 
 class Block(Strict):
-    """Rows of one printed table that share data set, protocol and settings. title: what sets the block apart in its table."""
+    """Rows of one printed table that share data set, protocol and settings. title: what sets the block apart in its table;
+    variants: of each of its rows that is not quoted."""
 
     table: str
     title: str = ""
@@ -86,6 +86,7 @@ class Block(Strict):
     protocol: Protocol
     columns: Annotated[list[Literal[FIGURES]], Field(min_length=1)]
     settings: list[str] = Field(default_factory=list)
+    variants: dict[Key, list[str]] = Field(default_factory=dict)
     rows: Annotated[list[Row], Field(min_length=1)]
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ _NODES = ("dataset", "features", "texts", "noise")
 
 def merged(layers: Sequence[Settings]) -> Settings:
     """One block from several, later ones on top. A new member drops the options of the one it replaces; null drops a value."""
-    values: dict = {"options": {}, "train": {}}
+    values: dict = {"options": {}, "train": {}, "inference": {}}
     for layer in layers:
         for name in (*_NODES, *MEMBERS):
             chosen = getattr(layer, name)
@@ -17,8 +17,9 @@ def merged(layers: Sequence[Settings]) -> Settings:
                 if name in MEMBERS and chosen != values.get(name):
                     values["options"].pop(name, None)
                 values[name] = chosen
-        for family, options in layer.options.items():
-            values["options"][family] = _on_top(values["options"].get(family, {}), options)
+        for key in ("options", "inference"):
+            for name, options in getattr(layer, key).items():
+                values[key][name] = _on_top(values[key].get(name, {}), options)
         values["train"] = _on_top(values["train"], layer.train)
     return Settings(**values)
 

@@ -3,8 +3,6 @@
 ruamel.yaml, not PyYAML: DVC writes ``lr: 1e-05``, which YAML 1.1 reads as a string.
 """
 
-import difflib
-import typing
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -12,6 +10,7 @@ from ruamel.yaml import YAML, YAMLError
 
 from pipeline.errors import ParamsError, UnknownMember, UsageError
 from pipeline.params import sweeps
+from pipeline.params.messages import described
 from pipeline.params.schema import EvaluateParams, Measuring, Root, TrainParams
 from pipeline.params.strict import Strict
 from pipeline.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run, TextSet
@@ -157,8 +156,20 @@ class _Loader:
             key: self._run_member(root, node, key, family, address) for key, family in RUN_FAMILIES.items()
         }
         self._fits(root, node, address, members)
+        self._known_row(node.row, address)
+        self._sees(root, node, address, members["image"])
         train = self._model(TrainParams, {**root.train.model_dump(), **node.train}, f"{address}.train")
         return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row)
+
+    def _known_row(self, row: str | None, address: str) -> None:
+        if row is None:
+            return
+        from pipeline.papers import catalogue
+
+        try:
+            catalogue.located(row)
+        except UsageError as error:
+            self._problem(f"{address}.row", str(error))
 
     def _node_of(self, root, node, key: str, address: str) -> None:
         """``key`` must name a node of the run's own data set."""
@@ -198,6 +209,18 @@ class _Loader:
             self._problem(
                 f"{address}.scheme",
                 f"scheme '{node.scheme}' works with loss {', '.join(losses)}, not '{node.loss}'",
+            )
+
+    def _sees(self, root, node, address: str, image: Member | None) -> None:
+        """An image encoder that reads pixels needs features that a network makes from images."""
+        held = root.features.get(node.features)
+        if image is None or held is None or held.backbone not in BACKBONES.names():
+            return
+        reads = getattr(RUN_FAMILIES["image"].load(node.image), "reads", "features")
+        if reads == "pixels" and "image_size" not in BACKBONES.load(held.backbone).Params.model_fields:
+            self._problem(
+                f"{address}.image",
+                f"image encoder '{node.image}' reads pixels, but features '{node.features}' ({held.backbone}) are not made from images",
             )
 
     def _inferences(self, root) -> dict[str, Strict]:
@@ -253,27 +276,8 @@ class _Loader:
         except ValidationError as error:
             for problem in error.errors():
                 place = ".".join(part for part in [address, *map(str, problem["loc"])] if part)
-                self._problem(place, self._describe(model, problem))
+                self._problem(place, described(model, problem))
             return None
-
-    def _describe(self, model: type[BaseModel], problem: dict) -> str:
-        if problem["type"] == "extra_forbidden":
-            close = difflib.get_close_matches(
-                str(problem["loc"][-1]), _fields(model, problem["loc"][:-1]), n=1
-            )
-            return "unknown key" + (f"; did you mean '{close[0]}'?" if close else "")
-        message = problem["msg"][0].lower() + problem["msg"][1:]
-        return message if problem["type"] == "missing" else f"{message}, got {problem['input']!r}"
 
     def _problem(self, address: str, text: str) -> None:
         self.problems.append(f"{self.file} {address}: {text}")
-
-
-def _fields(model: object, place: tuple) -> list[str]:
-    """Names of the fields of the model at ``place`` inside ``model``: what an unknown key may have meant."""
-    for step in place:
-        if isinstance(model, type) and issubclass(model, BaseModel):
-            model = model.model_fields[step].annotation
-        else:
-            model = typing.get_args(model)[-1]
-    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []

@@ -2,7 +2,15 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, StringConstraints
+from pydantic import (
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    StringConstraints,
+)
 
 from pipeline.params.strict import Strict
 
@@ -46,15 +54,19 @@ class NoiseNode(_Open):
 class TrainParams(Strict):
     """train: how every run is optimised; ``runs.<name>.train`` overrides single values.
 
-    mask_same_image: captions of the same image are no negatives of each other. precision: bfloat16 runs the products of
-    the step in bfloat16 (autocast), weights stay float32. chunk: pairs encoded at once; a smaller number than batch_size
-    saves memory by gradient caching, at the price of a second forward pass; 0: the whole batch.
+    momentum: of sgd, which the structure-preserving paper trains with. mask_same_image: captions of the same image are no
+    negatives of each other. precision: bfloat16 runs the products of the step in bfloat16 (autocast), weights stay
+    float32. chunk: pairs encoded at once; fewer than batch_size save memory by gradient caching, at the price of a
+    second forward pass; 0: the whole batch.
     """
 
     epochs: PositiveInt = 30
     batch_size: Annotated[int, Field(ge=2)] = 128
+    optimiser: Literal["adam", "sgd"] = "adam"
     lr: PositiveFloat = 2e-4
     lr_update: PositiveInt = 15
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    weight_decay: NonNegativeFloat = 0.0
     grad_clip: PositiveFloat = 2.0
     embed_size: PositiveInt = 1024
     val_images: PositiveInt = 1000
@@ -88,6 +100,7 @@ class RunNode(Strict):
 class EvaluateParams(Strict):
     """evaluate: the protocol every run is measured under.
 
+    protocol: ``full``, the whole split; ``folds``, the mean over folds of fold_size images; ``first``, the first such fold.
     bank: whose queries correct the hubs: ``test``, the very queries that are ranked (transductive, the papers' protocol);
     ``train`` or ``val`` of the same run, or a folder with images.parquet and captions.parquet of the same model (inductive).
     tune: choose the criteria's parameters on val. memory: MiB that scores and working copies may take. resamples: of the
@@ -95,7 +108,7 @@ class EvaluateParams(Strict):
     """
 
     split: Literal["test", "val"] = "test"
-    protocol: Literal["full", "folds"] = "full"
+    protocol: Literal["full", "folds", "first"] = "full"
     fold_size: PositiveInt = 1000
     ties: Literal["pessimistic", "average", "optimistic"] = "pessimistic"
     bank: str = "test"

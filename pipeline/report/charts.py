@@ -58,28 +58,38 @@ def training(table: pd.DataFrame) -> dict:
 
 def sweep(points: list[Point], baselines: list[Point], title: str, name: str) -> dict:
     """rsum against the value swept over: a line through the means, a band from lowest to highest where runs share a
-    value, a point a run, and a level line a baseline. title: of the axis; name: of the line in the legend."""
-    rows = [{"x": point.x, "rsum": point.rsum, "run": point.run, "series": name} for point in points]
-    level = [{"rsum": point.rsum, "run": point.run, "series": point.run} for point in baselines]
-    tip = [alt.Tooltip("run:N"), alt.Tooltip("rsum:Q", format=".1f")]
-    y = alt.Y("rsum:Q", title="rsum", scale=alt.Scale(zero=False, nice=True))
+    value, a point and an upright 95% interval a run, a level line a baseline. name: of the line in the legend."""
+    rows = [_swept_row(point, name) for point in points]
     base = alt.Chart(alt.Data(values=rows)).encode(x=_swept([point.x for point in points], title))
-    legend = alt.Legend() if level else None
+    level = [{"rsum": point.rsum, "run": point.run, "series": point.run} for point in baselines]
     # The line comes first in the domain and so has the accent's colour, like its band and its points.
-    of = {"field": "series", "type": "nominal", "title": None}
-    of |= {"scale": alt.Scale(domain=[name, *(row["series"] for row in level)]), "legend": legend}
-    series = {"color": alt.Color(**of), "strokeDash": alt.StrokeDash(**of)}
+    names = [name, *(row["series"] for row in level)]
+    of = {"type": "nominal", "title": None, "legend": alt.Legend() if level else None}
+    of |= {"scale": alt.Scale(domain=names)}
+    series = {"color": alt.Color("series", **of), "strokeDash": alt.StrokeDash("series", **of)}
+    tip = [alt.Tooltip("run:N"), alt.Tooltip("rsum:Q", format=".1f")]
+    at = {"tooltip": [*tip, alt.Tooltip("x:Q", title=title)]}
     layers = [
-        base.mark_area(style="band").encode(y=alt.Y("min(rsum):Q", title="rsum"), y2="max(rsum):Q"),
-        base.mark_line(strokeWidth=2).encode(y=alt.Y("mean(rsum):Q", title="rsum"), **series),
-        base.mark_point(filled=True, size=60, style="after-point").encode(
-            y=y, tooltip=[*tip, alt.Tooltip("x:Q", title=title)]
-        ),
+        base.mark_area(style="band").encode(y=_rsum("min(rsum):Q"), y2="max(rsum):Q"),
+        base.mark_line(strokeWidth=2).encode(y=_rsum("mean(rsum):Q"), **series),
+        base.mark_point(filled=True, size=60, style="after-point").encode(y=_rsum("rsum:Q"), **at),
     ]
+    if any(point.interval for point in points):
+        span = base.mark_rule(style="interval").transform_filter("isValid(datum.low)")
+        layers.insert(1, span.encode(y=_rsum("low:Q"), y2="high:Q"))
     if level:
         rule = alt.Chart(alt.Data(values=level)).mark_rule(strokeWidth=1.5)
-        layers.append(rule.encode(y=y, tooltip=tip, **series))
+        layers.append(rule.encode(y=_rsum("rsum:Q"), tooltip=tip, **series))
     return _spec(alt.layer(*layers), height=280)
+
+
+def _swept_row(point: Point, name: str) -> dict:
+    low, high = point.interval or (None, None)
+    return {"x": point.x, "rsum": point.rsum, "low": low, "high": high, "run": point.run, "series": name}
+
+
+def _rsum(field: str) -> alt.Y:
+    return alt.Y(field, title="rsum", scale=alt.Scale(zero=False, nice=True))
 
 
 def _swept(values: list[float], title: str) -> alt.X:

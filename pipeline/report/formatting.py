@@ -38,6 +38,12 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f}%"
 
 
+def interval(ends: tuple[float, float] | None, digits: int = 1) -> str:
+    """``12.3\u201314.5``, and a dash where there is none."""
+    return _NONE if ends is None else _NONE.join(fixed(end, digits) for end in ends)
+
+
 FILTERS = {
-    function.__name__: function for function in (fixed, signed, significant, thousands, plural, percent)
+    function.__name__: function
+    for function in (fixed, signed, significant, thousands, plural, percent, interval)
 }

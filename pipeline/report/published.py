@@ -2,28 +2,48 @@
 
 from dataclasses import dataclass
 
-from pipeline.report.results import Evaluation, Results
+from pipeline.papers import catalogue, compare
+from pipeline.report.results import Evaluation, Results, RunResult
 
 Row = tuple[str, float, float, float]
 
 
 @dataclass(frozen=True)
-class Published:
-    """title: the paper's row; rows: (figure, published, ours, difference)."""
+class Table:
+    """title: paper and row; rows: (figure, published, ours, difference), ours measured under ``inference``."""
 
-    run: str
     inference: str
     title: str
     rows: list[Row]
 
 
+@dataclass(frozen=True)
+class Published:
+    """A run and the row it repeats: a table for each criterion that the paper ranks this model under and the run has.
+
+    cautions: what keeps our figures from being those of the row, a sentence each.
+    """
+
+    run: str
+    row: str
+    tables: list[Table]
+    cautions: list[str]
+
+
 def collect(results: Results) -> list[Published]:
-    """One for each run that names a row, under the criterion the report takes for its baseline. Raises InputError."""
-    named = [(run.params.row, run.baseline) for run in results.runs() if run.params.row]
-    return [Published(one.run, one.inference, row, _beside(row, one)) for row, one in named]
+    """One for each run that names a row, in the order of the page. Raises UsageError for a row that does not exist."""
+    return [_published(run, run.params.row) for run in results.runs() if run.params.row]
 
 
-def _beside(row: str, one: Evaluation) -> list[Row]:
-    from pipeline.papers.compare import beside
+def _published(run: RunResult, row: str) -> Published:
+    tables = [table for one in run.evaluations.values() if (table := _table(one, row))]
+    return Published(run.name, row, tables, compare.cautions(row, run.baseline.metrics))
 
-    return beside(row, one.metrics)
+
+def _table(one: Evaluation, row: str) -> Table | None:
+    found = compare.beside(row, one.metrics, one.inference)
+    if not found:
+        return None
+    entry = compare.under(row)[one.inference]
+    paper = catalogue.load(entry.paper)
+    return Table(one.inference, f"{paper.title} ({paper.venue}), row {entry.id}", found)

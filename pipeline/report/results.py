@@ -30,6 +30,12 @@ class Evaluation:
         return self.metrics["rsum"]
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of rsum, 95%, from a bootstrap over images; None where evaluate drew no resamples."""
+        found = self.metrics.get("intervals", {}).get("rsum")
+        return tuple(found) if found else None
+
+    @property
     def transductive(self) -> bool:
         """Does a query's result depend on the other queries it is measured with?"""
         return self.metrics["transductive"]

@@ -15,11 +15,13 @@ _DECIMALS = 4
 
 @dataclass(frozen=True)
 class Point:
-    """x: the value swept over, None for a baseline; rsum: on the split that is measured; val_rsum, val_epoch: of the kept epoch."""
+    """x: the value swept over, None for a baseline; rsum: on the split that is measured, interval: 95%, where there is
+    one; val_rsum, val_epoch: of the kept epoch."""
 
     x: int | float | None
     run: str
     rsum: float
+    interval: tuple[float, float] | None
     val_rsum: float
     val_epoch: int
 
@@ -72,8 +74,8 @@ def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Param
 
 def _point(run: RunResult, node: SweepNode, x: int | float | None) -> Point:
     kept = run.history.loc[run.history["val_rsum"].idxmax()]
-    rsum = run.evaluations[node.inference].rsum
-    return Point(x, run.name, rsum, float(kept["val_rsum"]), int(kept["epoch"]))
+    one = run.evaluations[node.inference]
+    return Point(x, run.name, one.rsum, one.interval, float(kept["val_rsum"]), int(kept["epoch"]))
 
 
 def _row(sweep: Sweep, point: Point) -> dict:

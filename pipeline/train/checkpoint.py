@@ -34,12 +34,11 @@ class Progress:
 def save(
     folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, mark: str
 ) -> None:
-    names = [name for name, _ in model.named_parameters()]
-    moments = optimizer.state_dict()["state"]
+    names = {parameter: name for name, parameter in model.named_parameters()}
     tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"best/{name}": tensor for name, tensor in progress.best.items()}
-    for place, name in enumerate(names):
-        tensors |= {f"optimizer/{name}/{key}": value for key, value in moments.get(place, {}).items()}
+    for parameter, moments in optimizer.state.items():
+        tensors |= {f"optimizer/{names[parameter]}/{key}": value for key, value in moments.items()}
     header = {"fingerprint": mark, "epoch": progress.epoch, "history": progress.history}
     header |= {"best_rsum": progress.best_rsum, "best_epoch": progress.best_epoch}
     owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -83,14 +82,17 @@ def _load(model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dic
     model.load_state_dict(
         {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}
     )
-    state = optimizer.state_dict()
-    moments = {}
-    for place, (name, _) in enumerate(model.named_parameters()):
-        start = f"optimizer/{name}/"
-        moments[place] = {key.removeprefix(start): t for key, t in tensors.items() if key.startswith(start)}
-    optimizer.load_state_dict(
-        {
-            "state": {place: kept for place, kept in moments.items() if kept},
-            "param_groups": state["param_groups"],
-        }
-    )
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    places = {parameter: place for place, parameter in enumerate(parameters)}
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimizer/"):
+            _, owner, key = name.split("/")
+            parameter = model.get_parameter(owner)
+            state.setdefault(places[parameter], {})[key] = _laid_out_as(parameter, tensor)
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _laid_out_as(parameter: Tensor, moment: Tensor) -> Tensor:
+    """The fused optimizer walks weight and moments in the order they lie in memory; the file holds plain order."""
+    return torch.empty_like(parameter).copy_(moment) if moment.shape == parameter.shape else moment

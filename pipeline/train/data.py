@@ -1,5 +1,7 @@
 """The training pairs as arrays: everything a batch needs is one gather away."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,11 +9,12 @@ import torch
 from torch import Tensor
 
 from pipeline.artifacts.texts import Texts
+from pipeline.train.pictures import Pictures
 
 
 @dataclass(frozen=True)
 class Batch:
-    """On the CPU. features: (B, ...) float32; texts: what the text encoder takes, (tokens (B, L), lengths (B,)) int64 or
+    """On the CPU. features: (B, ...) float32, or uint8 pixels (B, crops, S, S, 3); texts: what the text encoder takes, (tokens (B, L), lengths (B,)) int64 or
     (vectors (B, D),) float32; owners: (B,) int64 ids of the images shown; pairs: (B,) positions.
     """
 
@@ -53,13 +56,17 @@ def text_lengths(texts: Texts, places: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pair i shows the image ``owners[i]``, feature row ``rows[i]``, with the caption at ``places[i]`` of ``texts``."""
+    """Pair i shows the image ``owners[i]``, feature row ``rows[i]``, with the caption at ``places[i]`` of ``texts``.
+
+    pictures: the images themselves, for encoders that read pixels.
+    """
 
     array: np.ndarray
     rows: np.ndarray
     texts: Texts
     places: np.ndarray
     owners: np.ndarray
+    pictures: Pictures | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -68,10 +75,22 @@ class Pairs:
     def lengths(self) -> np.ndarray:
         return text_lengths(self.texts, self.places)
 
+    def source(self, pixels: bool) -> np.ndarray | Pictures:
+        """What ``encode.images`` reads: the stored features, or the images as they were extracted."""
+        return self.pictures if pixels else self.array
+
     def batch(self, pairs: np.ndarray) -> Batch:
-        return Batch(
-            image_inputs(self.array, self.rows[pairs]),
-            text_inputs(self.texts, self.places[pairs]),
-            torch.from_numpy(self.owners[pairs]),
-            pairs,
-        )
+        return self._batch(pairs, image_inputs(self.array, self.rows[pairs]))
+
+    def batches(self, work: list[np.ndarray], pixels_of: int | None = None) -> Iterator[Batch]:
+        """One batch for each array of pairs; pixels_of: the epoch whose pixels they hold, None for stored features."""
+        if pixels_of is None:
+            yield from map(self.batch, work)
+            return
+        with contextlib.closing(self.pictures.drawn(self.rows, work, pixels_of)) as reading:
+            for pairs, pixels in zip(work, reading, strict=True):
+                yield self._batch(pairs, pixels)
+
+    def _batch(self, pairs: np.ndarray, images: Tensor) -> Batch:
+        texts = text_inputs(self.texts, self.places[pairs])
+        return Batch(images, texts, torch.from_numpy(self.owners[pairs]), pairs)

@@ -13,8 +13,12 @@ from pipeline.registry import RUN_FAMILIES
 from pipeline.train.model import describe
 
 
-def of(run: Run, seed: int, inputs: list[Path], device: torch.device) -> str:
-    """Digest of the run's parameters, the seed, the input files, this package's training code and torch's version."""
+def of(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: dict | None = None) -> str:
+    """Digest of the run's parameters, the seed, the input files, this package's training code and torch's version.
+
+    backbone: what an image encoder that reads pixels depends on besides, as ``extract`` describes it: images, weights,
+    transform, its code and its libraries.
+    """
     code = [*Path(__file__).parent.glob("*.py"), *Path(__file__).parent.rglob("_*.py")]
     code += [family.folder / f"{getattr(run, key).name}.py" for key, family in RUN_FAMILIES.items()]
     parts = {
@@ -26,4 +30,6 @@ def of(run: Run, seed: int, inputs: list[Path], device: torch.device) -> str:
         "torch": version("torch"),
         "device": device.type,
     }
+    if backbone is not None:
+        parts["backbone"] = backbone
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -1,5 +1,6 @@
 """The epochs of one run: train, validate, keep the best, checkpoint."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pipeline.seeds import derive
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import Progress
 from pipeline.train.model import DualEncoder
-from pipeline.train.optimise import adam, decayed, step
+from pipeline.train.optimise import optimizer_for, set_rates, step
 from pipeline.train.schemes._scheme import Scheme
 
 
@@ -31,14 +32,12 @@ def fit(
     validation recalls and ``rsum``; the first best epoch by rsum is kept (strict >).
     """
     model, params = scheme.setting.model, scheme.setting.train
-    optimizer = adam(model, params.lr)
+    optimizer = optimizer_for(model, params)
     progress = checkpoint.resume(out, model, optimizer, fingerprint)
     if 0 < progress.epoch < params.epochs:
         say(f"train {name}: going on after epoch {progress.epoch} of {params.epochs}")
     for epoch in range(progress.epoch, params.epochs):
-        lr = decayed(params, epoch)
-        for group in optimizer.param_groups:
-            group["lr"] = lr
+        lr = set_rates(optimizer, params, epoch)
         mean = _epoch(scheme, optimizer, sampler(epoch), epoch, name)
         row = {"epoch": epoch + 1, "lr": lr, "loss": mean, **validate(model)}
         progress.epoch = epoch + 1
@@ -61,15 +60,18 @@ def _epoch(
     setting = scheme.setting
     # Dropout draws from torch's own generator: tie it to the epoch, so that a resumed run draws the same.
     torch.manual_seed(derive(setting.seed, "dropout", epoch))
+    setting.model.start(epoch)
     scheme.start(epoch)
     setting.model.train()
     total, seen = 0.0, 0
-    for chosen in track(batches, len(batches), f"train {name} epoch {epoch + 1}"):
-        try:
-            value = step(scheme, optimizer, setting.pairs.batch(chosen))
-        except PipelineError as error:
-            first = ", ".join(map(str, chosen[:5]))
-            raise type(error)(f"train {name}, epoch {epoch + 1}, pairs {first}, ...: {error}") from error
-        total += value * len(chosen)
-        seen += len(chosen)
+    pixels_of = epoch if setting.model.trains_on_pixels else None
+    with contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading:
+        for batch in track(reading, len(batches), f"train {name} epoch {epoch + 1}"):
+            try:
+                value = step(scheme, optimizer, batch)
+            except PipelineError as error:
+                first = ", ".join(map(str, batch.pairs[:5]))
+                raise type(error)(f"train {name}, epoch {epoch + 1}, pairs {first}, ...: {error}") from error
+            total += value * len(batch.pairs)
+            seen += len(batch.pairs)
     return total / seen

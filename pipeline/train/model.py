@@ -19,6 +19,21 @@ class DualEncoder(nn.Module):
         self._similarity = similarity
         self._score = SIMILARITIES.load(similarity.name).score
 
+    @property
+    def trains_on_pixels(self) -> bool:
+        """Whether the epoch that ``start`` spoke of trains on images and not on their stored features."""
+        return getattr(self.img, "trains_on_pixels", False)
+
+    @property
+    def tests_on_pixels(self) -> bool:
+        """Whether vectors of images must be computed from the images: their stored features are another network's."""
+        return getattr(self.img, "tests_on_pixels", False)
+
+    def start(self, epoch: int) -> None:
+        """Before ``epoch``, counted from 0; tells an image encoder that does not train alike in all epochs."""
+        if hasattr(self.img, "start"):
+            self.img.start(epoch)
+
     def score(self, images: Tensor, texts: Tensor) -> Tensor:
         """(images, dim) and (texts, dim) to (images, texts)."""
         return self._score(images, texts, self._similarity.params)
@@ -48,17 +63,19 @@ def build(
     text_inputs: int,
     embed_size: int,
     seed: int,
+    backbone: nn.Module | None = None,
 ) -> DualEncoder:
     """Fresh weights from ``seed``; image and text side draw from generators of their own.
 
-    text_inputs: words of the vocabulary, or dimensions of the text vectors.
+    text_inputs: words of the vocabulary, or dimensions of the text vectors. backbone: for image encoders that read pixels,
+    the network that makes the features, with its weights.
     """
 
     def generator(side: str) -> torch.Generator:
         return torch.Generator().manual_seed(derive(seed, "weights", side))
 
     image_side = IMAGE_ENCODERS.load(image.name).build(
-        image.params, feature_shape, embed_size, generator("image")
+        image.params, feature_shape, embed_size, generator("image"), *([backbone] if backbone else [])
     )
     text_side = TEXT_ENCODERS.load(text.name).build(text.params, text_inputs, embed_size, generator("text"))
     return DualEncoder(image_side, text_side, similarity)

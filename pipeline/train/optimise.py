@@ -1,4 +1,4 @@
-"""One optimisation step and the schedule: Adam, gradient clipping, step decay (vsepp and its descendants)."""
+"""One optimisation step and the schedules: Adam or SGD, gradient clipping, step decay (vsepp and its descendants)."""
 
 import torch
 from torch import nn
@@ -7,17 +7,41 @@ from torch.nn.utils import clip_grad_norm_
 from pipeline.params.schema import TrainParams
 from pipeline.train import gradient_cache
 from pipeline.train.data import Batch
+from pipeline.train.encoders._rate import OwnRate
 from pipeline.train.schemes._scheme import Scheme
 
 
-def adam(model: nn.Module, lr: float) -> torch.optim.Adam:
-    """Default betas and eps, no weight decay."""
-    return torch.optim.Adam(model.parameters(), lr=lr, fused=True)
+def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimizer:
+    """Adam with default betas and eps, or SGD with ``params.momentum``. Parameters that take no gradient are left out.
+
+    Each module with an ``own_rate`` is a group of its own; the first group is all the rest, at ``params.lr``.
+    """
+    own = {module: module.own_rate for module in model.modules() if hasattr(module, "own_rate")}
+    later = next((module.takes_over for module in model.modules() if hasattr(module, "takes_over")), None)
+    theirs = {parameter for module in own for parameter in module.parameters()}
+    rest = [parameter for parameter in model.parameters() if parameter not in theirs]
+    groups = [{"params": rest, "rate": OwnRate(params.lr), "later": later}]
+    groups += [{"params": module.parameters(), "rate": rate, "later": None} for module, rate in own.items()]
+    trained = [{**group, "params": [one for one in group["params"] if one.requires_grad]} for group in groups]
+    trained = [group for group in trained if group["params"]]
+    common = {"lr": params.lr, "weight_decay": params.weight_decay, "fused": True}
+    if params.optimiser == "sgd":
+        return torch.optim.SGD(trained, momentum=params.momentum, **common)
+    return torch.optim.Adam(trained, **common)
 
 
-def decayed(params: TrainParams, epoch: int) -> float:
+def set_rates(optimizer: torch.optim.Optimizer, params: TrainParams, epoch: int) -> float:
+    """Give every group its rate for ``epoch``, counted from 0. Returns that of the parameters without an own rate."""
+    for group in optimizer.param_groups:
+        later: OwnRate | None = group["later"]
+        rate: OwnRate = later if later and epoch >= later.after else group["rate"]
+        group["lr"] = decayed(rate.lr, max(epoch - rate.after, 0), params.lr_update)
+    return optimizer.param_groups[0]["lr"]
+
+
+def decayed(lr: float, epoch: int, lr_update: int) -> float:
     """``lr * 0.1 ^ (epoch // lr_update)``, epochs counted from 0."""
-    return params.lr * 0.1 ** (epoch // params.lr_update)
+    return lr * 0.1 ** (epoch // lr_update)
 
 
 def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> float:

@@ -1,5 +1,6 @@
 """train: pairs and features in; the model of the best validation epoch, its vocabulary and learning curve out."""
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable
@@ -14,11 +15,12 @@ from pipeline.artifacts import captions, features, model_files, pairs, texts
 from pipeline.console import say, warn
 from pipeline.device import resolve
 from pipeline.locks import claim
-from pipeline.params.typed import Params, Run
+from pipeline.params.typed import FeatureSet, Params, Run
 from pipeline.registry import LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
 from pipeline.seeds import generator
-from pipeline.train import checkpoint, fingerprint, loop, validate
+from pipeline.train import backbone, checkpoint, fingerprint, loop, validate
 from pipeline.train.model import build, describe
+from pipeline.train.pictures import Drawing, Pictures
 from pipeline.train.schemes._scheme import Setting
 from pipeline.train.table import Table
 
@@ -28,14 +30,14 @@ def train(params: Params, run: str, device: str = "auto") -> Path:
     node = params.runs[run]
     out = paths.trained(run)
     with claim(out):
-        _train(node, run, params.seed, out, resolve(device))
+        _train(node, params.features[node.features], run, params.seed, out, resolve(device))
     return out
 
 
-def _train(node: Run, name: str, seed: int, out: Path, device: torch.device) -> None:
+def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, device: torch.device) -> None:
     started = time.monotonic()
-    table, inputs = _inputs(node)
-    mark = fingerprint.of(node, seed, inputs, device)
+    table, inputs, network = _inputs(node, source, seed, device)
+    mark = fingerprint.of(node, seed, inputs, device, network and network.depends)
     going_on = _start(out, mark)
 
     model = build(
@@ -46,30 +48,47 @@ def _train(node: Run, name: str, seed: int, out: Path, device: torch.device) -> 
         table.texts.inputs,
         node.train.embed_size,
         seed,
+        network and network.module,
     ).to(device)
     loss = partial(LOSSES.load(node.loss.name).loss, params=node.loss.params)
     setting = Setting(model, loss, table.train_pairs, node.train, seed, device)
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
     say(f"train {name}: {len(table.train_pairs)} pairs, {_described(table)}")
-    progress = loop.fit(scheme, _sampler(node, table, seed), check, out, mark, name)
+    with _same_kernels(device) if network else contextlib.nullcontext():
+        progress = loop.fit(scheme, _sampler(node, table, seed), check, out, mark, name)
 
-    model_files.write(out, progress.best, table.texts.words, _config(node, table, progress))
+    config = _config(node, table, progress)
+    if network:
+        config["backbone"] = network.described
+    model_files.write(out, progress.best, table.texts.words, config)
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _warn_if_stuck(name, node, progress)
 
 
-def _inputs(node: Run) -> tuple[Table, list[Path]]:
-    """Everything the run reads, joined, and the files whose digests say what it was."""
+def _inputs(
+    node: Run, source: FeatureSet, seed: int, device: torch.device
+) -> tuple[Table, list[Path], backbone.Loaded | None]:
+    """Everything the run reads, joined, and the files whose digests say what it was; the network if it reads pixels."""
     prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
-    images, words = paths.extracted(node.dataset, node.features), paths.extracted(node.dataset, node.texts)
-    table = Table.join(
-        captions.read(prepared), pairs.read(injected), features.read(images), texts.read(words)
-    )
+    seen, words = paths.extracted(node.dataset, node.features), paths.extracted(node.dataset, node.texts)
+    stored, network, pictures = features.read(seen), None, None
+    if backbone.wanted(node.image):
+        network = backbone.load(node.features, source, stored, seed, device)
+        drawing = Drawing(node.image.params.crop, node.image.params.flip, seed)
+        pictures = Pictures.of(node.dataset, stored, network.described, device, drawing)
+    table = Table.join(captions.read(prepared), pairs.read(injected), stored, texts.read(words), pictures)
     inputs = [prepared / captions.NAME, injected / pairs.NAME]
-    inputs += [folder / file for folder in (images, words) for file in (features.META, features.INDEX)]
-    return table, inputs
+    inputs += [folder / file for folder in (seen, words) for file in (features.META, features.INDEX)]
+    return table, inputs, network
+
+
+def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:
+    """On CUDA convolutions that give the same bits every time, and float32 that means float32, as in ``extract``."""
+    if device.type != "cuda":
+        return contextlib.nullcontext()
+    return torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
 
 
 def _described(table: Table) -> str:

@@ -9,6 +9,7 @@ from pipeline.artifacts.features import Features
 from pipeline.artifacts.texts import Texts
 from pipeline.errors import InputError
 from pipeline.train.data import Pairs
+from pipeline.train.pictures import Pictures
 
 
 @dataclass(frozen=True)
@@ -23,14 +24,26 @@ class Table:
     val_images: np.ndarray
     val_image_rows: np.ndarray
     features_digest: str
+    pictures: Pictures | None = None
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
         """Shape of one image's features: (D,) or (R, D)."""
         return self.array.shape[1:]
 
+    def source(self, pixels: bool) -> np.ndarray | Pictures:
+        """What ``encode.images`` reads: the stored features, or the images as they were extracted."""
+        return self.pictures if pixels else self.array
+
     @classmethod
-    def join(cls, caption_table: pa.Table, pair_table: pa.Table, features: Features, texts: Texts) -> "Table":
+    def join(
+        cls,
+        caption_table: pa.Table,
+        pair_table: pa.Table,
+        features: Features,
+        texts: Texts,
+        pictures: Pictures | None = None,
+    ) -> "Table":
         """Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty."""
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
             raise InputError(
@@ -50,11 +63,12 @@ class Table:
             array=features.array,
             texts=texts,
             train_pairs=Pairs(
-                features.array, features.rows_of(shown), texts, texts.places_of(ids[train]), shown
+                features.array, features.rows_of(shown), texts, texts.places_of(ids[train]), shown, pictures
             ),
             val_captions=texts.places_of(ids[val]),
             val_caption_images=true,
             val_images=val_images,
             val_image_rows=features.rows_of(val_images),
             features_digest=features.meta["sha256"],
+            pictures=pictures,
         )

@@ -27,7 +27,9 @@ def validator(table: Table, images: int, device: torch.device) -> Callable[[Dual
     captions, owners = table.val_captions[known], table.val_caption_images[known]
 
     def check(model: DualEncoder) -> dict[str, float]:
-        image_vectors = torch.from_numpy(encode.images(model, table.array, rows, device))
+        image_vectors = torch.from_numpy(
+            encode.images(model, table.source(model.tests_on_pixels), rows, device)
+        )
         text_vectors = torch.from_numpy(encode.captions(model, table.texts, captions, device))
         scores = Scores.of(image_vectors, text_vectors, model.score)
         measured = {

@@ -26,7 +26,7 @@ from pipeline.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILAR
 from pipeline.train.data import Pairs
 from pipeline.train.encoders.text import _packed_gru
 from pipeline.train.model import build
-from pipeline.train.optimise import adam, step
+from pipeline.train.optimise import optimizer_for, step
 from pipeline.train.schemes._scheme import Scheme, Setting
 
 FEATURES, WORD_DIM, DIM = 2048, 300, 1024
@@ -122,7 +122,7 @@ class Variant:
     def __init__(self, kernel: str, precision: str, data: Pairs, options: argparse.Namespace) -> None:
         self.kernel, self.scheme = kernel, scheme(data, options, precision)
         self.name = f"{kernel}, {precision}"
-        self.optimizer = adam(self.scheme.setting.model, 2e-4)
+        self.optimizer = optimizer_for(self.scheme.setting.model, self.scheme.setting.train)
         self.bare: list[float] = []
         self.whole: list[float] = []
         with recurrence(kernel):

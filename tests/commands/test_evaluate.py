@@ -122,6 +122,8 @@ def test_overrides_reach_protocol_and_criteria(call, tmp_path):
     assert average["ties"] == "average"
     folds = ("-S", "evaluate.protocol=folds", "-S", "evaluate.fold_size=8")
     assert evaluated(call, files, "--inference", "nns", before=folds)["folds"] == 3
+    first = evaluated(call, files, "--inference", "nns", before=("-S", "evaluate.protocol=first", *folds[2:]))
+    assert (first["protocol"], first["folds"], first["image_to_text"]["queries"]) == ("first", 1, 8)
 
 
 def test_a_bank_of_its_own_is_inductive(call, tmp_path):

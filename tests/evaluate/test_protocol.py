@@ -35,6 +35,25 @@ def test_folds_are_consecutive_in_the_order_of_the_file():
     assert sizes(parts) == [2, 2, 2]
 
 
+@pytest.mark.parametrize("images", [4, 6, 7])
+def test_first_is_the_first_fold_and_the_rest_is_left_out(images):
+    whole = split(images)
+    (only,) = folds(whole, EvaluateParams(protocol="first", fold_size=4))
+    assert only.image_ids.tolist() == whole.image_ids[:4].tolist()
+    assert only.caption_ids.tolist() == whole.caption_ids[:8].tolist()
+    assert torch.equal(only.images, whole.images[:4])
+
+
+def test_fewer_images_than_the_first_fold_are_refused():
+    with pytest.raises(InputError, match=r"split 'test' has 3 images, fewer than evaluate\.fold_size 4"):
+        folds(split(3), EvaluateParams(protocol="first", fold_size=4))
+
+
+@pytest.mark.parametrize(("images", "expected"), [(8, [4]), (4, [4]), (3, [3])])
+def test_validation_under_first(images, expected):
+    assert sizes(tuning_folds(split(images), EvaluateParams(protocol="first", fold_size=4))) == expected
+
+
 @pytest.mark.parametrize("images", [1, 5, 7, 999])
 def test_a_part_of_a_fold_is_refused(images):
     params = EvaluateParams(protocol="folds", fold_size=1000 if images == 999 else 4)

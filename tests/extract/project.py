@@ -18,6 +18,7 @@ seed: 1
 grid: {inferences: []}
 datasets: {tiny: {format: shapes, source: raw}}
 features: {}
+texts: {}
 noises: {}
 runs: {}
 train: {}

@@ -187,3 +187,17 @@ def test_a_package_that_is_not_installed(tiny: Path, monkeypatch: pytest.MonkeyP
     message = r"'sentences' need the package sentence-transformers.*pip install 'vse-pipe\[sentences\]'"
     with pytest.raises(MissingResource, match=message):
         extract_texts(project.params("sentences", model="hub/name"), "node")
+
+
+@pytest.mark.parametrize("method", ["mean_vectors", "tfidf", "hglmm"])
+def test_the_same_call_gives_the_same_bytes(tiny: Path, vectors: str, method: str) -> None:
+    options = {
+        "mean_vectors": {"vectors": vectors},
+        "tfidf": {},
+        "hglmm": {"vectors": vectors, "components": 2, "ica": 2, "pca": 2},
+    }[method]
+    extract_texts(project.params(method, **options), "node")
+    first = contents()
+    (OUT / "meta.json").unlink()
+    extract_texts(project.params(method, **options), "node")
+    assert contents() == first

@@ -36,6 +36,10 @@ BAD = [
         "params.yaml loss.sum.marginn: unknown key; did you mean 'margin'?",
     ),
     (
+        {"runs": _run(image="finetune")},
+        "params.yaml runs.sum.image: image encoder 'finetune' reads pixels, but features 'plain' (precomp) are not made from images",
+    ),
+    (
         {"runs": _run(loss="summ")},
         "params.yaml runs.sum.loss: unknown loss 'summ'; did you mean 'sum'? known: ",
     ),
@@ -135,3 +139,11 @@ def test_files_that_are_no_parameters(tmp_path, content, message):
 def test_written_and_read_back(tmp_path):
     path = write_params(tmp_path)
     assert YAML(typ="safe").load(path.read_text())["train"] == PARAMS["train"]
+
+
+def test_a_row_that_no_paper_has_is_named_with_its_address(tmp_path):
+    runs = {"sum": {**PARAMS["runs"]["sum"], "row": "hal-aaai2020 2.99"}}
+    with pytest.raises(ParamsError, match=r"params.yaml runs.sum.row: .*2\.99"):
+        load_params(tmp_path, runs=runs)
+    runs["sum"]["row"] = "hal-aaai2020 2.12"
+    assert load_params(tmp_path, runs=runs).runs["sum"].row == "hal-aaai2020 2.12"

@@ -58,8 +58,13 @@ def test_fullest():
     assert charts.fullest(pd.Series(np.array([0, 1, 1, 7])), 7) == 2
 
 
-def point(x, run, rsum):
-    return Point(x, run, rsum, 0.0, 1)
+def point(x, run, rsum, interval=None):
+    return Point(x, run, rsum, interval, 0.0, 1)
+
+
+def marked(spec, kind):
+    """The layers with marks of one kind."""
+    return [layer for layer in spec["layer"] if layer["mark"]["type"] == kind]
 
 
 def drawn(spec):
@@ -70,10 +75,9 @@ def drawn(spec):
 def test_a_sweep_has_a_point_a_run_and_a_tick_a_value():
     points = [point(1, "a", 10.0), point(5, "b", 14.0), point(5, "c", 12.0), point(20, "d", 11.0)]
     spec = charts.sweep(points, [], "k of HAL", "loss.k")
-    rows = spec["layer"][2]["data"]["values"] if "data" in spec["layer"][2] else spec["data"]["values"]
+    rows = (marked(spec, "point")[0].get("data") or spec["data"])["values"]
     assert [(row["x"], row["run"], row["rsum"]) for row in rows] == [(p.x, p.run, p.rsum) for p in points]
-    axis = spec["layer"][2]["encoding"]["x"]
-    assert axis["axis"]["values"] == [1, 5, 20]
+    assert marked(spec, "point")[0]["encoding"]["x"]["axis"]["values"] == [1, 5, 20]
     svg = drawn(spec)
     assert svg.count('aria-roledescription="point"') == 4
     assert all(f">{value}<" in svg for value in ("1", "5", "20", "k of HAL"))
@@ -91,7 +95,7 @@ def test_a_sweep_has_a_point_a_run_and_a_tick_a_value():
 )
 def test_values_chosen_by_their_ratio_have_a_log_axis(values, kind):
     spec = charts.sweep([point(x, f"r{x}", 1.0 * x) for x in values], [], "x", "x")
-    assert spec["layer"][2]["encoding"]["x"]["scale"]["type"] == kind
+    assert marked(spec, "point")[0]["encoding"]["x"]["scale"]["type"] == kind
     assert drawn(spec)
 
 
@@ -103,3 +107,10 @@ def test_baselines_are_level_lines_named_in_one_legend():
     assert svg.count('aria-roledescription="rule mark"') == 2
     assert [svg.count(f">{name}<") for name in ("loss.k", "without", "other")] == [1, 1, 1]
     assert ">loss.k<" not in drawn(charts.sweep(points, [], "k", "loss.k"))
+
+
+def test_an_interval_is_drawn_where_a_run_has_one():
+    points = [point(1, "a", 10.0, (8.0, 13.0)), point(2, "b", 14.0), point(3, "c", 11.0, (9.0, 12.0))]
+    spec = charts.sweep(points, [], "k", "loss.k")
+    assert drawn(spec).count('aria-roledescription="rule mark"') == 2
+    assert not marked(charts.sweep(points[1:2], [], "k", "loss.k"), "rule")

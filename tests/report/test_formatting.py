@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.report.formatting import fixed, percent, plural, signed, significant, thousands
+from pipeline.report.formatting import fixed, interval, percent, plural, signed, significant, thousands
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,8 @@ from pipeline.report.formatting import fixed, percent, plural, signed, significa
         (plural(1, "query", "queries"), "1 query"),
         (plural(25010, "query", "queries"), "25,010 queries"),
         (plural(0, "item"), "0 items"),
+        (interval((300.25, 433.71)), "300.2\u2013433.7"),
+        (interval(None), "–"),
         (percent(0.0049, 1), "0.5%"),
     ],
 )

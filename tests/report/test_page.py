@@ -142,8 +142,8 @@ def test_size(page):
         "transductive",
         "Without such statistics the best result is run hal ranked with",
         "the line passes through the means, the band spans the lowest and the highest",
-        "Small figures beside rsum: its 95% interval",
-        "300.2 to 433.8",
+        "Small figures below rsum: its 95% interval",
+        "300.2\u2013433.8",
         "Image to text: 60 queries, 300 items; text to image: 300 queries, 60 items.",
     ],
 )

@@ -1,9 +1,12 @@
 """Sweeps from the artefacts to the CSV file and the page; the project has three runs, two of which share a value."""
 
+import csv
+import json
 import re
 
 import pandas as pd
 import pytest
+import vl_convert
 
 from pipeline import paths
 from pipeline.artifacts import evaluation, history
@@ -11,6 +14,7 @@ from pipeline.report import sweeps
 from pipeline.report.reading import read
 from pipeline.report.stage import report
 from tests.report import project as artefacts
+from tests.rules.sources import ROOT
 
 SMALL = {"inferences": ["nns", "csls"]}
 
@@ -98,10 +102,11 @@ def test_the_table_on_the_page(finished, section):
     assert [row[:2] for row in rows] == [["10", "sum"], ["10", "max"], ["80", "hal"]]
     rsum = {run: measured(finished, run, "nns") for run in artefacts.RUNS}
     best = max(rsum, key=rsum.get)
-    for _, run, shown, *_ in rows:
+    for _, run, shown, interval, *_ in rows:
+        assert interval == "300.2\u2013433.8"
         assert shown == ("★ best: " if run == best else "") + f"{rsum[run]:.1f}"
     mean = (rsum["sum"] + rsum["max"]) / 2
-    assert [row[3] for row in rows] == [f"{mean:.1f}", "", f"{rsum['hal']:.1f}"]
+    assert [row[4] for row in rows] == [f"{mean:.1f}", "", f"{rsum['hal']:.1f}"]
 
 
 def test_a_baseline_is_never_the_best_of_the_sweep(section):
@@ -125,3 +130,24 @@ def test_names_are_escaped(project):
     text = (project / "reports/index.html").read_text()
     assert title not in text
     assert "&lt;b&gt;k &amp; K&lt;/b&gt;" in text
+
+
+def test_the_template_of_dvc_plots_draws_them(finished):
+    """As DVC fills it in: rows as strings, axes by name."""
+    path = ROOT / "pipeline/report/plots/sweeps.json"
+    with (finished / "reports/plots/sweeps.csv").open(newline="") as file:
+        rows = [{**row, "rev": "workspace"} for row in csv.DictReader(file)]
+    text = path.read_text().replace('"<DVC_METRIC_DATA>"', json.dumps(rows))
+    for anchor, name in (
+        ("X_LABEL", "value"),
+        ("Y_LABEL", "rsum"),
+        ("TITLE", "sweeps"),
+        ("X", "x"),
+        ("Y", "rsum"),
+    ):
+        text = text.replace(f"<DVC_METRIC_{anchor}>", name)
+    svg = vl_convert.vegalite_to_svg(json.loads(text))
+    curves = sum(len(history.read(finished / paths.trained(run))) for run in ("sum", "hal"))
+    assert svg.count('aria-roledescription="point"') == 3 + 1 + curves
+    assert svg.count('aria-roledescription="rule mark"') == 2
+    assert "NaN" not in svg

@@ -1,6 +1,7 @@
 """The source files as syntax trees, and what they import from the package."""
 
 import ast
+from collections.abc import Set
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -26,12 +27,12 @@ def imports(path: Path) -> set[Path]:
     return {file for file in found if file is not None}
 
 
-def closure(start: list[Path]) -> set[Path]:
-    """Everything reachable from ``start`` by imports, itself included."""
+def closure(start: list[Path], stop: Set[Path] = frozenset()) -> set[Path]:
+    """Everything reachable from ``start`` by imports, itself included; not ``stop``, nor what only they lead to."""
     seen, waiting = set(), list(start)
     while waiting:
         path = waiting.pop()
-        if path not in seen:
+        if path not in seen and path not in stop:
             seen.add(path)
             waiting.extend(imports(path))
     return seen

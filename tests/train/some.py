@@ -11,6 +11,7 @@ from pipeline.params.typed import Member
 from pipeline.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from pipeline.train.data import Pairs
 from pipeline.train.model import DualEncoder, build
+from pipeline.train.optimise import optimizer_for
 from pipeline.train.schemes._scheme import Scheme, Setting
 
 
@@ -59,3 +60,7 @@ def some_scheme(
     setting = Setting(model or some_model(pairs), objective, pairs, params, 3, torch.device("cpu"))
     chosen = member(SCHEMES, name, **options)
     return SCHEMES.load(name).scheme(setting, chosen.params)
+
+
+def adam(model: torch.nn.Module, lr: float) -> torch.optim.Optimizer:
+    return optimizer_for(model, TrainParams(lr=lr))

@@ -5,8 +5,8 @@ import torch
 from pipeline.errors import UsageError
 from pipeline.registry import IMAGE_ENCODERS, LOSSES, TEXT_ENCODERS
 from pipeline.train import gradient_cache
-from pipeline.train.optimise import adam, step
-from tests.train.some import member, some_model, some_pairs, some_scheme
+from pipeline.train.optimise import step
+from tests.train.some import adam, member, some_model, some_pairs, some_scheme
 
 CPU = torch.device("cpu")
 

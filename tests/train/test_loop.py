@@ -1,6 +1,7 @@
 """A run that stops and goes on must end in the same bytes as one that never stopped."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from pipeline.inject.stage import inject
 from pipeline.train import checkpoint, loop, optimise
 from pipeline.train.stage import train
 from tests.project import PARAMS, load_params, write_prepared
-from tests.train.some import some_pairs, some_scheme
+from tests.train.some import adam, some_pairs, some_scheme
 
 OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
 
@@ -132,7 +133,7 @@ def test_a_loss_that_is_not_finite_stops_before_any_weight_changes():
         model.img.fc.bias[0] = float("inf")
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     with pytest.raises(PipelineError, match="loss is nan"):
-        optimise.step(scheme, optimise.adam(model, 1e-3), pairs.batch(np.arange(8)))
+        optimise.step(scheme, adam(model, 1e-3), pairs.batch(np.arange(8)))
     assert all(torch.equal(before[name], weight) for name, weight in model.named_parameters())
 
 
@@ -173,7 +174,7 @@ def test_a_state_of_another_fingerprint_is_not_loaded(tmp_path):
     )
     assert checkpoint.fingerprint(folder) == "a"
     model = torch.nn.Linear(1, 1)
-    progress = checkpoint.resume(folder, model, optimise.adam(model, 1.0), "b")
+    progress = checkpoint.resume(folder, model, adam(model, 1.0), "b")
     assert progress.epoch == 0
 
 
@@ -208,6 +209,42 @@ def test_every_kind_of_run_goes_on_bit_equal_after_a_kill(project, monkeypatch, 
         real(*arguments)
         if next(saved) == 1:
             raise Killed
+
+    monkeypatch.setattr(loop.checkpoint, "save", save)
+    with pytest.raises(Killed):
+        train(params, "sum", "cpu")
+    monkeypatch.setattr(loop.checkpoint, "save", real)
+    train(params, "sum", "cpu")
+    assert _bytes() == whole
+
+
+def test_sgd_moves_by_momentum_and_weight_decay():
+    """Two steps against the rule written out: v = 0.9 v + g + decay w, w = w - lr v."""
+    pairs = some_pairs()
+    params = {"optimiser": "sgd", "momentum": 0.9, "weight_decay": 0.01, "lr": 0.1, "grad_clip": 1e9}
+    scheme = some_scheme(pairs, train=params)
+    model = scheme.setting.model
+    optimizer = optimise.optimizer_for(model, scheme.setting.train)
+    bias = model.img.fc.bias
+    velocity, expected = torch.zeros_like(bias), bias.detach().clone()
+    for _ in range(2):
+        optimise.step(scheme, optimizer, pairs.batch(np.arange(0, 24, 3)))
+        velocity = 0.9 * velocity + bias.grad + 0.01 * expected
+        expected = expected - 0.1 * velocity
+        torch.testing.assert_close(bias.detach(), expected)
+
+
+def test_a_run_under_sgd_goes_on_bit_equal(project, monkeypatch):
+    train_params = {**PARAMS["train"], "optimiser": "sgd", "lr": 0.1}
+    params = load_params(project, train=train_params)
+    train(params, "sum", "cpu")
+    whole = _bytes()
+    shutil.rmtree(paths.trained("sum"))
+    real = checkpoint.save
+
+    def save(*arguments):
+        real(*arguments)
+        raise Killed
 
     monkeypatch.setattr(loop.checkpoint, "save", save)
     with pytest.raises(Killed):

@@ -73,9 +73,9 @@ def _check(files: Files, params: EvaluateParams) -> None:
         )
     if (files.val_images is None) != (files.val_captions is None):
         raise UsageError("--val-images and --val-captions go together")
-    if params.protocol == "folds" and files.qrels:
+    if params.protocol != "full" and files.qrels:
         raise UsageError(
-            "evaluate.protocol folds cuts captions by their image and --qrels has many to one; use protocol full"
+            f"evaluate.protocol {params.protocol} cuts captions by their image and --qrels has many to one; use protocol full"
         )
 
 

@@ -10,7 +10,7 @@ def occurrence(chosen: Integer[np.ndarray, " picks"], items: int) -> Int[np.ndar
 
 
 def skewness(counts: Int[np.ndarray, " items"]) -> float:
-    """Skewness of N_k, Eq. 7 of Liu et al. (EMNLP 2020): the third standardised moment, population variance.
+    """Skewness of N_k, Eq. 7 of HAL (EMNLP-IJCNLP submission): the third standardised moment, population variance.
 
     Items that nobody retrieves count. 0 when all items are retrieved equally often, where the quotient is 0/0.
     """

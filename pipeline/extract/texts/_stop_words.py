@@ -3,7 +3,7 @@
 _ARTICLES = "a an the"
 _PRONOUNS = """
 i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers herself
-it its itself they them their theirs themselves one oneself who whom whose which what that this these those
+it its itself they them their theirs themselves oneself who whom whose which what that this these those
 someone somebody something anyone anybody anything everyone everybody everything nobody nothing each other another
 """
 _AUXILIARIES = """

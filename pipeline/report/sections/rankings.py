@@ -53,7 +53,7 @@ def context(results: Results, collector: Collector) -> dict:
         "groups": [_table(group) for group in results.groups],
         "heads": [{"label": HEADINGS[side], "columns": columns} for side, columns in _SIDES.items()],
         "totals": _TOTALS,
-        "intervals": any(_interval(one) for group in results.groups for one in group.evaluations()),
+        "intervals": any(one.interval for group in results.groups for one in group.evaluations()),
         "matchings": any(one.matching for group in results.groups for one in group.evaluations()),
         "transductive": any(one.transductive for group in results.groups for one in group.evaluations()),
     }
@@ -88,14 +88,9 @@ def _cell(column: Column, best: float | None, one: Evaluation) -> dict:
     return {
         "value": value,
         "digits": column.digits,
-        "interval": _interval(one) if column.path == ("rsum",) else None,
+        "interval": one.interval if column.path == ("rsum",) else None,
         "best": value is not None and _shown(column, value) == best,
     }
-
-
-def _interval(one: Evaluation) -> list[float] | None:
-    """[low, high] of rsum, 95% bootstrap; None where evaluate drew no resamples."""
-    return one.metrics.get("intervals", {}).get("rsum")
 
 
 def _best(column: Column, evaluations: list[Evaluation]) -> float | None:

@@ -26,6 +26,8 @@ def context(results: Results, collector: Collector) -> dict:
 def protocol(evaluate: EvaluateParams) -> str:
     if evaluate.protocol == "full":
         return f"Every query of the {evaluate.split} split ranks all items of that split."
+    if evaluate.protocol == "first":
+        return f"Every query of the {evaluate.split} split's first {evaluate.fold_size:,} images ranks all items of theirs."
     return (
         f"The {evaluate.split} split is cut into consecutive folds of {evaluate.fold_size:,} images; a query ranks "
         "the items of its own fold, and every figure is the mean over the folds."

@@ -32,7 +32,9 @@ def _values(sweep: Sweep, collector: Collector) -> dict:
         for index, point in enumerate(sweep.points)
     ]
     baselines = [{"one": point, "best": False, "mean": None} for point in sweep.baselines]
-    return _shown(sweep, collector.chart(spec, label)) | {"rows": [*rows, *baselines], "several": several}
+    intervals = any(point.interval for point in (*sweep.points, *sweep.baselines))
+    more = {"rows": [*rows, *baselines], "several": several, "intervals": intervals}
+    return _shown(sweep, collector.chart(spec, label)) | more
 
 
 def _curves(sweep: Sweep, collector: Collector) -> dict:

@@ -22,6 +22,7 @@ function theme() {
       after: { color: colour("--accent"), opacity: 0.8 },
       "after-line": { color: colour("--accent") },
       "after-point": { color: colour("--accent"), opacity: 1 },
+      interval: { color: colour("--accent"), opacity: 0.45, strokeWidth: 1.5 },
       band: { color: colour("--accent"), opacity: 0.18 },
       kept: { color: colour("--ink"), opacity: 1 },
       before: { color: colour("--ink"), strokeWidth: 1.25, opacity: 0.65 },

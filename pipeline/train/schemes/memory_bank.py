@@ -55,7 +55,8 @@ class MemoryBank(Scheme):
             len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch)
         )
         device = setting.device
-        images = encode.images(setting.model, pairs.array, pairs.rows[chosen], device)
+        source = pairs.source(setting.model.tests_on_pixels)
+        images = encode.images(setting.model, source, pairs.rows[chosen], device)
         texts = encode.captions(setting.model, pairs.texts, pairs.places[chosen], device)
         self.images, self.texts = (torch.from_numpy(side).to(device) for side in (images, texts))
         self.pairs = torch.from_numpy(chosen).to(device)

@@ -23,3 +23,12 @@ def test_directions_equal_those_of_the_decomposition(cuts: list[int]) -> None:
 def test_more_components_than_there_are(rows: np.ndarray, components: int) -> None:
     with pytest.raises(ValueError, match="principal components of"):
         principal([rows], components)
+
+
+def test_one_covariance_is_in_memory_while_it_is_summed() -> None:
+    from pipeline.extract.texts._pca import _added
+
+    sums = _added(None, np.ones((3, 4)), 1.0)
+    again = _added(sums, np.full((2, 4), 2.0), 0.5)
+    assert np.shares_memory(again, sums)
+    assert np.triu(again).tolist() == np.triu(np.full((4, 4), 7.0)).tolist()

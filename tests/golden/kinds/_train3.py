@@ -17,7 +17,7 @@ from pipeline.train.data import Batch
 from pipeline.train.encoders.image import linear
 from pipeline.train.encoders.text import gru
 from pipeline.train.model import DualEncoder, build
-from pipeline.train.optimise import adam, step
+from pipeline.train.optimise import optimizer_for, step
 from pipeline.train.schemes._scheme import Scheme, Setting
 from tests.golden.compare import compare
 
@@ -43,7 +43,7 @@ def _steps(
     objective = partial(member.loss, params=member.Params(margin=float(arrays["margin"])))
     train = TrainParams(lr=float(arrays["lr"]), grad_clip=float(arrays["grad_clip"]))
     setting = Setting(model, objective, None, train, seed=0, device=torch.device("cpu"))
-    optimizer = adam(model, train.lr)
+    optimizer = optimizer_for(model, train)
     images, tokens, lengths = (torch.tensor(arrays[name]) for name in ("images", "tokens", "lengths"))
     batch = Batch(images, (tokens, lengths), torch.arange(len(images)), np.arange(len(images)))
     losses = [step(Scheme(setting), optimizer, batch) for _ in arrays["losses"]]

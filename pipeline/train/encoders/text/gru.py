@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from pipeline.params.strict import Strict
 from pipeline.train.encoders._norm import l2norm, l2norm_eps
 from pipeline.train.encoders._shapes import check_lengths
+from pipeline.train.encoders.text import _packed_gru
 
 reads = "tokens"
 
@@ -72,14 +73,26 @@ class GRUTextEncoder(nn.Module):
     def _read(self, tokens: Tensor, lengths: Tensor) -> tuple[PackedSequence, Tensor]:
         """Every token's state and (B, embed_size) final states, directions averaged."""
         check_lengths("text encoder 'gru'", tokens, lengths)
-        embedded = self.dropout(self.embed(tokens))
-        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-        states, final = _states(self.rnn, packed)
+        packed = pack_padded_sequence(tokens, lengths, batch_first=True, enforce_sorted=False)
+        states, final = self._states(packed)
         if not self.params.bidirectional:
             return states, final[-1]
         both = states.data.unflatten(-1, (2, -1)).mean(dim=-2)
-        averaged = PackedSequence(both, states.batch_sizes, states.sorted_indices, states.unsorted_indices)
-        return averaged, final[-2:].mean(dim=0)
+        return _with_data(states, both), final[-2:].mean(dim=0)
+
+    def _states(self, packed: PackedSequence) -> tuple[PackedSequence, Tensor]:
+        """The last layer's state of every token, directions side by side (T, directions * H), and the final states of every
+        layer and direction (layers * directions, B, H) in the order of the batch; backward ends at token 0.
+
+        packed: token ids. On the CPU a word's input gates are computed once for all its tokens in the batch, unless dropout
+        makes every token another.
+        """
+        if not _packed_gru.supported(self.rnn, packed.data.device):
+            return self.rnn(_with_data(packed, self.dropout(self.embed(packed.data))))
+        if self.training and self.dropout.p > 0:
+            return _packed_gru.run(self.rnn, _with_data(packed, self.dropout(self.embed(packed.data))))
+        words, places = packed.data.unique(return_inverse=True)
+        return _packed_gru.run(self.rnn, _with_data(packed, places), self.embed(words))
 
     def _pooled(self, states: PackedSequence, final: Tensor, lengths: Tensor) -> Tensor:
         if self.params.pooling == "last":
@@ -90,10 +103,8 @@ class GRUTextEncoder(nn.Module):
         return pad_packed_sequence(states, batch_first=True, padding_value=-math.inf)[0].max(dim=1).values
 
 
-def _states(rnn: nn.GRU, packed: PackedSequence) -> tuple[PackedSequence, Tensor]:
-    """The recurrence: the last layer's state of every token, directions side by side (T, directions * H), and the final
-    states of every layer and direction (layers * directions, B, H) in the order of the batch; backward ends at token 0."""
-    return rnn(packed)
+def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:
+    return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
 
 
 def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> GRUTextEncoder:

@@ -1,0 +1,136 @@
+import pytest
+
+from pipeline.errors import ParamsError, UsageError
+from pipeline.papers import catalogue
+from tests.papers.files import PAPER, changed, write
+from tests.rules.sources import ROOT
+
+ROWS = ("blocks", 0, "rows")
+SUM = {"id": "1.3", "method": "SUM", "settings": ["sum"], "published": [1.0, 2.0]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (changed("titel", to="x"), r"paper\.yaml titel: Extra inputs"),
+        (changed("title", to=None), r"paper\.yaml title: Field required"),
+        (changed(*ROWS, 0, "pubished", to=[1.0]), r"blocks\.0\.rows\.0\.pubished"),
+        (changed(*ROWS, 0, "published", to=[1.0]), "row 1.1: 1 figures for the 2 columns of table 1"),
+        (changed(*ROWS, 0, "published", to=[-1.0, 2.0]), "greater than or equal to 0"),
+        (changed(*ROWS, 0, "published", to=["30", 2.0]), "published"),
+        (changed(*ROWS, 1, "id", to="1.1"), "row 1.1: id given twice"),
+        (changed(*ROWS, 0, "settings", to=["summ"]), "row 1.1: unknown settings 'summ'"),
+        (changed(*ROWS, 0, "variants", to={"code": ["nowhere"]}), "row 1.1: unknown settings 'nowhere'"),
+        (changed("blocks", 0, "settings", to=["vsee"]), "a block of table 1: unknown settings 'vsee'"),
+        (
+            changed("blocks", 0, "variants", to={"code": ["vsee"]}),
+            "a block of table 1: unknown settings 'vsee'",
+        ),
+        (changed("blocks", 0, "dataset", to="flickr3k"), "unknown data set 'flickr3k'"),
+        (changed("blocks", 0, "columns", to=["i2t.r1", "i2t.r2"]), r"blocks\.0\.columns\.1"),
+        (changed("blocks", 0, "protocol", to="2k"), r"blocks\.0\.protocol"),
+        (changed(*ROWS, 0, "assumed", to="gess"), "row 1.1: unknown remark 'gess'"),
+        (changed(*ROWS, 0, "settings", to=None), "row 1.1: neither quoted nor with settings"),
+        (changed(*ROWS, 1, "settings", to=["sum"]), "a quoted row has neither settings"),
+        (changed(*ROWS, 0, "trains", to="1.2"), "the settings are those of row 1.2"),
+        (changed("settings", "vse", to={}), r"settings\.vse: also in _common\.yaml"),
+        (changed("settings", "sum", "los", to="sum"), r"settings\.sum\.los"),
+        (changed("settings", "sum", "options", to={"los": {}}), r"settings\.sum\.options\.los"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_address(tmp_path, content, message):
+    with pytest.raises(ParamsError, match=message):
+        catalogue.read(write(tmp_path / "paper.yaml", content))
+
+
+def test_every_problem_is_told(tmp_path):
+    content = changed(*ROWS, to=[{**SUM, "id": "1"}, {**SUM, "id": "1"}, {**SUM, "settings": ["x"]}])
+    with pytest.raises(ParamsError) as told:
+        catalogue.read(write(tmp_path / "paper.yaml", content))
+    assert len(told.value.problems) == 2
+
+
+def test_a_row_that_ranks_an_unknown_model(tmp_path):
+    row = {"id": "4.1", "method": "CSLS", "trains": "9.9", "published": [1.0, 2.0]}
+    with pytest.raises(ParamsError, match=r"row 4\.1: trains unknown row '9\.9'"):
+        catalogue.read(write(tmp_path / "paper.yaml", changed(*ROWS, to=[row])))
+
+
+def test_a_folder_is_read_as_one_paper(tmp_path):
+    folder = tmp_path / "big"
+    folder.mkdir()
+    write(folder / "paper.yaml", PAPER)
+    write(folder / "table2.yaml", {"blocks": [{**PAPER["blocks"][0], "table": "2", "rows": [SUM]}]})
+    found = catalogue.read(folder)
+    assert [(block.table, [row.id for row in block.rows]) for block in found.blocks] == [
+        ("1", ["1.1", "1.2"]),
+        ("2", ["1.3"]),
+    ]
+
+
+def test_an_id_given_twice_across_the_files_of_a_folder(tmp_path):
+    write(tmp_path / "paper.yaml", PAPER)
+    write(tmp_path / "table2.yaml", {"blocks": PAPER["blocks"]})
+    with pytest.raises(ParamsError, match=r"row 1\.1: id given twice"):
+        catalogue.read(tmp_path)
+
+
+def test_the_papers_of_the_package():
+    assert catalogue.names() == [
+        "hal-aaai2020",
+        "hal-rgm-emnlp",
+        "l2rm-cvpr2024",
+        "structure-preserving-cvpr2016",
+        "vsepp",
+    ]
+
+
+def test_a_variant_is_found_beside_its_row():
+    row, code = (catalogue.find("hal-aaai2020", name) for name in ("1.3", "1.3:code"))
+    assert row.published == code.published
+    assert (row.settings.train["epochs"], row.settings.train["lr_update"]) == (15, 10)
+    assert (code.settings.train["epochs"], code.settings.train["lr_update"]) == (13, 8)
+    assert code.settings.options["loss"] == {"gamma": 60.0, "eps": 0.7, "variant": "code"}
+    assert (row.marker, code.marker) == ("hal-aaai2020 1.3", "hal-aaai2020 1.3:code")
+
+
+def test_the_variants_of_a_block_are_those_of_its_own_rows_only():
+    ids = [entry.id for entry in catalogue.entries("vsepp")]
+    assert {"4.4", "4.4:projection", "4.3:projection", "4.3:squared"} <= set(ids)
+    assert not {"4.1:projection", "4.4:squared"} & set(ids)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_example_of_the_documentation_is_a_paper(tmp_path):
+    text = (ROOT / "docs/papers.md").read_text()
+    (tmp_path / "paper.yaml").write_text(text.rpartition("```yaml\n")[2].partition("```")[0])
+    assert [row.id for row in catalogue.read(tmp_path / "paper.yaml").blocks[0].rows] == ["1.1", "1.2"]
+
+
+def test_a_row_under_another_criterion_has_the_settings_of_the_row_it_ranks():
+    ranked, trained = (catalogue.find("hal-rgm-emnlp", name) for name in ("4.19", "2.12"))
+    assert ranked.settings == trained.settings
+    assert ranked.row.inference == "csls"
+    assert ranked.marker == trained.marker == "hal-rgm-emnlp 2.12"
+    assert ranked.published["rsum"] == 472.0
+    assert trained.published["rsum"] == 460.2
+
+
+def test_a_figure_that_is_not_printed_is_not_there():
+    assert catalogue.find("vsepp", "1.2").published.keys() == {
+        *("i2t.r1", "i2t.r10", "i2t.medr", "t2i.r1", "t2i.r10", "t2i.medr")
+    }
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        ("hal-aaai2020", "expected a paper and a row"),
+        ("hal-aai2020 2.12", "did you mean 'hal-aaai2020'"),
+        ("hal-aaai2020 2.12:cod", r"hal-aaai2020 has no row '2\.12:cod'; did you mean '2\.12:code'"),
+        ("hal-aaai2020 2.1:code", "has no row"),
+    ],
+)
+def test_a_marker_that_leads_nowhere(marker, message):
+    with pytest.raises(UsageError, match=message):
+        catalogue.located(marker)

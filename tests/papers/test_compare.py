@@ -1,0 +1,84 @@
+import pytest
+
+from pipeline.errors import UsageError
+from pipeline.papers import catalogue
+from pipeline.papers.compare import beside, cautions, label, measured, under
+from pipeline.papers.schema import FIGURES
+
+METRICS = {
+    "protocol": "folds",
+    "image_to_text": {"r@1": 60.5, "r@5": 88.0, "r@10": 95.0, "med_r": 1.0, "mean_r": 3.25, "map": 1.0},
+    "text_to_image": {"r@1": 46.5, "r@5": 79.0, "r@10": 88.0, "med_r": 2.0, "mean_r": 9.0},
+    "rsum": 457.0,
+    "hs_sum": 11.0,
+}
+
+
+def test_ours_stands_beside_every_printed_figure():
+    assert beside("hal-rgm-emnlp 2.12", METRICS) == [
+        ("i2t R@1", 61.9, 60.5, -1.4),
+        ("i2t R@5", 88.8, 88.0, -0.8),
+        ("i2t R@10", 95.2, 95.0, -0.2),
+        ("i2t Med r", 1.0, 1.0, 0.0),
+        ("i2t Mean r", 3.0, 3.25, 0.25),
+        ("t2i R@1", 46.4, 46.5, 0.1),
+        ("t2i R@5", 79.0, 79.0, 0.0),
+        ("t2i R@10", 88.9, 88.0, -0.9),
+        ("t2i Med r", 2.0, 2.0, 0.0),
+        ("t2i Mean r", 7.6, 9.0, 1.4),
+        ("rsum", 460.2, 457.0, -3.2),
+        ("hs-sum", 12.42, 11.0, -1.42),
+    ]
+
+
+def test_what_was_not_printed_or_not_measured_is_left_out():
+    sets = {"image_to_text": {"r@1": 46.0}, "text_to_image": {}}
+    assert beside("vsepp 1.2", sets) == [("i2t R@1", 46.7, 46.0, -0.7)]
+    assert [figure for figure, *_ in beside("vsepp 1.2", METRICS)] == [
+        *("i2t R@1", "i2t R@10", "i2t Med r", "t2i R@1", "t2i R@10", "t2i Med r"),
+    ]
+
+
+def test_another_criterion_has_its_own_row():
+    assert beside("hal-rgm-emnlp 2.12", METRICS, "csls")[0] == ("i2t R@1", 65.6, 60.5, -5.1)
+    assert beside("hal-rgm-emnlp 2.12", METRICS, "sinkhorn") == []
+    assert beside("hal-aaai2020 2.12", METRICS, "csls") == []
+    assert {name: entry.id for name, entry in under("hal-rgm-emnlp 1.3").items()} == {
+        **{"nns": "1.3", "gm": "4.2", "rgm": "4.3", "is": "4.4"},
+        **{"csls": "4.5", "is+rgm": "4.6", "csls+rgm": "4.7"},
+    }
+
+
+def test_any_row_of_a_model_leads_to_all_of_them():
+    assert under("hal-rgm-emnlp 4.5") == under("hal-rgm-emnlp 1.3:xavier") == under("hal-rgm-emnlp 1.3")
+
+
+def test_the_rows_of_a_model_agree_on_what_they_share():
+    """Table 4 prints nearest neighbours of models from Tables 1 and 2 again."""
+    for paper, row in (("hal-rgm-emnlp", "4.1"), ("hal-rgm-emnlp", "4.8"), ("hal-rgm-emnlp", "4.15")):
+        again = catalogue.find(paper, row)
+        assert again.published.items() <= catalogue.located(again.marker).published.items()
+
+
+def test_a_variant_is_compared_with_its_row():
+    assert beside("hal-aaai2020 1.3:code", METRICS) == beside("hal-aaai2020 1.3", METRICS)
+
+
+def test_an_unknown_row():
+    with pytest.raises(UsageError, match=r"has no row '2\.99'"):
+        beside("hal-aaai2020 2.99", METRICS)
+
+
+def test_cautions():
+    assert cautions("hal-aaai2020 2.12", METRICS) == []
+    assert cautions("hal-aaai2020 2.12", {**METRICS, "protocol": "full"}) == [
+        "measured under protocol full, the row under folds (c2)"
+    ]
+    assert "Table 3 does not list this row" in cautions("hal-aaai2020 2.3", METRICS)[0]
+    assert cautions("hal-aaai2020 2.12", {"rsum": 1.0}) == []
+
+
+def test_every_figure_has_a_label_and_those_of_retrieval_a_place_in_the_metrics():
+    assert len({label(name) for name in FIGURES}) == len(FIGURES)
+    found = {name for name in FIGURES if measured(METRICS, name) is not None}
+    assert found == {name for name in FIGURES if not name.startswith("phrase.")}

@@ -1,0 +1,184 @@
+import json
+import re
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline.errors import UsageError
+from pipeline.papers import catalogue, render
+from pipeline.papers.overlay import needs, overlay, run_name
+from pipeline.params import overlay as overlays
+from pipeline.params.load import load
+from tests.rules.sources import ROOT
+
+DEMO = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+ENTRIES = [entry for paper in catalogue.names() for entry in catalogue.entries(paper)]
+RUNNABLE = [entry for entry in ENTRIES if entry.settings is not None and not needs(entry)]
+LACKING = [entry for entry in ENTRIES if entry.settings is not None and needs(entry)]
+
+
+def applied(tmp_path, entry):
+    """params.yaml of the demo with the row in it, loaded."""
+    path = tmp_path / "params.yaml"
+    path.write_text((ROOT / "params.yaml").read_text())
+    (tmp_path / "row.yaml").write_text(render.text(entry, overlay(entry.paper, entry.id)))
+    overlays.apply(path, str(tmp_path / "row.yaml"), [])
+    return load(path)
+
+
+@pytest.mark.parametrize("entry", RUNNABLE, ids=lambda entry: f"{entry.paper} {entry.id}")
+def test_every_row_that_can_run_makes_params_that_load(tmp_path, entry):
+    path = tmp_path / "params.yaml"
+    path.write_text(json.dumps({**DEMO, **overlay(entry.paper, entry.id)}))
+    params = load(path)
+    run = params.runs[run_name(entry)]
+    assert list(params.runs) == [run_name(entry)]
+    assert run.row == entry.marker
+    assert catalogue.located(run.row).settings == entry.settings.model_copy(update={"inference": {}})
+    assert (run.loss.name, run.scheme.name) == (entry.settings.loss, entry.settings.scheme)
+    assert run.train.lr == entry.settings.train["lr"]
+    assert set(params.grid.inferences) == {"nns", entry.row.inference}
+
+
+@pytest.mark.parametrize("row", ["hal-aaai2020 1.3:code", "hal-rgm-emnlp 4.21", "vsepp 4.3"])
+def test_written_into_params_it_is_the_same(tmp_path, row):
+    paper, _, name = row.partition(" ")
+    (tmp_path / "plain.yaml").write_text(json.dumps({**DEMO, **overlay(paper, name)}))
+    plain, written = load(tmp_path / "plain.yaml"), applied(tmp_path, catalogue.find(paper, name))
+    assert (written.runs, written.grid, written.datasets) == (plain.runs, plain.grid, plain.datasets)
+    assert written.evaluate.protocol == plain.evaluate.protocol
+
+
+def test_some_rows_of_every_paper_without_regions_can_run():
+    assert {entry.paper for entry in RUNNABLE} >= {"hal-aaai2020", "hal-rgm-emnlp", "vsepp"}
+
+
+def test_a_row_this_version_cannot_run_says_what_it_needs():
+    assert LACKING
+    for entry in LACKING:
+        wanted = rf"row {re.escape(entry.id)} of {entry.paper} needs .*, which this version does not have"
+        with pytest.raises(UsageError, match=wanted):
+            overlay(entry.paper, entry.id)
+
+
+def test_what_is_missing_is_asked_of_the_families(monkeypatch):
+    from pipeline.registry import Family
+
+    entry = catalogue.find("hal-aaai2020", "2.12")
+    assert needs(entry) == []
+    names = Family.names
+    monkeypatch.setattr(
+        Family, "names", lambda family: [] if family.kind in ("scheme", "backbone") else names(family)
+    )
+    assert needs(entry) == ["backbone 'resnet152'", "scheme 'memory_bank'"]
+
+
+def test_a_quoted_row_has_nothing_to_run():
+    with pytest.raises(
+        UsageError, match=r"row 2\.14 of hal-aaai2020 quotes Vendrov et al\. 2016: there is nothing to run"
+    ):
+        overlay("hal-aaai2020", "2.14")
+
+
+def test_hal_with_a_memory_bank_as_table_3_has_it():
+    found = overlay("hal-aaai2020", "2.12")
+    run = found["runs"]["hal-aaai2020_2_12"]
+    assert (run["loss"], run["scheme"], run["similarity"], run["features"]) == (
+        *("hal", "memory_bank", "cosine", "resnet152"),
+    )
+    assert run["options"]["loss"] == {"gamma": 30.0, "eps": 0.3, "variant": "paper"}
+    bank = {"share": 0.05, "k": 250, "alpha": 40.0, "beta": 40.0, "eps1": 0.2, "eps2": 0.1}
+    assert run["options"]["scheme"].items() >= {**bank, "variant": "paper", "exclude": "caption"}.items()
+    wanted = {
+        "lr": 1e-3,
+        "lr_update": 10,
+        "batch_size": 512,
+        "epochs": 15,
+        "embed_size": 1024,
+        "grad_clip": 2.0,
+    }
+    assert run["train"].items() >= wanted.items()
+    assert found["datasets"] == {"coco": {"format": "karpathy", "source": "data/raw/coco", "max_captions": 5}}
+    assert found["evaluate"].items() >= {"protocol": "folds", "fold_size": 1000}.items()
+
+
+@pytest.mark.parametrize(
+    ("paper", "row", "margin", "lr", "lr_update"),
+    [
+        ("hal-aaai2020", "1.2", 0.05, 2e-4, 15),  # Table 3
+        ("hal-aaai2020", "1.2:code", 0.2, 2e-4, 15),  # VSE++'s code
+        ("hal-aaai2020", "2.10", 0.2, 2e-4, 10),
+        ("hal-aaai2020", "2.10:code", 0.2, 2e-4, 15),
+        ("hal-aaai2020", "1.1", 0.05, 1e-3, 10),
+        ("hal-rgm-emnlp", "1.1", 0.2, 1e-3, 10),  # section 4.1
+        ("hal-rgm-emnlp", "2.10", 0.2, 2e-4, 15),
+        ("vsepp", "3.8", 0.2, 2e-4, 15),
+        ("vsepp", "4.3", 0.05, 1e-3, 15),
+    ],
+)
+def test_presets_where_the_sources_disagree(paper, row, margin, lr, lr_update):
+    run = next(iter(overlay(paper, row)["runs"].values()))
+    assert run["options"]["loss"]["margin"] == margin
+    assert (run["train"]["lr"], run["train"]["lr_update"]) == (lr, lr_update)
+
+
+def test_order_and_unnormalised_images():
+    order0, order, vse0 = (
+        next(iter(overlay("vsepp", row)["runs"].values())) for row in ("4.3", "4.5", "4.2")
+    )
+    assert [(one["loss"], one["similarity"]) for one in (order0, order, vse0)] == [
+        *(("sum", "order"), ("max", "order"), ("sum", "cosine")),
+    ]
+    assert order0["options"]["text"]["use_abs"] is order0["options"]["image"]["use_abs"] is True
+    assert order["options"]["text"]["use_abs"] is order["options"]["image"]["use_abs"] is False
+    assert vse0["options"]["image"]["no_imgnorm"] is True
+
+
+def test_ten_crops_and_restval():
+    found = overlay("vsepp", "4.2")
+    assert found["features"] == {
+        "vgg19_ten_crops": {"dataset": "coco", "backbone": "vgg19", "weights": "imagenet", "crops": "ten"}
+    }
+    assert "include_restval" not in found["datasets"]["coco"]
+
+
+def test_a_criterion_comes_with_its_values():
+    found = overlay("hal-rgm-emnlp", "4.13")
+    assert found["grid"] == {"inferences": ["nns", "is+rgm"]}
+    assert found["inference"]["is"] == {"beta": 30.0, "include_query": False}
+    assert found["inference"]["rgm"]["lam"] is None
+    assert list(found["runs"]) == ["hal-rgm-emnlp_2_1"]
+
+
+def test_what_is_printed_but_not_run():
+    assert overlay("hal-rgm-emnlp", "4.14:printed")["inference"]["csls"] == {"k": 10, "two_sided": False}
+    assert overlay("hal-rgm-emnlp", "4.14:printed")["inference"]["rgm"]["mode"] == "literal"
+    texts = [next(iter(overlay("vsepp", row)["runs"].values())) for row in ("4.4", "4.4:projection")]
+    assert [one["options"]["text"]["projection"] for one in texts] == [False, True]
+    order = next(iter(overlay("vsepp", "4.3:squared")["runs"].values()))
+    assert order["options"]["similarity"] == {"root": False}
+    assert (
+        overlay("hal-aaai2020", "1.3:xavier")["runs"]["hal-aaai2020_1_3_xavier"]["options"]["text"]["init"]
+        == "xavier"
+    )
+
+
+def test_nothing_in_the_file_it_is_written_into_changes_the_row(tmp_path):
+    entry = catalogue.find("hal-aaai2020", "2.1")
+    clean = applied(tmp_path, entry)
+    path = tmp_path / "params.yaml"
+    content = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+    content["text"]["gru"] = {"layers": 3, "word_dim": 7, "use_abs": True}
+    content["image"]["linear"] = {"no_imgnorm": True}
+    content["loss"]["sum"] = {"margin": 9.0}
+    content["train"] = {**content["train"], "mask_same_image": True, "grad_clip": 9.0, "val_images": 3}
+    with path.open("w") as file:
+        YAML().dump(content, file)
+    overlays.apply(path, str(tmp_path / "row.yaml"), [])
+    assert load(path).runs == clean.runs
+
+
+def test_no_two_models_share_a_run():
+    names = {(run_name(entry), entry.marker) for entry in ENTRIES if entry.settings is not None}
+    assert len({name for name, _ in names}) == len(names)
+    assert all("." not in name and ":" not in name for name, _ in names)
