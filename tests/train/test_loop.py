@@ -252,3 +252,22 @@ def test_a_run_under_sgd_goes_on_bit_equal(project, monkeypatch):
     monkeypatch.setattr(loop.checkpoint, "save", real)
     train(params, "sum", "cpu")
     assert _bytes() == whole
+
+
+def test_clipping_is_that_of_torch():
+    for limit in (0.5, 100.0):
+        ours, theirs = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+        for weight, twin in zip(ours.parameters(), theirs.parameters(), strict=True):
+            weight.grad = torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
+            twin.grad = weight.grad.clone()
+        optimise.clip(ours, limit)
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), limit)
+        for weight, twin in zip(ours.parameters(), theirs.parameters(), strict=True):
+            assert torch.equal(weight.grad, twin.grad)
+
+
+def test_a_gradient_that_is_not_finite_stops_before_any_weight_changes():
+    model = torch.nn.Linear(2, 2)
+    model.weight.grad = torch.full((2, 2), float("inf"))
+    with pytest.raises(PipelineError, match="norm of the gradients is inf"):
+        optimise.clip(model, 2.0)
