@@ -116,6 +116,7 @@ def train(
             raise UsageError(f"no run in params.yaml has loss '{loss}'")
     from pipeline.train import stage
 
+    stage.flush_denormals()
     for name in names:
         stage.train(params, name, device)
 

@@ -14,18 +14,17 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Float, Int, Int64
+from jaxtyping import Float, Int64
 from safetensors.numpy import save_file
 
 from pipeline.artifacts import _table
 from pipeline.artifacts._files import read_json, require, sha256, whole_folder, write_json
 from pipeline.artifacts.features import append_rows
 from pipeline.errors import InputError, IntegrityError
+from pipeline.tokens import SPECIAL, Tokens
 
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
 VOCABULARY, STATE, META = "vocabulary.json", "state.safetensors", "meta.json"
-PAD, START, END, UNK = range(4)
-SPECIAL = ["<pad>", "<start>", "<end>", "<unk>"]
 ADVICE = "vse-pipe extract"
 _ID = _table.field("caption_id", pa.int64(), "unique; in the order of captions.parquet")
 TOKENS_SCHEMA = pa.schema(
@@ -40,27 +39,6 @@ VECTORS_SCHEMA = pa.schema(
     [_ID, _table.field("row", pa.int64(), "row of features.npy")],
     metadata={"artefact": "texts", "version": "1"},
 )
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """Token ids of many captions, end to end: caption i is ``tokens[starts[i] : starts[i] + lengths[i]]``."""
-
-    tokens: Int[np.ndarray, " ids"]
-    starts: Int[np.ndarray, " captions"]
-    lengths: Int[np.ndarray, " captions"]
-
-    def take(self, chosen: np.ndarray) -> "Tokens":
-        """A view of the captions at ``chosen``; the token ids are shared."""
-        return Tokens(self.tokens, self.starts[chosen], self.lengths[chosen])
-
-    def padded(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(n, longest) int64 token ids filled up with PAD, and (n,) lengths, for the captions at ``chosen``."""
-        lengths = self.lengths[chosen]
-        places = np.arange(lengths.max())
-        inside = places < lengths[:, None]
-        index = np.where(inside, self.starts[chosen][:, None] + places, 0)
-        return np.where(inside, self.tokens[index], PAD), lengths
 
 
 @dataclass(frozen=True)
@@ -173,7 +151,7 @@ def read(folder: Path, verify: bool = True) -> Texts:
 
 
 def _tokens(folder: Path, meta: dict, words: list[str]) -> Texts:
-    ids = _array(folder / TOKENS, None).astype(np.int64)
+    ids = _array(folder / TOKENS)
     index = _index(folder / INDEX, TOKENS_SCHEMA)
     starts, lengths = index["start"].to_numpy(), index["length"].to_numpy().astype(np.int64)
     if words[:4] != SPECIAL:
@@ -187,7 +165,7 @@ def _tokens(folder: Path, meta: dict, words: list[str]) -> Texts:
 
 
 def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
-    array = _array(folder / ARRAY, "r")
+    array = _array(folder / ARRAY)
     index = _index(folder / INDEX, VECTORS_SCHEMA)
     rows = index["row"].to_numpy()
     if array.ndim != 2 or array.dtype not in (np.float16, np.float32):
@@ -199,9 +177,9 @@ def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
     return Texts("vectors", index["caption_id"].to_numpy(), meta, None, words, array, rows)
 
 
-def _array(path: Path, mode: str | None) -> np.ndarray:
+def _array(path: Path) -> np.ndarray:
     try:
-        return np.load(path, mmap_mode=mode, allow_pickle=False)
+        return np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
         raise IntegrityError(f"{path}: not a whole .npy file ({error}); extract it again") from error
 

@@ -49,7 +49,7 @@ def extract_texts(params: Params, name: str) -> Path:
 def _describe(dataset: str, name: str, options, method: ModuleType, seed: int) -> dict:
     """Everything the text features follow from."""
     prepared = paths.prepared(dataset)
-    files = {path.name: _checked(path, digest, name) for path, digest in options.files().items()}
+    files = [_checked(path, digest, name) for path, digest in options.files().items()]
     return {
         "dataset": dataset,
         "method": name,

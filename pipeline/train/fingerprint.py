@@ -12,6 +12,18 @@ from pipeline.params.typed import Run
 from pipeline.registry import RUN_FAMILIES
 from pipeline.train.model import describe
 
+PACKAGE = Path(__file__).parents[1]
+# Code outside of this folder that decides which numbers go into a batch, or which epoch is the best.
+OUTSIDE = (
+    "artifacts/features.py",
+    "artifacts/texts.py",
+    "tokens.py",
+    "seeds.py",
+    "evaluate/metrics/ranks.py",
+    "evaluate/metrics/recall.py",
+    "evaluate/scores.py",
+)
+
 
 def of(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: dict | None = None) -> str:
     """Digest of the run's parameters, the seed, the input files, this package's training code and torch's version.
@@ -20,6 +32,7 @@ def of(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: 
     transform, its code and its libraries.
     """
     code = [*Path(__file__).parent.glob("*.py"), *Path(__file__).parent.rglob("_*.py")]
+    code += [PACKAGE / name for name in OUTSIDE]
     code += [family.folder / f"{getattr(run, key).name}.py" for key, family in RUN_FAMILIES.items()]
     parts = {
         "run": {key: describe(getattr(run, key)) for key in RUN_FAMILIES},
@@ -27,7 +40,7 @@ def of(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: 
         "seed": seed,
         "inputs": [sha256(path) for path in inputs],
         "code": [sha256(path) for path in sorted(set(code))],
-        "torch": version("torch"),
+        "libraries": {name: version(name) for name in ("torch", "numba", "numpy")},
         "device": device.type,
     }
     if backbone is not None:

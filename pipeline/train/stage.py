@@ -25,10 +25,16 @@ from pipeline.train.schemes._scheme import Setting
 from pipeline.train.table import Table
 
 
+def flush_denormals() -> None:
+    """To be called before any other work of torch, whose threads take the setting over when they start.
+
+    The moments of words that no longer occur decay towards 0 without end; on denormal numbers Adam is ten times slower.
+    """
+    torch.set_flush_denormal(True)
+
+
 def train(params: Params, run: str, device: str = "auto") -> Path:
     """Write data/train/<run>/. A killed call goes on from its last epoch when called again with the same inputs."""
-    # Moments of words that no longer occur decay towards 0 without end; on denormal numbers Adam is ten times slower.
-    torch.set_flush_denormal(True)
     node = params.runs[run]
     out = paths.trained(run)
     with claim(out):

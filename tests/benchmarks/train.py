@@ -19,10 +19,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.artifacts.texts import Texts, Tokens
+from pipeline.artifacts.texts import Texts
 from pipeline.params.schema import TrainParams
 from pipeline.params.typed import Member
 from pipeline.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from pipeline.tokens import Tokens
 from pipeline.train.data import Pairs
 from pipeline.train.encoders.text import _packed_gru
 from pipeline.train.model import build

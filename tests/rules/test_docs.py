@@ -45,7 +45,9 @@ def test_readme_and_docs_name_every_member():
 @pytest.mark.parametrize("kind", RUN_FAMILIES)
 def test_training_has_a_row_for_every_member_with_all_its_options(kind):
     family = RUN_FAMILIES[kind]
-    title = {"loss": "| loss |", "text": "| text encoder |", "image": "| image encoder |"}.get(kind, f"| {kind} |")
+    title = {"loss": "| loss |", "text": "| text encoder |", "image": "| image encoder |"}.get(
+        kind, f"| {kind} |"
+    )
     lines = DOCS["training.md"].splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith(title))
     table = lines[start : lines.index("", start)]

@@ -14,6 +14,7 @@ FAMILY_FOLDERS = [
     "train/losses",
     "train/similarities",
     "train/encoders",
+    "train/samplers",
     "evaluate/inference",
     "evaluate/metrics",
     "inject/protocols",

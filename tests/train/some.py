@@ -5,10 +5,11 @@ from functools import partial
 import numpy as np
 import torch
 
-from pipeline.artifacts.texts import SPECIAL, Texts, Tokens
+from pipeline.artifacts.texts import Texts
 from pipeline.params.schema import TrainParams
 from pipeline.params.typed import Member
 from pipeline.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from pipeline.tokens import SPECIAL, Tokens
 from pipeline.train.data import Pairs
 from pipeline.train.model import DualEncoder, build
 from pipeline.train.optimise import optimizer_for

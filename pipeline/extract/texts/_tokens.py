@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 from nltk.tokenize import word_tokenize
 
-from pipeline.artifacts.texts import END, SPECIAL, START, UNK, Tokens
+from pipeline.tokens import END, SPECIAL, START, UNK, Tokens
 
 
 def tokenize(caption: str) -> list[str]:

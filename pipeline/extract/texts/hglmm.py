@@ -41,11 +41,12 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """
     from pipeline import seeds
     from pipeline.extract.texts import _mixture
-    from pipeline.extract.texts._bags import bags, known_words, splitter
+    from pipeline.extract.texts._bags import known_words, splitter
 
     words, raw, about = known_words(corpus, params)
-    counts = bags(map(splitter(params), corpus.of("train")), words)
-    trained = np.unique(counts.indices)
+    tokens = splitter(params)
+    met = {token for text in corpus.of("train") for token in tokens(text)}
+    trained = np.array([place for place, word in enumerate(words) if word in met], dtype=np.int64)
     rotation, offset = _independent(raw[trained], params, seeds.derive(seed, "ica") % 2**32)
     points = (raw.astype(np.float64) - offset) @ rotation.T
     if params.components > len(trained):

@@ -35,16 +35,16 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     dictionary takes the usual lemma of any word class ("running" becomes "run") and needs no downloaded data.
     Raises InputError when no term is left.
     """
-    from sklearn.feature_extraction.text import TfidfTransformer
-
-    from pipeline.extract.texts._bags import bags
-
-    train = list(map(partial(_terms, params=params), corpus.of("train")))
-    counts = Counter(term for terms in train for term in terms)
+    counts, holding, captions = Counter(), Counter(), 0
+    for text in corpus.of("train"):
+        terms = _terms(text, params)
+        counts.update(terms)
+        holding.update(set(terms))
+        captions += 1
     words = sorted(counts, key=lambda word: (-counts[word], word))[: params.size]
     if not words:
         raise InputError("tfidf: no terms are left in the train captions; set stop_words: false")
-    idf = TfidfTransformer().fit(bags(train, words)).idf_
+    idf = np.log((1 + captions) / (1 + np.array([holding[word] for word in words]))) + 1
     return State(words, {"idf": idf}, {"terms": len(counts)})
 
 

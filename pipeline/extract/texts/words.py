@@ -8,7 +8,7 @@ from pipeline.extract.texts._method import Corpus, State
 from pipeline.extract.texts._params import TextParams
 
 if TYPE_CHECKING:
-    from pipeline.artifacts.texts import Tokens
+    from pipeline.tokens import Tokens
 
 KIND = "tokens"
 LIBRARIES = ("nltk",)

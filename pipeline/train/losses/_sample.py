@@ -1,4 +1,7 @@
-"""The loss of each pair by which mismatched pairs are told from matched ones (L2RM, CVPR 2024)."""
+"""The loss of each pair by which mismatched pairs are told from matched ones (L2RM, CVPR 2024).
+
+No loss of this family uses it: it is for schemes that split the training pairs.
+"""
 
 from jaxtyping import Float
 from torch import Tensor

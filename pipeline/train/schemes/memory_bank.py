@@ -62,7 +62,8 @@ class MemoryBank(Scheme):
         self.pairs = torch.from_numpy(chosen).to(device)
         self.owners = torch.from_numpy(pairs.owners[chosen]).to(device)
         megabytes = (images.nbytes + texts.nbytes) / 2**20
-        scores = 2 * len(chosen) * setting.train.batch_size * 4 / 2**20
+        # Both directions as float32, once more with the mask, and the mask itself.
+        scores = len(chosen) * setting.train.batch_size * (2 * 4 + 2 * 4 + 1) / 2**20
         say(
             f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB, and {scores:.1f} MiB for a batch's scores with it"
         )
