@@ -5,8 +5,8 @@
 A word that occurs twice has its first vector.
 """
 
+import codecs
 import gzip
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
@@ -15,11 +15,14 @@ from typing import BinaryIO
 import numpy as np
 from jaxtyping import Float32
 
-from pipeline.errors import InputError, UsageError
+from pipeline.errors import InputError, PipelineError, UsageError
 
 Vector = Float32[np.ndarray, " dim"]
 _CHUNK = 2**20
 _LONGEST_WORD = 4096
+_LONGEST_LINE = 2**20
+_MOST_DIMENSIONS = 2**20
+_MOST_DIGITS = 18
 _SHOWN = 40
 
 
@@ -30,18 +33,29 @@ def read(path: Path, wanted: Set[str]) -> tuple[list[str], Float32[np.ndarray, "
     dimensions, not finite or without any wanted word.
     """
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    if kind == "npz" and not path.name.lower().endswith(".gz"):
-        found = dict(_npz(path, wanted))
-    elif kind in _FORMS:
-        found = _packed(path, _FORMS[kind], wanted)
-    else:
-        raise UsageError(
-            f"{path}: word vectors are read from .bin (word2vec), .txt or .vec (word2vec, GloVe), these also .gz, and .npz"
-        )
+    try:
+        if kind == "npz" and not path.name.lower().endswith(".gz"):
+            found = dict(_npz(path, wanted))
+        elif kind in _FORMS:
+            found = _packed(path, _FORMS[kind], wanted)
+        else:
+            raise UsageError(
+                f"{path}: word vectors are read from .bin (word2vec), .txt or .vec (word2vec, GloVe), these also .gz, "
+                "and .npz"
+            )
+    except PipelineError:
+        raise
+    # numpy and zipfile let nearly any exception out on strange files; none may end a run without the file's name.
+    except Exception as error:
+        raise InputError(f"{path}: no readable file of word vectors ({_reason(error)})") from error
     if not found:
         raise InputError(f"{path}: knows none of the {len(wanted)} words of the captions")
     words = sorted(found)
     return words, np.stack([found[word] for word in words])
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _packed(path: Path, form: Callable, wanted: Set[str]) -> dict[str, Vector]:
@@ -61,13 +75,19 @@ def _packed(path: Path, form: Callable, wanted: Set[str]) -> dict[str, Vector]:
 def _text(file: BinaryIO, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
     """(place, word, vector) of every wanted word of a text file; every line is checked for its number of values."""
     count, dim, number, entries = None, None, 0, 0
-    for number, raw in enumerate(file, start=1):
-        line = raw.rstrip(b" \t\r\n")
+    for number, raw in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 1), b""), start=1):
+        if len(raw) > _LONGEST_LINE:
+            raise InputError(f"{path} line {number}: longer than {_LONGEST_LINE} bytes")
+        line = (raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw).rstrip(b" \t\r\n")
         fields = line.count(b" ")
-        if number == 1 and (header := _header(line)):
+        if number == 1 and (header := _header(line, f"{path} line 1")):
             count, dim = header
             continue
         dim = fields if dim is None else dim
+        if not dim:
+            raise InputError(
+                f"{path} line {number}: vectors of 0 dimensions, expected a word and its numbers"
+            )
         try:
             word = line.split(b" ", 1)[0] if fields == dim else _spaced(line, dim)
             word.decode()
@@ -78,13 +98,17 @@ def _text(file: BinaryIO, wanted: dict[bytes, str], path: Path) -> Iterator[tupl
         entries += 1
         if word in wanted:
             yield f"line {number}", wanted[word], _numbers(line.split(b" ")[1:], path, number)
-    if not entries or not dim or (count is not None and entries != count):
+    if not entries or (count is not None and entries != count):
         raise InputError(f"{path}: ends after line {number} with {entries} words, expected {count or 'some'}")
 
 
-def _header(line: bytes) -> tuple[int, int] | None:
+def _header(line: bytes, where: str) -> tuple[int, int] | None:
     parts = line.split()
     if len(parts) == 2 and all(part.isdigit() for part in parts):
+        if max(map(len, parts)) > _MOST_DIGITS:
+            raise InputError(
+                f"{where}: a number of {max(map(len, parts))} digits, expected 'count dimensions'"
+            )
         return int(parts[0]), int(parts[1])
     return None
 
@@ -111,10 +135,14 @@ def _numbers(fields: list[bytes], path: Path, number: int) -> Vector:
 def _binary(file: BinaryIO, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
     """(place, word, vector) of every wanted word. Words need not be UTF-8: some of GoogleNews' are not."""
     first = file.readline(_SHOWN)
-    header = _header(first.rstrip(b"\n")) if first.endswith(b"\n") else None
+    header = _header(first.rstrip(b"\n"), f"{path} byte 0") if first.endswith(b"\n") else None
     if header is None or not all(header):
         raise InputError(f"{path} byte 0: begins with {first!r}, expected word2vec's 'count dimensions'")
     count, dim = header
+    if dim > _MOST_DIMENSIONS:
+        raise InputError(
+            f"{path} byte 0: announces {dim} dimensions, expected no more than {_MOST_DIMENSIONS}"
+        )
     buffer, start, base = b"", 0, len(first)
     for number in range(count):
         while (end := buffer.find(b" ", start, start + _LONGEST_WORD)) < 0 or len(buffer) <= end + 4 * dim:
@@ -138,17 +166,21 @@ def _npz(path: Path, wanted: Set[str]) -> Iterator[tuple[str, Vector]]:
     try:
         with np.load(path, allow_pickle=False) as file:
             words, vectors = file["words"], file["vectors"]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise InputError(f"{path}: no .npz file with plain arrays words and vectors ({error})") from error
+        if not isinstance(words, np.ndarray) or not isinstance(vectors, np.ndarray):
+            raise TypeError("members of another kind")
+    except Exception as error:
+        reason = _reason(error)
+        raise InputError(f"{path}: no .npz file with plain arrays words and vectors ({reason})") from error
     if (
         words.dtype.kind != "U"
         or vectors.ndim != 2
         or vectors.dtype.kind != "f"
         or words.shape != vectors.shape[:1]
+        or vectors.shape[1] == 0
     ):
         raise InputError(
             f"{path}: words {words.dtype} {words.shape} and vectors {vectors.dtype} {vectors.shape}, "
-            "expected text (n,) and floating point (n, D)"
+            "expected text (n,) and floating point (n, D), D at least 1"
         )
     places = {word: place for place, word in reversed(list(enumerate(words.tolist()))) if word in wanted}
     for word, place in places.items():

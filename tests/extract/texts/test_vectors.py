@@ -1,7 +1,10 @@
 """Word vectors: the same from every form of file; damage is named by line or byte."""
 
+import codecs
 import gzip
+import struct
 import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +97,7 @@ FAULTS = {
         r"ends after line 3 with 2 words, expected 3",
     ),
     "empty": ("v.txt", b"", r"ends after line 0 with 0 words"),
-    "words alone": ("v.txt", b"dog\nred\n", r"ends after line 2"),
+    "words alone": ("v.txt", b"dog\nred\n", r"line 1: vectors of 0 dimensions"),
     "truncated": ("v.bin", BINARY[:-9], r"v\.bin byte \d+: no whole entry of 4 dimensions for word 7 of 7"),
     "no header": ("v.bin", BINARY[4:], r"byte 0: begins with b'.*expected word2vec's 'count dimensions'"),
     "smaller dimension": ("v.bin", BINARY.replace(b"7 4\n", b"7 3\n"), r"byte \d+: (no whole entry|goes on)"),
@@ -106,6 +109,14 @@ FAULTS = {
         r"byte 4: the vector of 'red' holds",
     ),
     "damaged gzip": ("v.txt.gz", None, r"v\.txt\.gz: damaged gzip file"),
+    "a number of 5000 digits": (
+        "v.vec",
+        b"9" * 5000 + b" 3\ndog 1 2 3\n",
+        r"line 1: a number of 5000 digits",
+    ),
+    "no dimensions": ("v.vec", b"2 0\ndog\nred\n", r"line 2: vectors of 0 dimensions"),
+    "too many dimensions": ("v.bin", b"2 9999999999999999\ndog ", r"byte 0: announces 9999999999999999 dim"),
+    "a line without end": ("v.txt", b"dog 1" + b" 1" * 2**20, r"line 1: longer than 1048576 bytes"),
     "no known word": ("v.txt", b"Dog 1\nRed 2\n", r"knows none of the 2 words"),
     "no npz": ("v.npz", b"dog 1 2\n", r"v\.npz: no \.npz file with plain arrays words and vectors"),
 }
@@ -153,3 +164,85 @@ def test_memory_is_for_the_wanted_words_alone(tmp_path: Path, form: str) -> None
     tracemalloc.stop()
     assert path.stat().st_size > 5e6
     assert peak < 4.5e6
+
+
+def test_the_mark_of_an_editor_before_the_first_word(tmp_path: Path) -> None:
+    """Some editors begin a UTF-8 file with a byte order mark."""
+    for content in (b"dog 1 2\nred 3 4\n", b"2 2\ndog 1 2\nred 3 4\n"):
+        words, array = read(written(tmp_path, "v.txt", codecs.BOM_UTF8 + content), {"dog", "red"})
+        assert words == ["dog", "red"]
+        assert array.tolist() == [[1, 2], [3, 4]]
+
+
+def test_a_line_without_end_is_not_unpacked(tmp_path: Path) -> None:
+    path = written(tmp_path, "v.txt.gz", b"1" * 2**26)
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"v\.txt\.gz line 1: longer than"):
+        read(path, {"dog"})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
+
+
+def npy(header: str, content: bytes = b"") -> bytes:
+    """A .npy file of this header."""
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header.encode() + b"\n" + content
+
+
+def as_zip(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return path
+
+
+GOOD = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2)}", bytes(8))
+STRANGE = {
+    "no .npy inside": {"words.npy": b"dog", "vectors.npy": b"1 2"},
+    "more than any memory": {
+        "words.npy": npy("{'descr': '<U3', 'fortran_order': False, 'shape': (1" + "0" * 17 + ",)}"),
+        "vectors.npy": GOOD,
+    },
+    "more than any number": {
+        "words.npy": npy("{'descr': '<U3', 'fortran_order': False, 'shape': (" + "9" * 30 + ",)}"),
+        "vectors.npy": GOOD,
+    },
+    "a header that is no header": {"words.npy": npy("((((((("), "vectors.npy": GOOD},
+    "no such character": {
+        "words.npy": npy("{'descr': '<U1', 'fortran_order': False, 'shape': (1,)}", b"\xff\xff\xff\x7f"),
+        "vectors.npy": GOOD,
+    },
+    "no dimensions": {
+        "words.npy": npy(
+            "{'descr': '<U3', 'fortran_order': False, 'shape': (1,)}", "dog".encode("utf-32-le")
+        ),
+        "vectors.npy": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 0)}"),
+    },
+}
+
+
+@pytest.mark.parametrize("fault", STRANGE)
+def test_npz_files_of_strange_members(tmp_path: Path, fault: str) -> None:
+    with pytest.raises(InputError, match=r"v\.npz: ") as caught:
+        read(as_zip(tmp_path / "v.npz", STRANGE[fault]), {"dog"})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("place", "value"), [(6, 1), (8, 99)], ids=["encrypted", "unknown compression"])
+def test_npz_files_that_cannot_be_unpacked(tmp_path: Path, place: int, value: int) -> None:
+    path = as_npz(tmp_path / "v.npz", WORDS, ARRAY)
+    content = bytearray(path.read_bytes())
+    start = content.index(b"PK\x03\x04")
+    content[start + place] = value
+    start = content.index(b"PK\x01\x02")
+    content[start + place + 2] = value
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"v\.npz: no \.npz file with plain arrays"):
+        read(path, {"dog"})
+
+
+def test_an_npy_file_under_the_name_of_an_npz(tmp_path: Path) -> None:
+    with (tmp_path / "v.npz").open("wb") as file:
+        np.save(file, ARRAY)
+    with pytest.raises(InputError, match=r"v\.npz: no \.npz file with plain arrays"):
+        read(tmp_path / "v.npz", {"dog"})
