@@ -12,8 +12,6 @@ from pipeline.extract.texts._params import WordVectorParams
 from pipeline.extract.texts._tokens import split
 from pipeline.extract.texts._vectors import read
 
-_TINY = 1e-12
-
 
 def bags(texts: Iterable[Iterable[str]], words: list[str]) -> csr_array:
     """(captions, words) float64: how often each word of ``words`` occurs in each tokenised caption; others count nowhere."""
@@ -41,7 +39,9 @@ def known_words(
     counts = Counter(token for text in corpus.texts for token in tokens(text))
     words, vectors = read(params.path, counts.keys())
     if params.unit:
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _TINY)
+        # In float64: the square of 1e20 is infinite as float32, and the vector would be zero.
+        lengths = np.sqrt(np.einsum("wd,wd->w", vectors, vectors, dtype=np.float64))
+        vectors = (vectors / np.where(lengths > 0, lengths, 1.0)[:, None]).astype(np.float32)
     found = sum(counts[word] for word in words)
     about = {
         "known_words": len(words),

@@ -1,20 +1,20 @@
 """Fisher vectors of the hybrid Gaussian-Laplacian mixture (Klein et al., CVPR 2015; Perronnin et al., ECCV 2010)."""
 
 import numpy as np
-from jaxtyping import Float32, Float64
+from jaxtyping import Float, Float32, Float64
 from scipy.sparse import csr_array
 
-from pipeline.extract.texts._mixture import Mixture, Points, posteriors
+from pipeline.extract.texts._mixture import Mixture, posteriors
 
 _TINY = 1e-12
 
 
 def fisher_vectors(
-    counts: csr_array, points: Points, mixture: Mixture
+    counts: csr_array, points: Float[np.ndarray, "points dim"], mixture: Mixture
 ) -> Float64[np.ndarray, "captions fisher"]:
     """(captions, 2 * components * dim): a caption's words as the direction in which the mixture would move for them.
 
-    counts: (captions, points), how often each word occurs. The gradient of the log-likelihood of a caption's N words
+    counts: (captions, points), how often each word occurs; points of any precision, those in use become float64. The gradient of the log-likelihood of a caption's N words
     with respect to location m and scale s, divided by the root of the Fisher information, diagonal as usual. With z =
     (x - m) / s, a word's share g of the component and the component's weight w, summed over the words:
 
@@ -24,7 +24,7 @@ def fisher_vectors(
     All locations come first, component by component, then all scales. A caption without words is the zero vector.
     """
     used = np.unique(counts.indices)
-    counts, points = counts[:, used], points[used]
+    counts, points = counts[:, used], points[used].astype(np.float64)
     shares, _ = posteriors(mixture, points)
     components, dim = mixture.location.shape
     out = np.empty((counts.shape[0], 2, components, dim))

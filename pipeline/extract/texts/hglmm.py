@@ -88,7 +88,7 @@ def _fisher(texts: list[str], state: State, params: Params) -> Float32[np.ndarra
     from pipeline.extract.texts._fisher import fisher_vectors, improved
 
     counts = bags(map(splitter(params), texts), state.words)
-    return improved(fisher_vectors(counts, state.arrays["vectors"].astype(np.float64), _mixture_of(state)))
+    return improved(fisher_vectors(counts, state.arrays["vectors"], _mixture_of(state)))
 
 
 def _independent(
@@ -112,9 +112,13 @@ def _independent(
     ica = FastICA(
         components, whiten="unit-variance", random_state=seed, max_iter=params.ica_iterations, tol=1e-4
     )
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught, np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("always", ConvergenceWarning)
-        ica.fit(vectors.astype(np.float64))
+        try:
+            ica.fit(vectors.astype(np.float64))
+        except (ValueError, np.linalg.LinAlgError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(f"hglmm: the word vectors do not vary ({reason}); set ica: none") from error
     if any(issubclass(entry.category, ConvergenceWarning) for entry in caught):
         warn(f"hglmm: the ICA did not converge in {params.ica_iterations} iterations; raise ica_iterations")
     return ica.components_, ica.mean_

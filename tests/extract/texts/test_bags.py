@@ -1,10 +1,16 @@
-"""Counts of words in captions."""
+"""Counts of words in captions, and the words that have a vector."""
+
+from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.extract.texts._bags import bags
+from pipeline.extract.texts import mean_vectors
+from pipeline.extract.texts._bags import bags, known_words
+from pipeline.extract.texts._method import Corpus
+from tests.extract.texts.vector_files import as_npz
 
 WORDS = ["a", "b", "c"]
 
@@ -20,3 +26,13 @@ def test_types_and_order_do_not_depend_on_the_captions() -> None:
     one, other = bags([["a", "b"], []], WORDS), bags([["b", "a"], []], WORDS)
     assert one.dtype == np.float64
     assert one.toarray().tolist() == other.toarray().tolist()
+
+
+@pytest.mark.parametrize("value", [1e38, 1e20, 3.0, 1e-20])
+def test_unit_length_at_every_size(tmp_path: Path, value: float) -> None:
+    file = as_npz(tmp_path / "v.npz", ["a", "b"], np.array([[value, -value], [0, 0]], np.float32))
+    params = mean_vectors.Params(vectors=str(file), unit=True)
+    words, vectors, _ = known_words(Corpus(["a b"], ["train"]), params)
+    assert words == ["a", "b"]
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, [[0.5**0.5, -(0.5**0.5)], [0, 0]], rtol=1e-6)

@@ -1,12 +1,16 @@
 """Fisher vectors of captions from a file of word vectors to rows."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from pipeline.errors import InputError
 from pipeline.extract.texts import hglmm as method
+from pipeline.extract.texts._bags import bags, splitter
+from pipeline.extract.texts._fisher import fisher_vectors
 from pipeline.extract.texts._method import Corpus, State
 from tests.extract.texts.vector_files import as_npz
 from tests.naive import texts as naive
@@ -150,3 +154,33 @@ def test_what_did_not_converge_is_said(
 def test_defaults_are_those_of_the_paper() -> None:
     params = method.Params(vectors="v.bin")
     assert (params.components, params.ica, params.unit, params.pca) == (30, "all", True, None)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_word_vectors_that_do_not_vary(tmp_path: Path, value: float) -> None:
+    file = str(as_npz(tmp_path / "v.npz", WORDS, np.full((60, 3), value, np.float32)))
+    with pytest.raises(InputError, match=r"hglmm: the word vectors do not vary .*; set ica: none"):
+        fitted(file, ica="all")
+    state, params = fitted(file, ica="none")
+    assert np.isfinite(method.transform(TEXTS, state, params)).all()
+
+
+def test_the_precision_of_the_word_vectors_is_raised_before_any_sum(file: str) -> None:
+    """fisher_vectors converts the words in use alone; the numbers are those of a vocabulary converted as a whole."""
+    state, params = fitted(file)
+    counts = bags(map(splitter(params), TEXTS[:7]), state.words)
+    narrow, mixture = state.arrays["vectors"], method._mixture_of(state)
+    assert narrow.dtype == np.float32
+    found = fisher_vectors(counts, narrow, mixture)
+    np.testing.assert_array_equal(found, fisher_vectors(counts, narrow.astype(np.float64), mixture))
+
+
+def test_the_memory_of_a_block_is_for_the_words_in_use(file: str) -> None:
+    state, _ = fitted(file)
+    vectors = np.concatenate([state.arrays["vectors"], np.zeros((300_000, 3), np.float32)])
+    counts = csr_array(([1.0], ([0], [1])), shape=(1, len(vectors)))
+    tracemalloc.start()
+    fisher_vectors(counts, vectors, method._mixture_of(state))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < vectors.nbytes
