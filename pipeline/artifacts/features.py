@@ -94,11 +94,10 @@ def read(folder: Path, verify: bool = True) -> Features:
     advice = "vse-pipe extract"
     meta = read_json(require(folder / META, advice))
     path = require(folder / ARRAY, advice)
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
-        raise IntegrityError(f"{path}: not a whole .npy file ({error}); extract it again") from error
-    if verify and sha256(path) != meta.get("sha256"):
+    if not isinstance(meta.get("sha256"), str):
+        raise IntegrityError(f"{folder / META}: holds no digest of {ARRAY}; extract it again")
+    array = open_array(path)
+    if verify and sha256(path) != meta["sha256"]:
         raise IntegrityError(f"{path}: content does not match the digest in {META}; extract it again")
     index = _table.read(folder / INDEX, SCHEMA, advice)
     index = index.filter(pc.equal(index["status"], "ok"))
@@ -106,6 +105,17 @@ def read(folder: Path, verify: bool = True) -> Features:
     if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
         raise InputError(f"{folder / INDEX}: rows up to {rows.max()}, but {ARRAY} has {len(array)}")
     return Features(array, index["image_id"].to_numpy(), rows.astype(np.int64), meta)
+
+
+def open_array(path: Path) -> np.ndarray:
+    """The memory map of a ``.npy`` file. Raises IntegrityError when it is none, or not whole."""
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")
+        if array.ndim == 0:
+            raise ValueError("it holds no rows")
+    except (ValueError, TypeError, EOFError, OverflowError, MemoryError) as error:
+        raise IntegrityError(f"{path}: not a whole .npy file ({error}); extract it again") from error
+    return array
 
 
 def check_finite(array: np.ndarray, where: str, first: int = 0) -> None:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
-from pipeline.artifacts._files import read_json, require, sha256, whole_file, write_json
-from pipeline.errors import IntegrityError
+from pipeline.artifacts._files import read_json, require, save_tensors, sha256, write_json
+from pipeline.errors import InputError, IntegrityError
 
 MODEL, VOCABULARY, CONFIG = "model.safetensors", "vocabulary.json", "config.json"
 
@@ -24,8 +24,7 @@ class ModelFiles:
 
 
 def write(folder: Path, weights: dict[str, Tensor], words: list[str], config: dict) -> None:
-    with whole_file(folder / MODEL) as temporary:
-        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary)
+    save_tensors(folder / MODEL, {name: tensor.contiguous() for name, tensor in weights.items()})
     write_json(folder / VOCABULARY, {"words": words})
     digests = {name: sha256(folder / name) for name in (MODEL, VOCABULARY)}
     write_json(folder / CONFIG, {**config, "sha256": digests})
@@ -36,8 +35,11 @@ def read(folder: Path) -> ModelFiles:
     made_by = f"vse-pipe train --run {folder.name}"
     require(folder / MODEL, made_by)
     config = read_json(require(folder / CONFIG, made_by))
-    for name, digest in config["sha256"].items():
-        if sha256(require(folder / name, made_by)) != digest:
+    digests = config.get("sha256")
+    if not isinstance(digests, dict):
+        raise IntegrityError(f"{folder / CONFIG}: holds no digests; train the run again")
+    for name in (MODEL, VOCABULARY):
+        if sha256(require(folder / name, made_by)) != digests.get(name):
             raise IntegrityError(
                 f"{folder / name}: content does not match the digest in {CONFIG}; train the run again"
             )
@@ -45,4 +47,7 @@ def read(folder: Path) -> ModelFiles:
         weights = load_file(folder / MODEL)
     except SafetensorError as error:
         raise IntegrityError(f"{folder / MODEL}: damaged ({error}); train the run again") from error
-    return ModelFiles(weights, read_json(folder / VOCABULARY)["words"], config, config["sha256"][MODEL])
+    words = read_json(folder / VOCABULARY).get("words")
+    if not isinstance(words, list):
+        raise InputError(f"{folder / VOCABULARY}: holds no words; train the run again")
+    return ModelFiles(weights, words, config, digests[MODEL])

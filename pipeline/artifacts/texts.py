@@ -15,11 +15,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int64
-from safetensors.numpy import save_file
 
-from pipeline.artifacts import _table
-from pipeline.artifacts._files import read_json, require, sha256, whole_folder, write_json
-from pipeline.artifacts.features import append_rows
+from pipeline.artifacts import _table, captions
+from pipeline.artifacts._files import read_json, require, save_tensors, sha256, whole_folder, write_json
+from pipeline.artifacts.features import append_rows, open_array
 from pipeline.errors import InputError, IntegrityError
 from pipeline.tokens import SPECIAL, Tokens
 
@@ -120,7 +119,7 @@ def write_vectors(
             shape = append_rows(file, counted(), len(caption_ids), str(folder / ARRAY))
         _table.write(building / INDEX, index, VECTORS_SCHEMA, {})
         write_json(building / VOCABULARY, words)
-        save_file({name: np.ascontiguousarray(array) for name, array in state.items()}, building / STATE)
+        save_tensors(building / STATE, {name: np.ascontiguousarray(array) for name, array in state.items()})
         _seal(building, {**meta, "kind": "vectors", "shape": shape, "zero_rows": zeros})
     return zeros
 
@@ -139,6 +138,8 @@ def read(folder: Path, verify: bool = True) -> Texts:
     kind = meta.get("kind")
     if kind not in ("tokens", "vectors") or not isinstance(meta.get("sha256"), dict):
         raise InputError(f"{folder / META}: no text features of kind tokens or vectors; extract them again")
+    if kind == "tokens" and not isinstance(meta.get("cut"), int):
+        raise InputError(f"{folder / META}: does not say how many captions were cut; extract them again")
     expected = {TOKENS if kind == "tokens" else ARRAY, INDEX, VOCABULARY} | (
         {STATE} if kind == "vectors" else set()
     )
@@ -146,12 +147,24 @@ def read(folder: Path, verify: bool = True) -> Texts:
         path = require(folder / name, ADVICE)
         if verify and sha256(path) != meta["sha256"].get(name):
             raise IntegrityError(f"{path}: content does not match the digest in {META}; extract it again")
-    words = read_json(folder / VOCABULARY)
+    words = read_json(folder / VOCABULARY, list)
+    if not all(isinstance(word, str) for word in words):
+        raise InputError(f"{folder / VOCABULARY}: not a list of words; extract it again")
     return _tokens(folder, meta, words) if kind == "tokens" else _vectors(folder, meta, words)
 
 
+def require_captions(folder: Path, prepared: Path) -> None:
+    """Raises IntegrityError when the text features in ``folder`` are of other captions than ``prepared`` now holds."""
+    made_from = read_json(require(folder / META, ADVICE)).get("captions_sha256")
+    path = require(prepared / captions.NAME, f"vse-pipe prepare --dataset {prepared.name}")
+    if made_from is not None and made_from != sha256(path):
+        raise IntegrityError(
+            f"{folder}: made from other captions than {path} now holds; run `{ADVICE} --texts {folder.name}` again"
+        )
+
+
 def _tokens(folder: Path, meta: dict, words: list[str]) -> Texts:
-    ids = _array(folder / TOKENS)
+    ids = open_array(folder / TOKENS)
     index = _index(folder / INDEX, TOKENS_SCHEMA)
     starts, lengths = index["start"].to_numpy(), index["length"].to_numpy().astype(np.int64)
     if words[:4] != SPECIAL:
@@ -165,7 +178,7 @@ def _tokens(folder: Path, meta: dict, words: list[str]) -> Texts:
 
 
 def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
-    array = _array(folder / ARRAY)
+    array = open_array(folder / ARRAY)
     index = _index(folder / INDEX, VECTORS_SCHEMA)
     rows = index["row"].to_numpy()
     if array.ndim != 2 or array.dtype not in (np.float16, np.float32):
@@ -175,13 +188,6 @@ def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
     if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
         raise InputError(f"{folder / INDEX}: rows up to {rows.max()}, but {ARRAY} has {len(array)}")
     return Texts("vectors", index["caption_id"].to_numpy(), meta, None, words, array, rows)
-
-
-def _array(path: Path) -> np.ndarray:
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
-        raise IntegrityError(f"{path}: not a whole .npy file ({error}); extract it again") from error
 
 
 def _index(path: Path, schema: pa.Schema) -> pa.Table:

@@ -1,20 +1,21 @@
 """The state a killed run goes on from: one file, replaced whole after every epoch.
 
 Model, optimizer and best model so far are tensors of one safetensors file; epoch, history and the fingerprint of
-everything the run depends on are JSON in its header. Batch orders derive from (seed, epoch), so no generator state
+everything the run depends on are JSON in its header, beside a digest of all of it: a changed bit would else decide the
+weights unseen. Batch orders derive from (seed, epoch), so no generator state
 needs to be kept and a resumed run is bit-equal to one that never stopped.
 """
 
+import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from pipeline.artifacts._files import whole_file
+from pipeline.artifacts._files import save_tensors
 from pipeline.console import warn
 
 FILE = Path("last") / "state.safetensors"
@@ -42,31 +43,22 @@ def save(
     header = {"fingerprint": mark, "epoch": progress.epoch, "history": progress.history}
     header |= {"best_rsum": progress.best_rsum, "best_epoch": progress.best_epoch}
     owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    with whole_file(folder / FILE) as temporary:
-        save_file(
-            owned, temporary, metadata={"progress": json.dumps(header, sort_keys=True, allow_nan=False)}
-        )
+    text = json.dumps(header, sort_keys=True, allow_nan=False)
+    save_tensors(folder / FILE, owned, {"progress": text, "sha256": _digest(text, owned)})
 
 
 def fingerprint(folder: Path) -> str | None:
     """Whose state lies in ``folder``; None when there is none, or a damaged one (said so)."""
-    if not (folder / FILE).is_file():
-        return None
-    try:
-        with safe_open(folder / FILE, framework="pt") as file:
-            return _header(file).get("fingerprint")
-    except SafetensorError as error:
-        warn(f"{folder / FILE} is damaged ({error}); training starts from the beginning")
-        return None
+    found = _read(folder)
+    return found[0]["fingerprint"] if found else None
 
 
 def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, mark: str) -> Progress:
     """Load the state into ``model`` and ``optimizer``; a fresh start when there is none for this fingerprint."""
-    if fingerprint(folder) != mark:
+    found = _read(folder)
+    if found is None or found[0]["fingerprint"] != mark:
         return Progress()
-    with safe_open(folder / FILE, framework="pt") as file:
-        header = _header(file)
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    header, tensors = found
     _load(model, optimizer, tensors)
     best = {
         name.removeprefix("best/"): tensor for name, tensor in tensors.items() if name.startswith("best/")
@@ -74,8 +66,29 @@ def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimize
     return Progress(header["epoch"], header["best_rsum"], header["best_epoch"], best, header["history"])
 
 
-def _header(file) -> dict:
-    return json.loads((file.metadata() or {}).get("progress", "{}"))
+def _read(folder: Path) -> tuple[dict, dict[str, Tensor]] | None:
+    """Header and tensors; None when there is no state, or a damaged one (said so)."""
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        if about.get("sha256") != _digest(about.get("progress", ""), tensors):
+            raise ValueError("its content does not match its digest")
+        return json.loads(about["progress"]), tensors
+    except (SafetensorError, ValueError) as error:
+        warn(f"{path} is damaged ({error}); training starts from the beginning")
+        return None
+
+
+def _digest(header: str, tensors: dict[str, Tensor]) -> str:
+    found = hashlib.sha256(header.encode())
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return found.hexdigest()
 
 
 def _load(model: torch.nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:

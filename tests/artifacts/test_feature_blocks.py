@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.artifacts import features
-from pipeline.errors import InputError
+from pipeline.errors import InputError, IntegrityError
 
 ROWS = np.arange(30, dtype=np.float32).reshape(5, 3, 2)
 INDEX = pa.table(
@@ -38,3 +38,23 @@ def test_another_number_of_rows_than_announced(tmp_path: Path, blocks: list[np.n
     with pytest.raises(ValueError, match="rows in the blocks, 5 were announced"):
         features.write_blocks(tmp_path, blocks, 5, INDEX, {})
     assert list(tmp_path.iterdir()) == []
+
+
+def _written(folder):
+    index = pa.table({"image_id": [1, 2], "row": [0, 1], "status": ["ok"] * 2, "detail": [""] * 2})
+    features.write(folder, np.ones((2, 3), np.float32), index, {})
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00"])
+def test_an_array_that_is_cut_short_or_none(tmp_path, content):
+    _written(tmp_path)
+    (tmp_path / features.ARRAY).write_bytes(content)
+    with pytest.raises(IntegrityError, match=r"features\.npy: not a whole \.npy file"):
+        features.read(tmp_path)
+
+
+def test_meta_without_a_digest(tmp_path):
+    _written(tmp_path)
+    (tmp_path / features.META).write_text("{}")
+    with pytest.raises(IntegrityError, match=r"meta\.json: holds no digest of features\.npy"):
+        features.read(tmp_path, verify=False)

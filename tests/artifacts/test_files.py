@@ -1,10 +1,15 @@
 import json
 import os
+import resource
 
+import numpy as np
 import pytest
+import torch
+from safetensors import safe_open
+from safetensors.numpy import load_file
 
 from pipeline.artifacts import _files
-from pipeline.errors import InputError
+from pipeline.errors import InputError, PipelineError
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -67,3 +72,66 @@ def test_read_json_names_the_file(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         _files.read_json(tmp_path / "b.json")
     assert json.dumps({}) == "{}"
+
+
+@pytest.fixture
+def full_disk():
+    """No file grows beyond 4 KiB: the write fails, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("tensor", [np.zeros(10_000), torch.zeros(10_000)], ids=["numpy", "torch"])
+def test_tensors_that_do_not_fit_the_disk_name_their_file(tmp_path, full_disk, tensor):
+    path = tmp_path / "a.safetensors"
+    with pytest.raises(PipelineError, match=r"a\.safetensors: .*(File too large|os error 27)"):
+        _files.save_tensors(path, {"a": tensor})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tensors_come_back(tmp_path):
+    _files.save_tensors(tmp_path / "a", {"a": torch.arange(3)}, {"key": "value"})
+    with safe_open(tmp_path / "a", framework="np") as file:
+        assert file.get_tensor("a").tolist() == [0, 1, 2]
+        assert file.metadata() == {"key": "value"}
+    _files.save_tensors(tmp_path / "b", {"a": np.arange(3)})
+    assert load_file(tmp_path / "b")["a"].tolist() == [0, 1, 2]
+    _files.save_tensors(tmp_path / "c", {})
+    assert load_file(tmp_path / "c") == {}
+
+
+def test_a_failed_write_names_the_file_it_was_for(tmp_path, full_disk):
+    with pytest.raises(OSError, match=r"out\.txt") as caught, _files.whole_file(tmp_path / "out.txt") as path:
+        path.write_bytes(bytes(10_000))
+    assert caught.value.filename == str(tmp_path / "out.txt")
+    assert caught.value.strerror == "File too large"
+    with pytest.raises(OSError, match="folder") as caught, _files.whole_folder(tmp_path / "folder") as path:
+        np.save(path / "a.npy", np.zeros(10_000))
+    assert caught.value.filename == str(tmp_path / "folder")
+    assert "written" in caught.value.strerror
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_that_names_its_file_keeps_it(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught, _files.whole_file(tmp_path / "out.txt"):
+        (tmp_path / "nowhere").read_text()
+    assert caught.value.filename == str(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("content", ["[]", "7", "null", '"text"', "[" * 100_000, "9" * 5000, "\udcff"])
+def test_a_document_that_is_no_object(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(
+        InputError, match=r"a\.json: (the JSON document is a .*, expected an object|not a JSON)"
+    ):
+        _files.read_json(tmp_path / "a.json")
+
+
+def test_a_list_where_one_is_expected(tmp_path):
+    (tmp_path / "a.json").write_text('["a"]')
+    (tmp_path / "b.json").write_text("{}")
+    assert _files.read_json(tmp_path / "a.json", list) == ["a"]
+    with pytest.raises(InputError, match="is a dict, expected a list"):
+        _files.read_json(tmp_path / "b.json", list)

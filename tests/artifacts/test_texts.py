@@ -175,3 +175,42 @@ def test_the_digest_follows_the_content(tokens: Path, tmp_path: Path) -> None:
     assert texts.read(tokens).digest == first
     texts.write_tokens(tokens, IDS, TOKENS, [*SPECIAL, "dog", "cow"], 1, {"method": "words"})
     assert texts.read(tokens).digest != first
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x93NUMPY\x01\x00"])
+def test_an_array_that_is_cut_short_or_none(vectors: Path, content: bytes) -> None:
+    (vectors / "features.npy").write_bytes(content)
+    with pytest.raises(IntegrityError, match=r"features\.npy: not a whole \.npy file"):
+        texts.read(vectors, verify=False)
+
+
+@pytest.mark.parametrize("cut", [{}, {"cut": "1"}])
+def test_meta_that_does_not_say_how_many_were_cut(tokens: Path, cut: dict) -> None:
+    meta = json.loads((tokens / "meta.json").read_text())
+    del meta["cut"]
+    (tokens / "meta.json").write_text(json.dumps({**meta, **cut}))
+    with pytest.raises(InputError, match=r"meta\.json: does not say how many captions were cut"):
+        texts.read(tokens)
+
+
+@pytest.mark.parametrize("words", [{"a": 1}, 7, ["<pad>", 1]])
+def test_a_vocabulary_that_is_no_list_of_words(tokens: Path, words: object) -> None:
+    replaced(tokens, "vocabulary.json", json.dumps(words).encode())
+    with pytest.raises(InputError, match=r"vocabulary\.json: "):
+        texts.read(tokens)
+
+
+def test_texts_of_other_captions(tmp_path: Path) -> None:
+    prepared, out = tmp_path / "toy", tmp_path / "words"
+    prepared.mkdir()
+    with pytest.raises(InputError, match=r"meta\.json does not exist"):
+        texts.require_captions(out, prepared)
+    (prepared / "captions.parquet").write_bytes(b"one")
+    digest = sha256(prepared / "captions.parquet")
+    texts.write_tokens(out, IDS, TOKENS, WORDS, 0, {"captions_sha256": digest})
+    texts.require_captions(out, prepared)
+    (prepared / "captions.parquet").write_bytes(b"two")
+    with pytest.raises(
+        IntegrityError, match=r"words: made from other captions.*extract --texts words` again"
+    ):
+        texts.require_captions(out, prepared)

@@ -167,10 +167,11 @@ def test_bfloat16_steps_stay_close_to_float32_and_weights_stay_float32():
 def test_a_state_of_another_fingerprint_is_not_loaded(tmp_path):
     folder = tmp_path / "run"
     (folder / "last").mkdir(parents=True)
+    header = json.dumps({"fingerprint": "a"})
     save_file(
         {"model/weight": torch.zeros(1)},
         folder / checkpoint.FILE,
-        metadata={"progress": json.dumps({"fingerprint": "a"})},
+        metadata={"progress": header, "sha256": checkpoint._digest(header, {"model/weight": torch.zeros(1)})},
     )
     assert checkpoint.fingerprint(folder) == "a"
     model = torch.nn.Linear(1, 1)
