@@ -89,12 +89,14 @@ def _code(name: str) -> str:
 
 
 def _finished(out: Path, digest: str) -> bool:
-    if not (out / texts.META).is_file() or read_json(out / texts.META).get("fingerprint") != digest:
+    if not (out / texts.META).is_file():
         return False
     try:
+        if read_json(out / texts.META).get("fingerprint") != digest:
+            return False
         texts.read(out)
     except (InputError, IntegrityError) as error:
-        warn(f"{error}; doing so now")
+        warn(f"{error}; they are made again now")
         return False
     return True
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -201,3 +202,48 @@ def test_the_same_call_gives_the_same_bytes(tiny: Path, vectors: str, method: st
     (OUT / "meta.json").unlink()
     extract_texts(project.params(method, **options), "node")
     assert contents() == first
+
+
+@pytest.mark.parametrize("meta", ["[]", "7", "{", None])
+def test_a_folder_whose_meta_is_not_one_is_made_again(
+    tiny: Path, capsys: pytest.CaptureFixture, meta: str | None
+) -> None:
+    extract_texts(project.params(), "node")
+    first = contents()
+    if meta is None:
+        found = json.loads(first["meta.json"])
+        meta = json.dumps({key: value for key, value in found.items() if key != "cut"})
+    (OUT / "meta.json").write_text(meta)
+    extract_texts(project.params(), "node")
+    assert "they are made again now" in capsys.readouterr().err
+    assert contents() == first
+
+
+class Encoder:
+    """A sentence encoder as the method sees it."""
+
+    device = SimpleNamespace(type="cpu")
+    max_seq_length = 8
+
+    def encode(self, texts: list[str], **options) -> np.ndarray:
+        return np.ones((len(texts), 2), np.float32)
+
+
+@pytest.mark.parametrize("changed", ["config.json", "1_Pooling/config.json"])
+def test_each_of_two_files_of_one_name_is_part_of_the_fingerprint(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, changed: str
+) -> None:
+    from pipeline.extract.texts import sentences
+
+    monkeypatch.setattr(text_stage, "version", lambda package: "1")
+    monkeypatch.setattr(sentences, "_loaded", lambda *arguments: Encoder())
+    folder = tiny / "model"
+    (folder / "1_Pooling").mkdir(parents=True)
+    for name in ("config.json", "1_Pooling/config.json"):
+        (folder / name).write_text("{}")
+    extract_texts(project.params("sentences", model=str(folder)), "node")
+    first = json.loads((OUT / "meta.json").read_text())["fingerprint"]
+    (folder / changed).write_text('{"a": 1}')
+    extract_texts(project.params("sentences", model=str(folder)), "node")
+    assert json.loads((OUT / "meta.json").read_text())["fingerprint"] != first
+    assert "is up to date" not in capsys.readouterr().err
