@@ -12,7 +12,7 @@ from pipeline.artifacts._files import whole_folder
 from pipeline.artifacts.embeddings import Side
 from pipeline.console import say
 from pipeline.device import resolve
-from pipeline.errors import IntegrityError
+from pipeline.errors import IntegrityError, UnknownMember
 from pipeline.locks import claim
 from pipeline.params.typed import Params
 from pipeline.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
@@ -29,15 +29,16 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
     with claim(out):
         files = model_files.read(paths.trained(run))
         source = features.read(paths.extracted(node.dataset, node.features))
+        prepared = paths.prepared(node.dataset)
+        texts.require_captions(paths.extracted(node.dataset, node.texts), prepared)
         words = texts.read(paths.extracted(node.dataset, node.texts))
         for what, found in [("features", source.meta["sha256"]), ("texts", words.digest)]:
-            if found != files.config[f"{what}_sha256"]:
+            if found != files.config.get(f"{what}_sha256"):
                 raise IntegrityError(
                     f"run {run} was trained on other {what} than data/extract now holds; run `vse-pipe train --run {run}` again"
                 )
-        prepared = paths.prepared(node.dataset)
         where = resolve(device)
-        model = _model(files).to(where).eval()
+        model = _fitting(files, paths.trained(run)).to(where).eval()
         about = _about(run, files)
         inputs = source.array
         if model.tests_on_pixels:
@@ -52,6 +53,18 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
         f"embed {run}: {len(image_side.ids)} images and {len(caption_side.ids)} captions, {image_side.vectors.shape[1]} dimensions"
     )
     return out
+
+
+def _fitting(files: model_files.ModelFiles, folder: Path) -> DualEncoder:
+    """The model. Raises IntegrityError when config.json describes another one than the weights are of."""
+    try:
+        return _model(files)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, UnknownMember) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise IntegrityError(
+            f"{folder / model_files.CONFIG}: does not fit {model_files.MODEL} or this version; train the run again "
+            f"({reason})"
+        ) from error
 
 
 def _model(files: model_files.ModelFiles) -> DualEncoder:

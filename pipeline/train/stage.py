@@ -86,6 +86,7 @@ def _inputs(
         network = backbone.load(node.features, source, stored, seed, device)
         drawing = Drawing(node.image.params.crop, node.image.params.flip, seed)
         pictures = Pictures.of(node.dataset, stored, network.described, device, drawing)
+    texts.require_captions(words, prepared)
     table = Table.join(captions.read(prepared), pairs.read(injected), stored, texts.read(words), pictures)
     inputs = [prepared / captions.NAME, injected / pairs.NAME]
     inputs += [folder / file for folder in (seen, words) for file in (features.META, features.INDEX)]

@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -94,3 +95,61 @@ def test_an_untrained_run_names_the_command(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="vse-pipe train --run sum"):
         embed(load_params(tmp_path), "sum", "cpu")
     assert not paths.embedded("sum").exists()
+
+
+@pytest.fixture
+def config(project):
+    """config.json as a dictionary and as it was; put back afterwards."""
+    path = paths.trained("sum") / model_files.CONFIG
+    whole = path.read_text()
+    yield path, json.loads(whole)
+    path.write_text(whole)
+
+
+def test_a_config_without_digests(project, config):
+    path, content = config
+    del content["sha256"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(IntegrityError, match=r"config\.json: holds no digests; train the run again"):
+        embed(project, "sum", "cpu")
+
+
+def test_a_config_without_the_digests_of_the_inputs(project, config):
+    path, content = config
+    del content["texts_sha256"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(IntegrityError, match="trained on other texts"):
+        embed(project, "sum", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda content: content["text"]["params"].update(of_another_version=1), "of_another_version"),
+        (lambda content: content.update(embed_size=13), "size mismatch"),
+        (lambda content: content["image"].update(name="unheard_of"), "unheard_of"),
+        (lambda content: content.pop("feature_shape"), "KeyError: 'feature_shape'"),
+        (lambda content: content.update(text=[]), "TypeError"),
+    ],
+)
+def test_a_config_that_does_not_fit_the_weights_or_this_version(project, config, change, reason):
+    path, content = config
+    change(content)
+    path.write_text(json.dumps(content))
+    message = r"config\.json: does not fit model\.safetensors or this version; train the run again"
+    with pytest.raises(IntegrityError, match=message) as caught:
+        embed(project, "sum", "cpu")
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_texts_made_from_other_captions_are_refused_by_train_and_embed(project):
+    folder = paths.prepared("toy")
+    path = folder / captions.NAME
+    whole, table = path.read_bytes(), captions.read(folder)
+    texts = ["other words", *table["text"].to_pylist()[1:]]
+    captions.write(folder, table.set_column(table.schema.get_field_index("text"), "text", pa.array(texts)))
+    for command in (embed, train):
+        with pytest.raises(IntegrityError, match=r"words: made from other captions than .*captions\.parquet"):
+            command(project, "sum", "cpu")
+    path.write_bytes(whole)
