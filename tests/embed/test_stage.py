@@ -7,6 +7,7 @@ import torch
 
 from pipeline import paths
 from pipeline.artifacts import captions, embeddings, features, model_files
+from pipeline.artifacts._files import sha256
 from pipeline.embed.stage import embed
 from pipeline.errors import InputError, IntegrityError
 from pipeline.extract.text_stage import extract_texts
@@ -112,6 +113,18 @@ def test_a_config_without_digests(project, config):
     path.write_text(json.dumps(content))
     with pytest.raises(IntegrityError, match=r"config\.json: holds no digests; train the run again"):
         embed(project, "sum", "cpu")
+
+
+def test_a_vocabulary_without_words(project, config):
+    path, content = config
+    vocabulary = path.with_name(model_files.VOCABULARY)
+    whole = vocabulary.read_text()
+    vocabulary.write_text("{}")
+    content["sha256"][model_files.VOCABULARY] = sha256(vocabulary)
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"vocabulary\.json: holds no words; train the run again"):
+        embed(project, "sum", "cpu")
+    vocabulary.write_text(whole)
 
 
 def test_a_config_without_the_digests_of_the_inputs(project, config):

@@ -5,12 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
 from pipeline.errors import InputError
 from pipeline.extract.texts import hglmm as method
-from pipeline.extract.texts._bags import bags, splitter
-from pipeline.extract.texts._fisher import fisher_vectors
 from pipeline.extract.texts._method import Corpus, State
 from tests.extract.texts.vector_files import as_npz
 from tests.naive import texts as naive
@@ -165,22 +162,16 @@ def test_word_vectors_that_do_not_vary(tmp_path: Path, value: float) -> None:
     assert np.isfinite(method.transform(TEXTS, state, params)).all()
 
 
-def test_the_precision_of_the_word_vectors_is_raised_before_any_sum(file: str) -> None:
-    """fisher_vectors converts the words in use alone; the numbers are those of a vocabulary converted as a whole."""
-    state, params = fitted(file)
-    counts = bags(map(splitter(params), TEXTS[:7]), state.words)
-    narrow, mixture = state.arrays["vectors"], method._mixture_of(state)
-    assert narrow.dtype == np.float32
-    found = fisher_vectors(counts, narrow, mixture)
-    np.testing.assert_array_equal(found, fisher_vectors(counts, narrow.astype(np.float64), mixture))
-
-
-def test_the_memory_of_a_block_is_for_the_words_in_use(file: str) -> None:
-    state, _ = fitted(file)
-    vectors = np.concatenate([state.arrays["vectors"], np.zeros((300_000, 3), np.float32)])
-    counts = csr_array(([1.0], ([0], [1])), shape=(1, len(vectors)))
+def test_the_memory_of_a_block_is_for_the_words_in_use() -> None:
+    """float64 would be twice the vocabulary, for every block of captions."""
+    mixture = {"weights": np.ones(1), "laplacian": np.zeros((1, 200), np.uint8)}
+    mixture |= {"location": np.zeros((1, 200)), "scale": np.ones((1, 200))}
+    vectors = np.ones((20_000, 200), np.float32)
+    state = State([f"w{number}" for number in range(len(vectors))], {"vectors": vectors, **mixture})
+    params = method.Params(vectors="v.bin")
+    method.transform(["w1"], state, params)
     tracemalloc.start()
-    fisher_vectors(counts, vectors, method._mixture_of(state))
+    method.transform(["w1 w7"], state, params)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < vectors.nbytes
+    assert peak < vectors.nbytes / 2
