@@ -84,6 +84,7 @@ def write_json(path: Path, content: object) -> None:
 def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file of torch tensors or of numpy arrays, contiguous, whole or not at all.
 
+    metadata: one key; several would come in an order that changes from file to file.
     Raises PipelineError with the reason when it cannot be written: safetensors has an error of its own for a full disk.
     """
     import numpy as np

@@ -43,8 +43,8 @@ def save(
     header = {"fingerprint": mark, "epoch": progress.epoch, "history": progress.history}
     header |= {"best_rsum": progress.best_rsum, "best_epoch": progress.best_epoch}
     owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    text = json.dumps(header, sort_keys=True, allow_nan=False)
-    save_tensors(folder / FILE, owned, {"progress": text, "sha256": _digest(text, owned)})
+    header["sha256"] = _digest(header, owned)
+    save_tensors(folder / FILE, owned, {"progress": json.dumps(header, sort_keys=True, allow_nan=False)})
 
 
 def fingerprint(folder: Path) -> str | None:
@@ -73,18 +73,18 @@ def _read(folder: Path) -> tuple[dict, dict[str, Tensor]] | None:
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
+            header = json.loads((file.metadata() or {}).get("progress", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-        if about.get("sha256") != _digest(about.get("progress", ""), tensors):
+        if header.pop("sha256", None) != _digest(header, tensors):
             raise ValueError("its content does not match its digest")
-        return json.loads(about["progress"]), tensors
+        return header, tensors
     except (SafetensorError, ValueError) as error:
         warn(f"{path} is damaged ({error}); training starts from the beginning")
         return None
 
 
-def _digest(header: str, tensors: dict[str, Tensor]) -> str:
-    found = hashlib.sha256(header.encode())
+def _digest(header: dict, tensors: dict[str, Tensor]) -> str:
+    found = hashlib.sha256(json.dumps(header, sort_keys=True, allow_nan=False).encode())
     for name, tensor in sorted(tensors.items()):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         found.update(tensor.reshape(-1).view(torch.uint8).numpy())
