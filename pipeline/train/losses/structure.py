@@ -13,6 +13,8 @@ from pipeline.train.losses._scored import Scored
 from pipeline.train.losses._terms import LossTerms
 from pipeline.train.losses._triplets import euclidean, hardest
 
+# The Euclidean distance of unit vectors ranks as their cosine does, and as no other similarity.
+similarities = ("cosine",)
 # Added under the root by the authors, so that two equal vectors lie 0.01 apart.
 _FLOOR = 1e-4
 
