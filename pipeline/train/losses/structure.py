@@ -110,4 +110,4 @@ def _reduced(
     """The sum of each row, or its mean over the negatives it has."""
     if params.variant == "paper":
         return hinges.sum(dim=1)
-    return hinges.sum(dim=1) / negatives.clamp(1, params.top)
+    return hinges.sum(dim=1) / negatives.clamp(1, min(params.top, len(hinges)))
