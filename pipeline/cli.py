@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from pipeline.commands import evaluate, export, papers
 from pipeline.commands._project import Device, RunName
@@ -16,7 +17,26 @@ from pipeline.commands._project import params as _params
 from pipeline.commands.compare import compare
 from pipeline.errors import PipelineError, UsageError
 
+# The overlays that ship with the package: pipeline.params.overlay, which takes long to import, finds them there.
+_OVERLAYS = sorted(path.stem for path in (Path(__file__).parent / "params" / "overlays").glob("*.yaml"))
+
+
+class _Interrupted(BaseException):
+    """Ctrl-C; the message is what to say. Typer would end a KeyboardInterrupt without a word."""
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            goes_on = ctx.invoked_subcommand in ("extract", "train")
+            advice = "; the same command goes on where it was" if goes_on else ""
+            raise _Interrupted(f"interrupted{advice}") from error
+
+
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Image-text retrieval as a pipeline: prepare, extract, inject, train, embed, evaluate, report. "
@@ -147,7 +167,7 @@ def report() -> None:
 @app.command()
 def apply(
     overlay: Annotated[
-        str, typer.Argument(help="a packaged overlay (flickr8k, flickr8k_precomp) or a YAML file")
+        str, typer.Argument(help=f"a packaged overlay ({', '.join(_OVERLAYS)}) or a YAML file")
     ],
 ) -> None:
     """Write an overlay, and the values of --set, into params.yaml; `dvc repro` then runs what it describes."""
@@ -186,7 +206,7 @@ app.command()(papers.papers)
 
 
 def main() -> None:
-    """Run the command; errors become one message on stderr and the exit status of their class."""
+    """Run the command; errors become one message on stderr and the exit status of their class, others stay tracebacks."""
     from pipeline.locks import die_with_parent
 
     if "DVC_STAGE" in os.environ:
@@ -195,6 +215,11 @@ def main() -> None:
         app()
     except PipelineError as error:
         sys.exit(_failed(str(error), error.exit_status))
+    except _Interrupted as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(130)
+    except MemoryError as error:
+        sys.exit(_failed("out of memory" + (f": {error}" if str(error) else ""), 1))
     except OSError as error:
         sys.exit(_failed(f"{error.filename or 'input/output'}: {error.strerror or error}", 1))
 

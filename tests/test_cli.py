@@ -120,3 +120,41 @@ def test_help_names_every_stage(run):
     assert status == 0
     for command in ("prepare", "extract", "inject", "train", "embed", "evaluate", "report"):
         assert command in out
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("train", "--run", "sum"), "interrupted; the same command goes on where it was\n"),
+        (("inject", "--noise", "clean"), "interrupted\n"),
+    ],
+)
+def test_ctrl_c_is_status_130_and_one_line(run, monkeypatch, command, said):
+    from pipeline.train import stage as train_stage
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(inject_stage, "inject", interrupted)
+    monkeypatch.setattr(train_stage, "train", interrupted)
+    status, out, err = run(*command)
+    assert (status, out, err) == (130, "", said)
+
+
+def test_out_of_memory_is_one_line_and_a_defect_keeps_its_traceback(run, monkeypatch):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(inject_stage, "inject", fail)
+    error = MemoryError("Unable to allocate 9 TiB")
+    assert run("inject", "--noise", "clean") == (1, "", "error: out of memory: Unable to allocate 9 TiB\n")
+    error = RuntimeError("a defect")
+    with pytest.raises(RuntimeError, match="a defect"):
+        run("inject", "--noise", "clean")
+
+
+def test_help_of_apply_names_every_overlay(run):
+    from pipeline.params import overlay
+
+    shown = "".join(run("apply", "--help")[1].replace("│", "").split())
+    assert all(name in shown for name in overlay.names())

@@ -61,9 +61,12 @@ def _rows(paper: str, as_json: bool) -> None:
 def _show(paper: str, row: str, as_json: bool) -> None:
     from pipeline.papers import catalogue, render
     from pipeline.papers.overlay import overlay
-    from pipeline.params.load import with_overrides
+    from pipeline.params.document import with_overrides
 
     found = with_overrides(overlay(paper, row), _overrides, "the row's overlay")
+    for section, values in found.items():
+        if section != "seed" and not isinstance(values, dict):
+            raise UsageError(f"--set: {section}: expected a mapping of values, got {values!r}")
     if as_json:
         _document(found)
         return

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pipeline.errors import ParamsError, UsageError
 from pipeline.papers import settings
 from pipeline.papers.schema import Block, Common, Paper, Row, Settings
-from pipeline.params.load import read_document
+from pipeline.params.document import read_document
 from pipeline.registry import near_miss
 
 FOLDER = Path(__file__).parent

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from pipeline.papers import catalogue
 from pipeline.papers.catalogue import Entry
+from pipeline.papers.differences import differences
+from pipeline.params.typed import Run
 
 _WAYS = {"i2t": "image_to_text", "t2i": "text_to_image"}
 # The paper's word, and the key in metrics.json.
@@ -44,8 +46,11 @@ def under(marker: str) -> dict[str, Entry]:
     return found
 
 
-def cautions(marker: str, metrics: Mapping) -> list[str]:
-    """What keeps our figures from being those of the row, a sentence each: another protocol, what the paper leaves open."""
+def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]:
+    """What keeps our figures from being those of the row, a sentence each.
+
+    Another protocol, what the paper leaves open, and, for a run that is given, what differs from the row's settings.
+    """
     entry = catalogue.located(marker)
     remarks = catalogue.load(entry.paper).remarks
     said = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]
@@ -54,6 +59,9 @@ def cautions(marker: str, metrics: Mapping) -> list[str]:
         said.append(
             f"measured under protocol {metrics['protocol']}, the row under {wanted} ({entry.block.protocol})"
         )
+    apart = differences(entry, run) if run else []
+    if apart:
+        said.append(f"the run is not the row: {'; '.join(apart)}")
     return said
 
 

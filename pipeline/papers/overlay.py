@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from pipeline.errors import ParamsError, UsageError
 from pipeline.papers import catalogue
 from pipeline.papers.catalogue import Entry
+from pipeline.papers.differences import COMPUTING
 from pipeline.papers.schema import MEMBERS
 from pipeline.params.schema import EvaluateParams, TrainParams
 from pipeline.registry import (
@@ -32,8 +33,6 @@ _FAMILIES = {
     "image": IMAGE_ENCODERS,
     "sampler": SAMPLERS,
 }
-# How a step is computed, not what: left as params.yaml has it.
-_COMPUTING = ("precision", "chunk")
 _MEASURED = {
     "1k": {"split": "test", "protocol": "full"},
     "5k": {"split": "test", "protocol": "full"},
@@ -69,7 +68,7 @@ def overlay(paper: str, row: str) -> dict:
         "texts": {named["texts"]: {"dataset": chosen.dataset, **nodes["texts"]}},
         "noises": {named["noise"]: {"dataset": chosen.dataset, **nodes["noise"]}},
         "runs": {run_name(entry): {"dataset": chosen.dataset, **named, **_run(entry)}},
-        "evaluate": {**_MEASURED[entry.block.protocol], "bank": "test", "tune": False},
+        "evaluate": {**_MEASURED[entry.block.protocol], "bank": "test", "tune": False, "ties": "pessimistic"},
         "report": {"title": entry.marker},
     }
     parts = {part for name in inferences[1:] for part in name.split("+")}
@@ -109,7 +108,7 @@ def _run(entry: Entry) -> dict:
     chosen = entry.settings
     options = {key: _complete(entry, key) for key in MEMBERS}
     train = {
-        key: value for key, value in TrainParams(**chosen.train).model_dump().items() if key not in _COMPUTING
+        key: value for key, value in TrainParams(**chosen.train).model_dump().items() if key not in COMPUTING
     }
     return {
         **{key: getattr(chosen, key) for key in MEMBERS},

@@ -60,19 +60,30 @@ def _laid_out(overlay: dict) -> CommentedMap:
     """Sections and nodes one below the other, what they hold in one line."""
     found = CommentedMap()
     for section, nodes in overlay.items():
-        found[section] = CommentedMap(nodes)
+        found[section] = _copied(nodes)
+        if not isinstance(nodes, dict):
+            continue
         if not any(isinstance(node, dict) for node in nodes.values()):
             found[section].fa.set_flow_style()
             continue
-        for name, node in nodes.items():
-            found[section][name] = CommentedMap(node)
-            if section != "runs":
-                found[section][name].fa.set_flow_style()
+        for node in found[section].values():
+            if section != "runs" or not isinstance(node, dict):
+                _in_one_line(node)
                 continue
-            for key in ("options", "train"):
-                found[section][name][key] = CommentedMap(node[key])
-            found[section][name]["train"].fa.set_flow_style()
-            for family, options in node["options"].items():
-                found[section][name]["options"][family] = CommentedMap(options)
-                found[section][name]["options"][family].fa.set_flow_style()
+            _in_one_line(node.get("train"))
+            options = node.get("options")
+            for values in options.values() if isinstance(options, dict) else ():
+                _in_one_line(values)
     return found
+
+
+def _copied(value: object) -> object:
+    """Maps whose layout can be set; a value of --set may be anything."""
+    return (
+        CommentedMap({key: _copied(one) for key, one in value.items()}) if isinstance(value, dict) else value
+    )
+
+
+def _in_one_line(node: object) -> None:
+    if isinstance(node, CommentedMap):
+        node.fa.set_flow_style()

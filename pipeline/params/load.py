@@ -1,15 +1,12 @@
-"""Read params.yaml once, validate all of it, and report every problem with its address.
-
-ruamel.yaml, not PyYAML: DVC writes ``lr: 1e-05``, which YAML 1.1 reads as a string.
-"""
+"""Read params.yaml once, validate all of it, and report every problem with its address."""
 
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
-from ruamel.yaml import YAML, YAMLError
 
 from pipeline.errors import ParamsError, UnknownMember, UsageError
-from pipeline.params import sweeps
+from pipeline.params import checks, sweeps
+from pipeline.params.document import read_document, with_overrides
 from pipeline.params.messages import described
 from pipeline.params.schema import EvaluateParams, Measuring, Root, TrainParams
 from pipeline.params.strict import Strict
@@ -46,35 +43,6 @@ def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Stri
     if loader.problems:
         raise ParamsError(loader.problems)
     return found
-
-
-def read_document(path: Path) -> dict:
-    """The mapping in a YAML file, unchecked. Raises ParamsError when there is none."""
-    try:
-        content = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise ParamsError([f"{path.name}: not UTF-8 text ({error.reason} at byte {error.start})"]) from error
-    except YAMLError as error:
-        raise ParamsError([f"{path.name}: not valid YAML: {' '.join(str(error).split())}"]) from error
-    if not isinstance(content, dict):
-        raise ParamsError([f"{path.name}: expected a mapping of sections, got {type(content).__name__}"])
-    return content
-
-
-def with_overrides(content: dict, overrides: list[str], name: str) -> dict:
-    """Set ``KEY=VALUE`` pairs in ``content``, values read as YAML. Raises UsageError on a malformed one."""
-    for text in overrides:
-        address, separator, value = text.partition("=")
-        if not separator or not address:
-            raise UsageError(f"--set {text!r}: expected KEY=VALUE, for example train.lr=1e-4")
-        *parents, last = address.split(".")
-        section = content
-        for parent in parents:
-            section = section.setdefault(parent, {})
-            if not isinstance(section, dict):
-                raise UsageError(f"--set {text!r}: {name} has no section {'.'.join(parents)}")
-        section[last] = YAML(typ="safe").load(value)
-    return content
 
 
 class _Loader:
@@ -131,6 +99,12 @@ class _Loader:
     def _texts(self, root, name, node) -> TextSet:
         address = f"texts.{name}"
         self._reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
+        held = root.features.get(name)
+        if held is not None and held.dataset == node.dataset:
+            self._problem(
+                address,
+                f"features.{name} of the same data set is written to the same folder; rename one of them",
+            )
         method = self._member(TEXT_FEATURES, node.method, node.model_extra, address, "method")
         return TextSet(node.dataset, method)
 
@@ -188,7 +162,7 @@ class _Loader:
         return self._member(family, chosen, values, place, "", f"{address}.{key}")
 
     def _fits(self, root, node, address: str, members: dict[str, Member | None]) -> None:
-        """The text encoder must read what the run's texts are, and the scheme must know the loss."""
+        """The text encoder must read what the run's texts are, the scheme must know the loss, the loss the similarity."""
         if (
             members["text"]
             and node.texts in root.texts
@@ -202,14 +176,10 @@ class _Loader:
                     f"{address}.text",
                     f"text encoder '{node.text}' reads {wanted}, but texts '{node.texts}' ({method}) are {kind}",
                 )
-        losses = (
-            getattr(RUN_FAMILIES["scheme"].load(node.scheme), "losses", None) if members["scheme"] else None
-        )
-        if losses is not None and members["loss"] and node.loss not in losses:
-            self._problem(
-                f"{address}.scheme",
-                f"scheme '{node.scheme}' works with loss {', '.join(losses)}, not '{node.loss}'",
-            )
+        for key, other in checks.PARTNERS:
+            if members[key] and members[other]:
+                for text in checks.partners(node, key, other):
+                    self._problem(f"{address}.{key}", text)
 
     def _sees(self, root, node, address: str, image: Member | None) -> None:
         """An image encoder that reads pixels needs features that a network makes from images."""
@@ -272,7 +242,11 @@ class _Loader:
 
     def _model(self, model: type[BaseModel], values: dict, address: str):
         try:
-            return model.model_validate(values)
+            checked = model.model_validate(values)
+            beyond = list(checks.out_of_range(checked.model_dump()))
+            for place, text in beyond:
+                self._problem(".".join(part for part in [address, place] if part), text)
+            return None if beyond else checked
         except ValidationError as error:
             for problem in error.errors():
                 place = ".".join(part for part in [address, *map(str, problem["loc"])] if part)

@@ -7,7 +7,8 @@ from ruamel.yaml import YAML
 
 from pipeline.artifacts._files import whole_file
 from pipeline.errors import UsageError
-from pipeline.params.load import load, read_document, with_overrides
+from pipeline.params.document import read_document, with_overrides
+from pipeline.params.load import load
 from pipeline.registry import near_miss
 
 FOLDER = Path(__file__).parent / "overlays"
@@ -33,6 +34,7 @@ def find(overlay: str) -> Path:
 def apply(params: Path, overlay: str, overrides: list[str]) -> None:
     """Write ``overlay`` and then ``overrides`` into ``params``, comments kept. Nothing is written unless all of it validates."""
     changes = read_document(find(overlay))
+    read_document(params)  # the editor that keeps comments does not say what is wrong with a file
     editor = YAML()
     editor.width = 120
     content = editor.load(params.read_text(encoding="utf-8"))

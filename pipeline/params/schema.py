@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from pydantic import (
+    AfterValidator,
     ConfigDict,
     Field,
     NonNegativeFloat,
@@ -12,15 +13,31 @@ from pydantic import (
     StringConstraints,
 )
 
-from pipeline.params.strict import Strict
+from pipeline.params.strict import Strict, Width
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+# What the pipeline appends to a node's folder while it is written, locked and timed.
+_ENDINGS = (".partial", ".lock", ".timing.json")
+
+
+def _no_ending_of_ours(name: str) -> str:
+    for ending in _ENDINGS:
+        if name.endswith(ending):
+            raise ValueError(
+                f"a name must not end in {ending}: files of the node '{name[: -len(ending)]}' do"
+            )
+    return name
+
+
+Name = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"), AfterValidator(_no_ending_of_ours)
+]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class _Open(Strict):
     """A node whose further keys are the options of the member it names; those are checked by the member."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class DatasetNode(_Open):
@@ -68,7 +85,7 @@ class TrainParams(Strict):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     weight_decay: NonNegativeFloat = 0.0
     grad_clip: PositiveFloat = 2.0
-    embed_size: PositiveInt = 1024
+    embed_size: Width = 1024
     val_images: PositiveInt = 1000
     mask_same_image: bool = False
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -149,7 +166,7 @@ class GridParams(Strict):
 class Root(Strict):
     """The whole file. The family sections (loss, similarity, ...) are checked by the members they name."""
 
-    seed: Annotated[int, Field(ge=0)]
+    seed: Seed
     grid: GridParams
     datasets: dict[Name, DatasetNode]
     features: dict[Name, FeaturesNode]
@@ -171,6 +188,6 @@ class Root(Strict):
 class Measuring(Strict):
     """What --set may change where vectors come from files and there is no params.yaml; seed: of the bootstrap."""
 
-    seed: Annotated[int, Field(ge=0)] = 1
+    seed: Seed = 1
     evaluate: EvaluateParams = Field(default_factory=EvaluateParams)
     inference: dict[str, dict] = Field(default_factory=dict)

@@ -1,9 +1,14 @@
 """The base of every parameter model."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# Of a layer, a word vector, an embedding: a million is far more than any model has, and far less than memory.
+Width = Annotated[int, Field(ge=1, le=2**20)]
 
 
 class Strict(BaseModel):
-    """Unknown keys and wrong types are errors; values never change after loading."""
+    """Unknown keys, wrong types, NaN and infinity are errors; values never change after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)

@@ -37,7 +37,7 @@ def collect(results: Results) -> list[Published]:
 
 def _published(run: RunResult, row: str) -> Published:
     tables = [table for one in run.evaluations.values() if (table := _table(one, row))]
-    return Published(run.name, row, tables, compare.cautions(row, run.baseline.metrics))
+    return Published(run.name, row, tables, compare.cautions(row, run.baseline.metrics, run.params))
 
 
 def _table(one: Evaluation, row: str) -> Table | None:

@@ -12,6 +12,9 @@ from pipeline.errors import PipelineError, UsageError
 from pipeline.train.data import Batch
 from pipeline.train.schemes._scheme import Scheme
 
+# What to do about numbers that are not finite.
+ADVICE = "lower train.lr, or check the loss's parameters and the features"
+
 
 def backward(scheme: Scheme, batch: Batch, chunk: int) -> float:
     """Put the gradient of the batch's loss into the weights; returns the loss.
@@ -20,7 +23,7 @@ def backward(scheme: Scheme, batch: Batch, chunk: int) -> float:
     passes. Raises UsageError for layers that look at the batch as a whole, PipelineError on a loss that is not finite.
     """
     model, device, precision = scheme.setting.model, scheme.setting.device, scheme.setting.train.precision
-    _require_independent_rows(model)
+    require_independent_rows(model)
     parts = batch.split(chunk)
     draws, encoded = [], []
     with torch.no_grad():
@@ -45,15 +48,19 @@ def finite(total: Tensor) -> float:
     """The loss as a number. Raises PipelineError when it is NaN or infinite."""
     value = total.item()
     if value != value or value in (float("inf"), float("-inf")):
-        raise PipelineError(f"the loss is {value}; lower train.lr or check the features")
+        raise PipelineError(f"the loss is {value}; {ADVICE}")
     return value
 
 
-def _require_independent_rows(model: nn.Module) -> None:
+def require_independent_rows(model: nn.Module, address: str = "train.chunk") -> None:
+    """Raises UsageError when a layer of ``model``, as it is in training, looks at the batch as a whole.
+
+    address: of the value in params.yaml, for the message.
+    """
     for name, layer in model.named_modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.training:
             raise UsageError(
-                f"train.chunk: '{name}' normalises over the whole batch, so chunks would change the result; "
+                f"{address}: '{name}' normalises over the whole batch, so chunks would change the result; "
                 "set train.chunk: 0, or freeze or leave out the batch normalisation"
             )
 

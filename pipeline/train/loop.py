@@ -13,6 +13,7 @@ from pipeline.errors import PipelineError
 from pipeline.seeds import derive
 from pipeline.train import checkpoint
 from pipeline.train.checkpoint import Progress
+from pipeline.train.gradient_cache import ADVICE
 from pipeline.train.model import DualEncoder
 from pipeline.train.optimise import optimizer_for, set_rates, step
 from pipeline.train.schemes._scheme import Scheme
@@ -39,7 +40,7 @@ def fit(
     for epoch in range(progress.epoch, params.epochs):
         lr = set_rates(optimizer, params, epoch)
         mean = _epoch(scheme, optimizer, sampler(epoch), epoch, name)
-        row = {"epoch": epoch + 1, "lr": lr, "loss": mean, **validate(model)}
+        row = {"epoch": epoch + 1, "lr": lr, "loss": mean, **_validated(validate, model, epoch, name)}
         progress.epoch = epoch + 1
         progress.history.append(row)
         if row["val_rsum"] > progress.best_rsum:
@@ -51,6 +52,18 @@ def fit(
             f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}"
         )
     return progress
+
+
+def _validated(
+    validate: Callable[[DualEncoder], dict[str, float]], model: DualEncoder, epoch: int, name: str
+) -> dict[str, float]:
+    """Raises PipelineError with run and epoch: weights that are not finite fail here when the last step made them so."""
+    try:
+        return validate(model)
+    except PipelineError as error:
+        finite = all(weight.isfinite().all() for weight in model.state_dict().values())
+        kind, advice = (type(error), "") if finite else (PipelineError, f"; {ADVICE}")
+        raise kind(f"train {name}, epoch {epoch + 1}, validation: {error}{advice}") from error
 
 
 def _epoch(

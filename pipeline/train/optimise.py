@@ -73,8 +73,6 @@ def clip(model: nn.Module, limit: float) -> None:
     gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
     norm = get_total_norm(gradients)
     if not torch.isfinite(norm):
-        raise PipelineError(
-            f"the norm of the gradients is {norm.item()}; lower train.lr or check the features"
-        )
+        raise PipelineError(f"the norm of the gradients is {norm.item()}; {gradient_cache.ADVICE}")
     if norm > limit:
         clip_grads_with_norm_(model.parameters(), limit, norm)

@@ -14,12 +14,13 @@ from pipeline import paths, timing
 from pipeline.artifacts import captions, features, model_files, pairs, texts
 from pipeline.console import say, warn
 from pipeline.device import resolve
+from pipeline.errors import InputError
 from pipeline.locks import claim
 from pipeline.params.typed import FeatureSet, Params, Run
 from pipeline.registry import LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
 from pipeline.seeds import generator
-from pipeline.train import backbone, checkpoint, fingerprint, loop, validate
-from pipeline.train.model import build, describe
+from pipeline.train import backbone, checkpoint, fingerprint, gradient_cache, loop, validate
+from pipeline.train.model import DualEncoder, build, describe
 from pipeline.train.pictures import Drawing, Pictures
 from pipeline.train.schemes._scheme import Setting
 from pipeline.train.table import Table
@@ -46,8 +47,8 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     started = time.monotonic()
     table, inputs, network = _inputs(node, source, seed, device)
     mark = fingerprint.of(node, seed, inputs, device, network and network.depends)
-    going_on = _start(out, mark)
-
+    sampler = _sampler(node, table, seed)
+    longest = _longest(node, table, sampler(0), name)
     model = build(
         node.image,
         node.text,
@@ -58,13 +59,16 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
         seed,
         network and network.module,
     ).to(device)
+    if 0 < node.train.chunk < longest:
+        _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
     loss = partial(LOSSES.load(node.loss.name).loss, params=node.loss.params)
     setting = Setting(model, loss, table.train_pairs, node.train, seed, device)
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
+    going_on = _start(out, mark)  # only now that all checks are past: it removes an earlier model
     say(f"train {name}: {len(table.train_pairs)} pairs, {_described(table)}")
     with _same_kernels(device) if network else contextlib.nullcontext():
-        progress = loop.fit(scheme, _sampler(node, table, seed), check, out, mark, name)
+        progress = loop.fit(scheme, sampler, check, out, mark, name)
 
     config = _config(node, table, progress)
     if network:
@@ -116,6 +120,26 @@ def _sampler(node: Run, table: Table, seed: int) -> Callable[[int], list[np.ndar
         return batches(owners, lengths, node.train.batch_size, node.sampler.params, rng)
 
     return epoch
+
+
+def _longest(node: Run, table: Table, batches: list[np.ndarray], name: str) -> int:
+    """Pairs of the longest batch. Raises InputError when there is none: a single pair has no negative."""
+    if not batches:
+        count, images = len(table.train_pairs), len(np.unique(table.train_pairs.owners))
+        raise InputError(
+            f"train {name}: {count} training pairs of {images} images give the sampler '{node.sampler.name}' no batch of at "
+            "least 2 pairs; add images and captions to the split train"
+        )
+    return max(map(len, batches))
+
+
+def _check_chunks(model: DualEncoder, epochs: int, address: str) -> None:
+    """Raises UsageError for layers that will normalise over the batch, be it in the last epoch only."""
+    trained = [(weight, weight.requires_grad) for weight in model.parameters()]
+    model.start(epochs - 1)
+    gradient_cache.require_independent_rows(model.train(), address)
+    for weight, wanted in trained:
+        weight.requires_grad_(wanted)
 
 
 def _start(out: Path, mark: str) -> bool:

@@ -65,6 +65,31 @@ def test_values_of_set_are_in_the_parameters_shown(call):
     assert YAML(typ="safe").load(out)["datasets"]["coco"]["source"] == "/data/coco"
 
 
+def test_a_section_replaced_by_a_value_is_refused(call):
+    status, _, err = call("-S", "train=5", "papers", "hal-aaai2020", "2.12")
+    assert (status, err) == (2, "error: --set: train: expected a mapping of values, got 5\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["runs.a=5", "report.sweeps={}", "runs.hal-aaai2020_2_12.options=5", "seed=4"]
+)
+def test_odd_values_of_set_are_printed_as_they_are(call, text):
+    status, out, err = call("-S", text, "papers", "hal-aaai2020", "2.12")
+    assert (status, err) == (0, "")
+    section, _, value = text.partition("=")
+    found = YAML(typ="safe").load(out)
+    for key in section.split("."):
+        found = found[key]
+    assert found == YAML(typ="safe").load(value)
+
+
+def test_a_broken_params_file_is_status_2_and_one_line(project, tmp_path):
+    (tmp_path / "params.yaml").write_bytes(b"")
+    status, _, err = project("papers", "hal-aaai2020", "2.12", "--apply")
+    assert status == 2
+    assert err == "error: params.yaml: expected a mapping of sections, got NoneType\n"
+
+
 def test_what_is_printed_is_an_overlay(project, tmp_path):
     (tmp_path / "below" / "row.yaml").write_text(project("papers", "vsepp", "4.4")[1])
     assert project("apply", "row.yaml")[0] == 0

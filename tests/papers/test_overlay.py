@@ -49,6 +49,11 @@ def test_written_into_params_it_is_the_same(tmp_path, row):
     assert written.evaluate.protocol == plain.evaluate.protocol
 
 
+def test_a_row_is_measured_with_pessimistic_ties_whatever_params_say():
+    entry = catalogue.find("hal-aaai2020", "2.12")
+    assert overlay(entry.paper, entry.id)["evaluate"]["ties"] == "pessimistic"
+
+
 def test_some_rows_of_every_paper_without_regions_can_run():
     assert {entry.paper for entry in RUNNABLE} >= {"hal-aaai2020", "hal-rgm-emnlp", "vsepp"}
 

@@ -70,7 +70,48 @@ BAD = [
     ),
     ({"datasets": {"to/y": {"format": "csv", "source": "x"}}}, "params.yaml datasets.to/y."),
     ({"seed": True}, "params.yaml seed: "),
+    ({"seed": 2**32}, "params.yaml seed: input should be less than 4294967296"),
+    ({"train": {"grad_clip": float("inf")}}, "params.yaml train.grad_clip: input should be a finite number"),
+    (
+        {"loss": {"hal": {"gamma": float("inf")}}},
+        "params.yaml loss.hal.gamma: input should be a finite number",
+    ),
+    (
+        {"runs": _run(options={"loss": {"margin": float("inf")}})},
+        "params.yaml runs.sum.options.loss.margin: ",
+    ),
+    (
+        {"train": {"embed_size": 2**20 + 1}},
+        "params.yaml train.embed_size: input should be less than or equal",
+    ),
+    ({"text": {"gru": {"word_dim": 2**20 + 1}}}, "params.yaml text.gru.word_dim: input should be less than"),
+    ({"train": {"batch_size": 2**31}}, "params.yaml train.batch_size: input should be at most 2147483647"),
+    (
+        {"runs": _run(options={"loss": {"k": 2**63}}, loss="hal_emnlp")},
+        "params.yaml runs.sum.options.loss.k: input should be at most 2147483647, got 9223372036854775808",
+    ),
+    (
+        {"runs": _run(text="two_branch", options={"text": {"hidden": [2**20 + 1]}})},
+        "params.yaml runs.sum.options.text.hidden",
+    ),
+    (
+        {"texts": {**PARAMS["texts"], "plain": PARAMS["texts"]["words"]}},
+        "params.yaml texts.plain: features.plain of the same data set is written to the same folder; rename",
+    ),
+    (
+        {"runs": _run(loss="structure", similarity="order")},
+        "params.yaml runs.sum.loss: loss 'structure' works with similarity cosine, not 'order'",
+    ),
+    (
+        {"train": {"min_count": 4}},
+        "params.yaml train.min_count: moved to texts.<name>.min_count",
+    ),
+    (
+        {"runs": _run(train={"max_words": 9})},
+        "params.yaml runs.sum.train.max_words: moved to texts.<name>.max_words",
+    ),
 ]
+ENDINGS = [".partial", ".lock", ".timing.json"]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +154,17 @@ def test_overrides_for_one_call(tmp_path):
     assert load(path).seed == 3
 
 
-@pytest.mark.parametrize("text", ["train.lr", "=3", "seed.deep=1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "train.lr",
+        "=3",
+        "seed.deep=1",
+        "train.lr=[1",
+        "train.lr=2001-99-99",
+        pytest.param("a=" + "[" * 5000, id="deep"),
+    ],
+)
 def test_malformed_overrides(tmp_path, text):
     with pytest.raises(UsageError, match="--set"):
         load(write_params(tmp_path), [text])
@@ -127,6 +178,8 @@ def test_malformed_overrides(tmp_path, text):
         (b"- 1\n", "expected a mapping of sections, got list"),
         (b"", "expected a mapping of sections, got NoneType"),
         (b"seed: \xff\n", "not UTF-8"),
+        (b"seed: 2001-99-99", "not valid YAML"),
+        pytest.param(b"seed: " + b"[" * 5000, "not valid YAML: nested too deeply", id="deep"),
     ],
 )
 def test_files_that_are_no_parameters(tmp_path, content, message):
@@ -147,3 +200,39 @@ def test_a_row_that_no_paper_has_is_named_with_its_address(tmp_path):
         load_params(tmp_path, runs=runs)
     runs["sum"]["row"] = "hal-aaai2020 2.12"
     assert load_params(tmp_path, runs=runs).runs["sum"].row == "hal-aaai2020 2.12"
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("section", ["datasets", "features", "texts", "noises", "runs"])
+def test_names_that_collide_with_files_of_other_nodes(tmp_path, section, ending):
+    (node, *_) = PARAMS[section].values()
+    with pytest.raises(ParamsError) as error:
+        load_params(tmp_path, **{section: {**PARAMS[section], f"sum{ending}": node}})
+    start = f"params.yaml {section}.sum{ending}.[key]: a name must not end in {ending}"
+    assert any(problem.startswith(start) for problem in error.value.problems), error.value.problems
+
+
+def test_features_and_texts_of_different_data_sets_may_share_a_name(tmp_path):
+    datasets = {**PARAMS["datasets"], "other": {"format": "csv", "source": "x.csv"}}
+    texts = {**PARAMS["texts"], "plain": {"dataset": "other", "method": "words"}}
+    assert load_params(tmp_path, datasets=datasets, texts=texts).texts["plain"].dataset == "other"
+
+
+def test_what_a_file_of_the_previous_version_lacks_is_said(tmp_path):
+    path = tmp_path / "params.yaml"
+    run = {key: value for key, value in PARAMS["runs"]["sum"].items() if key not in ("texts", "scheme")}
+    old = {key: value for key, value in PARAMS.items() if key != "texts"}
+    with path.open("w") as file:
+        YAML().dump({**old, "runs": {"sum": run}}, file)
+    with pytest.raises(ParamsError) as error:
+        load(path)
+    assert error.value.problems == [
+        "params.yaml texts: field required; add `texts: {words: {dataset: NAME, method: words}}`, and `texts: words` to its runs",
+        "params.yaml runs.sum.texts: field required; add `texts: NAME`, a node of the section texts",
+        "params.yaml runs.sum.scheme: field required; add `scheme: plain`",
+    ]
+
+
+def test_a_count_at_the_limit_and_a_list_of_widths_are_fine(tmp_path):
+    run = load_params(tmp_path, train={"batch_size": 2**31 - 1}, seed=2**32 - 1).runs["sum"]
+    assert run.train.batch_size == 2**31 - 1

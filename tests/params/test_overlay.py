@@ -2,7 +2,8 @@ import pytest
 
 from pipeline.errors import ParamsError, UsageError
 from pipeline.params import overlay, sweeps
-from pipeline.params.load import load, read_document
+from pipeline.params.document import read_document
+from pipeline.params.load import load
 from tests.project import write_params
 from tests.rules.sources import ROOT
 
@@ -91,3 +92,20 @@ def test_a_bad_overlay_changes_nothing(tmp_path, content, error, message):
 def test_an_unknown_overlay(params):
     with pytest.raises(UsageError, match="did you mean 'flickr8k'"):
         overlay.apply(params, "flickr8", [])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"seed: [1", "not valid YAML"),
+        (b"seed: \xff\n", "not UTF-8"),
+        (b"- 1\n", "expected a mapping"),
+        (b"", "expected a mapping"),
+    ],
+)
+def test_a_broken_params_file_is_said_and_stays(tmp_path, content, message):
+    path = tmp_path / "params.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ParamsError, match=rf"params\.yaml: .*{message}"):
+        overlay.apply(path, "flickr8k", [])
+    assert path.read_bytes() == content

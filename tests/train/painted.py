@@ -13,6 +13,7 @@ from pipeline.extract.stage import extract
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
 from pipeline.params.typed import Params
+from pipeline.registry import BACKBONES
 from tests.project import PARAMS, load_params
 
 RAW = Path("raw")
@@ -74,3 +75,12 @@ def extracted(params: Params) -> Params:
     extract_texts(params, "words")
     inject(params, "clean")
     return params
+
+
+def original() -> dict:
+    """Weights of the network that made the features, as the model names them."""
+    params = BACKBONES.load("torchvision").Params(
+        **{k: v for k, v in BACKBONE.items() if k not in ("dataset", "backbone")}
+    )
+    module = BACKBONES.load("torchvision").build(params, 3).module
+    return {f"img.backbone.{name}": value for name, value in module.state_dict().items()}

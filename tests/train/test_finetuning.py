@@ -1,47 +1,26 @@
 """Training on pixels, end to end, with a small network of random weights on painted pictures."""
 
-import json
 import shutil
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from pipeline import paths
-from pipeline.artifacts import embeddings, features, history, model_files
-from pipeline.embed.stage import embed
-from pipeline.errors import IntegrityError, MissingResource, UsageError
-from pipeline.extract.stage import extract
+from pipeline.artifacts import features, history, model_files
+from pipeline.errors import UsageError
 from pipeline.params.schema import TrainParams
 from pipeline.registry import BACKBONES
-from pipeline.train import backbone, checkpoint, encode, fingerprint, gradient_cache, loop, optimise
+from pipeline.train import backbone, checkpoint, fingerprint, gradient_cache, loop, optimise, stage
 from pipeline.train.pictures import Pictures
 from pipeline.train.stage import _inputs, train
-from tests.train.painted import BACKBONE, RUN, extracted, loaded, painted
+from tests.train.painted import RUN, loaded, original
 from tests.train.some import adam
 
 OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
 FT = {"after": 2, "lr": 1e-3}
 NORMS = ("running_mean", "running_var", "num_batches_tracked")
-
-
-@pytest.fixture(scope="module")
-def extraction(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        root = tmp_path_factory.mktemp("finetuning")
-        patch.chdir(root)
-        painted()
-        extracted(loaded(FT))
-    return root
-
-
-@pytest.fixture
-def project(extraction, tmp_path, monkeypatch):
-    """A copy of its own for every test; whatever is extracted is there."""
-    shutil.copytree(extraction, tmp_path / "project")
-    monkeypatch.chdir(tmp_path / "project")
-    return tmp_path / "project"
 
 
 @pytest.fixture
@@ -77,17 +56,9 @@ def _bytes() -> dict[str, bytes]:
     return {name: (paths.trained("ft") / name).read_bytes() for name in OUTPUTS}
 
 
-def _original() -> dict:
-    params = BACKBONES.load("torchvision").Params(
-        **{k: v for k, v in BACKBONE.items() if k not in ("dataset", "backbone")}
-    )
-    module = BACKBONES.load("torchvision").build(params, 3).module
-    return {f"img.backbone.{name}": value for name, value in module.state_dict().items()}
-
-
-def test_the_network_stays_until_its_epoch_and_moves_from_then_on(project, epochs):
+def test_the_network_stays_until_its_epoch_and_moves_from_then_on(painted_project, epochs):
     train(loaded(FT), "ft", "cpu")
-    before = _network(_original())
+    before = _network(original())
     assert len(before) > 100
     assert _same(_network(epochs[0]), before)
     assert _same(_network(epochs[1]), before)
@@ -95,18 +66,18 @@ def test_the_network_stays_until_its_epoch_and_moves_from_then_on(project, epoch
     assert len(moved) == len(before)
     assert not _same(_network(epochs[3]), _network(epochs[2]))
     for model in epochs:
-        assert _same(_network(model, statistics=True), _network(_original(), statistics=True))
+        assert _same(_network(model, statistics=True), _network(original(), statistics=True))
     rows = history.read(paths.trained("ft"))
     assert np.isfinite(rows.loss).all()
     assert rows.epoch.tolist() == [1, 2, 3, 4]
 
 
-def test_a_fixed_network_stays_and_has_no_moments(project, epochs):
+def test_a_fixed_network_stays_and_has_no_moments(painted_project, epochs):
     """RC: what it sees of an image varies, the network does not."""
     params = loaded({"trainable": False}, epochs=2)
     train(params, "ft", "cpu")
     for model in epochs:
-        assert _same({**_network(model), **_network(model, True)}, _original())
+        assert _same({**_network(model), **_network(model, True)}, original())
     tensors = load_file(paths.trained("ft") / checkpoint.FILE)
     owners = {name.split("/")[1] for name in tensors if name.startswith("optimizer/")}
     assert {name for name in owners if name.startswith("img.")} == {"img.fc.weight", "img.fc.bias"}
@@ -115,16 +86,16 @@ def test_a_fixed_network_stays_and_has_no_moments(project, epochs):
     assert history.read(paths.trained("ft")).loss.tolist() != crops, "stored features are no random crops"
 
 
-def test_updated_statistics_move(project, epochs):
+def test_updated_statistics_move(painted_project, epochs):
     train(loaded({"batch_norm": "updated", "after": 1}, epochs=2), "ft", "cpu")
-    still = _network(_original(), statistics=True)
+    still = _network(original(), statistics=True)
     assert _same(_network(epochs[0], True), still)
     assert not any(torch.equal(_network(epochs[1], True)[name], value) for name, value in still.items())
 
 
 @pytest.mark.parametrize("options", [FT, {**FT, "after": 1, "batch_norm": "updated", "before": "crops"}])
 @pytest.mark.parametrize("done", [1, 3])
-def test_a_killed_run_goes_on_and_ends_bit_equal(project, monkeypatch, options, done):
+def test_a_killed_run_goes_on_and_ends_bit_equal(painted_project, monkeypatch, options, done):
     params = loaded(options)
     train(params, "ft", "cpu")
     whole = _bytes()
@@ -175,69 +146,7 @@ def test_rates_fall_alike_and_the_network_s_from_its_own_epoch():
     assert own == pytest.approx([1e-3] * 5 + [1e-4] * 2 + [1e-5])
 
 
-def test_embeddings_are_those_of_the_trained_network(project, monkeypatch):
-    """Without the weights that training began with, from the images alone."""
-    params = loaded({"lr": 1e-3}, epochs=2)
-    train(params, "ft", "cpu")
-    monkeypatch.setattr(encode, "image_inputs", lambda *a: pytest.fail("stored features were read"))
-    embed(params, "ft", "cpu")
-    found = embeddings.read(paths.embedded("ft") / embeddings.IMAGES)
-    files = model_files.read(paths.trained("ft"))
-    module = BACKBONES.load("torchvision").build(params.features["small"].backbone.params, 99).module
-    network = {k.removeprefix("img.backbone."): v for k, v in files.weights.items() if "backbone" in k}
-    module.load_state_dict(network)
-    stored = features.read(paths.extracted("toy", "small"))
-    pictures = Pictures.of("toy", stored, files.config["backbone"], torch.device("cpu"))
-    (pixels,) = pictures.tested([stored.rows_of(found.ids)])
-    with torch.inference_mode():
-        given = module.eval()(pixels)
-        given = given / given.norm(dim=1, keepdim=True)
-        expected = given @ files.weights["img.fc.weight"].T + files.weights["img.fc.bias"]
-        expected = expected / expected.norm(dim=1, keepdim=True)
-    np.testing.assert_allclose(found.vectors, expected.numpy(), atol=1e-5)
-    assert np.abs(given.numpy() - stored.array[stored.rows_of(found.ids)]).max() > 1e-4, "it has moved"
-
-
-def test_a_model_is_embedded_without_its_first_weights(project):
-    """Sizes, mean and std come from the model folder too, not from what the weights were published with."""
-    state = {k.removeprefix("img.backbone.net."): v for k, v in _original().items()}
-    state |= {"fc.weight": torch.zeros(1000, 1024), "fc.bias": torch.zeros(1000)}
-    save_file({name: value.contiguous() for name, value in state.items()}, "first.safetensors")
-    params = loaded({"lr": 1e-3}, {"weights": "first.safetensors", "mean": [0.1, 0.2, 0.3]}, epochs=1)
-    with pytest.raises(IntegrityError, match="made with other weights and transform than there are now"):
-        train(params, "ft", "cpu")
-    extract(params, "small", "cpu")
-    train(params, "ft", "cpu")
-    embed(params, "ft", "cpu")
-    whole = (paths.embedded("ft") / embeddings.IMAGES).read_bytes()
-    (project / "first.safetensors").unlink()
-    embed(params, "ft", "cpu")
-    assert (paths.embedded("ft") / embeddings.IMAGES).read_bytes() == whole
-    described = json.loads((paths.trained("ft") / model_files.CONFIG).read_text())["backbone"]
-    assert described["transform"]["mean"] == [0.1, 0.2, 0.3]
-    assert len(described["weights"]["sha256"]) == 64
-    with pytest.raises(MissingResource, match=r"first\.safetensors: no such weights file"):
-        train(params, "ft", "cpu")
-
-
-def test_a_fixed_network_is_embedded_from_its_stored_features(project):
-    params = loaded({"trainable": False}, epochs=1)
-    train(params, "ft", "cpu")
-    shutil.rmtree("raw")
-    embed(params, "ft", "cpu")
-
-
-def test_other_images_are_refused_by_embed(project):
-    params = loaded({"lr": 1e-3}, epochs=1)
-    train(params, "ft", "cpu")
-    picture = sorted((project / "raw").iterdir())[-1]
-    picture.write_bytes(picture.read_bytes() + b"\0")
-    with pytest.raises(IntegrityError, match="changed after prepare read it"):
-        embed(params, "ft", "cpu")
-    assert not paths.embedded("ft").exists()
-
-
-def test_features_without_images_are_refused(project):
+def test_features_without_images_are_refused(painted_project):
     params = loaded(FT)
     held = params.features["small"]
     member = type(held.backbone)("precomp", BACKBONES.load("precomp").Params())
@@ -247,7 +156,7 @@ def test_features_without_images_are_refused(project):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_chunks_give_the_gradient_of_the_whole_batch(project, monkeypatch, precision):
+def test_chunks_give_the_gradient_of_the_whole_batch(painted_project, monkeypatch, precision):
     steps = []
 
     def compared(scheme, optimizer, batch):
@@ -271,13 +180,34 @@ def test_chunks_give_the_gradient_of_the_whole_batch(project, monkeypatch, preci
     assert all(expected[name].any() for name in expected if name.startswith("img.backbone"))
 
 
-def test_moving_statistics_and_chunks_are_refused_in_the_first_step(project):
-    params = loaded({"batch_norm": "updated", "after": 3}, chunk=3)
-    with pytest.raises(UsageError, match=r"train\.chunk: 'img\.backbone.* normalises over the whole batch"):
+@pytest.mark.parametrize("before", ["features", "crops"])
+def test_moving_statistics_and_chunks_are_refused_before_anything_is_removed(painted_project, before):
+    train(loaded({}, epochs=1), "ft", "cpu")
+    whole = _bytes()
+    params = loaded({"batch_norm": "updated", "after": 3, "before": before}, chunk=3)
+    with pytest.raises(
+        UsageError, match=r"^runs\.ft\.train\.chunk: 'img\.backbone.* normalises over the whole batch"
+    ):
         train(params, "ft", "cpu")
+    assert _bytes() == whole
 
 
-def test_the_fingerprint_covers_images_weights_and_transform(project):
+def test_chunks_that_hold_a_whole_batch_are_none(painted_project):
+    train(loaded({"batch_norm": "updated"}, epochs=1, chunk=8), "ft", "cpu")
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+def test_the_check_of_chunks_changes_no_result(painted_project, after):
+    train(loaded({"after": after}, epochs=2, chunk=3), "ft", "cpu")
+    whole = _bytes()
+    shutil.rmtree(paths.trained("ft"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage, "_check_chunks", lambda *a: None)
+        train(loaded({"after": after}, epochs=2, chunk=3), "ft", "cpu")
+    assert _bytes() == whole
+
+
+def test_the_fingerprint_covers_images_weights_and_transform(painted_project):
     params, cpu = loaded(FT), torch.device("cpu")
     stored = features.read(paths.extracted("toy", "small"))
     depends = backbone.load("small", params.features["small"], stored, params.seed, cpu).depends
@@ -293,7 +223,7 @@ def test_the_fingerprint_covers_images_weights_and_transform(project):
     assert checkpoint.fingerprint(paths.trained("ft")) == expected
 
 
-def test_a_memory_bank_holds_what_the_network_sees_now(project):
+def test_a_memory_bank_holds_what_the_network_sees_now(painted_project):
     """Its vectors come from the images once the network has moved."""
     run = {**RUN, "loss": "hal", "scheme": "memory_bank", "options": {"scheme": {"share": 0.5}}}
     params = loaded({"lr": 1e-3}, run=run, epochs=2)

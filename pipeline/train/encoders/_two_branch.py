@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import Field, PositiveInt
+from pydantic import Field
 from torch import Tensor, nn
 
 from pipeline.errors import InputError
-from pipeline.params.strict import Strict
+from pipeline.params.strict import Strict, Width
 from pipeline.train.encoders._norm import normalize
 from pipeline.train.encoders._shapes import check_width
 
@@ -27,7 +27,7 @@ class Options(Strict):
     values at the end (order).
     """
 
-    hidden: PositiveInt | Annotated[list[PositiveInt], Field(min_length=1)] = 2048
+    hidden: Width | Annotated[list[Width], Field(min_length=1)] = 2048
     nonlinear: bool = True
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     batch_norm: Literal["last", "first", "none"] = "last"

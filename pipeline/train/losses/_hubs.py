@@ -20,6 +20,7 @@ def exponents(
     without the cell's own other member. Fewer than k candidates: all of them; none: 0. Memory O(pairs^2) in
     both.
     """
+    k = min(k, len(scores))
     if reading == "A":
         negatives = scores.masked_fill(same, -torch.inf)
         return _mean_of_nearest(negatives, k)[:, None] + _mean_of_nearest(negatives.T, k)[None, :]

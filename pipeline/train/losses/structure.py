@@ -13,6 +13,8 @@ from pipeline.train.losses._scored import Scored
 from pipeline.train.losses._terms import LossTerms
 from pipeline.train.losses._triplets import euclidean, hardest
 
+# The Euclidean distance of unit vectors ranks as their cosine does, and as no other similarity.
+similarities = ("cosine",)
 # Added under the root by the authors, so that two equal vectors lie 0.01 apart.
 _FLOOR = 1e-4
 
@@ -108,4 +110,4 @@ def _reduced(
     """The sum of each row, or its mean over the negatives it has."""
     if params.variant == "paper":
         return hinges.sum(dim=1)
-    return hinges.sum(dim=1) / negatives.clamp(1, params.top)
+    return hinges.sum(dim=1) / negatives.clamp(1, min(params.top, len(hinges)))

@@ -63,7 +63,7 @@ class MemoryBank(Scheme):
         self.owners = torch.from_numpy(pairs.owners[chosen]).to(device)
         megabytes = (images.nbytes + texts.nbytes) / 2**20
         # Both directions as float32, once more with the mask, and the mask itself.
-        scores = len(chosen) * setting.train.batch_size * (2 * 4 + 2 * 4 + 1) / 2**20
+        scores = len(chosen) * min(setting.train.batch_size, len(pairs)) * (2 * 4 + 2 * 4 + 1) / 2**20
         say(
             f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB, and {scores:.1f} MiB for a batch's scores with it"
         )
@@ -93,6 +93,7 @@ class MemoryBank(Scheme):
 
 def _kept(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -> np.ndarray:
     order = rng.permutation(pairs)
+    batch_size = min(batch_size, pairs)
     batches = -(-pairs // batch_size)
     kept = rng.random(batches) < share
     if not kept.any():

@@ -138,3 +138,10 @@ def test_masked_captions_are_nobodys_neighbours():
     near = batch.scores.masked_fill(masked, 100.0)
     for reading in ("A", "B"):
         assert exponents(near, batch.same, 2, reading)[~masked].max() < 3
+
+
+@pytest.mark.parametrize("reading", ["A", "B"])
+def test_more_neighbours_than_a_number_can_say_are_all(reading):
+    batch = some_batch()
+    everything, beyond = (member.Params(k=k, reading=reading) for k in (len(batch.scores), 2**63))
+    assert torch.equal(member.loss(batch, beyond).per_pair, member.loss(batch, everything).per_pair)

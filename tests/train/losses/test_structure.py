@@ -140,3 +140,10 @@ def test_euclidean_distance_of_equal_points_is_0_or_the_root_of_the_floor():
     assert euclidean(point, point).item() == 0
     assert euclidean(point, point, floor=1e-4).item() == pytest.approx(0.01)
     assert euclidean(point, -point).item() == pytest.approx(2)
+
+
+@VARIANTS
+def test_a_top_beyond_what_a_number_can_say_is_all(variant):
+    batch = some_batch(owners=OWNERS)
+    everything, beyond = (member.Params(margin=2.0, top=top, variant=variant) for top in (7, 2**64))
+    assert torch.equal(member.loss(batch, beyond).per_pair, member.loss(batch, everything).per_pair)

@@ -101,3 +101,7 @@ def test_memory_is_said(capsys):
 def test_a_share_must_be_a_share(share):
     with pytest.raises(ValueError, match="share"):
         SCHEMES.load("memory_bank").Params(share=share)
+
+
+def test_a_batch_larger_than_the_data_set_is_a_batch_of_all():
+    assert sorted(_bank(share=1e-9, train={"batch_size": 2**60})[1].pairs.tolist()) == list(range(40))

@@ -90,7 +90,7 @@ class FinetuneImageEncoder(nn.Module):
         return self
 
     def _moves_statistics(self) -> bool:
-        # Also where the network is not run: what cannot work with moving statistics is then refused in the first step.
+        # Also where the network is not run: what cannot work with moving statistics is then refused before the first epoch.
         return self.params.batch_norm == "updated" and (self._opened or not self.trains_on_pixels)
 
     def forward(

@@ -9,7 +9,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from pipeline.params.strict import Strict
+from pipeline.params.strict import Strict, Width
 from pipeline.train.encoders._norm import l2norm, l2norm_eps
 from pipeline.train.encoders._shapes import check_lengths
 from pipeline.train.encoders.text import _packed_gru
@@ -26,7 +26,7 @@ class Params(Strict):
     pooling (W_g of the VSE++ paper). dropout: of word vectors, in training (SGRAF: 0.4). init: ``xavier`` as HAL's papers say.
     """
 
-    word_dim: PositiveInt = 300
+    word_dim: Width = 300
     layers: PositiveInt = 1
     use_abs: bool = False
     bidirectional: bool = False

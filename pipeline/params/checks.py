@@ -1,0 +1,34 @@
+"""What parameter models cannot check by themselves: numbers too large to compute with, members that do not fit."""
+
+import math
+from collections.abc import Iterator
+
+from pipeline.params.schema import RunNode
+from pipeline.registry import RUN_FAMILIES
+
+# Counts become lengths of arrays, and products of two of them must stay below 2^63.
+MOST = 2**31 - 1
+# The first names the second in its module, ``losses = ("hal",)``, when it works with some of them only.
+PARTNERS = (("scheme", "loss"), ("loss", "similarity"))
+_PLURALS = {"loss": "losses", "similarity": "similarities"}
+
+
+def partners(node: RunNode, key: str, other: str) -> Iterator[str]:
+    """What is wrong when the run's member of family ``key`` does not work with that of family ``other``."""
+    chosen, beside = getattr(node, key), getattr(node, other)
+    known = getattr(RUN_FAMILIES[key].load(chosen), _PLURALS[other], None)
+    if known is not None and beside not in known:
+        yield f"{key} '{chosen}' works with {other} {', '.join(known)}, not '{beside}'"
+
+
+def out_of_range(values: dict, address: str = "") -> Iterator[tuple[str, str]]:
+    """(address, what is wrong) of every number in ``values`` that is not finite or above ``MOST``; a seed has its own bound."""
+    for key, value in values.items():
+        place = f"{address}.{key}" if address else str(key)
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(one, dict):
+                yield from out_of_range(one, place)
+            elif isinstance(one, float) and not math.isfinite(one):
+                yield place, f"input should be a finite number, got {one!r}"
+            elif isinstance(one, int) and abs(one) > MOST and place != "seed":
+                yield place, f"input should be at most {MOST}, got {one!r}"

@@ -1,0 +1,66 @@
+"""Training that cannot go on says what failed, where and what to do."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline import paths
+from pipeline.artifacts import model_files, pairs
+from pipeline.errors import InputError, IntegrityError, PipelineError
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
+from pipeline.train import loop
+from pipeline.train.stage import train
+from tests.project import PARAMS, load_params, write_prepared
+from tests.train.some import some_pairs, some_scheme
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_prepared()
+    params = load_params(tmp_path)
+    inject(params, "clean")
+    extract_texts(params, "words")
+    return tmp_path
+
+
+def test_weights_that_are_not_finite_are_said_with_run_and_epoch(project, monkeypatch):
+    """The loss before the step was finite still."""
+    real = loop.step
+
+    def step(scheme, optimizer, batch):
+        value = real(scheme, optimizer, batch)
+        scheme.setting.model.img.fc.weight.data.fill_(float("nan"))
+        return value
+
+    monkeypatch.setattr(loop, "step", step)
+    params = load_params(project, train={**PARAMS["train"], "batch_size": 512})
+    with pytest.raises(
+        PipelineError, match=r"^train sum, epoch 1, validation: .* NaN .*; lower train\.lr, or check"
+    ) as error:
+        train(params, "sum", "cpu")
+    assert error.value.exit_status == 1
+
+
+def test_a_failure_of_validation_that_is_not_the_weights_keeps_its_class(tmp_path):
+    def validate(model):
+        raise IntegrityError("a picture changed")
+
+    with pytest.raises(IntegrityError, match=r"^train name, epoch 1, validation: a picture changed$"):
+        loop.fit(some_scheme(some_pairs()), lambda epoch: [np.arange(8)], validate, tmp_path, "mark", "name")
+
+
+def test_no_batch_of_two_pairs_is_said_and_an_earlier_model_stays(project):
+    params = load_params(project, runs={"sum": {**PARAMS["runs"]["sum"], "sampler": "images"}})
+    train(params, "sum", "cpu")
+    before = (paths.trained("sum") / model_files.MODEL).read_bytes()
+    folder = paths.injected("toy", "clean")
+    shown = pairs.read(folder).to_pandas()
+    for column in ("image_id", "true_image_id"):
+        shown.loc[shown.split == "train", column] = 7
+    pairs.write(folder, pa.Table.from_pandas(shown, preserve_index=False), {})
+    wanted = "train sum: 60 training pairs of 1 images give the sampler 'images' no batch of at least 2 pairs"
+    with pytest.raises(InputError, match=wanted):
+        train(params, "sum", "cpu")
+    assert (paths.trained("sum") / model_files.MODEL).read_bytes() == before
