@@ -210,7 +210,7 @@ def test_a_bank_of_the_ranked_vectors_under_other_ids_is_noticed(call, tmp_path)
     [
         ("inference.is.beta=1e300", "less than or equal to 10000"),
         ("inference.is.beta=1e-6", "greater than or equal to 0.01"),
-        ("inference.is.beta=.inf", "less than or equal to 10000"),
+        ("inference.is.beta=.inf", "finite number"),
         ("inference.sinkhorn.tau=1e-38", "greater than or equal to 0.0001"),
         ("inference.nnn.alpha=1e300", "less than or equal to 100"),
     ],
