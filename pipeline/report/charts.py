@@ -97,7 +97,8 @@ def _swept(values: list[float], title: str) -> alt.X:
     ratio = min(values) > 0 and max(values) >= _RATIO * min(values)
     kind = {"type": "log"} if ratio else {"type": "linear", "zero": False}
     scale = alt.Scale(**kind, nice=False, padding=14)
-    axis = alt.Axis(values=sorted(set(values)), format="~g", grid=False, labelOverlap="greedy")
+    # A format would be given the precision of the distance between ticks: 128 came out as 1.3e+2.
+    axis = alt.Axis(values=sorted(set(values)), labelExpr="'' + datum.value", grid=False, labelOverlap="greedy")
     return alt.X("x:Q", title=title, scale=scale, axis=axis)
 
 
