@@ -57,7 +57,12 @@ RELAXATION_SCHEMA = pa.schema(
         _table.field("k", pa.int32(), "the K of R@K: 1, 5 or 10"),
         _table.field("lambda", pa.float64(), "relaxation factor of the matching, at least 1"),
         _table.field("validation", pa.float64(), "R@K in percent on the validation data it was chosen on"),
-        _table.field("ranked", pa.float64(), "R@K in percent on the split that is measured; chose nothing"),
+        _table.field(
+            "ranked",
+            pa.float64(),
+            "R@K in percent on the split that is measured, which chose nothing; null where it was not tried",
+            nullable=True,
+        ),
         _table.field("chosen", pa.bool_(), "the lambda that the criterion was run with; one for each K"),
     ],
     metadata={"artefact": "relaxation", "version": "1"},

@@ -51,13 +51,14 @@ def relaxation_table(
     validation: Float[np.ndarray, "ks lambdas"],
     ranked: Float[np.ndarray, "ks lambdas"],
 ) -> pa.Table:
-    """A row per K and lambda. validation: R@K that lambda was chosen by; ranked: on the split that is measured."""
+    """A row per K and lambda. validation: R@K that lambda was chosen by; ranked: on the split that is measured, NaN where
+    it was not tried."""
     columns = {
         "direction": pa.repeat(direction, len(KS) * len(lambdas)),
         "k": pa.array(np.repeat(np.array(KS, np.int32), len(lambdas))),
         "lambda": pa.array(np.tile(np.array(lambdas, float), len(KS))),
         "validation": pa.array(validation.ravel()),
-        "ranked": pa.array(ranked.ravel()),
+        "ranked": pa.array(ranked.ravel(), mask=np.isnan(ranked.ravel())),
         "chosen": pa.array([lam == chosen[k] for k in KS for lam in lambdas]),
     }
     return pa.table(columns, schema=RELAXATION_SCHEMA)

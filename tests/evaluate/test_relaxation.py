@@ -51,3 +51,18 @@ def test_no_query_has_a_correct_item():
     criterion = criteria.parse("rgm", {"rgm": rgm.Params(grid=[1.0, 3.0])})
     scan = relaxation.scan(criterion, dense(np.eye(3, 2)), truth, ks=(1,))
     assert relaxation.recalls([scan]).tolist() == [[0.0, 0.0]]
+
+
+def test_of_a_long_grid_the_measured_split_tries_some_and_the_chosen():
+    scores, truth, _ = trial(1)
+    grid = [1 + step / 4 for step in range(37)]
+    criterion = criteria.parse("rgm", {"rgm": rgm.Params(grid=grid)})
+    whole = relaxation.recalls([relaxation.scan(criterion, dense(scores), truth)])
+    keep = {1: 1.25, 5: 10.0, 10: 4.0}
+    some = relaxation.recalls([relaxation.scan(criterion, dense(scores), truth, keep=keep)])
+    tried = ~np.isnan(some)
+    assert np.isnan(whole).sum() == 0
+    assert tried.sum(axis=1).tolist() == [14, 13, 13]
+    assert tried[:, [0, -1]].all()
+    assert np.array_equal(some[tried], whole[tried])
+    assert tried[0, grid.index(1.25)]
