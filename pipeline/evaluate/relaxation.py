@@ -12,7 +12,6 @@ from pipeline.evaluate.matching import Pairs, Setting
 from pipeline.evaluate.metrics.truth import Truth
 from pipeline.evaluate.scores import Scores
 
-
 # Lambdas tried on the split that is measured: enough to see the shape, and a third of the work of the default grid.
 _DRAWN = 13
 _NOT_TRIED = -1

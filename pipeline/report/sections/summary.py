@@ -40,6 +40,7 @@ def _group(group: Group) -> dict:
     return {
         "dataset": group.catalogue.name,
         "best": best,
+        "kinds": {run.name: run.kind for run in group.runs},
         "baseline": group.best_run.baseline,
         "strict": max(strict, key=lambda one: one.rsum, default=None),
         "sizes": {
