@@ -4,6 +4,7 @@ Differs from them: items are binned, and a bin's share is divided by its width, 
 items with the same large N_k. Items with N_k = 0 have no place on a log axis; the page says how many there are.
 """
 
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 
@@ -48,23 +49,25 @@ def points(n: np.ndarray) -> list[dict]:
 def distribution(after: np.ndarray, before: np.ndarray | None, shared: Extent) -> dict:
     """Share of the items against N_k: a line with points after, a plain line before (None: nothing to compare with), and
     an upright line at the mean, where all items would be if all were retrieved equally often."""
-    made = _layout(shared)
     mean = [{"n": float(after.mean())}] if after.any() else []
     rows = [mean, [] if before is None else points(before), points(after)]
-    layers = [{**layer, "data": {"values": one}} for layer, one in zip(made["layer"], rows, strict=True)]
-    return {**made, "layer": layers}
+    made = deepcopy(_layout())
+    for layer, values in zip(made["layer"], rows, strict=True):
+        layer["data"] = {"values": values}
+        layer["encoding"]["x"]["scale"]["domain"] = [0.9, shared.largest * 1.1]
+        if "y" in layer["encoding"]:
+            layer["encoding"]["y"]["scale"]["domain"] = [shared.lowest, shared.highest]
+    return made
 
 
 @cache
-def _layout(shared: Extent) -> dict:
-    """Everything but the rows: Altair needs longer to check a chart than all the rest of the section takes."""
+def _layout() -> dict:
+    """Everything but the rows and the ends of the axes: Altair needs longer to check a chart than all the rest takes."""
     empty = alt.Chart(alt.Data(values=[]))
+    scale = alt.Scale(type="log", domain=[1, 2], nice=False)
     x_axis = alt.Axis(values=_TICKS, grid=False, format="~s", labelOverlap="greedy")
-    x_scale = alt.Scale(type="log", domain=[0.9, shared.largest * 1.1], nice=False)
-    x = alt.X("n:Q", title=None, scale=x_scale, axis=x_axis)
-    y_axis = alt.Axis(values=_POWERS, format="~%")
-    y_scale = alt.Scale(type="log", domain=[shared.lowest, shared.highest], nice=False)
-    y = alt.Y("share:Q", title=None, scale=y_scale, axis=y_axis)
+    x = alt.X("n:Q", title=None, scale=scale, axis=x_axis)
+    y = alt.Y("share:Q", title=None, scale=scale, axis=alt.Axis(values=_POWERS, format="~%"))
     tip = [
         alt.Tooltip("range:N", title="queries"),
         alt.Tooltip("items:Q"),

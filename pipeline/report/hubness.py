@@ -59,9 +59,9 @@ def hub_share(n: np.ndarray) -> float:
 
 
 def log_histogram(n: np.ndarray) -> list[tuple[int, int, int]]:
-    """(first N_k, last N_k, items) of each bin that is not empty, for N_k of at least 1: 1, 2, 3, 4, 5 to 6, 7 to 8, ...
+    """(first N_k, last N_k, items) of each bin that is not empty, for N_k of at least 1: 1, 2, 3, 4 to 5, 6 to 7, 8 to 10, ...
 
-    A bin is at most a quarter wider than its start, so that bins look equally wide on a log axis and a long tail of
+    A bin ends a quarter above its start, so that bins look equally wide on a log axis and a long tail of
     hubs with few items each becomes a line that can be read.
     """
     edges = log_edges(int(n.max(initial=0)))
@@ -84,7 +84,9 @@ def log_edges(largest: int) -> list[int]:
 def attracted(top: pa.ListArray, items: list[int], limit: int) -> dict[int, tuple[list[int], int]]:
     """For each of ``items`` the rows of ``top`` whose list holds it, at most ``limit``, those that hold it nearest to the
     beginning first, then in the order of the rows; and how many rows hold it in all."""
-    flat, rows = (part.to_numpy(zero_copy_only=False) for part in (pc.list_flatten(top), pc.list_parent_indices(top)))
+    flat, rows = (
+        part.to_numpy(zero_copy_only=False) for part in (pc.list_flatten(top), pc.list_parent_indices(top))
+    )
     lengths = pc.list_value_length(top).to_numpy(zero_copy_only=False)
     place = np.arange(len(flat)) - np.repeat(lengths.cumsum() - lengths, lengths)
     found = {}
@@ -93,4 +95,3 @@ def attracted(top: pa.ListArray, items: list[int], limit: int) -> dict[int, tupl
         nearest = held[np.lexsort((rows[held], place[held]))]
         found[item] = rows[nearest[:limit]].tolist(), len(held)
     return found
-

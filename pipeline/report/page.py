@@ -66,16 +66,20 @@ def _document(
     side: int,
 ) -> str:
     scripts = [_trusted(charts.library()), _asset("page.js")]
-    return environment().get_template("template/page.html").render(
-        title=results.params.report.title,
-        sections=sections,
-        symbols=symbols,
-        reduced_to=side if side < collector.side else None,
-        linked=len(collector.linked),
-        unreadable=len(collector.unreadable),
-        style=style(),
-        scripts=scripts,
-        policy=_policy(scripts),
+    return (
+        environment()
+        .get_template("template/page.html")
+        .render(
+            title=results.params.report.title,
+            sections=sections,
+            symbols=symbols,
+            reduced_to=side if side < collector.side else None,
+            linked=len(collector.linked),
+            unreadable=len(collector.unreadable),
+            style=style(),
+            scripts=scripts,
+            policy=_policy(scripts),
+        )
     )
 
 

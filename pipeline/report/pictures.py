@@ -34,9 +34,7 @@ def embedded_size(webp: bytes) -> int:
     return math.ceil(len(webp) / 3) * 4
 
 
-def fit(
-    make: Callable[[int], dict[str, bytes]], side: int, budget: int
-) -> tuple[dict[str, bytes], int]:
+def fit(make: Callable[[int], dict[str, bytes]], side: int, budget: int) -> tuple[dict[str, bytes], int]:
     """The thumbnails of ``make(side)``, with the side reduced until all of them together stay below ``budget`` bytes of
     base64. Smaller than 64 px nothing can be made out: from there on the last ones are left out instead. Returns them with
     the side that was used.

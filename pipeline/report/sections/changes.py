@@ -44,15 +44,11 @@ def context(results: Results, collector: Collector) -> dict | None:
 def _group(group: Group, results: Results, collector: Collector) -> dict:
     return {
         "dataset": group.catalogue.name,
-        "runs": [
-            _run(run, run is group.best_run, group.catalogue, results, collector) for run in group.runs
-        ],
+        "runs": [_run(run, run is group.best_run, group.catalogue, results, collector) for run in group.runs],
     }
 
 
-def _run(
-    run: RunResult, is_open: bool, catalogue: Catalogue, results: Results, collector: Collector
-) -> dict:
+def _run(run: RunResult, is_open: bool, catalogue: Catalogue, results: Results, collector: Collector) -> dict:
     before = {direction: run.baseline.queries(direction) for direction in DIRECTIONS}
     rows, cards = [], []
     for one in run.evaluations.values():

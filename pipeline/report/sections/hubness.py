@@ -1,5 +1,7 @@
 """How evenly items are retrieved under each criterion, and the worst hubs with the queries they draw."""
 
+from itertools import pairwise
+
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
 from pipeline.report import hub_charts
 from pipeline.report.collector import Collector
@@ -113,7 +115,7 @@ def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
     """The charts as a table: how many items have which N_k, a row a bin that is not empty and a column a criterion."""
     edges = [0, *log_edges(largest)]
     rows = []
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in pairwise(edges):
         counts = [int(((n >= low) & (n < high)).sum()) for n in columns.values()]
         if any(counts):
             rows.append((f"{low}" if high == low + 1 else f"{low} to {high - 1}", counts))
@@ -137,8 +139,7 @@ def _hubs(run: RunResult, direction: str, catalogue: Catalogue, collector: Colle
             "before": int(n),
             "after": int(after[item]),
             "queries": [
-                _query(int(queries[row]), item, direction, catalogue, collector)
-                for row in drawn[item][0]
+                _query(int(queries[row]), item, direction, catalogue, collector) for row in drawn[item][0]
             ],
             "more": max(0, drawn[item][1] - _DRAWN_IN),
         }

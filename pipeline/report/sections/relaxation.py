@@ -71,7 +71,11 @@ def _row(name: str, k: int, table: pd.DataFrame) -> dict:
         "inference": name,
         "k": k,
         "lambda": float(chosen["lambda"]),
-        "validation": [float(table["validation"].iloc[0]), float(chosen["validation"]), float(table["validation"].iloc[-1])],
+        "validation": [
+            float(table["validation"].iloc[0]),
+            float(chosen["validation"]),
+            float(table["validation"].iloc[-1]),
+        ],
         "ranked": [float(tried["ranked"].iloc[0]), float(chosen["ranked"]), float(tried["ranked"].iloc[-1])],
         "ends": (float(table["lambda"].iloc[0]), float(table["lambda"].iloc[-1])),
     }

@@ -1,5 +1,6 @@
 """What was run: data sets, runs with all their options, criteria, and the versions of the libraries."""
 
+import platform
 from importlib.metadata import version
 
 import pipeline
@@ -27,9 +28,9 @@ def context(results: Results, collector: Collector) -> dict:
         ],
         "tuned": _tuned(results),
         "fingerprints": [row for group in results.groups for row in _fingerprints(group)],
-        "evaluate": params.evaluate.model_dump(),
+        "evaluate": {key: _value(value) for key, value in params.evaluate.model_dump().items()},
         "seed": params.seed,
-        "versions": [("vse-pipe", pipeline.__version__), *_versions()],
+        "versions": [("vse-pipe", pipeline.__version__), ("Python", platform.python_version()), *_versions()],
     }
 
 

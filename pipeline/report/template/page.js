@@ -39,6 +39,8 @@ async function draw(source) {
   const spec = JSON.parse(source.textContent);
   const options = { mode: "vega-lite", renderer: "svg", actions: false, config: theme(), tooltip: { theme: dark.matches ? "dark" : "light" } };
   drawn.set(plot, await window.vegaEmbed(plot, spec, options));
+  // The label says what the chart shows; hundreds of marks, some without a name, would follow it.
+  plot.querySelector("svg").setAttribute("aria-hidden", "true");
 }
 
 function drawVisible() {
