@@ -31,7 +31,7 @@ def project(finished, tmp_path, monkeypatch) -> Path:
 def opened(project):
     """An engine of a run on the CPU; further words change sections of params.yaml."""
 
-    def engine(run="sum", inference="nns", split="test", **changes) -> Engine:
-        return Engine.open(artefacts.params(project, **changes), run, inference, split, "cpu")
+    def engine(run="sum", criterion="nns", split="test", **changes) -> Engine:
+        return Engine.open(artefacts.params(project, **changes), run, criterion, split, "cpu")
 
     return engine
