@@ -1,5 +1,6 @@
 """vse-pipe search as people and programs call it."""
 
+import contextlib
 import json
 import shutil
 
@@ -7,15 +8,22 @@ import pytest
 
 from tests.command_line import caller
 from tests.search import project as artefacts
-from tests.search.conftest import finished  # noqa: F401 (a fixture)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("search")
+    with contextlib.chdir(root):
+        artefacts.write(root, ["sum", "given"])
+    return root
 
 
 @pytest.fixture
-def call(finished, tmp_path, monkeypatch, capsys):  # noqa: F811
-    """The command line in a copy of a small project with one run and params.yaml to it."""
+def call(made, tmp_path, monkeypatch, capsys):
+    """The command line in a copy of a small project with two runs."""
     root = tmp_path / "project"
-    shutil.copytree(finished, root, ignore=shutil.ignore_patterns("search"))
-    runs = {"sum": artefacts.RUNS["sum"], "given": artefacts.RUNS["given"]}
+    shutil.copytree(made, root)
+    runs = {name: artefacts.RUNS[name] for name in ("sum", "given")}
     artefacts.params(root, runs=runs, ensembles={})
     monkeypatch.chdir(root)
     monkeypatch.setenv("COLUMNS", "100")

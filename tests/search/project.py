@@ -1,5 +1,6 @@
 """A small project with pictures and several trained runs: what search tests ask."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -69,8 +70,8 @@ def params(root: Path, **changes: object) -> Params:
     return load_params(root, **{**SECTIONS, **changes})
 
 
-def write(root: Path) -> None:
-    """Prepared, extracted, trained and embedded, in the current folder, which is ``root``."""
+def write(root: Path, runs: Iterable[str] = RUNS) -> None:
+    """Prepared, extracted, and these runs trained and embedded, in the current folder, which is ``root``."""
     given = params(root)
     _prepare()
     for name in ("filters", "grid"):
@@ -78,7 +79,7 @@ def write(root: Path) -> None:
     for name in ("words", "bags"):
         extract_texts(given, name)
     inject(given, "clean")
-    for name in RUNS:
+    for name in runs:
         train(given, name, "cpu")
         embed(given, name, "cpu")
 

@@ -5,9 +5,12 @@ import sys
 
 from hypothesis import given
 from hypothesis import strategies as st
+from nltk.tokenize import word_tokenize
 
 from pipeline.extract.texts._treebank import word_tokenizer
+from tests.rules.sources import ROOT
 
+_words = word_tokenizer()
 _CASES = [
     "",
     "two dogs don't run, ok.",
@@ -18,9 +21,7 @@ _CASES = [
 
 @given(st.one_of(st.sampled_from(_CASES), st.text(max_size=60)))
 def test_words_are_those_of_nltk(text):
-    from nltk.tokenize import word_tokenize
-
-    assert word_tokenizer()(text) == word_tokenize(text, preserve_line=True)
+    assert _words(text) == word_tokenize(text, preserve_line=True)
 
 
 def test_it_is_found_without_the_rest_which_can_still_be_imported():
@@ -30,4 +31,4 @@ def test_it_is_found_without_the_rest_which_can_still_be_imported():
         "import nltk; from nltk.tokenize import word_tokenize;"
         "text = \"a dog's tail\"; assert words(text) == word_tokenize(text, preserve_line=True) == ['a', 'dog', \"'s\", 'tail']"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
