@@ -8,19 +8,22 @@ import typer
 from pipeline.commands import _project
 from pipeline.commands._project import Device
 from pipeline.commands.evaluate import criteria_named
-from pipeline.errors import MissingResource, UsageError
+from pipeline.errors import MissingResource
 
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 
 
 def serve(
     run: Annotated[
-        str | None, typer.Option(help="a name under runs: in params.yaml; left out where there is one")
+        str | None,
+        typer.Option(
+            help="a name under runs: or ensembles: in params.yaml; the best in reports/metrics.json"
+        ),
     ] = None,
     inference: Annotated[
         list[str], typer.Option(help="criteria to choose from on the page, with commas or several times")
     ] = ["nns"],  # noqa: B006 (typer never changes it)
-    split: Annotated[str, typer.Option(help="the split to search in: train, val or test")] = "test",
+    split: Annotated[str, typer.Option(help="the split to search in: train, val, test or all")] = "test",
     host: Annotated[
         str, typer.Option(help="the address to listen on; any but the default lets others search")
     ] = "127.0.0.1",
@@ -30,14 +33,22 @@ def serve(
     """Search a run's embeddings from a local web page, by a sentence or by a picture, until Ctrl-C."""
     _check_packages()
     params = _project.params()
-    name = _one_run(run, params)
     criteria = criteria_named(inference)
+    _project.chosen(run, params.evaluated(), "run")
+    from pipeline.console import say
+    from pipeline.search.choose import default_run
     from pipeline.serve.server import listen
 
+    if run is None:
+        run, why = default_run(params, criteria[0])
+        say(f"run {run}: {why}")
     with listen(host, port) as listening:
-        from pipeline.search.engine import Engine
+        from pipeline.search.engine import TO_IMAGES, Engine
 
-        engines = {one: Engine.open(params, name, one, split, device) for one in criteria}
+        engines = {one: Engine.open(params, run, one, split, device) for one in criteria}
+        for engine in engines.values():
+            # What a sentence is corrected with can take long, or lack its bank: better now than in the first search.
+            engine.correction(TO_IMAGES)
         _answer(engines, host, listening)
 
 
@@ -67,10 +78,3 @@ def _check_packages() -> None:
         raise MissingResource(
             f"vse-pipe serve needs {', '.join(missing)}, which is not installed: pip install 'vse-pipe[serve]'"
         )
-
-
-def _one_run(name: str | None, params) -> str:
-    names = _project.chosen_runs(name, params)
-    if len(names) != 1:
-        raise UsageError(f"serve which run? give --run: {', '.join(names)}")
-    return names[0]

@@ -10,6 +10,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message
 
+from pipeline.console import warn
 from pipeline.errors import InputError, PipelineError, UsageError
 from pipeline.serve import query as queries
 from pipeline.serve.guard import LOOPBACK, Guarded
@@ -41,12 +42,7 @@ def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK) -> 
         Route("/style.css", site.style),
         Route("/icon.svg", site.icon),
     ]
-    handlers = {
-        UsageError: site.refused,
-        InputError: site.refused,
-        HTTPException: site.failed,
-        Exception: site.crashed,
-    }
+    handlers = {PipelineError: site.refused, HTTPException: site.failed, Exception: site.crashed}
     return Guarded(Starlette(routes=routes, exception_handlers=handlers), list(hosts))
 
 
@@ -72,7 +68,10 @@ class _Site:
 
     async def picture(self, request: Request) -> Response:
         number = queries.image_id(request.path_params["image_id"])
-        webp = await anyio.to_thread.run_sync(self._thumbnails.get, number, limiter=self._decoders)
+        try:
+            webp = await anyio.to_thread.run_sync(self._thumbnails.get, number, limiter=self._decoders)
+        except InputError as error:
+            raise HTTPException(404, str(error)) from error
         if webp is None:
             raise HTTPException(404, f"no picture of image {number}")
         return Response(webp, media_type="image/webp")
@@ -96,7 +95,11 @@ class _Site:
         return queries.read([*request.query_params.multi_items(), *values], self._desk.inferences, photo)
 
     async def refused(self, request: Request, error: PipelineError) -> Response:
-        return self._error(request, 400, str(error))
+        """The visitor asked for something wrong, or this installation lacks something and its owner should know."""
+        if isinstance(error, UsageError | InputError):
+            return self._error(request, 400, str(error))
+        warn(str(error))
+        return self._error(request, 503, str(error))
 
     async def failed(self, request: Request, error: HTTPException) -> Response:
         response = self._error(request, error.status_code, error.detail)

@@ -30,6 +30,7 @@ class Answer:
     hits: list[Hit]
     unknown: list[str]
     seconds: float
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict:
         return asdict(self)
@@ -71,7 +72,12 @@ class StandIn:
             raise InputError(f"image {image_id} is not in the test split")
         return self._answer("image_id", image_id, self.names[:k], True, [])
 
+    def correction(self, direction: str) -> None:
+        self.calls.append(("correction", direction, 0))
+
     def picture(self, image_id: int) -> Path | None:
+        if image_id not in self.ids.values():
+            raise InputError(f"no image_id {image_id}")
         return next((self.folder / f"{name}.png" for name in COLOURS if self.ids[name] == image_id), None)
 
     def _answer(self, kind: str, query, names: list[str], captions: bool, unknown: list[str]) -> Answer:
@@ -91,7 +97,9 @@ class StandIn:
             for rank, name in enumerate(names, start=1)
         ]
         self.busy -= 1
-        return Answer(str(query)[:40], self.run, self.inference, hits, unknown, 0.0123)
+        return Answer(
+            str(query)[:40], self.run, self.inference, hits, unknown, 0.0123, ("a note",) if unknown else ()
+        )
 
     def _text(self, name: str) -> str:
         return HOSTILE if name == "red" else f"a {name} square"

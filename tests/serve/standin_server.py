@@ -16,7 +16,7 @@ def main() -> None:
         def open(params, run, inference="nns", split="test", device="auto"):
             return StandIn(Path(folder), inference, run, split, float(seconds))
 
-    sys.modules["pipeline.search.engine"] = types.SimpleNamespace(Engine=Engine)
+    sys.modules["pipeline.search.engine"] = types.SimpleNamespace(Engine=Engine, TO_IMAGES="text_to_image")
     sys.argv = ["vse-pipe", *arguments]
     cli.main()
 

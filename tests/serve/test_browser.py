@@ -109,7 +109,7 @@ def test_a_link_searches_with_the_picture(tab, url):
     tab.evaluate("window.old = true; document.querySelector('.more a').click()")
     tab.arrive()
     assert tab.evaluate("location.search") == "?image_id=17&k=10&inference=nns"
-    assert tab.evaluate("document.querySelector('h2').textContent") == "Nearest to image 17"
+    assert tab.evaluate("document.querySelector('h2').textContent") == "Captions nearest to image 17"
     assert tab.errors == []
 
 
@@ -126,7 +126,7 @@ def test_a_photo_is_uploaded(tab, url, tmp_path):
     tab.send("DOM.setFileInputFiles", files=[str(photo)], nodeId=node["nodeId"])
     tab.evaluate("document.querySelector('details button').click()")
     tab.arrive()
-    assert tab.evaluate("document.querySelector('h2').textContent") == "Nearest to the photo"
+    assert tab.evaluate("document.querySelector('h2').textContent") == "Captions nearest to the photo"
     tab.until(LOADED + ".length === 5 && " + LOADED + ".every(Boolean)")
     assert tab.errors == []
 

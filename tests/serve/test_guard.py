@@ -8,6 +8,7 @@ import time
 import pytest
 from starlette.testclient import TestClient
 
+from pipeline.errors import MissingResource
 from pipeline.serve import guard
 from pipeline.serve.app import create
 from pipeline.serve.query import MAX_UPLOAD
@@ -64,6 +65,20 @@ def test_a_refused_host_and_a_failure_carry_them_too(client, engines, monkeypatc
         assert "the search failed; the terminal of vse-pipe serve says why" in answer.text
         assert "secret" not in answer.text
         check_headers(answer)
+
+
+def test_what_the_owner_can_mend_is_said_on_the_page_and_in_the_terminal(
+    client, engines, monkeypatch, capsys
+):
+    def fail(*arguments):
+        raise MissingResource("model.safetensors does not exist; make it with `vse-pipe train`")
+
+    monkeypatch.setattr(engines["nns"], "by_text", fail)
+    for path in ("/?text=red", "/api/search?text=red"):
+        answer = client.get(path)
+        assert answer.status_code == 503
+        assert "model.safetensors does not exist; make it with `vse-pipe train`" in answer.text
+        assert capsys.readouterr().err.startswith("warning: model.safetensors does not exist")
 
 
 def test_a_form_of_another_site_is_refused(client, engines):

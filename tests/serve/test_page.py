@@ -77,8 +77,11 @@ def test_captions_and_queries_are_text_and_never_markup(client):
     assert page.all("input")[0]["value"] == HOSTILE
 
 
-def test_unknown_words_are_named(client):
-    assert "The model has not seen, and so left out: purple" in get(client, text="purple green").text
+def test_unknown_words_and_notes_are_shown(client):
+    page = get(client, text="purple green")
+    assert "The model has not seen, and so left out: purple" in page.text
+    assert "a note" in page.text
+    assert "a note" not in get(client, text="green").text
 
 
 def test_another_criterion_is_asked_and_stays_chosen(client, engines):
