@@ -39,10 +39,10 @@ def serve(
     from pipeline.search.choose import default_run
     from pipeline.serve.server import listen
 
-    if run is None:
-        run, why = default_run(params, criteria[0])
-        say(f"run {run}: {why}")
     with listen(host, port) as listening:
+        if run is None:
+            run, why = default_run(params, criteria[0])
+            say(f"run {run}: {why}")
         from pipeline.search.engine import TO_IMAGES, Engine
 
         engines = {one: Engine.open(params, run, one, split, device) for one in criteria}
