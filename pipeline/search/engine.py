@@ -63,7 +63,7 @@ class Engine:
     def by_image(self, content: bytes, k: int = 10, name: str = "a photo") -> Answer:
         """The captions that fit a photo best, from the bytes of its file. Raises InputError when it is no picture,
         UsageError where the run's features were computed elsewhere. name: what the answer calls it."""
-        return self._answer(name, TO_CAPTIONS, lambda: self._network.photo(content), k)
+        return self._answer(name, TO_CAPTIONS, lambda: self._network.photo(content, name), k)
 
     def by_image_id(self, image_id: int, k: int = 10) -> Answer:
         """The captions that fit an image of the data set, of whatever split. Raises InputError for an unknown one."""

@@ -8,6 +8,7 @@ from threading import RLock
 import torch
 from torch import Tensor, nn
 
+from pipeline import paths
 from pipeline.artifacts import embeddings, model_files
 from pipeline.artifacts._files import read_json
 from pipeline.errors import InputError, IntegrityError, MissingResource
@@ -16,6 +17,7 @@ from pipeline.evaluate.scores import Similarity
 from pipeline.params.typed import Params
 from pipeline.registry import SIMILARITIES, TEXT_ENCODERS
 from pipeline.search.gallery import Gallery, Ids
+from pipeline.search.photos import Eye
 from pipeline.search.sentences import Reader
 from pipeline.train.model import restore
 from pipeline.train.words import Words
@@ -37,6 +39,7 @@ class Network:
         self.gallery, self.device = gallery, device
         self._params, self._trained = params, trained
         self._lock = RLock()
+        self._eye: Eye | None = None
         self._check_digest()
 
     @property
@@ -76,16 +79,12 @@ class Network:
                 side = encoder(*inputs).float()
         return Asked(_finite(side), read.unknown, read.notes)
 
-    def photo(self, content: bytes) -> Asked:
+    def photo(self, content: bytes, name: str) -> Asked:
         """Raises as ``Eye.see``."""
-        from pipeline.search.photos import Eye
-
         with self._lock:
             if self._eye is None:
                 self._eye = Eye.open(self._params, self.gallery.run, self._trained, self._files, self.device)
-        return Asked(_finite(self._eye.see(content)))
-
-    _eye = None
+        return Asked(_finite(self._eye.see(content, name)))
 
     @cached_property
     def _files(self) -> model_files.ModelFiles:
@@ -167,14 +166,12 @@ class Together:
     def sentence(self, text: str) -> Asked:
         return _joined([part.sentence(text) for part in self.parts])
 
-    def photo(self, content: bytes) -> Asked:
-        return _joined([part.photo(content) for part in self.parts])
+    def photo(self, content: bytes, name: str) -> Asked:
+        return _joined([part.photo(content, name) for part in self.parts])
 
 
 def open_run(params: Params, run: str, split: str, device: torch.device) -> Network | Together:
     """A run of one network or two, or an ensemble of runs."""
-    from pipeline import paths
-
     if run in params.ensembles:
         node = params.ensembles[run]
         return Together([open_run(params, one, split, device) for one in (node.first, node.second)])

@@ -24,7 +24,6 @@ from pipeline.train.model import DualEncoder
 
 # Backbones that pass on what somebody else computed: there is no network to show a photo to.
 _NO_NETWORK = ("precomp", "bottom_up")
-_NAME = "the photo"
 
 
 @dataclass(frozen=True)
@@ -65,21 +64,21 @@ class Eye:
         forward = Forward(backbone.module.to(device), source.backbone.params, device)
         return cls(model, files.config, device, backbone, forward, meta.get("precision", "float32"))
 
-    def see(self, content: bytes) -> Tensor:
-        """(1, dim) or (1, R, dim). Raises InputError when ``content`` is no picture that can be read."""
-        picture = images.decode(content, _NAME)
+    def see(self, content: bytes, name: str) -> Tensor:
+        """(1, dim) or (1, R, dim). name: for messages. Raises InputError when ``content`` is no picture that can be read."""
+        picture = images.decode(content, name)
         if self.backbone is None:
             pixels = networks.transform(self.config["backbone"]).pixels(picture)
             seen = torch.from_numpy(pixels[None])
         else:
-            seen = torch.from_numpy(np.asarray(self._features(content), np.float32))
+            seen = torch.from_numpy(np.asarray(self._features(content, name), np.float32))
         with torch.inference_mode():
             return self.model.img(seen.to(self.device)).float()
 
-    def _features(self, content: bytes) -> np.ndarray:
+    def _features(self, content: bytes, name: str) -> np.ndarray:
         with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
             (Path(folder) / "photo").write_bytes(content)
-            read = self.backbone.read(Path(folder), Item(0, "photo", "", _NAME))
+            read = self.backbone.read(Path(folder), Item(0, "photo", "", name))
         arrays = read if isinstance(read, tuple) else (read,)
         batch = tuple(np.stack([array]) for array in arrays)
         with precision.inference(self.device, self.computing):

@@ -1,5 +1,6 @@
 """A sentence as the input of a run's text encoder, treated as the run's own captions were."""
 
+import string
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ from pipeline.params.strict import Strict
 from pipeline.registry import TEXT_FEATURES
 
 _LONGEST = 100_000
+# Unknown words in a message, and the characters of one.
+_SHOWN, _WIDEST = 10, 40
+_MARKS = set(string.punctuation)
 
 
 @dataclass(frozen=True)
@@ -69,11 +73,7 @@ class Reader:
             raise InputError(
                 f"a sentence of {len(sentence)} characters; the longest that is read has {_LONGEST}"
             )
-        unknown, known = self._looked_up(sentence)
-        if unknown and not known:
-            raise InputError(
-                f"no word of the sentence is in the vocabulary of texts '{self.name}': {', '.join(unknown[:10])}"
-            )
+        unknown = self._unknown(sentence)
         found = self.method.transform([sentence], self.state, self.options)
         if self.method.KIND == "vectors":
             return Read((torch.from_numpy(np.asarray(found, np.float32)),), unknown, ())
@@ -82,15 +82,22 @@ class Reader:
         notes = (f"only the first {self.options.max_words} words are read",) if cut else ()
         return Read((torch.from_numpy(ids), torch.from_numpy(lengths)), unknown, notes)
 
-    def _looked_up(self, sentence: str) -> tuple[tuple[str, ...], bool]:
-        """Words that the vocabulary does not hold, each once, and whether it holds any of the others."""
+    def _unknown(self, sentence: str) -> tuple[str, ...]:
+        """Words that the vocabulary does not hold, each once, marks left out. Raises InputError where it holds none."""
         terms: Callable | None = getattr(self.method, "terms", None)
         if terms is None:
-            return (), True
+            return ()
         vocabulary = set(self.state.words)
         words = dict.fromkeys(terms(sentence, self.options))
-        unknown = tuple(word for word in words if word not in vocabulary)
-        return unknown, len(unknown) < len(words)
+        unknown = tuple(word for word in words if word not in vocabulary and not set(word) <= _MARKS)
+        if not words.keys() & vocabulary:
+            named = f": {', '.join(map(shortened, unknown[:_SHOWN]))}" if unknown else ""
+            raise InputError(f"no word of the sentence is in the vocabulary of texts '{self.name}'{named}")
+        return unknown
+
+
+def shortened(word: str) -> str:
+    return word if len(word) <= _WIDEST else f"{word[:_WIDEST]}..."
 
 
 def _state(folder: Path, meta: dict) -> State:

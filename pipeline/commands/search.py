@@ -1,0 +1,71 @@
+"""vse-pipe search."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands import _project
+from pipeline.commands._project import AsJson, Device
+from pipeline.errors import InputError, UsageError
+
+
+def search(
+    text: Annotated[str | None, typer.Argument(help="a sentence; its images are found")] = None,
+    image: Annotated[Path | None, typer.Option(help="a photo; its captions are found")] = None,
+    image_id: Annotated[
+        int | None, typer.Option(help="an image of the data set; its captions are found")
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            help="a name under runs: or ensembles:; without it the one with the best rsum in the report"
+        ),
+    ] = None,
+    inference: Annotated[
+        str, typer.Option(help="nns, or a criterion against hubs: is, csls, nnn, dual_is, sinkhorn")
+    ] = "nns",
+    k: Annotated[int, typer.Option("--k", min=1, max=10_000, help="how many are shown")] = 10,
+    split: Annotated[str, typer.Option(help="what is searched: test, val, train or all")] = "test",
+    html: Annotated[Path | None, typer.Option(help="write the answer as a page of its own too")] = None,
+    as_json: AsJson = False,
+    device: Device = "auto",
+) -> None:
+    """Find the images that fit a sentence, or the captions that fit an image."""
+    if sum(one is not None for one in (text, image, image_id)) != 1:
+        raise UsageError("search for what? give a sentence, --image FILE or --image-id ID, one of them")
+    content = None if image is None else _content(image)
+    out = None if html is None else html.resolve()
+    params = _project.params()
+    from pipeline.search import show
+    from pipeline.search.choose import default_run
+    from pipeline.search.engine import TO_CAPTIONS, TO_IMAGES, Engine
+
+    run, why = (run, "as asked") if run else default_run(params, inference)
+    engine = Engine.open(params, run, inference, split, device)
+    if text is not None:
+        answer = engine.by_text(text, k)
+    elif content is not None:
+        answer = engine.by_image(content, k, image.name)
+    else:
+        answer = engine.by_image_id(image_id, k)
+    told = show.document(engine, answer, TO_CAPTIONS if text is None else TO_IMAGES, why)
+    show.show(told, as_json)
+    if out is not None:
+        _write_page(out, engine, told, content, image_id)
+
+
+def _write_page(out: Path, engine, told: dict, content: bytes | None, image_id: int | None) -> None:
+    from pipeline.console import say
+    from pipeline.search import page
+
+    own = None if image_id is None else engine.picture(image_id)
+    page.write(out, told, engine.picture, content if own is None else own.read_bytes())
+    say(f"{out} shows it")
+
+
+def _content(image: Path) -> bytes:
+    try:
+        return image.read_bytes()
+    except OSError as error:
+        raise InputError(f"{image}: cannot be read: {error.strerror}") from error
