@@ -1,5 +1,6 @@
 """vse-pipe serve."""
 
+import contextlib
 import importlib.util
 from typing import Annotated
 
@@ -8,7 +9,7 @@ import typer
 from pipeline.commands import _project
 from pipeline.commands._project import Device
 from pipeline.commands.evaluate import criteria_named
-from pipeline.errors import MissingResource
+from pipeline.errors import InputError, MissingResource
 
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 
@@ -43,13 +44,22 @@ def serve(
         if run is None:
             run, why = default_run(params, criteria[0])
             say(f"run {run}: {why}")
-        from pipeline.search.engine import TO_IMAGES, Engine
+        from pipeline.search.engine import Engine
 
         engines = {one: Engine.open(params, run, one, split, device) for one in criteria}
         for engine in engines.values():
-            # What a sentence is corrected with can take long, or lack its bank: better now than in the first search.
-            engine.correction(TO_IMAGES)
+            _warm(engine)
         _answer(engines, host, listening)
+
+
+def _warm(engine) -> None:
+    """Load model, vectors and correction: what is missing of them belongs here, and the first visitor does not wait."""
+    from pipeline.search.engine import TO_IMAGES
+
+    engine.correction(TO_IMAGES)
+    # Few vocabularies lack the word; where one does, the model is loaded by the time that is known.
+    with contextlib.suppress(InputError):
+        engine.by_text("a", 1)
 
 
 def _answer(engines: dict, host: str, listening) -> None:

@@ -11,15 +11,26 @@ from pathlib import Path
 from tests.rules.sources import ROOT
 
 
+def served(project: Path, *arguments: str, seconds: float = 0.0):
+    """As ``started``, with the stand-in engine; seconds: what each search takes."""
+    return started(
+        project,
+        "-m",
+        "tests.serve.standin_server",
+        str(project / "pictures"),
+        str(seconds),
+        "serve",
+        *arguments,
+    )
+
+
 @contextmanager
-def served(project: Path, *arguments: str, seconds: float = 0.0) -> Iterator[tuple[str, subprocess.Popen]]:
-    """The page's address and the process; stderr up to the ready line is kept in ``process.said``."""
-    command = [sys.executable, "-m", "tests.serve.standin_server", str(project / "pictures"), str(seconds)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+def started(project: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen]]:
+    """python with ``arguments``: the page's address and the process, whose stderr up to then is ``process.said``."""
     process = subprocess.Popen(
-        [*command, "serve", "--port", "0", *arguments],
+        [sys.executable, *arguments, "--port", "0"],
         cwd=project,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -30,12 +30,13 @@ def header(width: int, height: int) -> bytes:
     )
 
 
-@pytest.fixture
-def folder(tmp_path):
-    for number in range(6):
-        (tmp_path / f"{number}.png").write_bytes(png(600, 300))
-    (tmp_path / "7.png").write_bytes(b"no picture")
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    for number in range(4):
+        (folder / f"{number}.png").write_bytes(png(600, 300))
+    (folder / "7.png").write_bytes(b"no picture")
+    return folder
 
 
 def finder(folder, asked: list):

@@ -1,12 +1,13 @@
 """The socket, and the command as a process: its lines, its end, its exit status."""
 
-import contextlib
 import json
+import re
 import signal
 import socket
 import sys
 import threading
 import time
+import types
 import urllib.error
 import urllib.request
 
@@ -17,6 +18,7 @@ from pipeline.serve import server
 from tests.command_line import caller
 from tests.project import write_params
 from tests.serve.running import served
+from tests.serve.standin import StandIn
 
 
 def test_listen_on_a_free_port_and_its_address():
@@ -92,8 +94,8 @@ def test_a_taken_port_is_status_1(call):
     assert err.count("\n") == 1
 
 
-def test_ctrl_c_ends_it_with_status_130_and_nothing_on_stdout(project):
-    with served(project, "--inference", "nns,csls") as (url, process):
+def test_ctrl_c_ends_it_with_status_130_after_the_search_under_way(project):
+    with served(project, "--inference", "nns,csls", seconds=0.5) as (url, process):
         assert process.said.splitlines()[:-1] == [
             "run sum: the only run",
             "run sum under nns, csls, split test: 5 images, 5 captions",
@@ -101,31 +103,54 @@ def test_ctrl_c_ends_it_with_status_130_and_nothing_on_stdout(project):
         with urllib.request.urlopen(f"{url}api/search?text=blue&k=1&inference=csls") as answer:
             assert json.load(answer)["hits"][0]["image_id"] == 27
             assert "server" not in answer.headers
-        with pytest.raises(urllib.error.HTTPError, match="404"):
+        with pytest.raises(urllib.error.HTTPError, match="404") as refused:
             urllib.request.urlopen(f"{url}nothing")
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
-    assert (process.returncode, out, err) == (130, "", "interrupted\n")
-
-
-def test_ctrl_c_waits_for_a_search_under_way(project):
-    with served(project, seconds=0.7) as (url, process):
+        refused.value.close()
         answers = []
         search = threading.Thread(
             target=lambda: answers.append(urllib.request.urlopen(f"{url}?text=red").status)
         )
         search.start()
-        time.sleep(0.3)
+        time.sleep(0.2)
         process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
         search.join()
-        assert process.wait(timeout=10) == 130
     assert answers == [200]
+    assert (process.returncode, out, err) == (130, "", "interrupted\n")
 
 
-def test_a_host_that_others_reach_is_warned_about(project):
-    with (
-        served(project, "--host", "0.0.0.0") as (url, process),
-        contextlib.closing(urllib.request.urlopen(url)),
-    ):
-        assert "warning: anyone who reaches 0.0.0.0 port " in process.said
-        assert "can search and see the pictures; the page answers under the names localhost, " in process.said
+@pytest.fixture
+def said(call, project, monkeypatch):
+    """What the command says with the stand-in engine before it would answer requests; returns (status, stderr)."""
+
+    class Engine:
+        @staticmethod
+        def open(params, run, inference, split, device):
+            return StandIn(project / "pictures", inference, run, split)
+
+    real = types.SimpleNamespace(Engine=Engine, TO_IMAGES="text_to_image")
+    monkeypatch.setitem(sys.modules, "pipeline.search.engine", real)
+    monkeypatch.setattr(server, "serve", lambda app, listening: None)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        status, out, err = call("serve", "--port", "0", *arguments)
+        assert out == ""
+        return status, err
+
+    return run
+
+
+def test_a_host_that_others_reach_is_warned_about(said):
+    status, err = said("--host", "0.0.0.0")
+    assert status == 0
+    assert "warning: anyone who reaches 0.0.0.0 port " in err
+    assert "can search and see the pictures; the page answers under the names localhost, " in err
+
+
+def test_this_machine_alone_is_not_warned_about(said):
+    status, err = said("--run", "sum", "--split", "val")
+    assert status == 0
+    assert re.fullmatch(
+        r"run sum under nns, split val: 5 images, 5 captions\nsearching at http://127.0.0.1:\d+/ until Ctrl-C\n",
+        err,
+    )
