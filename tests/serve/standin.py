@@ -1,5 +1,6 @@
 """A search engine without a model: it ranks pictures by the colour words they are made of."""
 
+import threading
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -38,13 +39,17 @@ class Answer:
 
 @dataclass
 class StandIn:
-    """Images 7, 17, 27, ... of one colour each; the last has no picture, and the caption of the first is hostile."""
+    """Images 7, 17, 27, ... of one colour each; the last has no picture, and the caption of the first is hostile.
+
+    seconds: what a search takes; gate: what it waits for; it leaves a file ``asked`` beside the pictures.
+    """
 
     folder: Path
     inference: str = "nns"
     run: str = "toy"
     split: str = "test"
     seconds: float = 0.0
+    gate: threading.Event | None = None
     calls: list[tuple] = field(default_factory=list)
     busy: int = 0
     most_busy: int = 0
@@ -58,6 +63,8 @@ class StandIn:
             Image.new("RGB", (900, 600), colour).save(self.folder / f"{name}.png")
 
     def by_text(self, text: str, k: int = 10) -> Answer:
+        if text == "crash":
+            raise RuntimeError("a planted failure")
         words = text.split()
         order = sorted(self.names, key=lambda name: name not in words)
         return self._answer(
@@ -84,7 +91,9 @@ class StandIn:
         self.busy += 1
         self.most_busy = max(self.most_busy, self.busy)
         self.calls.append((kind, query, len(names)))
+        (self.folder / "asked").touch()
         time.sleep(self.seconds)
+        assert self.gate is None or self.gate.wait(30), "nobody opened the gate"
         hits = [
             Hit(
                 rank,

@@ -106,6 +106,7 @@ def test_links_lead_from_a_result_to_a_search_with_its_picture_and_with_its_capt
         "src": "/picture/27",
         "alt": "the picture searched with",
     }
+    assert second.text.count("its own") == 1
     captions = [one["href"] for one in second.all("a") if "text=" in one["href"]]
     client.get(captions[0])
     assert engines["nns"].calls[-1] == ("text", HOSTILE, 5)

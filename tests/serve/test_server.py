@@ -103,20 +103,26 @@ def test_ctrl_c_ends_it_with_status_130_after_the_search_under_way(project):
         with urllib.request.urlopen(f"{url}api/search?text=blue&k=1&inference=csls") as answer:
             assert json.load(answer)["hits"][0]["image_id"] == 27
             assert "server" not in answer.headers
-        with pytest.raises(urllib.error.HTTPError, match="404") as refused:
-            urllib.request.urlopen(f"{url}nothing")
-        refused.value.close()
+        for path, status in (("nothing", 404), ("?text=crash", 500)):
+            with pytest.raises(urllib.error.HTTPError, match=str(status)) as refused:
+                urllib.request.urlopen(url + path)
+            refused.value.close()
+        asked = project / "pictures" / "asked"
+        asked.unlink()
         answers = []
         search = threading.Thread(
             target=lambda: answers.append(urllib.request.urlopen(f"{url}?text=red").status)
         )
         search.start()
-        time.sleep(0.2)
+        while not asked.exists():
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
         search.join()
     assert answers == [200]
-    assert (process.returncode, out, err) == (130, "", "interrupted\n")
+    assert (process.returncode, out) == (130, "")
+    assert err.count("Traceback") == 1  # of the planted failure, which the page does not show
+    assert err.endswith("RuntimeError: a planted failure\ninterrupted\n")
 
 
 @pytest.fixture
