@@ -53,6 +53,7 @@ def search(
     show.show(told, as_json)
     if out is not None:
         _write_page(out, engine, told, content, image_id)
+    engine.keep()
 
 
 def _write_page(out: Path, engine, told: dict, content: bytes | None, image_id: int | None) -> None:

@@ -8,8 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline import paths
-from pipeline.artifacts import captions, images
+from pipeline.artifacts import _table, captions, images
 from pipeline.errors import InputError, MissingResource
+
+_IMAGES = ["image_id", "file", "width"]
+_CAPTIONS = ["caption_id", "image_id", "text"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,11 @@ class Catalogue:
                 raise MissingResource(
                     f"{folder / name} does not exist; make it with `vse-pipe prepare --dataset {dataset}`"
                 )
-        return cls(dataset, images.read(folder), captions.read(folder))
+        tables = [
+            _table.read(folder / of.NAME, pa.schema([of.SCHEMA.field(name) for name in names]), columns=names)
+            for of, names in ((images, _IMAGES), (captions, _CAPTIONS))
+        ]
+        return cls(dataset, *tables)
 
     def file(self, image_id: int) -> str:
         return self._of_image("file", image_id)
@@ -67,15 +74,20 @@ class Catalogue:
 
     @cached_property
     def _image_order(self) -> tuple[np.ndarray, np.ndarray]:
-        return _order(self.images["image_id"].to_numpy())
+        return _order(_numbers(self.images["image_id"]))
 
     @cached_property
     def _caption_order(self) -> tuple[np.ndarray, np.ndarray]:
-        return _order(self.captions["caption_id"].to_numpy())
+        return _order(_numbers(self.captions["caption_id"]))
 
     @cached_property
     def _first_captions(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.unique(self.captions["image_id"].to_numpy(), return_index=True)
+        return np.unique(_numbers(self.captions["image_id"]), return_index=True)
+
+
+def _numbers(column: pa.ChunkedArray) -> np.ndarray:
+    """Without pandas, which ``to_numpy`` imports."""
+    return np.from_dlpack(column.combine_chunks())
 
 
 def _order(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
 import torch
 from jaxtyping import Float32, Float64
 from torch import Tensor
@@ -13,6 +12,7 @@ from torch import Tensor
 from pipeline import paths
 from pipeline.artifacts import embeddings, evaluation
 from pipeline.artifacts._files import sha256
+from pipeline.console import say
 from pipeline.errors import InputError, MissingResource, UsageError
 from pipeline.evaluate import banks, criteria
 from pipeline.evaluate.banks import BankSource
@@ -28,7 +28,11 @@ from pipeline.search import kept
 from pipeline.search.gallery import SPLITS
 from pipeline.search.network import Network, Together
 
-_CODE = Path(criteria.__file__).parent
+# What decides a correction beside the criterion itself.
+_CODE = (
+    Path(__file__),
+    *(Path(criteria.__file__).with_name(name) for name in ("bank.py", "banks.py", "top.py")),
+)
 
 
 @dataclass(frozen=True)
@@ -37,14 +41,14 @@ class Correction:
     and whether it was kept from an earlier call; empty where there is nothing to compute."""
 
     scale: float
-    bias: Float64[np.ndarray, " items"] | None
+    bias: Float64[Tensor, " items"] | None
     about: dict
 
     def apply(self, scores: Float32[Tensor, " items"]) -> Float32[Tensor, " items"]:
         """In the precision of the scores, as the evaluation has it."""
         if self.bias is None:
             return scores
-        return torch.add(-torch.from_numpy(self.bias).to(scores), scores, alpha=self.scale)
+        return torch.add(-self.bias.to(scores), scores, alpha=self.scale)
 
 
 def criterion_of(params: Params, inference: str) -> Criterion:
@@ -87,18 +91,15 @@ def correction_of(
         "direction": direction,
         "split": split,
         "bank": bank,
-        "code": [
-            sha256(path)
-            for path in (_CODE / "bank.py", _CODE / "top.py", Path(criterion.rescoring.module.__file__))
-        ],
+        "code": [sha256(path) for path in (*_CODE, Path(criterion.rescoring.module.__file__))],
     }
     path = paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors"
     found = kept.read(path, identity, files)
     if found is not None:
-        return Correction(found.scale, found.bias, {**found.about, "kept": True})
+        return Correction(found.about["scale"], found.tensors["bias"], {**found.about, "kept": True})
     made = _computed(params, criterion, network, direction, bank)
     kept.write(path, made, identity, files)
-    return Correction(made.scale, made.bias, {**made.about, "kept": False})
+    return Correction(made.about["scale"], made.tensors["bias"], {**made.about, "kept": False})
 
 
 def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) -> Criterion:
@@ -126,17 +127,22 @@ def _computed(
     if direction == "text_to_image":
         scores = scores.transposed()
     queries = source.bank(split, scores, direction, similarity, memory)
+    rows, columns = queries.queries.shape
+    say(
+        f"{criterion.name}: computing the correction of {columns:,} items by {rows:,} queries of {bank}, once"
+    )
     found = criterion.item_bias(queries)
     warn_of_residual(criterion, direction, found.notes)
     about = {
         "bank": bank,
-        "queries": queries.queries.shape[0],
-        "items": queries.queries.shape[1],
+        "queries": rows,
+        "items": columns,
+        "scale": found.scale,
         "computed": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(time.monotonic() - started, 3),
         "notes": dict(found.notes),
     }
-    return kept.Kept(found.scale, found.bias.double().cpu().numpy(), about)
+    return kept.Kept({"bias": found.bias.double().cpu()}, about)
 
 
 def _split(network: Network | Together) -> Split:

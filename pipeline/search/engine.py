@@ -53,7 +53,7 @@ class Engine:
         found._catalogue = Catalogue.read(params.runs[node.first if node else run].dataset)
         ids = found._network.ids
         found.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
-        found._lock, found._sides, found._corrections = RLock(), {}, {}
+        found._lock, found._similarity, found._corrections = RLock(), None, {}
         return found
 
     def by_text(self, text: str, k: int = 10) -> Answer:
@@ -82,6 +82,11 @@ class Engine:
                 )
             return self._corrections[direction]
 
+    def keep(self) -> None:
+        """Write to data/search/ what makes the next start faster; after an answer, so that nobody waits for it."""
+        for gallery in self._network.galleries:
+            gallery.keep()
+
     def _answer(self, query: str, direction: str, ask: Callable[[], Asked], k: int) -> Answer:
         if k < 1:
             raise UsageError(f"k is {k}; ask for at least one result")
@@ -98,20 +103,16 @@ class Engine:
 
     def _scores(self, query: Sides, direction: str) -> Float[Tensor, " items"]:
         """Images are the first argument of a similarity, captions the second."""
-        items, similarity = self._items(direction)
+        items = self._network.images() if direction == TO_IMAGES else self._network.captions()
+        with self._lock:
+            self._similarity = self._similarity or self._network.similarity()
+        similarity = self._similarity
         size = len(items) if plain(items) else _TILE
         tiles = [items[start : start + size] for start in range(0, len(items), size)]
         with torch.inference_mode():
             if direction == TO_IMAGES:
                 return torch.cat([similarity(tile, query)[:, 0] for tile in tiles])
             return torch.cat([similarity(query, tile)[0] for tile in tiles])
-
-    def _items(self, direction: str) -> tuple[Sides, Callable]:
-        with self._lock:
-            if direction not in self._sides:
-                read = self._network.images if direction == TO_IMAGES else self._network.captions
-                self._sides[direction] = read(), self._network.similarity()
-            return self._sides[direction]
 
     def _hit(self, rank: int, score: float, place: int, direction: str) -> Hit:
         ids = self._network.ids

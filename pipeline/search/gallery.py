@@ -1,16 +1,16 @@
 """The embeddings of one network: what is searched. Ids are read at once, vectors where they are asked for."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float32, Int64
 
+from pipeline import paths
 from pipeline.artifacts import embeddings, fragments
 from pipeline.artifacts.embeddings import Side
 from pipeline.artifacts.fragments import FragmentSide
@@ -18,9 +18,12 @@ from pipeline.errors import InputError, IntegrityError, MissingResource
 from pipeline.evaluate.embedded import Embedded
 from pipeline.evaluate.fragments import Sides
 from pipeline.evaluate.scores import Similarity
+from pipeline.search import kept
 from pipeline.train.words import Words
 
 ALL = "all"
+# Bytes of vectors that are worth unpacking: Parquet gives 120 MB in 0.6 s, a memory map at once.
+_LARGE = 1 << 24
 SPLITS = ("test", "val", "train", ALL)
 _MUST_AGREE = ("run", "model_sha256", "peer_sha256", "similarity", "similarity_params")
 
@@ -42,6 +45,7 @@ class Gallery:
     run: str
     split: str
     about: dict[str, str]
+    _read: dict[str, torch.Tensor] = field(default_factory=dict)
 
     @classmethod
     def open(cls, folder: Path, run: str, split: str) -> "Gallery":
@@ -61,7 +65,7 @@ class Gallery:
 
     def of(self, split: str) -> "Gallery":
         """The same network's embeddings of another split. Raises InputError where it has no image or no caption."""
-        found = replace(self, split=split)
+        found = replace(self, split=split, _read={})
         for name, ids in [
             (embeddings.IMAGES, found.ids.image_ids),
             (embeddings.CAPTIONS, found.ids.caption_ids),
@@ -83,24 +87,33 @@ class Gallery:
     def ids(self) -> Ids:
         images = self._columns(embeddings.IMAGES, "image_id")
         captions = self._columns(embeddings.CAPTIONS, "caption_id", "image_id")
-        return Ids(*(column.to_numpy() for column in (*images.columns, *captions.columns)))
+        return Ids(*images, *captions)
 
-    def images(self, device: torch.device) -> Sides:
-        """Of every image of the split, in the order of ``ids``."""
-        return self._side(embeddings.IMAGES, device)
-
-    def captions(self, device: torch.device) -> Sides:
-        return self._side(embeddings.CAPTIONS, device)
-
-    def image(self, image_id: int, device: torch.device) -> Sides:
-        """One image, of whatever split. Raises InputError where the run has embedded none of that id."""
-        everything = self.of(ALL)
-        place = np.flatnonzero(everything.ids.image_ids == image_id)
+    def split_of(self, image_id: int) -> str:
+        """Where an image is. Raises InputError where the run has embedded none of that id."""
+        ids, splits = _opened(
+            self.folder / embeddings.IMAGES, lambda file: file.read(["image_id", "split"])
+        ).columns
+        place = np.flatnonzero(_numbers(ids) == image_id)
         if not len(place):
             raise InputError(
                 f"{self.folder / embeddings.IMAGES}: run '{self.run}' has embedded no image_id {image_id}"
             )
-        return everything.images(device)[int(place[0]) : int(place[0]) + 1]
+        return splits[int(place[0])].as_py()
+
+    def images(self) -> Sides:
+        """Of every image of the split, in the order of ``ids``, on the CPU."""
+        return self._side(embeddings.IMAGES)
+
+    def captions(self) -> Sides:
+        return self._side(embeddings.CAPTIONS)
+
+    def keep(self) -> None:
+        """Unpack vectors that are large and were read from Parquet, so that the next search maps them into memory."""
+        for name, vectors in self._read.items():
+            path, identity, files = self._place(name)
+            kept.write(path, kept.Kept({"vectors": vectors}, {}), identity, files)
+        self._read.clear()
 
     def similarity(self, device: torch.device) -> Similarity:
         """The function that the footer names; raises as ``Embedded.similarity``."""
@@ -115,34 +128,73 @@ class Gallery:
     def _holds_fragments(self) -> bool:
         return fragments.is_fragments(self.folder / embeddings.IMAGES, "")
 
-    def _columns(self, name: str, *keys: str) -> pa.Table:
+    def _columns(self, name: str, *keys: str) -> list[np.ndarray]:
         table = _opened(self.folder / name, lambda file: file.read(columns=[*keys, "split"]))
-        kept = table if self.split == ALL else table.filter(pc.equal(table["split"], self.split))
-        return kept.select(keys)
+        kept = _rows(table["split"], self.split)
+        return [_numbers(table[key])[kept] for key in keys]
 
-    def _side(self, name: str, device: torch.device) -> Sides:
+    def _side(self, name: str) -> Sides:
+        if self._holds_fragments:
+            return self._fragments(name)
+        found = kept.read(*self._place(name))
+        if found is not None:
+            return found.tensors["vectors"]
+        vectors = torch.tensor(self._vectors(self.folder / name))
+        if vectors.nbytes >= _LARGE:
+            self._read[name] = vectors
+        return vectors
+
+    def _place(self, name: str) -> tuple[Path, dict, list[Path]]:
+        """Where unpacked vectors are kept, what they are, and the file they come from."""
+        path = paths.searched(self.run) / f"{self.folder.name}.{Path(name).stem}.{self.split}.safetensors"
+        return path, {"vectors": name, "split": self.split}, [self.folder / name]
+
+    def _fragments(self, name: str) -> Sides:
         path = self.folder / name
-        if not self._holds_fragments:
-            side = embeddings.read(path, f"vse-pipe embed --run {self.run}")
-            return torch.tensor(side.vectors[_rows(side.splits, self.split)], device=device)
         side = fragments.read(path)
         splits = list(dict.fromkeys(side.splits.tolist())) if self.split == ALL else [self.split]
         blocks = [side.split(one) for one in splits]
-        vectors = torch.from_numpy(np.concatenate([block.vectors for block in blocks])).to(device)
+        vectors = torch.from_numpy(np.concatenate([block.vectors for block in blocks]))
         lengths = np.concatenate([block.lengths for block in blocks])
         if name == embeddings.CAPTIONS:
             return Words(vectors, torch.from_numpy(lengths))
-        if (lengths.astype(str) != self.about.get("regions")).any():
+        said = self.about.get("regions")
+        if (lengths.astype(str) != said).any():
             raise InputError(
-                f"{path}: not every image has the {self.about.get('regions')} regions of the footer; embed the run again"
+                f"{path}: not every image has the {said} regions of the footer; embed the run again"
             )
         return vectors.unflatten(0, (len(lengths), -1))
 
+    def _vectors(self, path: Path) -> Float32[np.ndarray, "rows dim"]:
+        table = _opened(path, lambda file: file.read(columns=["split", "embedding"]))
+        column = table["embedding"].combine_chunks()
+        if not pa.types.is_fixed_size_list(column.type) or column.type.value_type != pa.float32():
+            raise InputError(
+                f"{path}: column 'embedding' is {column.type}, expected fixed_size_list<float32>"
+            )
+        flat = _numbers(column.flatten())
+        vectors = flat.reshape(len(column), column.type.list_size)[_rows(table["split"], self.split)]
+        if not np.isfinite(vectors).all():
+            raise InputError(f"{path}: embeddings hold NaN or infinite values")
+        return vectors
 
-def _rows(splits: np.ndarray, wanted: str) -> np.ndarray | slice:
-    """A slice where all rows are wanted: it copies nothing."""
-    kept = np.ones(len(splits), bool) if wanted == ALL else splits == wanted
-    return slice(None) if kept.all() else kept
+
+def _numbers(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """Without a copy, and without pandas: ``to_numpy`` imports it, which takes half a second."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return np.from_dlpack(whole)
+
+
+def _rows(splits: pa.ChunkedArray, wanted: str) -> np.ndarray | slice:
+    """Rows of a split; a slice, which copies nothing, where these are all."""
+    if wanted == ALL:
+        return slice(None)
+    coded = splits.combine_chunks().dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    if names == [wanted]:
+        return slice(None)
+    kept = np.from_dlpack(coded.indices) == (names.index(wanted) if wanted in names else -1)
+    return np.flatnonzero(kept)
 
 
 def _footer(path: Path, run: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """One trained network and what it made of a data set; several of them, asked as one."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +40,8 @@ class Network:
         self.gallery, self.device = gallery, device
         self._params, self._trained = params, trained
         self._lock = RLock()
+        self._sides: dict[str, Sides] = {}
+        self._others = {gallery.split: self}
         self._eye: Eye | None = None
         self._check_digest()
 
@@ -48,20 +51,33 @@ class Network:
 
     def of(self, split: str) -> "Network":
         """The same network with the embeddings of another split."""
-        return Network(self._params, self.gallery.of(split), self._trained, self.device)
+        with self._lock:
+            if split not in self._others:
+                other = Network(self._params, self.gallery.of(split), self._trained, self.device)
+                self._others[split] = other
+            return self._others[split]
 
     @property
     def galleries(self) -> list[Gallery]:
         return [self.gallery]
 
     def images(self) -> Sides:
-        return self.gallery.images(self.device)
+        return self._held("images", self.gallery.images)
 
     def captions(self) -> Sides:
-        return self.gallery.captions(self.device)
+        return self._held("captions", self.gallery.captions)
 
     def image(self, image_id: int) -> Asked:
-        return Asked(self.gallery.image(image_id, self.device))
+        """An image of the data set, of whatever split. Raises InputError where the run has embedded none of that id."""
+        where = self.of(self.gallery.split_of(image_id))
+        place = int((where.ids.image_ids == image_id).argmax())
+        return Asked(where.images()[place : place + 1])
+
+    def _held(self, name: str, read: Callable[[], Sides]) -> Sides:
+        with self._lock:
+            if name not in self._sides:
+                self._sides[name] = read().to(self.device)
+            return self._sides[name]
 
     def similarity(self) -> Similarity:
         return self.gallery.similarity(self.device)
