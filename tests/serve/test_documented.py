@@ -57,8 +57,9 @@ def project(tmp_path_factory):
 def url(project):
     (command,) = [line for line in SHOWN if line.startswith("vse-pipe serve ")]
     with started(project, "-c", VSE_PIPE, *shlex.split(command)[1:]) as (address, process):
-        first, _ = process.said.splitlines()
-        assert re.fullmatch(r"run hal under nns, csls, split test: 12 images, \d+ captions", first)
+        assert re.fullmatch(
+            r"run hal under nns, csls, split test: 12 images, \d+ captions", process.said.splitlines()[-2]
+        )
         yield address
 
 
