@@ -1,5 +1,10 @@
 """vse-pipe search."""
 
+import atexit
+import contextlib
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -34,35 +39,64 @@ def search(
     """Find the images that fit a sentence, or the captions that fit an image."""
     if sum(one is not None for one in (text, image, image_id)) != 1:
         raise UsageError("search for what? give a sentence, --image FILE or --image-id ID, one of them")
-    content = None if image is None else _content(image)
+    asked = _Asked(text, None if image is None else _content(image), image and image.name, image_id)
     out = None if html is None else html.resolve()
-    params = _project.params()
-    from pipeline.search import show
-    from pipeline.search.choose import default_run
-    from pipeline.search.engine import TO_CAPTIONS, TO_IMAGES, Engine
+    with _uncollected():
+        params = _project.params()
+        from pipeline.search.choose import default_run
+        from pipeline.search.engine import Engine
 
-    run, why = (run, "as asked") if run else default_run(params, inference)
-    engine = Engine.open(params, run, inference, split, device)
-    if text is not None:
-        answer = engine.by_text(text, k)
-    elif content is not None:
-        answer = engine.by_image(content, k, image.name)
+        run, why = (run, "as asked") if run else default_run(params, inference)
+        _answer(Engine.open(params, run, inference, split, device), asked, k, why, as_json, out)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One of text, content and image_id; name: of the photo's file."""
+
+    text: str | None
+    content: bytes | None
+    name: str | None
+    image_id: int | None
+
+
+def _answer(engine, asked: _Asked, k: int, why: str, as_json: bool, out: Path | None) -> None:
+    from pipeline.search import show
+    from pipeline.search.engine import TO_CAPTIONS, TO_IMAGES
+
+    if asked.text is not None:
+        answer = engine.by_text(asked.text, k)
+    elif asked.content is not None:
+        answer = engine.by_image(asked.content, k, asked.name)
     else:
-        answer = engine.by_image_id(image_id, k)
-    told = show.document(engine, answer, TO_CAPTIONS if text is None else TO_IMAGES, why)
+        answer = engine.by_image_id(asked.image_id, k)
+    told = show.document(engine, answer, TO_CAPTIONS if asked.text is None else TO_IMAGES, why)
     show.show(told, as_json)
     if out is not None:
-        _write_page(out, engine, told, content, image_id)
+        _write_page(out, engine, told, asked)
     engine.keep()
 
 
-def _write_page(out: Path, engine, told: dict, content: bytes | None, image_id: int | None) -> None:
+def _write_page(out: Path, engine, told: dict, asked: _Asked) -> None:
     from pipeline.console import say
     from pipeline.search import page
 
-    own = None if image_id is None else engine.picture(image_id)
-    page.write(out, told, engine.picture, content if own is None else own.read_bytes())
+    own = None if asked.image_id is None else engine.picture(asked.image_id)
+    page.write(out, told, engine.picture, asked.content if own is None else own.read_bytes())
     say(f"{out} shows it")
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without looking for garbage while modules are imported, and again at the end: half a second for nothing."""
+    collecting = gc.isenabled()
+    gc.disable()
+    atexit.register(gc.freeze)
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _content(image: Path) -> bytes:

@@ -18,7 +18,6 @@ from pipeline.evaluate.scores import Similarity
 from pipeline.params.typed import Params
 from pipeline.registry import SIMILARITIES, TEXT_ENCODERS
 from pipeline.search.gallery import Gallery, Ids
-from pipeline.search.photos import Eye
 from pipeline.search.sentences import Reader
 from pipeline.train.model import restore
 from pipeline.train.words import Words
@@ -42,7 +41,7 @@ class Network:
         self._lock = RLock()
         self._sides: dict[str, Sides] = {}
         self._others = {gallery.split: self}
-        self._eye: Eye | None = None
+        self._eye = None
         self._check_digest()
 
     @property
@@ -97,6 +96,8 @@ class Network:
 
     def photo(self, content: bytes, name: str) -> Asked:
         """Raises as ``Eye.see``."""
+        from pipeline.search.photos import Eye  # Pillow and the backbones, which a sentence does not need
+
         with self._lock:
             if self._eye is None:
                 self._eye = Eye.open(self._params, self.gallery.run, self._trained, self._files, self.device)

@@ -27,10 +27,11 @@ def show(told: dict, as_json: bool) -> None:
     if as_json:
         text = json.dumps(told, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
         stdout.file.write(text + "\n")
-        return
-    for line in remarks(told):
-        say(line)
-    _table(told)
+    else:
+        for line in remarks(told):
+            say(line)
+        _table(told)
+    stdout.file.flush()  # what comes after the answer takes its time
 
 
 def remarks(told: dict) -> list[str]:
