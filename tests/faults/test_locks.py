@@ -1,5 +1,6 @@
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -36,7 +37,7 @@ def test_a_killed_writer_holds_nothing(tmp_path, holder):
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     with claim(tmp_path / "out"):
-        assert (tmp_path / "out.lock").read_text() == f"{os.getpid()}\n"
+        assert (tmp_path / "out.lock").read_text() == f"{os.getpid()} on {socket.gethostname()}\n"
 
 
 def test_a_stage_started_by_dvc_ends_with_its_parent(tmp_path):
