@@ -1,7 +1,6 @@
 """Shards to features.npy, index.parquet and meta.json."""
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -33,22 +32,9 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
             f"{job.where}: none of its {job.table.num_rows} images has features, the first for this reason: {failure.detail}"
         )
     numbers = [number for number, manifest in enumerate(manifests) if manifest["rows"]]
-    blocks = _ahead(lambda number: shards.rows(number, files[number])["features"], numbers)
+    blocks = (shards.rows(number, files[number])["features"] for number in numbers)
     index = _index(job, shards, files, manifests)
     artefact.write_blocks(out, blocks, count, index, {**job.about, "fingerprint": job.digest})
-
-
-def _ahead(read: Callable[[int], np.ndarray], numbers: list[int]) -> Iterator[np.ndarray]:
-    """``read`` of each, the next one while the caller writes: both spend their time on digests, on a core each."""
-    with ThreadPoolExecutor(1) as pool:
-        waiting = None
-        for number in numbers:
-            following = pool.submit(read, number)
-            if waiting is not None:
-                yield waiting.result()
-            waiting = following
-        if waiting is not None:
-            yield waiting.result()
 
 
 def _checked(job: Job, shards: Shards, number: int, path: Path) -> dict:
