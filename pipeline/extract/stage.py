@@ -32,6 +32,8 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
     out = paths.extracted(node.dataset, features)
     with work.lock(out):
         if _there(out, node, params.seed, device, features):
+            if work.share is None:
+                _clear(out)
             return out
         from pipeline import device as devices
 
@@ -43,7 +45,7 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
         shards.tidy()
         if not _finished(out, job.digest):
             _complete(job, shards, out, features, device, work)
-        shards.remove()
+        _clear(out)
     say(f"extract {features}: {job.table.num_rows} images, {time.monotonic() - started:.1f} s")
     return out
 
@@ -58,7 +60,7 @@ def finish(params: Params, features: str, device: str = "auto") -> bool:
     out = paths.extracted(node.dataset, features)
     with claim(out):
         if _there(out, node, params.seed, device, features):
-            Shards(out, "").remove()
+            _clear(out)
             return True
         for about in earlier(out):
             if recognise.settled(about, node, params.seed, device):
@@ -71,6 +73,20 @@ def finish(params: Params, features: str, device: str = "auto") -> bool:
                     say(f"extract {features}: {job.count} shards were there, put together in {out}")
                     return True
     return False
+
+
+def _clear(out: Path) -> None:
+    """Remove what a call that was killed after its last file still had to remove, or was writing.
+
+    The lock on the whole is held, so nobody writes it now.
+    """
+    Shards(out, "").remove()
+    _drop_temporary(out)
+
+
+def _drop_temporary(out: Path) -> None:
+    for path in out.glob(".*.tmp"):
+        path.unlink()
 
 
 def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str) -> bool:
