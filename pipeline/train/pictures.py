@@ -120,14 +120,14 @@ class Pictures:
                 yield torch.from_numpy(pixels)
 
     def _as_extracted(self, item: Item) -> np.ndarray:
-        return self.transform.pixels(images.load(self.root, item))
+        return images.pixels(self.root, item, self.transform)
 
     def _as_drawn(self, epoch: int, item: _Shown) -> np.ndarray:
         rng = generator(self.drawing.seed, "crop", epoch, item.pair)
-        image = images.load(self.root, item)
         if self.drawing.crop == "random":
             resampling = Image.Resampling[self.transform.interpolation.upper()]
+            image = images.load(self.root, item)
             pixels = random_crop(image, self.transform.image_size, resampling, rng)
         else:
-            pixels = self.transform.pixels(image)
+            pixels = images.pixels(self.root, item, self.transform)
         return mirrored(pixels, rng) if self.drawing.flip else pixels

@@ -1,6 +1,6 @@
 """What every format hands back, and the checks that all of them share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,12 +15,14 @@ _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "te
 class Source:
     """images and captions: the columns of ``pipeline.artifacts.images`` and ``.captions``, in the data set's order.
 
-    root: the folder that the column ``file`` is relative to, itself relative to the project or absolute.
+    root: the folder that the column ``file`` is relative to, itself relative to the project or absolute. broken: a line
+    for each image that is missing or does not decode; the stage decides whether it stops for them.
     """
 
     images: pa.Table
     captions: pa.Table
     root: str
+    broken: list[str] = field(default_factory=list)
 
 
 def existing(source: Path) -> Path:

@@ -45,7 +45,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     image_id and caption_id are running numbers. Cells are kept as they are: ``NA`` and ``null`` are captions like any
     other. Without a split column an image's split comes from a hash of the seed and its name, so that it does not
     change when other images are added. Raises InputError with the row, counted as a spreadsheet does (the header is
-    row 1): a malformed or empty cell, an unknown split, an image in two splits, a missing or undecodable image.
+    row 1): a malformed or empty cell, an unknown split, an image in two splits.
     """
     rows = _rows(existing(source))
     numbers: dict[str, int] = {}
@@ -69,9 +69,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         range(len(numbers)), list(numbers), splits, scanned.widths, scanned.heights, scanned.digests
     )
     texts = [caption for _, caption, _ in rows]
-    return Source(
-        images, caption_table(range(len(rows)), image_ids, texts, [splits[i] for i in image_ids]), str(root)
-    )
+    captions = caption_table(range(len(rows)), image_ids, texts, [splits[i] for i in image_ids])
+    return Source(images, captions, str(root), scanned.broken)
 
 
 def _rows(source: Path) -> list[tuple[str, str, str | None]]:
