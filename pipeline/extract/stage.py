@@ -83,10 +83,10 @@ def _compute(job: Job, parts: Parts, out: Path, name: str, started: float) -> No
     rows: list[Output] = []
     with contextlib.closing(reading), precision.inference(job.device, job.about["precision"]):
         pairs = zip(work, reading, strict=True)
-        for (number, items), array in track(
+        for (number, items), batch in track(
             pairs, len(work), f"extract {name}, batches of {job.params.batch_size}"
         ):
-            rows.append(_finite(forward(array), items))
+            rows.append(_finite(forward(batch.arrays), batch.items))
             if items[-1] is job.blocks[number][-1]:
                 parts.write(number, joined(rows, np.concatenate))
                 rows = []
