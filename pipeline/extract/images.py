@@ -74,7 +74,7 @@ def reduced(content: bytes, name: str, enough: Callable[[int, int], Size | None]
 
 def _content(root: Path, item: Item) -> tuple[bytes, str]:
     """The bytes of an item, checked, and its name for messages."""
-    name = f"{root / item.file} (image_id {item.image_id}; {item.where})"
+    name = f"{root / item.file} (image_id {item.image_id})"
     try:
         content = read.content(root, item.file, item.where)
     except UnreadableImage as error:

@@ -15,7 +15,7 @@ from pipeline import paths
 from pipeline.artifacts import images as artefact
 from pipeline.artifacts._files import sha256
 from pipeline.artifacts.features import Features
-from pipeline.errors import IntegrityError
+from pipeline.errors import IntegrityError, UnreadableImage
 from pipeline.extract import images
 from pipeline.extract.backbones._backbone import Item
 from pipeline.extract.reader import batches
@@ -116,8 +116,10 @@ class Pictures:
 
     def _read(self, work: Iterable[list[Item]], read) -> Iterator[Tensor]:
         with contextlib.closing(batches(work, read, self.ahead)) as reading:
-            for pixels in reading:
-                yield torch.from_numpy(pixels)
+            for batch in reading:
+                for failure in batch.failures:
+                    raise UnreadableImage(f"image_id {failure.image_id}", failure.detail)
+                yield torch.from_numpy(batch.arrays)
 
     def _as_extracted(self, item: Item) -> np.ndarray:
         return images.pixels(self.root, item, self.transform)
