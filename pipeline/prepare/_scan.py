@@ -57,6 +57,8 @@ def scan(root: Path, files: list[str], where: Callable[[int], str]) -> Scanned:
 
 def _locate(root: Path, file: str, where: str) -> None:
     name = path_of(file)
+    if not name:
+        raise InputError(f"{where}: the image's file name is empty")
     # An absolute name would be stored as it is and name nothing on another machine, even where it lies below the root.
     if Path(name).is_absolute():
         raise InputError(

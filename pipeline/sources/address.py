@@ -10,8 +10,8 @@ Names after ``::`` are for people and messages: nothing is ever written to, or o
 import re
 from dataclasses import dataclass
 
-_MEMBER = re.compile(r"(.+\.tar)::(\d{1,18}):(\d{1,18})::(.+)", re.DOTALL)
-_CELL = re.compile(r"(.+\.parquet)::(\d{1,18})::(.+)", re.DOTALL)
+_MEMBER = re.compile(r"(.+?\.tar)::(\d{1,18}):(\d{1,18})::(.+)", re.DOTALL)
+_CELL = re.compile(r"(.+?\.parquet)::(\d{1,18})::(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ def opened(content: bytes, name: str) -> Image.Image:
     Raises UnreadableImage: empty, no image of a known format, a damaged header, or more pixels than
     ``Image.MAX_IMAGE_PIXELS`` (89.5 million; Pillow itself refuses twice as many and warns of these).
     """
+    limit = Image.MAX_IMAGE_PIXELS
     if not content:
         raise UnreadableImage(name, "is empty (0 bytes)")
     try:
@@ -28,12 +29,11 @@ def opened(content: bytes, name: str) -> Image.Image:
     except UnidentifiedImageError as error:
         shown = f"{len(content)} bytes, the first are {content[:_SHOWN]!r}"
         raise UnreadableImage(name, f"is no image in a known format ({shown})") from error
-    except Image.DecompressionBombError as error:
-        raise UnreadableImage(name, f"has too many pixels ({error})") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise UnreadableImage(name, f"has too many pixels (more than {limit})") from error
     except Exception as error:
         raise undecodable(name, error) from error
     width, height = image.size
-    limit = Image.MAX_IMAGE_PIXELS
     if limit is not None and width * height > limit:
         raise UnreadableImage(name, f"has too many pixels ({width} x {height}, more than {limit})")
     return image

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from pipeline import seeds
 from pipeline.errors import InputError, MissingResource
 from pipeline.registry import near_miss
 
@@ -42,6 +43,14 @@ def split_of(name: str, where: str) -> str:
             f"{where}: unknown split '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}"
         )
     return _SPLITS[name]
+
+
+def drawn_split(name: str, val: float, test: float, seed: int) -> str:
+    """From a hash of the seed and ``name``, so that it does not change when other images are added. val, test: shares."""
+    drawn = seeds.derive(seed, "split", name) / 2**63
+    if drawn < test:
+        return "test"
+    return "val" if drawn < test + val else "train"
 
 
 def caption_text(text: str, where: str) -> str:
