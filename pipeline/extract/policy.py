@@ -1,10 +1,14 @@
 """What an extraction does about images that cannot be read: stop at the first, or leave out a limited number of them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+import pyarrow as pa
+
+from pipeline.artifacts import unreadable
 from pipeline.errors import InputError
 from pipeline.extract.backbones._backbone import Failure
+from pipeline.extract.job import Job
 from pipeline.params.typed import FeatureSet
 
 _SHOWN = 20
@@ -17,26 +21,37 @@ def limit(node: FeatureSet, images: int) -> int:
     return node.max_errors if isinstance(node.max_errors, int) else math.ceil(node.max_errors * images)
 
 
-def check(node: FeatureSet, failures: Sequence[tuple[str, Failure]], images: int, name: str) -> None:
-    """failures: file and failure of each image so far, in order; images: of the whole data set; name: of the features.
+def named(job: Job, failures: Iterable[tuple[int, Sequence[Failure]]]) -> pa.Table:
+    """The rows of errors.parquet for the failures of some shards, each with its number."""
+    rows = []
+    for number, group in failures:
+        if group:
+            shown = job.table.slice(number * job.size, job.size)
+            files = dict(zip(shown["image_id"].to_pylist(), shown["file"].to_pylist(), strict=True))
+            rows += [(one.image_id, files.get(one.image_id, "?"), one.detail) for one in group]
+    columns = zip(*rows, strict=True) if rows else ([], [], [])
+    return pa.table([list(column) for column in columns], schema=unreadable.SCHEMA)
 
-    Raises InputError under ``fail`` naming the first, under ``skip`` when there are more than ``max_errors`` of them or
-    nothing is left, with the list of them.
+
+def check(node: FeatureSet, found: pa.Table, images: int, name: str) -> None:
+    """found: as ``named`` gives it, of all images so far; images: of the whole data set; name: of the features.
+
+    Raises InputError under ``fail`` naming the first, under ``skip`` when there are more than ``max_errors`` or nothing is
+    left, with the list of them.
     """
-    if not failures:
+    count, most = found.num_rows, limit(node, images)
+    if not count or (count <= most and count < images):
         return
+    shown = [
+        f"{row['file']} (image_id {row['image_id']}) {row['reason']}"
+        for row in found.slice(0, _SHOWN).to_pylist()
+    ]
     if node.on_error == "fail":
-        file, failure = failures[0]
         raise InputError(
-            f"extract {name}: {file} (image_id {failure.image_id}) {failure.detail}; to leave such images out, set "
-            f"on_error: skip in features.{name}"
+            f"extract {name}: {shown[0]}; to leave such images out, set on_error: skip in features.{name}"
         )
-    most = limit(node, images)
-    if len(failures) <= most and len(failures) < images:
-        return
-    shown = [f"{file} (image_id {failure.image_id}) {failure.detail}" for file, failure in failures[:_SHOWN]]
-    more = f"; and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
-    allowed = f"max_errors {node.max_errors} allows {most}" if len(failures) > most else "none is left"
+    more = f"; and {count - _SHOWN} more" if count > _SHOWN else ""
+    why = f"max_errors {node.max_errors} allows {most}" if count > most else "none is left"
     raise InputError(
-        f"extract {name}: {len(failures)} of {images} images cannot be read, {allowed}: {'; '.join(shown)}{more}"
+        f"extract {name}: {count} of {images} images cannot be read, {why}: {'; '.join(shown)}{more}"
     )

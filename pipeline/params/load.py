@@ -45,16 +45,29 @@ def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Stri
     return found
 
 
+def load_extraction(path: Path, overrides: list[str]) -> Params:
+    """Seed, data sets, features and texts of params.yaml, without its runs: those bring torch, which takes seconds to load.
+
+    Raises ParamsError with every problem found in these.
+    """
+    loader = _Loader(path.name, with_overrides(read_document(path), overrides, path.name))
+    return loader.params(runs=False)
+
+
 class _Loader:
     """Collects problems instead of stopping at the first."""
 
     def __init__(self, file: str, content: dict) -> None:
         self.file, self.content, self.problems = file, content, []
 
-    def params(self) -> Params:
+    def params(self, runs: bool = True) -> Params:
         root = self._model(Root, self.content, "")
         if root is None:
             raise ParamsError(self.problems)
+        if not runs:
+            root = root.model_copy(update={"noises": {}, "runs": {}, "ensembles": {}, "inference": {}})
+            root = root.model_copy(update={"grid": root.grid.model_copy(update={"inferences": []})})
+            root = root.model_copy(update={"report": root.report.model_copy(update={"audits": []})})
         for name, node in root.ensembles.items():
             self._known_row(node.row, f"ensembles.{name}")
         loaded = Params(

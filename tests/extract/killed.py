@@ -1,7 +1,7 @@
 """Run as a program: kill one extraction before each file appears in its folder, then let another go on.
 
 A process of its own, because children are forked from it: torch is imported once and has not started threads yet.
-Prints one JSON line a run: {"folder", "killed", "parts", "resumed"}: wait statuses of both children, parts in between.
+Prints one JSON line a run: {"folder", "killed", "shards", "resumed"}: wait statuses of both children, shards in between.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from pipeline.extract import job, stage
+from pipeline.extract import stage
 from pipeline.extract.backbones import _torchvision  # noqa: F401 (imported once here, not in every child)
 from tests.extract import project
 
@@ -48,7 +48,6 @@ def _kill_before(number: int) -> None:
 
 def main(root: Path) -> None:
     torch.set_num_threads(1)
-    job._PART = 4
     status, number = signal.SIGKILL, 0
     while status == signal.SIGKILL:
         number += 1
@@ -57,9 +56,9 @@ def main(root: Path) -> None:
         os.chdir(folder)
         project.prepared(Path("raw"), project.pictures(Path("raw"), 9))
         status = child(folder, number)
-        left = sorted(path.name[:6] for path in folder.glob("data/extract/tiny/small/parts/*/*.npz"))
+        left = sorted(path.name[:6] for path in folder.glob("data/extract/tiny/small/shards/*/*.safetensors"))
         resumed = child(folder, NEVER)
-        print(json.dumps({"folder": folder.name, "killed": status, "parts": left, "resumed": resumed}))
+        print(json.dumps({"folder": folder.name, "killed": status, "shards": left, "resumed": resumed}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,67 @@
+"""Shards to features.npy, index.parquet, errors.parquet and meta.json."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.artifacts import features as artefact
+from pipeline.artifacts import unreadable
+from pipeline.extract import policy
+from pipeline.extract.backbones._backbone import Failure
+from pipeline.extract.job import Job
+from pipeline.extract.shards import Damaged, Shards
+
+_FINE = Failure(0, artefact.OK, "")
+
+
+def assemble(job: Job, shards: Shards, out: Path, name: str) -> None:
+    """Write the features, one shard in memory at a time; the shards stay until the caller removes them.
+
+    Killed at any moment, the shards are all there still and ``out`` is what it was or lacks a meta.json that fits, so that
+    the next call does it again. Raises Damaged for a shard that is not what was written, InputError when no image could
+    be read or more could not than ``node`` allows. name: of the features.
+    """
+    files = shards.found()
+    manifests = [_checked(job, shards, number, files[number]) for number in range(job.count)]
+    count = sum(manifest["rows"] for manifest in manifests)
+    left_out = policy.named(job, ((number, one["failures"]) for number, one in enumerate(manifests)))
+    policy.check(job.node, left_out, job.table.num_rows, name)
+    numbers = [number for number, manifest in enumerate(manifests) if manifest["rows"]]
+    blocks = (shards.rows(number, files[number])["features"] for number in numbers)
+    index = _index(job, shards, files, manifests)
+    unreadable.write(out, left_out)
+    artefact.write_blocks(out, blocks, count, index, {**job.about, "fingerprint": job.digest})
+
+
+def _checked(job: Job, shards: Shards, number: int, path: Path) -> dict:
+    found, wanted = shards.manifest(number, path), job.manifest(number)
+    whole = found.get("rows", 0) + len(found["failures"]) == wanted["images"]
+    if not whole or any(found.get(key) != value for key, value in wanted.items()):
+        raise Damaged(number, path, "its manifest does not fit images.parquet")
+    return found
+
+
+def _index(job: Job, shards: Shards, files: dict[int, Path], manifests: list[dict]) -> Iterator[pa.Table]:
+    """index.parquet shard by shard: a row for every image, those without features with the reason."""
+    first = 0
+    for number, manifest in enumerate(manifests):
+        ids = job.ids(number).to_numpy()
+        failures = {failure.image_id: failure for failure in manifest["failures"]}
+        missing = np.isin(ids, list(failures))
+        places = pa.array(np.cumsum(~missing) - 1, pa.int64(), mask=missing)
+        reasons = [failures.get(image_id, _FINE) for image_id in ids.tolist()]
+        columns = {
+            "image_id": ids,
+            "row": pc.add(places, first),
+            "status": [reason.status for reason in reasons],
+            "detail": [reason.detail for reason in reasons],
+        }
+        arrays = shards.beside(number, files[number]) if manifest["rows"] else {}
+        for name in artefact.BESIDE:
+            found = artefact.lists(arrays[name]).take(places) if name in arrays else pa.nulls(len(ids))
+            columns[name] = found
+        yield pa.table(columns)
+        first += manifest["rows"]
