@@ -19,7 +19,21 @@ def content(root: Path, file: str, where: str) -> bytes:
     Raises UnreadableImage when it is missing, no regular file, too large or a cell without bytes. Raises InputError for
     a name that leaves ``root`` and a shard that cannot be opened, IntegrityError for one that is shorter than it was.
     """
-    path = paths.inside(root, path_of(file), where)
+    return _content(paths.inside(root, path_of(file), where), file, where)
+
+
+def shown(path: Path) -> bytes | None:
+    """The bytes of a picture that a page shows, None when it is not there any more.
+
+    path: root and ``file`` of images.parquet, joined and checked by ``paths.inside``.
+    """
+    try:
+        return _content(Path(path_of(str(path))), str(path), str(path))
+    except (InputError, IntegrityError):
+        return None
+
+
+def _content(path: Path, file: str, where: str) -> bytes:
     match parse(file):
         case Member() as member:
             return _member(path, member, where)

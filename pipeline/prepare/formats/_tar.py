@@ -21,30 +21,28 @@ class Sample:
     members: dict[str, Member] = field(default_factory=dict)
 
 
-def samples(path: Path, file: BinaryIO) -> Iterator[Sample]:
+def samples(path: Path, file: BinaryIO) -> list[Sample]:
     """The samples of a shard in its order. path: for messages and addresses.
 
     A key is a name up to the first dot of its last part, as webdataset has it. Folders are passed over. Raises InputError:
     no tar file, cut off or damaged, a link or another member that is no plain file, a key that comes again after another
     one, two members of one key with the same ending.
     """
-    sample, seen = None, set()
-    for member in _members(path, file):
-        key, ending = _split(member.name)
-        if sample is None or key != sample.key:
-            if sample is not None:
-                yield sample
+    found: list[Sample] = []
+    seen = set()
+    for name, member in _members(path, file):
+        key, ending = _split(name)
+        if not found or key != found[-1].key:
             if key in seen:
                 raise InputError(
                     f"{path}: key '{key}' comes again after other keys; the files of a sample must stand together"
                 )
             seen.add(key)
-            sample = Sample(key)
-        if ending in sample.members:
+            found.append(Sample(key))
+        if ending in found[-1].members:
             raise InputError(f"{path}: key '{key}' has two files '.{ending}'")
-        sample.members[ending] = member
-    if sample is not None:
-        yield sample
+        found[-1].members[ending] = member
+    return found
 
 
 def text(path: Path, file: BinaryIO, member: Member) -> str:
@@ -59,7 +57,8 @@ def text(path: Path, file: BinaryIO, member: Member) -> str:
     return found.removesuffix("\n").removesuffix("\r")
 
 
-def _members(path: Path, file: BinaryIO) -> Iterator[Member]:
+def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, Member]]:
+    """Names with their folders, which the members themselves lose: an address must hold no ``..``."""
     try:
         with tarfile.open(fileobj=file, mode="r:") as tar:
             end = 0
@@ -71,7 +70,7 @@ def _members(path: Path, file: BinaryIO) -> Iterator[Member]:
                     )
                 end = info.offset_data + info.size
                 if not info.isdir():
-                    yield _member(path, info)
+                    yield info.name, _member(path, info)
             _refuse_cut(path, file, tar.offset)
     except (tarfile.TarError, OSError, ValueError, EOFError) as error:
         raise InputError(f"{path}: not a whole tar file ({error}); copy it again") from error
@@ -80,7 +79,7 @@ def _members(path: Path, file: BinaryIO) -> Iterator[Member]:
 def _member(path: Path, info: tarfile.TarInfo) -> Member:
     if not info.isreg() or info.issparse():
         raise InputError(f"{path}: {info.name!r} is a link or a special file; a shard holds plain files")
-    return Member(path.name, info.offset_data, info.size, info.name)
+    return Member(path.name, info.offset_data, info.size, info.name.rpartition("/")[2])
 
 
 def _refuse_cut(path: Path, file: BinaryIO, end: int) -> None:

@@ -55,7 +55,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 
 def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[Member, str, list[str]]]:
     shard = path.relative_to(root).as_posix()
-    with path.open("rb") as file, path.open("rb") as beside:
+    with path.open("rb") as file:
         for sample in _tar.samples(path, file):
             where = f"{path} key '{sample.key}'"
             found = [ending for ending in params.images if ending.lower() in sample.members]
@@ -64,7 +64,7 @@ def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[Member, s
                     f"{where}: has the files {', '.join(f'.{ending}' for ending in sample.members)}; expected one image and "
                     f".{params.caption}"
                 )
-            written = _tar.text(path, beside, sample.members[params.caption.lower()])
+            written = _tar.text(path, file, sample.members[params.caption.lower()])
             image = replace(sample.members[found[0].lower()], shard=shard)
             yield image, sample.key, [caption_text(one, where) for one in _captions(written, params, where)]
 
