@@ -10,7 +10,8 @@ from pipeline.extract.params import ImageParams
 
 # Pixels of an image once it is scaled: one of 1 x 100,000 would else become one of 256 x 25,600,000.
 LARGEST = 2**26
-# With `draft`, how often the least size fits into what libjpeg gives; reports/extract.md has the measurements.
+# With ``draft``, the least that libjpeg must leave of a picture, in multiples of the size it is then scaled to. Measured on
+# mosaics of photographs with SqueezeNet 1.1: at 2 the features' cosine is 0.9998, at 1 it falls to 0.988.
 MARGIN = 2
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 

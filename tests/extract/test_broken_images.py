@@ -91,22 +91,24 @@ def test_shards_survive_a_change_of_mind(broken: list[str], monkeypatch: pytest.
     monkeypatch.setattr(local, "shards", noted)
     stage.extract(_params("skip"), "small", "cpu")
     first = (OUT / "features.npy").read_bytes()
-    assert asked == []
-    with pytest.raises(InputError, match="002.png"):
+    assert asked == [[1, 2]]
+    with pytest.raises(InputError, match=r"002\.png"):
         stage.extract(_params("fail"), "small", "cpu")
     stage.extract(_params("skip"), "small", "cpu")
     assert (OUT / "features.npy").read_bytes() == first
-    assert asked == []
+    assert asked == [[1, 2]]
 
 
-@pytest.mark.parametrize(("max_errors", "allowed"), [(2, 2), (0, 0), (0.2, 2)])
-def test_more_than_allowed_are_listed(broken: list[str], max_errors: float, allowed: int) -> None:
+@pytest.mark.parametrize(("max_errors", "allowed", "seen"), [(2, 2, 3), (0, 0, 1), (0.2, 2, 3)])
+def test_more_than_allowed_are_listed_and_stop_it_at_once(
+    broken: list[str], max_errors: float, allowed: int, seen: int
+) -> None:
     with pytest.raises(InputError) as caught:
         stage.extract(_params("skip", max_errors), "small", "cpu")
     assert str(caught.value).startswith(
-        f"extract small: 3 of 9 images cannot be read, max_errors {max_errors} allows {allowed}: 002.png (image_id 45) is empty"
+        f"extract small: {seen} of 9 images cannot be read, max_errors {max_errors} allows {allowed}: 002.png (image_id 45) is empty"
     )
-    assert str(caught.value).endswith("008.png (image_id 3) does not exist")
+    assert str(caught.value).endswith("008.png (image_id 3) does not exist") == (seen == 3)
     assert not (OUT / "features.npy").exists()
 
 
