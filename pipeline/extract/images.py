@@ -100,10 +100,6 @@ def _decoded(image: Image.Image, name: str) -> tuple[Image.Image, bool]:
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode in _GRAY16 or image.mode == "I":
         return _gray16(image).convert("RGB")
-    if image.mode == "F":
-        raise ValueError(
-            "its pixels are floating point numbers of unknown range; save it with 8 bits a channel"
-        )
     if image.has_transparency_data:
         layer = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")

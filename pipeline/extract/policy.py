@@ -18,7 +18,7 @@ def limit(node: FeatureSet, images: int) -> int:
     """How many of ``images`` may be left out; of a share at least one."""
     if node.on_error == "fail":
         return 0
-    return node.max_errors if isinstance(node.max_errors, int) else math.ceil(node.max_errors * images)
+    return int(node.max_errors) if node.max_errors >= 1 else math.ceil(node.max_errors * images)
 
 
 def named(job: Job, failures: Iterable[tuple[int, Sequence[Failure]]]) -> pa.Table:
@@ -51,7 +51,7 @@ def check(node: FeatureSet, found: pa.Table, images: int, name: str) -> None:
             f"extract {name}: {shown[0]}; to leave such images out, set on_error: skip in features.{name}"
         )
     more = f"; and {count - _SHOWN} more" if count > _SHOWN else ""
-    why = f"max_errors {node.max_errors} allows {most}" if count > most else "none is left"
+    why = f"max_errors {node.max_errors:g} allows {most}" if count > most else "none is left"
     raise InputError(
         f"extract {name}: {count} of {images} images cannot be read, {why}: {'; '.join(shown)}{more}"
     )

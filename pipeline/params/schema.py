@@ -32,7 +32,15 @@ Name = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"), AfterValidator(_no_ending_of_ours)
 ]
 OnError = Literal["fail", "skip"]
-Limit = NonNegativeInt | Annotated[float, Field(gt=0, lt=1)]
+
+
+def _a_count_or_a_share(most: float) -> float:
+    if most > 1 and most != int(most):
+        raise ValueError("expected a whole number of images, or a share below 1")
+    return most
+
+
+Limit = Annotated[NonNegativeFloat, AfterValidator(_a_count_or_a_share)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -57,7 +65,7 @@ class FeaturesNode(_Open):
     """features.<name>: one feature file of one data set.
 
     on_error: ``skip`` leaves images that cannot be read out and records them, ``fail`` stops at the first. max_errors: how
-    many may be left out: a number of images, or a share of them (rounded up).
+    many may be left out: a number of images, or below 1 a share of them (rounded up).
     """
 
     dataset: str

@@ -35,7 +35,7 @@ class FeatureSet:
     dataset: str
     backbone: Member
     on_error: str = "fail"
-    max_errors: int | float = 0.01
+    max_errors: float = 0.01
 
 
 @dataclass(frozen=True)

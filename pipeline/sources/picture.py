@@ -18,8 +18,8 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 def opened(content: bytes, name: str) -> Image.Image:
     """The image whose header ``content`` begins with; its pixels are decoded when they are asked for.
 
-    Raises UnreadableImage: empty, no image of a known format, a damaged header, or more pixels than
-    ``Image.MAX_IMAGE_PIXELS`` (89.5 million; Pillow itself refuses twice as many and warns of these).
+    Raises UnreadableImage: empty, no image of a known format, a damaged header, floating point
+    pixels, or more pixels than ``Image.MAX_IMAGE_PIXELS`` (89.5 million; Pillow itself refuses twice as many).
     """
     limit = Image.MAX_IMAGE_PIXELS
     if not content:
@@ -36,6 +36,10 @@ def opened(content: bytes, name: str) -> Image.Image:
     width, height = image.size
     if limit is not None and width * height > limit:
         raise UnreadableImage(name, f"has too many pixels ({width} x {height}, more than {limit})")
+    if image.mode == "F":
+        raise UnreadableImage(
+            name, "has floating point numbers of unknown range for pixels; save it with 8 bits a channel"
+        )
     return image
 
 

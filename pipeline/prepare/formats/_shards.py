@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, model_validator
 
 from pipeline import paths
 from pipeline.errors import InputError
@@ -13,7 +13,16 @@ from pipeline.params.strict import Strict
 from pipeline.prepare._scan import scan
 from pipeline.prepare.formats._source import Source, caption_table, drawn_split, existing, image_table
 
-Share = Annotated[float, Field(ge=0, lt=1)]
+
+def _a_pattern_or_a_share(value: object) -> object:
+    if isinstance(value, str) or (
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
+    ):
+        return value
+    raise ValueError("expected a pattern of file names, or a share from 0 to below 1")
+
+
+Part = Annotated[object, AfterValidator(_a_pattern_or_a_share)]
 
 
 class ShardParams(Strict):
@@ -22,8 +31,8 @@ class ShardParams(Strict):
     """
 
     train: str
-    val: str | Share
-    test: str | Share
+    val: Part
+    test: Part
 
     @model_validator(mode="after")
     def _leave_some_to_train(self) -> "ShardParams":

@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from pipeline.console import track
 from pipeline.errors import InputError
-from pipeline.prepare.formats._shards import ShardParams, Share, assembled, files
+from pipeline.prepare.formats._shards import Part, ShardParams, assembled, files
 from pipeline.prepare.formats._source import Source, caption_text, split_of
 from pipeline.sources.address import Cell
 
@@ -19,8 +19,8 @@ class Params(ShardParams):
     """
 
     train: str = "train*.parquet"
-    val: str | Share = "val*.parquet"
-    test: str | Share = "test*.parquet"
+    val: Part = "val*.parquet"
+    test: Part = "test*.parquet"
     image: str = "image"
     caption: str = "caption"
     split: str | None = None

@@ -11,7 +11,7 @@ from pydantic import Field
 from pipeline.console import track
 from pipeline.errors import InputError
 from pipeline.prepare.formats import _tar
-from pipeline.prepare.formats._shards import ShardParams, Share, assembled, files
+from pipeline.prepare.formats._shards import Part, ShardParams, assembled, files
 from pipeline.prepare.formats._source import Source, caption_text
 from pipeline.sources.address import Member
 
@@ -25,8 +25,8 @@ class Params(ShardParams):
     """
 
     train: str = "train*.tar"
-    val: str | Share = "val*.tar"
-    test: str | Share = "test*.tar"
+    val: Part = "val*.tar"
+    test: Part = "test*.tar"
     images: Annotated[list[Ending], Field(min_length=1, default_factory=lambda: list(_IMAGES))]
     caption: Ending = "txt"
     field: str = "caption"
