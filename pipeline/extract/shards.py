@@ -57,9 +57,7 @@ class Shards:
         if not self._folder.is_dir():
             return {}
         names = {path: _NAME.fullmatch(path.name) for path in sorted(self._folder.iterdir())}
-        return {
-            int(match[1]): path for path, match in names.items() if match and not path.name.startswith(".")
-        }
+        return {int(match[1]): path for path, match in names.items() if match}
 
     def others(self) -> list[Path]:
         """Folders of shards that belong to other extractions."""

@@ -26,7 +26,7 @@ def outputs(folder: Path) -> dict[str, bytes]:
 
 
 def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.extract.killed", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.extract.killed", str(tmp_path), "3"]
     done = subprocess.run(
         command,
         cwd=REPOSITORY,
@@ -36,11 +36,16 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     runs = [json.loads(line) for line in done.stdout.splitlines()]
-    whole = outputs(tmp_path / runs[-1]["folder"])
+    planned = [run for run in runs if not run["folder"].startswith("drawn")]
+    whole = outputs(tmp_path / planned[-1]["folder"])
     assert sorted(whole) == ["features.npy", "index.parquet", "meta.json"]
-    assert [run["killed"] for run in runs] == [signal.SIGKILL] * (len(runs) - 1) + [0]
-    assert len(runs) == 3 + 3 + 1
-    assert {len(run["shards"]) for run in runs} == {0, 1, 2, 3}
+    assert [run["killed"] for run in planned] == [signal.SIGKILL] * (len(planned) - 1) + [0]
+    renamed = ["000000", "000001", "000002", "features.npy", "index.parquet", "meta.json"]
+    removed = ["000000", "000001", "000002"]
+    at = [run["at"] for run in planned[:-1]]
+    assert at[:6] == [f"os.rename {name}" for name in renamed]
+    assert sorted(at[6:9]) == [f"os.remove {name}" for name in removed]
+    assert [event.split()[0] for event in at[9:]] == ["os.rmdir", "os.rmdir"]
     for run in runs:
         assert run["resumed"] == 0, done.stderr
         assert outputs(tmp_path / run["folder"]) == whole, run
