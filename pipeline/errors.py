@@ -50,7 +50,10 @@ class UnreadableImage(InputError):
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name} {reason}" if name else reason)
-        self.reason = reason
+        self.name, self.reason = name, reason
+
+    def __reduce__(self) -> tuple:  # it may come from another process
+        return type(self), (self.name, self.reason)
 
 
 class MissingResource(PipelineError):

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from pipeline.artifacts import features as artefact
 from pipeline.artifacts import unreadable
+from pipeline.errors import InputError
 from pipeline.extract import policy
 from pipeline.extract.backbones._backbone import Failure
 from pipeline.extract.job import Job
@@ -18,18 +19,22 @@ from pipeline.extract.shards import Damaged, Shards
 _FINE = Failure(0, artefact.OK, "")
 
 
-def assemble(job: Job, shards: Shards, out: Path, name: str) -> None:
+def assemble(job: Job, shards: Shards, out: Path) -> None:
     """Write the features, one shard in memory at a time; the shards stay until the caller removes them.
 
     Killed at any moment, the shards are all there still and ``out`` is what it was or lacks a meta.json that fits, so that
     the next call does it again. Raises Damaged for a shard that is not what was written, InputError when no image could
-    be read or more could not than ``node`` allows. name: of the features.
+    be read.
     """
     files = shards.found()
     manifests = [_checked(job, shards, number, files[number]) for number in range(job.count)]
     count = sum(manifest["rows"] for manifest in manifests)
+    if not count:
+        failure = next(failure for manifest in manifests for failure in manifest["failures"])
+        raise InputError(
+            f"{job.where}: none of its {job.table.num_rows} images has features, the first for this reason: {failure.detail}"
+        )
     left_out = policy.named(job, ((number, one["failures"]) for number, one in enumerate(manifests)))
-    policy.check(job.node, left_out, job.table.num_rows, name)
     numbers = [number for number, manifest in enumerate(manifests) if manifest["rows"]]
     blocks = _ahead(lambda number: shards.rows(number, files[number])["features"], numbers)
     index = _index(job, shards, files, manifests)

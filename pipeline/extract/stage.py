@@ -132,8 +132,9 @@ def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
         ".*.tmp"
     ):  # what a killed call was writing; the lock is ours, so nobody writes it now
         path.unlink()
+    _check(job, _failures(shards, shards.found()), name)
     try:
-        assemble(job, shards, out, name)
+        assemble(job, shards, out)
     except Damaged as error:
         warn(f"{error}; computing shard {error.number} again")
         shards.drop(error.number)
@@ -165,7 +166,7 @@ def _compute(job: Job, shards: Shards, name: str, device: str, work: Work, timed
     if len(missing) < len(mine):
         say(f"extract {name}: going on after {len(mine) - len(missing)} of {len(mine)} shards")
     failures = _failures(shards, there)
-    policy.check(job.node, policy.named(job, sorted(failures.items())), job.table.num_rows, name)
+    _check(job, failures, name)
     if not missing:
         return
     started = time.monotonic()
@@ -183,6 +184,11 @@ def _compute(job: Job, shards: Shards, name: str, device: str, work: Work, timed
     except KeyboardInterrupt:
         say(f"extract {name}: {len(shards.found())} of {job.count} shards are finished and kept")
         raise
+
+
+def _check(job: Job, failures: dict[int, list[Failure]], name: str) -> None:
+    """Raises InputError when the node does not allow these failures."""
+    policy.check(job.node, policy.named(job, sorted(failures.items())), job.table.num_rows, name)
 
 
 def _failures(shards: Shards, there: dict[int, Path]) -> dict[int, list[Failure]]:
