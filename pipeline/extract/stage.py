@@ -177,9 +177,7 @@ def _compute(job: Job, shards: Shards, name: str, device: str, work: Work, timed
                 shards.write(number, shard, job.manifest(number))
                 if shard.failures:
                     failures[number] = shard.failures
-                    policy.check(
-                        job.node, policy.named(job, sorted(failures.items())), job.table.num_rows, name
-                    )
+                    _check(job, failures, name)
                 started = _lap(timed, started) if timed else started
     except KeyboardInterrupt:
         say(f"extract {name}: {len(shards.found())} of {job.count} shards are finished and kept")

@@ -120,28 +120,31 @@ def kill_share(drawn: random.Random) -> str:
 
 
 def kill_worker(drawn: random.Random) -> str:
-    process = started(RAY)
-    end = time.monotonic() + _LONGEST_S
-    while not (found := workers_of(process.pid)) and process.poll() is None and time.monotonic() < end:
-        time.sleep(0.01)
+    process, workers = ray_started()
     moment = at_a_moment(process, drawn)
-    if alive(found[0]):
-        os.kill(found[0], signal.SIGKILL)
-    if process.wait():
+    if workers and alive(workers[0]):
+        os.kill(workers[0], signal.SIGKILL)
+    if process.wait() and workers:
         raise RuntimeError("a worker was killed, and the command did not go on")
-    return moment
+    return moment if workers else "Ray did not start"
 
 
 def kill_driver(drawn: random.Random) -> str:
-    process = started(RAY)
-    end = time.monotonic() + _LONGEST_S
-    while not (found := workers_of(process.pid)) and process.poll() is None and time.monotonic() < end:
-        time.sleep(0.01)
+    process, workers = ray_started()
     moment = at_a_moment(process, drawn)
     process.kill()
     process.wait()
-    gone(lambda: any(alive(pid) for pid in found), "workers went on without the process that started Ray")
-    return moment
+    gone(lambda: any(map(alive, workers)), "workers went on without the process that started Ray")
+    return moment if workers else "Ray did not start"
+
+
+def ray_started() -> tuple[subprocess.Popen, list[int]]:
+    """The command and its workers; none where Ray gives up, as it does on a machine that is too busy for it."""
+    process = started(RAY)
+    end = time.monotonic() + _LONGEST_S
+    while not (found := workers_of(process.pid)) and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+    return process, found
 
 
 def gone(still_there, message: str) -> None:
