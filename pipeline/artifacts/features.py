@@ -6,7 +6,7 @@ holds their boxes and scores too, where there are any.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -114,13 +114,18 @@ def write(folder: Path, array: np.ndarray, index: pa.Table, meta: dict) -> None:
 
 
 def write_blocks(
-    folder: Path, blocks: Iterable[np.ndarray], count: int, index: Iterable[pa.Table], meta: dict
+    folder: Path,
+    blocks: Iterable[np.ndarray],
+    count: int,
+    index: Iterable[pa.Table],
+    meta: dict,
+    beside: Callable[[], None] = lambda: None,
 ) -> None:
     """Write the three files from blocks of rows in order; only one block at a time is in memory.
 
     count: rows in all blocks together; index: in as many tables as it comes. meta gains the array's shape and sha256 and is
     written last: an array without the digest that belongs to it is refused by ``read``. Raises InputError on NaN; then
-    features.npy is what it was.
+    features.npy is what it was. beside: writes what else belongs to them; called before meta.json makes them whole.
     """
     path = folder / ARRAY
     # Appended, not written through a memory map: a full disk is then an error and not a SIGBUS.
@@ -129,6 +134,7 @@ def write_blocks(
         shape = append_rows(digested, blocks, count, str(path))
     tables = (_complete(table, shape, folder / INDEX) for table in index)
     _table.write_groups(folder / INDEX, tables, SCHEMA, {})
+    beside()
     write_json(folder / META, {**meta, "shape": shape, "sha256": digested.hexdigest()})
 
 

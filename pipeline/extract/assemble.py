@@ -38,8 +38,8 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
     numbers = [number for number, manifest in enumerate(manifests) if manifest["rows"]]
     blocks = _ahead(lambda number: shards.rows(number, files[number])["features"], numbers)
     index = _index(job, shards, files, manifests)
-    unreadable.write(out, left_out)
-    artefact.write_blocks(out, blocks, count, index, {**job.about, "fingerprint": job.digest})
+    beside = partial(unreadable.write, out, left_out)
+    artefact.write_blocks(out, blocks, count, index, {**job.about, "fingerprint": job.digest}, beside)
 
 
 def _ahead(read: Callable[[int], np.ndarray], numbers: list[int]) -> Iterator[np.ndarray]:

@@ -36,6 +36,8 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
     out = paths.extracted(node.dataset, features)
     with work.lock(out):
         if _there(out, node, params.seed, device, features):
+            if not work.share:
+                Shards(out, "").remove()  # a killed call may have written the features and left them
             return out
         from pipeline import device as devices
 

@@ -40,7 +40,7 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     whole = outputs(tmp_path / planned[-1]["folder"])
     assert sorted(whole) == ["errors.parquet", "features.npy", "index.parquet", "meta.json"]
     assert [run["killed"] for run in planned] == [signal.SIGKILL] * (len(planned) - 1) + [0]
-    renamed = ["000000", "000001", "000002", "errors.parquet", "features.npy", "index.parquet", "meta.json"]
+    renamed = ["000000", "000001", "000002", "features.npy", "index.parquet", "errors.parquet", "meta.json"]
     removed = ["000000", "000001", "000002"]
     at = [run["at"] for run in planned[:-1]]
     assert at[:7] == [f"os.rename {name}" for name in renamed]
