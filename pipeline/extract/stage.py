@@ -82,7 +82,8 @@ def finish(params: Params, features: str, device: str = "auto") -> bool:
                 if len(shards.found()) == job.count and _assembled(job, shards, out, features):
                     _lap(out, started)
                     shards.remove()
-                    say(f"extract {features}: {job.count} shards were there, put together in {out}")
+                    left_out = _but(unreadable.read(out))
+                    say(f"extract {features}: {job.count} shards were there, put together in {out}{left_out}")
                     return True
     return False
 
