@@ -6,8 +6,8 @@ holds their boxes and scores too, where there are any.
 """
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
@@ -21,6 +21,8 @@ from pipeline.artifacts._files import read_json, require, sha256, whole_file, wr
 from pipeline.errors import InputError, IntegrityError
 
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
+# Values of the column status.
+OK, UNREADABLE = "ok", "unreadable"
 # What writing adds to meta.json; the rest is what the features follow from.
 WRITTEN = ("fingerprint", "shape", "sha256")
 BESIDE = ("boxes", "scores")
@@ -51,7 +53,7 @@ SCHEMA = pa.schema(
 class Features:
     """array: memory map (rows, D) or (rows, R, D); image_ids and rows: int64, parallel, images with status ok.
 
-    folder: what ``read`` opened; boxes and scores are read from it when they are first asked for.
+    failed: int64, ids of the images that ``extract`` left out because they cannot be read. folder: what ``read`` opened; boxes and scores are read from it when they are first asked for.
     """
 
     array: np.ndarray
@@ -59,6 +61,7 @@ class Features:
     rows: np.ndarray
     meta: dict
     folder: Path | None = None
+    failed: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @cached_property
     def boxes(self) -> np.ndarray | None:
@@ -81,13 +84,18 @@ class Features:
         index = _table.read(path, _PLACES, columns=[*_PLACES.names, name])
         if name not in index.column_names:
             return None
-        index = index.filter(pc.and_(pc.equal(index["status"], "ok"), pc.is_valid(index[name])))
+        index = index.filter(pc.and_(pc.equal(index["status"], OK), pc.is_valid(index[name])))
         if not index.num_rows:
             return None
         values = _checked(index[name], name, self.array.shape[1] * _WIDTHS[name], path)
         filled = np.full((len(self.array), values.shape[1]), np.nan, dtype=np.float32)
         filled[index["row"].to_numpy()] = values
         return filled
+
+    def readable(self, image_ids: np.ndarray) -> np.ndarray:
+        """bool, False for the images that were left out because they cannot be read: what uses features leaves them and
+        their captions out too. Images that the file does not know count as readable, for ``rows_of`` to refuse."""
+        return ~np.isin(image_ids, self.failed)
 
     def rows_of(self, image_ids: np.ndarray) -> np.ndarray:
         """The row of each image. Raises InputError when one has no features."""
@@ -106,13 +114,18 @@ def write(folder: Path, array: np.ndarray, index: pa.Table, meta: dict) -> None:
 
 
 def write_blocks(
-    folder: Path, blocks: Iterable[np.ndarray], count: int, index: Iterable[pa.Table], meta: dict
+    folder: Path,
+    blocks: Iterable[np.ndarray],
+    count: int,
+    index: Iterable[pa.Table],
+    meta: dict,
+    beside: Callable[[], None] = lambda: None,
 ) -> None:
     """Write the three files from blocks of rows in order; only one block at a time is in memory.
 
     count: rows in all blocks together; index: in as many tables as it comes. meta gains the array's shape and sha256 and is
     written last: an array without the digest that belongs to it is refused by ``read``. Raises InputError on NaN; then
-    features.npy is what it was.
+    features.npy is what it was. beside: writes what else belongs to them; called before meta.json makes them whole.
     """
     path = folder / ARRAY
     # Appended, not written through a memory map: a full disk is then an error and not a SIGBUS.
@@ -121,6 +134,7 @@ def write_blocks(
         shape = append_rows(digested, blocks, count, str(path))
     tables = (_complete(table, shape, folder / INDEX) for table in index)
     _table.write_groups(folder / INDEX, tables, SCHEMA, {})
+    beside()
     write_json(folder / META, {**meta, "shape": shape, "sha256": digested.hexdigest()})
 
 
@@ -174,11 +188,12 @@ def read(folder: Path, verify: bool = True) -> Features:
     if verify and sha256(path) != meta["sha256"]:
         raise IntegrityError(f"{path}: content does not match the digest in {META}; extract it again")
     index = _table.read(folder / INDEX, _COLUMNS, advice, columns=_COLUMNS.names)
-    index = index.filter(pc.equal(index["status"], "ok"))
+    failed = index.filter(pc.not_equal(index["status"], OK))["image_id"].to_numpy()
+    index = index.filter(pc.equal(index["status"], OK))
     rows = index["row"].to_numpy()
     if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
         raise InputError(f"{folder / INDEX}: rows up to {rows.max()}, but {ARRAY} has {len(array)}")
-    return Features(array, index["image_id"].to_numpy(), rows.astype(np.int64), meta, folder)
+    return Features(array, index["image_id"].to_numpy(), rows.astype(np.int64), meta, folder, failed)
 
 
 def open_array(path: Path) -> np.ndarray:

@@ -1,6 +1,7 @@
-"""Shards to features.npy, index.parquet and meta.json."""
+"""Shards to features.npy, index.parquet, errors.parquet and meta.json."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.artifacts import features as artefact
+from pipeline.artifacts import unreadable
 from pipeline.errors import InputError
+from pipeline.extract import policy
 from pipeline.extract.backbones._backbone import Failure
 from pipeline.extract.job import Job
 from pipeline.extract.shards import Damaged, Shards
 
-_FINE = Failure(0, "ok", "")
+_FINE = Failure(0, artefact.OK, "")
 
 
 def assemble(job: Job, shards: Shards, out: Path) -> None:
@@ -31,10 +34,12 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
         raise InputError(
             f"{job.where}: none of its {job.table.num_rows} images has features, the first for this reason: {failure.detail}"
         )
+    left_out = policy.named(job, ((number, one["failures"]) for number, one in enumerate(manifests)))
     numbers = [number for number, manifest in enumerate(manifests) if manifest["rows"]]
     blocks = (shards.rows(number, files[number])["features"] for number in numbers)
     index = _index(job, shards, files, manifests)
-    artefact.write_blocks(out, blocks, count, index, {**job.about, "fingerprint": job.digest})
+    beside = partial(unreadable.write, out, left_out)
+    artefact.write_blocks(out, blocks, count, index, {**job.about, "fingerprint": job.digest}, beside)
 
 
 def _checked(job: Job, shards: Shards, number: int, path: Path) -> dict:

@@ -51,7 +51,8 @@ class ImageParams(FeatureParams):
     image_size: pixels of the square crop; resize: pixels before the crop, by default the published ratio to
     image_size (``shorter``) or image_size itself (``exact``); resize_mode: ``shorter`` scales the shorter side
     and keeps the aspect ratio, ``exact`` scales both sides; crops: the centre, or the mean over centre, four
-    corners and their mirror images; precision: ``auto`` is bfloat16 where the hardware computes it natively.
+    corners and their mirror images; precision: ``auto`` is bfloat16 where the hardware computes it natively;
+    draft: let libjpeg read large JPEGs at a half, a quarter or an eighth of their size (see ``Transform.enough``).
     """
 
     weights: WeightsName = "imagenet"
@@ -64,6 +65,7 @@ class ImageParams(FeatureParams):
     std: Scales | None = None
     crops: Literal["center", "ten"] = "center"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    draft: bool = False
     store: Literal["float32", "float16"] = "float32"
 
     @model_validator(mode="after")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pipeline.errors import InputError
+from pipeline.artifacts.features import UNREADABLE
+from pipeline.errors import InputError, UnreadableImage
 from pipeline.extract.backbones._backbone import Failure, Item
 
 Arrays = np.ndarray | tuple[np.ndarray, ...]
@@ -34,7 +35,8 @@ def batches(
     """One Batch for each list of items, in order.
 
     ahead: batches read while the caller works on one; 0 on a CPU, where readers would only take cores from the
-    model (see stage). Raises what ``read`` raises, for the first item that fails.
+    model (see stage). An image for which ``read`` raises UnreadableImage is among the failures; other errors are raised,
+    that of the first item that has one.
     """
     workers = workers or len(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
@@ -50,10 +52,20 @@ def batches(
 
 
 def _finished(items: list[Item], futures: list[Future]) -> Batch:
-    found = [array for future in futures for array in future.result()]
-    if isinstance(found[0], tuple):
-        return Batch(tuple(_stacked(list(arrays), items) for arrays in zip(*found, strict=True)), items)
-    return Batch(_stacked(found, items), items)
+    found = [one for future in futures for one in future.result()]
+    kept, arrays, failures = [], [], []
+    for item, one in zip(items, found, strict=True):
+        if isinstance(one, UnreadableImage):
+            failures.append(Failure(item.image_id, UNREADABLE, one.reason))
+        else:
+            kept.append(item)
+            arrays.append(one)
+    if not kept:
+        return Batch(None, [], failures)
+    if isinstance(arrays[0], tuple):
+        parts = zip(*arrays, strict=True)
+        return Batch(tuple(_stacked(list(part), kept) for part in parts), kept, failures)
+    return Batch(_stacked(arrays, kept), kept, failures)
 
 
 def _submit(pool: ThreadPoolExecutor, items: list[Item], read: Read, workers: int) -> list[Future]:
@@ -62,8 +74,15 @@ def _submit(pool: ThreadPoolExecutor, items: list[Item], read: Read, workers: in
     return [pool.submit(_read_all, items[start : start + size], read) for start in range(0, len(items), size)]
 
 
-def _read_all(items: list[Item], read: Read) -> list:
-    return [read(item) for item in items]
+def _read_all(items: list[Item], read: Read) -> list[Arrays | UnreadableImage]:
+    return [_read_one(item, read) for item in items]
+
+
+def _read_one(item: Item, read: Read) -> Arrays | UnreadableImage:
+    try:
+        return read(item)
+    except UnreadableImage as error:
+        return error
 
 
 def _stacked(arrays: list[np.ndarray], items: list[Item]) -> np.ndarray:

@@ -4,13 +4,17 @@ import contextlib
 import time
 from pathlib import Path
 
+import pyarrow as pa
+
 from pipeline import paths, timing
 from pipeline.artifacts import features as artefact
+from pipeline.artifacts import unreadable
 from pipeline.artifacts._files import read_json
 from pipeline.console import say, warn
 from pipeline.errors import InputError, IntegrityError
-from pipeline.extract import fingerprint, recognise
+from pipeline.extract import fingerprint, policy, recognise
 from pipeline.extract.assemble import assemble
+from pipeline.extract.backbones._backbone import Failure
 from pipeline.extract.job import Job, known, plan
 from pipeline.extract.shards import Damaged, Shards, earlier
 from pipeline.extract.work import Work
@@ -46,7 +50,15 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
         if not _finished(out, job.digest):
             _complete(job, shards, out, features, device, work)
         _clear(out)
-    say(f"extract {features}: {job.table.num_rows} images, {time.monotonic() - started:.1f} s")
+        left_out = unreadable.read(out)
+        policy.check(node, left_out, job.table.num_rows, features)
+    say(
+        f"extract {features}: {job.table.num_rows} images{_but(left_out)}, {time.monotonic() - started:.1f} s"
+    )
+    if left_out.num_rows:
+        warn(
+            f"extract {features}: {left_out.num_rows} images have no features; {out / unreadable.NAME} says why"
+        )
     return out
 
 
@@ -67,10 +79,11 @@ def finish(params: Params, features: str, device: str = "auto") -> bool:
                 job = known(node, params.seed, about)
                 shards = Shards(out, job.shards_digest)
                 shards.tidy()
-                if len(shards.found()) == job.count and _assembled(job, shards, out):
+                if len(shards.found()) == job.count and _assembled(job, shards, out, features):
                     _lap(out, started)
                     shards.remove()
-                    say(f"extract {features}: {job.count} shards were there, put together in {out}")
+                    left_out = _but(unreadable.read(out))
+                    say(f"extract {features}: {job.count} shards were there, put together in {out}{left_out}")
                     return True
     return False
 
@@ -97,8 +110,16 @@ def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str) -> bo
     about = {key: value for key, value in read_json(meta).items() if key not in artefact.WRITTEN}
     if not recognise.settled(about, node, seed, device) or not _finished(out, fingerprint.digest(about)):
         return False
-    say(f"extract {name}: {out} is up to date")
+    left_out = unreadable.read(out)
+    if left_out.num_rows:
+        readable = len(artefact.read(out, verify=False).image_ids)
+        policy.check(node, left_out, left_out.num_rows + readable, name)
+    say(f"extract {name}: {out} is up to date{_but(left_out)}")
     return True
+
+
+def _but(left_out: pa.Table) -> str:
+    return f" but for {left_out.num_rows} images that cannot be read" if left_out.num_rows else ""
 
 
 def _finished(out: Path, digest: str) -> bool:
@@ -106,6 +127,7 @@ def _finished(out: Path, digest: str) -> bool:
         return False
     try:
         artefact.read(out)
+        unreadable.read(out)
     except (InputError, IntegrityError) as error:
         warn(f"{error}; doing so now")
         return False
@@ -118,15 +140,16 @@ def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work:
         timing.record(out, 0.0)
     while True:
         _compute(job, shards, name, device, work, out)
-        if _assembled(job, shards, out):
+        if _assembled(job, shards, out, name):
             return
 
 
-def _assembled(job: Job, shards: Shards, out: Path) -> bool:
+def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
     for path in out.glob(
         ".*.tmp"
     ):  # what a killed call was writing; the lock is ours, so nobody writes it now
         path.unlink()
+    _check(job, _failures(shards, shards.found()), name)
     try:
         assemble(job, shards, out)
     except Damaged as error:
@@ -159,6 +182,8 @@ def _compute(job: Job, shards: Shards, name: str, device: str, work: Work, timed
     missing = [number for number in mine if number not in there]
     if len(missing) < len(mine):
         say(f"extract {name}: going on after {len(mine) - len(missing)} of {len(mine)} shards")
+    failures = _failures(shards, there)
+    _check(job, failures, name)
     if not missing:
         return
     started = time.monotonic()
@@ -167,10 +192,27 @@ def _compute(job: Job, shards: Shards, name: str, device: str, work: Work, timed
         with contextlib.closing(made):
             for number, shard in made:
                 shards.write(number, shard, job.manifest(number))
+                if shard.failures:
+                    failures[number] = shard.failures
+                    _check(job, failures, name)
                 started = _lap(timed, started) if timed else started
     except KeyboardInterrupt:
         say(f"extract {name}: {len(shards.found())} of {job.count} shards are finished and kept")
         raise
+
+
+def _check(job: Job, failures: dict[int, list[Failure]], name: str) -> None:
+    """Raises InputError when the node does not allow these failures."""
+    policy.check(job.node, policy.named(job, sorted(failures.items())), job.table.num_rows, name)
+
+
+def _failures(shards: Shards, there: dict[int, Path]) -> dict[int, list[Failure]]:
+    """Of the shards that are there, by number."""
+    found = {}
+    for number, path in there.items():
+        with contextlib.suppress(Damaged):  # computed again when all are put together
+            found[number] = shards.manifest(number, path)["failures"]
+    return found
 
 
 def _lap(out: Path, since: float) -> float:

@@ -107,15 +107,16 @@ class _Loader:
             self._known(FORMATS, node.format, f"datasets.{name}.format")
             return Dataset(Member(node.format, Strict()), node.source)
         return Dataset(
-            self._member(FORMATS, node.format, node.model_extra, f"datasets.{name}", "format"), node.source
+            self._member(FORMATS, node.format, node.model_extra, f"datasets.{name}", "format"),
+            node.source,
+            node.on_error,
         )
 
     def _features(self, root, name, node) -> FeatureSet:
         address = f"features.{name}"
         self._reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-        return FeatureSet(
-            node.dataset, self._member(BACKBONES, node.backbone, node.model_extra, address, "backbone")
-        )
+        backbone = self._member(BACKBONES, node.backbone, node.model_extra, address, "backbone")
+        return FeatureSet(node.dataset, backbone, node.on_error, node.max_errors)
 
     def _texts(self, root, name, node) -> TextSet:
         address = f"texts.{name}"

@@ -137,4 +137,4 @@ def test_shards_of_another_fingerprint_are_replaced(tiny: Path, monkeypatch) -> 
     other = project.params("random_filters", batch_size=4, shard_size=4, filters=16)
     stage.extract(other, "small", "cpu")
     assert json.loads((OUT / "meta.json").read_text())["shape"] == [9, 32]
-    assert sorted(outputs(tiny)) == ["features.npy", "index.parquet", "meta.json"]
+    assert sorted(outputs(tiny)) == ["errors.parquet", "features.npy", "index.parquet", "meta.json"]

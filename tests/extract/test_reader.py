@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from pipeline.errors import InputError
+from pipeline.errors import InputError, UnreadableImage
 from pipeline.extract.backbones._backbone import Item
 from pipeline.extract.reader import batches
 
@@ -68,3 +68,17 @@ def test_the_second_array_must_be_alike_too() -> None:
 
     with pytest.raises(InputError, match=r"row 1: float32 \(3,\), but image_id 0 has float32 \(2,\)"):
         list(batches([items(0, 3)], odd, 0, 1))
+
+
+def test_images_that_cannot_be_read_leave_a_gap_and_not_a_row() -> None:
+    def some(item: Item) -> np.ndarray:
+        if item.image_id in (0, 3, 10, 11):
+            raise UnreadableImage(item.file, f"is odd {item.image_id}")
+        return number(item)
+
+    first, second, third = batches(WORK, some, ahead=1, workers=3)
+    assert first.arrays[:, 0].tolist() == [1, 2, 4]
+    assert [item.image_id for item in first.items] == [1, 2, 4]
+    assert first.failures == [(0, "unreadable", "is odd 0"), (3, "unreadable", "is odd 3")]
+    assert second.failures == []
+    assert (third.arrays, third.items, len(third.failures)) == (None, [], 2)

@@ -38,14 +38,14 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     runs = [json.loads(line) for line in done.stdout.splitlines()]
     planned = [run for run in runs if not run["folder"].startswith("drawn")]
     whole = outputs(tmp_path / planned[-1]["folder"])
-    assert sorted(whole) == ["features.npy", "index.parquet", "meta.json"]
+    assert sorted(whole) == ["errors.parquet", "features.npy", "index.parquet", "meta.json"]
     assert [run["killed"] for run in planned] == [signal.SIGKILL] * (len(planned) - 1) + [0]
-    renamed = ["000000", "000001", "000002", "features.npy", "index.parquet", "meta.json"]
+    renamed = ["000000", "000001", "000002", "features.npy", "index.parquet", "errors.parquet", "meta.json"]
     removed = ["000000", "000001", "000002"]
     at = [run["at"] for run in planned[:-1]]
-    assert at[:6] == [f"os.rename {name}" for name in renamed]
-    assert sorted(at[6:9]) == [f"os.remove {name}" for name in removed]
-    assert [event.split()[0] for event in at[9:]] == ["os.rmdir", "os.rmdir"]
+    assert at[:7] == [f"os.rename {name}" for name in renamed]
+    assert sorted(at[7:10]) == [f"os.remove {name}" for name in removed]
+    assert [event.split()[0] for event in at[10:]] == ["os.rmdir", "os.rmdir"]
     for run in runs:
         assert run["resumed"] == 0, done.stderr
         assert outputs(tmp_path / run["folder"]) == whole, run

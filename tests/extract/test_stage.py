@@ -81,7 +81,7 @@ def test_meta_says_what_they_are(tiny: Path) -> None:
     assert meta["dimensions"] == 1024
     assert meta["libraries"].keys() == {"numpy", "pillow", "torch", "torchvision"}
     assert "seconds" not in json.dumps(meta)
-    assert sorted(contents()) == ["features.npy", "index.parquet", "meta.json"]
+    assert sorted(contents()) == ["errors.parquet", "features.npy", "index.parquet", "meta.json"]
 
 
 def test_random_weights_follow_the_seed_and_are_called_random(tiny: Path) -> None:
@@ -158,7 +158,7 @@ def test_half_precision_on_disk(tiny: Path) -> None:
 def test_a_broken_image_is_named_and_nothing_is_half_written(tiny: Path) -> None:
     project.prepared(Path("raw"), [f"{number:03d}.png" for number in range(9)], digests=[""] * 9)
     Path("raw/005.png").write_bytes(Path("raw/005.png").read_bytes()[:90])
-    with pytest.raises(InputError, match=r"raw/005.png \(image_id 24\): not a readable image"):
+    with pytest.raises(InputError, match=r"005.png \(image_id 24\) does not decode"):
         stage.extract(project.params(), "small", "cpu")
     assert not (OUT / "features.npy").exists()
     assert not (OUT / "meta.json").exists()

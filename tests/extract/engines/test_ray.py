@@ -27,7 +27,7 @@ def test_two_workers_equal_the_plain_run(tiny: Path, capsys: pytest.CaptureFixtu
     params = project.params("grid", batch_size=2, shard_size=2, **given)
     stage.extract(params, "small", "cpu")
     whole = outputs(tiny)
-    assert sorted(whole) == ["features.npy", "index.parquet", "meta.json"]
+    assert sorted(whole) == ["errors.parquet", "features.npy", "index.parquet", "meta.json"]
     for path in project.OUT.iterdir():
         path.unlink()
     stage.extract(params, "small", "cpu", TWO)
@@ -39,7 +39,7 @@ def test_an_error_of_a_worker_is_the_error_of_the_command(tiny: Path) -> None:
     project.prepared(Path("raw"), [f"{number:03d}.png" for number in range(9)], digests=[""] * 9)
     Path("raw/005.png").write_bytes(Path("raw/005.png").read_bytes()[:90])
     params = project.params("random_filters", batch_size=2, shard_size=2)
-    with pytest.raises(InputError, match=r"raw/005.png \(image_id 24\): not a readable image"):
+    with pytest.raises(InputError, match=r"005.png \(image_id 24\) does not decode"):
         stage.extract(params, "small", "cpu", TWO)
     assert [name.split("/")[0] for name in outputs(tiny)][:1] == ["shards"]
 
