@@ -17,6 +17,7 @@ QUIET, NORMAL, VERBOSE = 0, 1, 2
 stdout = Console()
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 _level = NORMAL
+_started = time.monotonic()
 
 
 def set_level(level: int) -> None:
@@ -47,6 +48,25 @@ def detail(message: str) -> None:
     """A log line for those who asked for more with --verbose."""
     if _level == VERBOSE:
         stderr.print(message, markup=False)
+
+
+def spent() -> None:
+    """Under --verbose, what the process took."""
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = time.monotonic() - _started
+    detail(
+        f"{seconds:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processor time, {used.ru_maxrss / 1024:.0f} MB at most"
+    )
+
+
+def trace() -> None:
+    """Under --verbose, where the error in hand came from, on stderr."""
+    if _level == VERBOSE:
+        import traceback
+
+        sys.stderr.write(traceback.format_exc())
 
 
 def warn(message: str) -> None:

@@ -7,11 +7,8 @@ from pipeline.artifacts._files import read_json
 from pipeline.check.problem import DIGEST, NOTE, Problem, collected
 from pipeline.params.typed import Params
 from pipeline.project.lock import Lock
-from pipeline.project.nodes import Node, nodes
+from pipeline.project.nodes import DEPTH, Node, nodes
 
-_BESIDE = (".lock", ".timing.json")
-# How deep below data/ a stage's outputs lie.
-_DEPTH = {"prepare": 1, "extract": 2, "inject": 2, "train": 1, "embed": 1, "evaluate": 1, "audit": 1}
 _SHOWN = 3
 
 
@@ -19,15 +16,28 @@ def left_over(params: Params) -> list[Problem]:
     """Notes: nothing reads these, so nothing is wrong."""
     known = {node.out for node in nodes(params)}
     found = []
-    for stage, depth in _DEPTH.items():
+    for stage, depth in DEPTH.items():
         for path in sorted((paths.DATA / stage).glob("/".join("*" * depth))):
             if path.name.endswith(".partial"):
-                found.append(Problem(NOTE, str(path), "left by a call that was killed", "the next call removes it"))
+                found.append(
+                    Problem(NOTE, str(path), "left by a call that was killed", "the next call removes it")
+                )
             elif path.is_dir() and path not in known and not _holds(path, known):
-                found.append(Problem(NOTE, str(path), "not in params.yaml any more", f"`rm -r {path}` if you need it no longer"))
+                found.append(
+                    Problem(
+                        NOTE,
+                        str(path),
+                        "not in params.yaml any more",
+                        f"`rm -r {path}` if you need it no longer",
+                    )
+                )
     for name in params.evaluated():
         for path in sorted(paths.evaluations(name).glob("*")):
-            if path.is_dir() and path.name not in params.grid.inferences and not path.name.endswith(".partial"):
+            if (
+                path.is_dir()
+                and path.name not in params.grid.inferences
+                and not path.name.endswith(".partial")
+            ):
                 what = "a criterion that grid.inferences does not name"
                 found.append(Problem(NOTE, str(path), what, f"`rm -r {path}` if you need it no longer"))
     return found
@@ -48,7 +58,9 @@ def stale(params: Params, lock: Lock, skip: set[str]) -> list[Problem]:
             continue
         changed = lock.changed(node.stage)
         if changed:
-            found.append(Problem(DIGEST, str(node.out), f"stale: {_listed(changed)} changed since", node.advice))
+            found.append(
+                Problem(DIGEST, str(node.out), f"stale: {_listed(changed)} changed since", node.advice)
+            )
     return found + report(params)
 
 

@@ -22,7 +22,9 @@ def show(checked: Checked, as_json: bool) -> int:
         )
         return status
     for problem in checked.problems:
-        stdout.print(f"{_WORDS[problem.status]:9}{problem.line}", markup=False, highlight=False, soft_wrap=True)
+        stdout.print(
+            f"{_WORDS[problem.status]:9}{problem.line}", markup=False, highlight=False, soft_wrap=True
+        )
     wrong = sum(problem.status != 0 for problem in checked.problems)
     said = "no problems" if not wrong else f"{wrong} problem{'s' if wrong > 1 else ''}"
     say(f"check: {checked.artefacts} of {checked.named} artefacts are there; {said}")

@@ -6,6 +6,9 @@ from pathlib import Path
 from pipeline import paths
 from pipeline.params.typed import Params
 
+# How deep below data/<stage>/ its outputs lie.
+DEPTH = {"prepare": 1, "extract": 2, "inject": 2, "train": 1, "embed": 1, "evaluate": 1, "audit": 1}
+
 
 @dataclass(frozen=True)
 class Node:
@@ -28,7 +31,9 @@ class Node:
 
 def nodes(params: Params) -> list[Node]:
     """In the order of the pipeline."""
-    found = [Node("prepare", n, paths.prepared(n), f"vse-pipe prepare --dataset {n}") for n in params.datasets]
+    found = [
+        Node("prepare", n, paths.prepared(n), f"vse-pipe prepare --dataset {n}") for n in params.datasets
+    ]
     found += [
         Node("extract", n, paths.extracted(node.dataset, n), f"vse-pipe extract --features {n}")
         for n, node in params.features.items()
@@ -41,7 +46,11 @@ def nodes(params: Params) -> list[Node]:
         Node("inject", n, paths.injected(node.dataset, n), f"vse-pipe inject --noise {n}")
         for n, node in params.noises.items()
     ]
-    for group, where in [("train", paths.trained), ("embed", paths.embedded), ("evaluate", paths.evaluations)]:
+    for group, where in [
+        ("train", paths.trained),
+        ("embed", paths.embedded),
+        ("evaluate", paths.evaluations),
+    ]:
         found += [Node(group, n, where(n), f"vse-pipe {group} --run {n}") for n in params.runs]
     found += [
         Node("evaluate_ensembles", n, paths.evaluations(n), f"vse-pipe evaluate --run {n}")
@@ -51,5 +60,23 @@ def nodes(params: Params) -> list[Node]:
     return found + [Node("audit", n, paths.audited(n), f"vse-pipe audit --run {n}") for n in audited]
 
 
-def by_out(params: Params) -> dict[Path, Node]:
-    return {node.out: node for node in nodes(params)}
+def of_folder(out: Path) -> Node | None:
+    """The node that writes ``out``, told from where it lies, so that params.yaml need not name it; None elsewhere."""
+    parts = out.parts
+    if len(parts) < 2 or parts[0] != str(paths.DATA) or len(parts) != 2 + DEPTH.get(parts[1], -1):
+        return None
+    group, name = parts[1], parts[-1]
+    option = {"prepare": "--dataset", "extract": "--features", "inject": "--noise"}.get(group, "--run")
+    if group == "extract" and not (out / "features.npy").exists() and (out / "tokens.npy").exists():
+        group, option = "extract_texts", "--texts"
+    return Node(group, name, out, f"vse-pipe {parts[1]} {option} {name}")
+
+
+def on_disk() -> list[Path]:
+    """The folders where artefacts lie, in the order of the pipeline."""
+    found = [
+        path
+        for stage, depth in DEPTH.items()
+        for path in sorted((paths.DATA / stage).glob("/".join("*" * depth)))
+    ]
+    return [path for path in found if path.is_dir() and not path.name.endswith(".partial")]

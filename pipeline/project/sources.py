@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Iterable, Set
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -12,7 +12,7 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
-@lru_cache(maxsize=None)
+@cache
 def imports(path: Path, root: Path = ROOT) -> frozenset[Path]:
     """Files of the package that ``path`` imports anywhere in it, the packages' ``__init__`` left out.
 

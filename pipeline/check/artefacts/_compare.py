@@ -21,7 +21,9 @@ def settings(address: str, made_with: object, asked_for: dict, where: str, advic
     ]
 
 
-def ids(address: Path, kind: str, found: Iterable, expected: Iterable, other: Path, advice: str) -> list[Problem]:
+def ids(
+    address: Path, kind: str, found: Iterable, expected: Iterable, other: Path, advice: str
+) -> list[Problem]:
     """Ids that ``found`` has and ``expected`` lacks: the artefact speaks of things its source does not have."""
     strange = np.setdiff1d(np.asarray(found), np.asarray(expected))
     if not len(strange):
