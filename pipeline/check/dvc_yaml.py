@@ -11,6 +11,7 @@ from pipeline.project.nodes import Node, nodes
 from pipeline.project.stages import DVC_YAML, Stage, lookup
 from pipeline.registry import RUN_FAMILIES, Family
 
+_RESTORE, _WRONG_NAME = "`git checkout pipeline` brings it back", "correct the name or remove the line"
 _REPORT = {str(paths.REPORTS / "index.html"), str(paths.REPORTS / "metrics.json")}
 # The member that a node of params.yaml names, by stage: (section of Params, field of the node).
 _MEMBERS = {
@@ -34,6 +35,10 @@ def problems(params: Params, document: dict) -> list[Problem]:
     for node in nodes(params):
         listed += _node(node, by_name.get(node.stage), found)
     listed += _report(by_name.get("report"))
+    if not Path("pipeline").is_dir():
+        listed.append(
+            Problem(PARAMS, str(DVC_YAML), "its stages depend on pipeline/, which is not there", _RESTORE)
+        )
     for stage in found:
         listed += _dependencies(stage, found) + _parameters(stage, document)
     if (Path("pipeline") / "cli.py").is_file():
@@ -79,8 +84,12 @@ def _dependencies(stage: Stage, found: list[Stage]) -> list[Problem]:
         path = Path(dep)
         if path.exists() or any(path == out or path in out.parents or out in path.parents for out in made):
             continue
-        advice = "correct the name or remove the line"
-        if stage.group == "prepare" and not dep.startswith("pipeline/"):
+        if dep.startswith("pipeline/"):
+            if Path("pipeline").is_dir():
+                listed.append(_problem(stage.group, f"dependency {dep} does not exist", _WRONG_NAME))
+            continue
+        advice = _WRONG_NAME
+        if stage.group == "prepare":
             advice = f"put the data set there or correct datasets.{stage.name.partition('@')[2]}.source"
         listed.append(_problem(stage.name, f"dependency {dep} does not exist", advice))
     return listed

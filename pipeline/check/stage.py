@@ -45,7 +45,9 @@ def check(overrides: list[str]) -> Checked:
         found += leftover.stale(params, Lock(document), touched)
     except ParamsError as error:
         found += [Problem(ARTEFACT, "dvc.lock", text, "`git checkout dvc.lock`") for text in error.problems]
-    return Checked([*found, *leftover.left_over(params)], len(there), len(nodes(params)))
+    # A damaged table is met by everything that reads it.
+    once = list(dict.fromkeys([*found, *leftover.left_over(params)]))
+    return Checked(once, len(there), len(nodes(params)))
 
 
 def _of_params(text: str) -> Problem:

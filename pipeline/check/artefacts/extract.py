@@ -19,9 +19,8 @@ def problems(params: Params, node: Node) -> list[Problem]:
     held = params.features[node.name]
     with collected(found):
         meta = features.read(node.out, verify=False).meta
-        made_with = {"backbone": meta.get("backbone"), "dataset": meta.get("dataset")} | meta.get(
-            "params", {}
-        )
+        about = {key: meta[key] for key in ("backbone", "dataset") if key in meta}
+        made_with = about | meta.get("params", {})
         asked = {"backbone": held.backbone.name, "dataset": held.dataset}
         asked |= held.backbone.params.model_dump(mode="json")
         found += settings(str(node.out), made_with, asked, f"features.{node.name}", node.advice)

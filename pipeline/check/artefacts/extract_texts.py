@@ -15,7 +15,8 @@ def problems(params: Params, node: Node) -> list[Problem]:
     with collected(found):
         read = texts.read(node.out, verify=False)
         meta = read.meta
-        made_with = {key: meta.get(key) for key in ("method", "dataset", "seed")} | meta.get("options", {})
+        about = {key: meta[key] for key in ("method", "dataset", "seed") if key in meta}
+        made_with = about | meta.get("options", {})
         asked = {"method": held.method.name, "dataset": held.dataset, "seed": params.seed}
         asked |= held.method.params.model_dump(mode="json")
         found += settings(str(node.out), made_with, asked, f"texts.{node.name}", node.advice)
