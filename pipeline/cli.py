@@ -260,7 +260,7 @@ def main() -> None:
         die_with_parent()
     console.tolerate_any_terminal()
     try:
-        app()
+        app(prog_name="vse-pipe")
     except PipelineError as error:
         console.trace()
         sys.exit(_failed(str(error), error.exit_status))

@@ -40,7 +40,7 @@ def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) ->
     for joint in (" ", "\n", None):
         table = _table(labels, results, joint)
         between = 2 if joint == " " else 1
-        if sum(column.min_width + between for column in table.columns) <= stdout.width:
+        if sum(column.min_width + between for column in table.columns) < stdout.width:
             break
     stdout.print(table)
 
@@ -56,7 +56,7 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
         caption=said, caption_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
     )
     if joint != " ":
-        table.padding = (0, 1, 0, 0)
+        table.padding = 0
     for place, name in enumerate(labels):
         widest = max(len(names[place]) for names in results)
         table.add_column(name, overflow="fold", min_width=widest if joint == " " else min(widest, _FOLDED))
