@@ -17,6 +17,7 @@ from pipeline.commands import (
     doctor,
     evaluate,
     export,
+    extract,
     papers,
     timings,
     verify,
@@ -104,63 +105,7 @@ def prepare(
     _wrote([stage.prepare(params, name) for name in names], as_json)
 
 
-@app.command()
-def extract(
-    features: Annotated[
-        str | None,
-        typer.Option(
-            help="a name under features:; all of them when nothing is named",
-            autocompletion=_completion.section("features"),
-        ),
-    ] = None,
-    texts: Annotated[
-        str | None,
-        typer.Option(
-            help="a name under texts:; all of them when nothing is named",
-            autocompletion=_completion.section("texts"),
-        ),
-    ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(
-            help="resnet152, vgg19, faster_rcnn, torchvision:NAME, timm:NAME, grid:NAME, ...",
-            autocompletion=_completion.backbones,
-        ),
-    ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="with --backbone: a name under datasets:", autocompletion=_completion.section("datasets")
-        ),
-    ] = None,
-    weights: Annotated[
-        str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")
-    ] = "imagenet",
-    device: Device = "auto",
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
-    params = _params()
-    if backbone is not None:
-        from pipeline.extract import selection
-
-        if features is not None:
-            raise UsageError(
-                "--features and --backbone exclude each other: the first names an entry of params.yaml"
-            )
-        params, features = selection.with_backbone(params, backbone, dataset, weights)
-    seen, read = [], []
-    if features is not None or texts is None:
-        seen = _chosen(features, params.features, "features")
-    if texts is not None or features is None:
-        read = _chosen(texts, params.texts, "texts")
-    if dry_run:
-        return _plans.of_nodes(params, {"extract": seen, "extract_texts": read}, as_json)
-    from pipeline.extract import stage, text_stage
-
-    made = [stage.extract(params, name, device) for name in seen]
-    _wrote([*made, *(text_stage.extract_texts(params, name) for name in read)], as_json)
+app.command()(extract.extract)
 
 
 @app.command()

@@ -79,8 +79,9 @@ def document(content: object) -> None:
 
 
 def watched() -> bool:
-    """Does a person look? Not under DVC, in a pipe or in CI."""
-    return sys.stderr.isatty() and "DVC_STAGE" not in os.environ and "CI" not in os.environ
+    """Does a person look, at a terminal that can redraw a line? Not under DVC, in a pipe or in CI."""
+    unwatched = {"DVC_STAGE", "CI"} & set(os.environ)
+    return sys.stderr.isatty() and not stderr.is_dumb_terminal and not unwatched
 
 
 def track(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:

@@ -71,15 +71,14 @@ class _Terminal(io.StringIO):
 
 @pytest.mark.parametrize(
     ("variables", "watched"),
-    [({}, True), ({"DVC_STAGE": "train@hal"}, False), ({"CI": "true"}, False)],
-    ids=["terminal", "dvc", "ci"],
+    [({}, True), ({"DVC_STAGE": "train@hal"}, False), ({"CI": "true"}, False), ({"TERM": "dumb"}, False)],
+    ids=["terminal", "dvc", "ci", "dumb"],
 )
 def test_a_bar_is_for_people_alone(monkeypatch, variables, watched):
     for name in ("DVC_STAGE", "CI"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
+    for name, value in {"TERM": "xterm", **variables}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("TERM", "xterm")
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(console, "stderr", Console(file=terminal, force_terminal=True, width=80))

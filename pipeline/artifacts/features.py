@@ -5,6 +5,7 @@ row belongs to which image; status is ``ok``, anything else leaves the image out
 holds their boxes and scores too, where there are any.
 """
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,8 @@ from pipeline.artifacts._files import read_json, require, sha256, whole_file, wr
 from pipeline.errors import InputError, IntegrityError
 
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
+# What writing adds to meta.json; the rest is what the features follow from.
+WRITTEN = ("fingerprint", "shape", "sha256")
 BESIDE = ("boxes", "scores")
 _WIDTHS = {"boxes": 4, "scores": 1}
 _CHECK_ROWS = 4096
@@ -99,35 +102,59 @@ class Features:
 
 def write(folder: Path, array: np.ndarray, index: pa.Table, meta: dict) -> None:
     """``write_blocks`` for an array that is in memory."""
-    write_blocks(folder, [array], len(array), index, meta)
+    write_blocks(folder, [array], len(array), [index], meta)
 
 
-def write_blocks(folder: Path, blocks: Iterable[np.ndarray], count: int, index: pa.Table, meta: dict) -> None:
+def write_blocks(
+    folder: Path, blocks: Iterable[np.ndarray], count: int, index: Iterable[pa.Table], meta: dict
+) -> None:
     """Write the three files from blocks of rows in order; only one block at a time is in memory.
 
-    count: rows in all blocks together. meta gains the array's shape and sha256 and is written last: an array without
-    the digest that belongs to it is refused by ``read``. Raises InputError on NaN; then features.npy is what it was.
+    count: rows in all blocks together; index: in as many tables as it comes. meta gains the array's shape and sha256 and is
+    written last: an array without the digest that belongs to it is refused by ``read``. Raises InputError on NaN; then
+    features.npy is what it was.
     """
     path = folder / ARRAY
     # Appended, not written through a memory map: a full disk is then an error and not a SIGBUS.
     with whole_file(path) as temporary, temporary.open("wb") as file:
-        shape = append_rows(file, blocks, count, str(path))
-    _table.write(folder / INDEX, _complete(index, shape, folder / INDEX), SCHEMA, {})
-    write_json(folder / META, {**meta, "shape": shape, "sha256": sha256(path)})
+        digested = _Digested(file)
+        shape = append_rows(digested, blocks, count, str(path))
+    tables = (_complete(table, shape, folder / INDEX) for table in index)
+    _table.write_groups(folder / INDEX, tables, SCHEMA, {})
+    write_json(folder / META, {**meta, "shape": shape, "sha256": digested.hexdigest()})
 
 
-def append_rows(file: BinaryIO, blocks: Iterable[np.ndarray], count: int, where: str) -> list[int]:
-    """Write the ``.npy`` file of ``count`` rows that come in blocks; its shape. Raises InputError on NaN."""
-    shape, written = None, 0
+class _Digested:
+    """A file that takes the digest of what is written to it: reading a gigabyte again would cost as much as writing it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._digest = file, hashlib.sha256()
+        self.hexdigest = self._digest.hexdigest
+
+    def write(self, content: bytes | memoryview) -> None:
+        self._digest.update(content)
+        self._file.write(content)
+
+
+def append_rows(
+    file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count: int, where: str
+) -> list[int]:
+    """Write the ``.npy`` file of ``count`` rows that come in blocks; its shape. Raises InputError on NaN, and on another
+    shape or type than the first block has."""
+    shape, kind, written = None, None, 0
     for block in blocks:
         if shape is None:
-            shape = (count, *block.shape[1:])
+            shape, kind = (count, *block.shape[1:]), block.dtype
             header = {
                 "descr": np.lib.format.dtype_to_descr(block.dtype),
                 "fortran_order": False,
                 "shape": shape,
             }
             np.lib.format.write_array_header_1_0(file, header)
+        if block.shape[1:] != shape[1:] or block.dtype != kind:
+            raise InputError(
+                f"{where}: rows from {written} on are {block.dtype} {block.shape[1:]}, those before {kind} {shape[1:]}"
+            )
         check_finite(block, where, written)
         file.write(np.ascontiguousarray(block).data)
         written += len(block)

@@ -24,16 +24,23 @@ def _a_name_or_a_file(weights: str) -> str:
 WeightsName = Annotated[str, AfterValidator(_a_name_or_a_file)]
 
 
+# Left out of what the features follow from: it changes when they are written, not what is written.
+ShardSize = Annotated[PositiveInt, Field(exclude=True)]
+
+
 class FeatureParams(Strict):
     """What happens to the features of any backbone.
 
     normalise: scale every vector to unit length; store: the type in
-    features.npy; batch_size: images in one forward pass, part of what the last bits depend on.
+    features.npy; batch_size: images in one forward pass, part of what the last bits depend on; shard_size: images in one
+    shard, rounded up to whole batches: what a killed extraction loses at most, and what is in memory twice while it is
+    written.
     """
 
     normalise: bool = True
     store: Literal["float32", "float16"] | None = "float32"
     batch_size: PositiveInt = 64
+    shard_size: ShardSize = 1024
 
 
 class ImageParams(FeatureParams):

@@ -5,19 +5,33 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from pipeline.errors import InputError
-from pipeline.extract.backbones._backbone import Item
+from pipeline.extract.backbones._backbone import Failure, Item
 
-Read = Callable[[Item], np.ndarray | tuple[np.ndarray, ...]]
+Arrays = np.ndarray | tuple[np.ndarray, ...]
+Read = Callable[[Item], Arrays]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """arrays: (B, ...), or a tuple of such, for the B ``items`` that could be read, None when B is 0; failures: the others.
+
+    Both lists are in the order of the images that were asked for.
+    """
+
+    arrays: Arrays | None
+    items: list[Item]
+    failures: list[Failure] = field(default_factory=list)
 
 
 def batches(
     work: Iterable[list[Item]], read: Read, ahead: int, workers: int | None = None
-) -> Iterator[np.ndarray | tuple[np.ndarray, ...]]:
-    """One array (B, ...) for each list of items, in order; a tuple of them where ``read`` gives tuples.
+) -> Iterator[Batch]:
+    """One Batch for each list of items, in order.
 
     ahead: batches read while the caller works on one; 0 on a CPU, where readers would only take cores from the
     model (see stage). Raises what ``read`` raises, for the first item that fails.
@@ -35,11 +49,11 @@ def batches(
             yield _finished(*pending.popleft())
 
 
-def _finished(items: list[Item], futures: list[Future]) -> np.ndarray | tuple[np.ndarray, ...]:
+def _finished(items: list[Item], futures: list[Future]) -> Batch:
     found = [array for future in futures for array in future.result()]
     if isinstance(found[0], tuple):
-        return tuple(_stacked(list(arrays), items) for arrays in zip(*found, strict=True))
-    return _stacked(found, items)
+        return Batch(tuple(_stacked(list(arrays), items) for arrays in zip(*found, strict=True)), items)
+    return Batch(_stacked(found, items), items)
 
 
 def _submit(pool: ThreadPoolExecutor, items: list[Item], read: Read, workers: int) -> list[Future]:

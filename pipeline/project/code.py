@@ -5,6 +5,7 @@ from pathlib import Path
 from pipeline.project.sources import ROOT, closure
 from pipeline.registry import (
     BACKBONES,
+    ENGINES,
     FORMATS,
     IMAGE_ENCODERS,
     INFERENCES,
@@ -26,7 +27,7 @@ SECTIONS = Family("section", "pipeline.report.sections")
 # The families whose members a stage finds by name, with the dependency in dvc.yaml that names the member's own module.
 FAMILIES = {
     "prepare": [FORMATS],
-    "extract": [BACKBONES],
+    "extract": [BACKBONES, ENGINES],
     "extract_texts": [TEXT_FEATURES],
     "inject": [PROTOCOLS],
     "train": list(RUN_FAMILIES.values()),

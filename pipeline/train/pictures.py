@@ -116,8 +116,8 @@ class Pictures:
 
     def _read(self, work: Iterable[list[Item]], read) -> Iterator[Tensor]:
         with contextlib.closing(batches(work, read, self.ahead)) as reading:
-            for pixels in reading:
-                yield torch.from_numpy(pixels)
+            for batch in reading:
+                yield torch.from_numpy(batch.arrays)
 
     def _as_extracted(self, item: Item) -> np.ndarray:
         return self.transform.pixels(images.load(self.root, item))

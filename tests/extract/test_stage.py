@@ -13,7 +13,7 @@ from torchvision.transforms import v2
 
 from pipeline.artifacts import features, images
 from pipeline.errors import InputError, IntegrityError, LockedError
-from pipeline.extract import job, stage
+from pipeline.extract import stage
 from pipeline.extract.forward import Forward
 from pipeline.locks import claim
 from tests.extract import project
@@ -136,13 +136,13 @@ def test_damaged_features_are_made_again(tiny: Path) -> None:
     assert contents() == first
 
 
-def test_the_size_of_parts_changes_nothing(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [5, 8, 1024])
+def test_the_size_of_shards_changes_nothing(tiny: Path, size: int) -> None:
     params = project.params()
     stage.extract(params, "small", "cpu")
     first = contents()
     (OUT / "meta.json").unlink()
-    monkeypatch.setattr(job, "_PART", 4)
-    stage.extract(params, "small", "cpu")
+    stage.extract(project.params(shard_size=size), "small", "cpu")
     assert contents() == first
 
 

@@ -14,10 +14,10 @@ def look() -> list[Line]:
     project = root()
     if project is None:
         return []
-    from pipeline.params.load import load
+    from pipeline.params.load import load_extraction
 
     try:
-        params = load(project / PARAMS)
+        params = load_extraction(project / PARAMS, [])
     except ParamsError as error:
         said = f"does not validate: {error.problems[0]}"
         return [Line(FAIL, "params.yaml", said, "`vse-pipe check` lists every problem")]
