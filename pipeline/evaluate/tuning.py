@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pipeline import console
 from pipeline.artifacts.evaluation import KS
 from pipeline.evaluate import outcome
 from pipeline.evaluate.criteria import Criterion
@@ -29,7 +30,8 @@ def _best_rescoring(criterion: Criterion, trials: Sequence[Trial]) -> Criterion:
     candidates = criterion.candidates()
     if len(candidates) == 1:
         return candidates[0]
-    answered = [sum(_answered(candidate, trial) for trial in trials) for candidate in candidates]
+    shown = console.track(candidates, len(candidates), f"tuning {criterion.name}, candidates")
+    answered = [sum(_answered(candidate, trial) for trial in trials) for candidate in shown]
     return candidates[int(np.argmax(answered))]
 
 
@@ -46,7 +48,9 @@ def best_lambdas(criterion: Criterion, trials: Sequence[Trial], ks: tuple[int, .
     answered = np.zeros(len(settings), np.int64)
     for trial in trials:
         scores = criterion.rerank(trial.scores, trial.bank)
-        for index, pairs in enumerate(criterion.match(scores, settings)):
+        matched = criterion.match(scores, settings)
+        shown = console.track(matched, len(settings), f"tuning {criterion.name}, K and lambda")
+        for index, pairs in enumerate(shown):
             right = trial.truth.holds(pairs.rows, pairs.columns)
             answered[index] += len(np.unique(pairs.rows[right]))
     best = answered.reshape(len(ks), -1).argmax(axis=1)
