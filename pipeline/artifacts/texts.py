@@ -64,7 +64,7 @@ class Texts:
     @property
     def digest(self) -> str:
         """One digest of everything in the folder that meta.json speaks for."""
-        return digest_of(self.meta)
+        return digest(self.meta)
 
     def places_of(self, caption_ids: np.ndarray) -> Int64[np.ndarray, " wanted"]:
         """The place of each caption in ``caption_ids``, ``tokens`` and ``rows``. Raises InputError when one is missing."""
@@ -80,8 +80,8 @@ class Texts:
         return places
 
 
-def digest_of(meta: dict) -> str:
-    """One digest of all the digests in meta.json."""
+def digest(meta: dict) -> str:
+    """One digest of everything that this meta.json speaks for."""
     return hashlib.sha256(json.dumps(meta["sha256"], sort_keys=True).encode()).hexdigest()
 
 
