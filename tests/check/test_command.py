@@ -56,7 +56,7 @@ def test_verify_prints_a_line_an_artefact(call):
         "ok             data/inject/toy/clean  (1 page checksums)",
         "no digest kept data/train/sum  (1 no digest kept)",
     ]
-    assert err == "verify: 1 of 2 files are what they were, 0 are not\n"
+    assert err == "verify: 1 of 2 files are what they were, 0 are not, nobody kept a digest of 1\n"
     path = Path("data/train/sum/vocabulary.json")
     path.write_text("{}", encoding="utf-8")
     status, out, _ = call("verify", "data/train/sum", "--json")
