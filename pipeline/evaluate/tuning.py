@@ -48,9 +48,7 @@ def best_lambdas(criterion: Criterion, trials: Sequence[Trial], ks: tuple[int, .
     answered = np.zeros(len(settings), np.int64)
     for trial in trials:
         scores = criterion.rerank(trial.scores, trial.bank)
-        matched = criterion.match(scores, settings)
-        shown = console.track(matched, len(settings), f"tuning {criterion.name}, K and lambda")
-        for index, pairs in enumerate(shown):
+        for index, pairs in enumerate(criterion.match(scores, settings)):
             right = trial.truth.holds(pairs.rows, pairs.columns)
             answered[index] += len(np.unique(pairs.rows[right]))
     best = answered.reshape(len(ks), -1).argmax(axis=1)
