@@ -10,10 +10,20 @@
     view: { stroke: "#d7dcdf" },
   };
   // The editor is a page on the network; export and source stay in the file.
-  const options = { renderer: "svg", actions: { export: true, source: true, compiled: false, editor: false }, config };
+  const options = { mode: "vega-lite", renderer: "svg", actions: { export: true, source: true, compiled: false, editor: false }, config };
+  // DVC fills the channels that it has no use for with {}, of which Vega-Lite warns.
+  const empty = (value) => value !== null && typeof value === "object" && Object.keys(value).length === 0;
+  const pruned = (value) => {
+    if (value === null || typeof value !== "object") return value;
+    if (Array.isArray(value)) return value.map(pruned);
+    const kept = Object.entries(value).filter(([, one]) => Array.isArray(one) || !empty(one));
+    return Object.fromEntries(kept.map(([key, one]) => [key, key === "data" ? one : pruned(one)]));
+  };
   const embed = window.vegaEmbed;
   window.vegaEmbed = (place, spec) => {
-    if (Object.keys(spec).length > 0) return embed(place, spec, options);
+    // Named Vega-Lite 5, drawn by a newer one: without the name it does not warn.
+    const { $schema, ...rest } = pruned(spec);
+    if (Object.keys(rest).length > 0) return embed(place, rest, options);
     const note = document.createElement("p");
     note.className = "empty";
     note.textContent = `${place.slice(1)}: no rows to draw`;

@@ -11,28 +11,24 @@ from pipeline.artifacts._files import whole_file
 
 # Beside .dvc/config, which names it; git leaves it out, since it is one megabyte of other people's code.
 PAGE = Path(".dvc") / "plots.html"
-# DVC's templates and those in pipeline/report/plots name Vega-Lite 5: another major version warns at every plot.
-MAJOR = 5
 _FOLDER = Path(__file__).parent
 
 
 def render() -> str:
-    """The page with Vega, the newest Vega-Lite 5 and vega-embed of the installed vl_convert; DVC's placeholders stay."""
+    """The page with Vega, Vega-Lite and vega-embed of the installed vl_convert; DVC's placeholders stay.
+
+    Plots name Vega-Lite 5, as DVC's own templates do. vl_convert has that version too, but no Vega older than 6, which
+    warns of what Vega-Lite 5 compiles to; so it is the newest of both, which draw the same, and the wrapper drops the name.
+    """
     import vl_convert
 
     page = (_FOLDER / "plots_page.html").read_text(encoding="utf-8")
     scripts = {
-        "library": vl_convert.javascript_bundle(vl_version=newest(vl_convert.get_vegalite_versions())),
+        "library": vl_convert.javascript_bundle(),
         "wrapper": (_FOLDER / "plots_page.js").read_text(encoding="utf-8"),
     }
     # In one pass, so that nothing in a script is taken for a place of its own.
     return re.sub(r"\{(library|wrapper)\}", lambda found: scripts[found[1]], page)
-
-
-def newest(versions: list[str]) -> str:
-    """The last version of Vega-Lite 5: "5.21" comes after "5.8"."""
-    numbers = [tuple(map(int, version.split("."))) for version in versions]
-    return ".".join(map(str, max(number for number in numbers if number[0] == MAJOR)))
 
 
 def write(root: Path) -> Path:

@@ -182,19 +182,93 @@ def test_a_cache_saves_the_training(harmless):
     assert re.findall(r"Running stage '(\w+)", done["Reproduce the pull request"].stdout) == ["report"]
 
 
-def test_queued_experiments(harmless):
-    """`dvc exp run --queue` and `dvc queue start`, on the stage that takes the least time."""
+@pytest.fixture(scope="module")
+def walked(harmless):
+    """Every command of docs/experiments.md, in order, in the project of the harmless change: what each one shows in
+    the page and what it gave."""
     project = harmless[0].project
-    project.run("dvc", "exp", "run", "--queue", "--name", "shown", "-S", "report.examples=2,3")
-    queued = project.run("dvc", "queue", "status")
-    assert len(re.findall(r"shown-\d .* Queued", queued)) == 2, queued
-    project.run("dvc", "queue", "start", "-j", "1")
-    deadline = time.monotonic() + 180
-    while len(re.findall(r"shown-\d .* Success", status := project.run("dvc", "queue", "status"))) < 2:
-        assert "Failed" not in status, project.run("dvc", "queue", "logs", "shown-1")
+    project.commit("results")
+    walk = []
+    for command, shown in page_commands():
+        done = project.call("bash", "-c", command)
+        walk.append((command, shown, done))
+        if command.startswith("dvc queue start"):
+            _wait(project)
+    return walk
+
+
+def page_commands() -> list[tuple[str, list[str]]]:
+    """(command, the lines below it) of the page's console blocks."""
+    text = (runner.ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    found = []
+    for block in re.findall(r"^```console\n(.*?)^```", text, flags=re.M | re.S):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def _wait(project: Project) -> None:
+    """Until the background worker is done."""
+    deadline = time.monotonic() + 300
+    while len(re.findall(r"rate-\d .* Success", status := project.run("dvc", "queue", "status"))) < 2:
+        assert "Failed" not in status, project.run("dvc", "queue", "logs", "rate-1")
         assert time.monotonic() < deadline, status
-        time.sleep(1)
-    table = project.run(
-        "dvc", "exp", "show", "--csv", "--only-changed", "--keep", "report.examples", "--no-pager"
-    )
-    assert {("shown-1", "2"), ("shown-2", "3")} <= set(re.findall(r"(shown-\d),.*,(\d)$", table, flags=re.M))
+        time.sleep(2)
+
+
+def test_every_command_of_the_page_works(walked):
+    assert len(walked) > 12
+    for command, _, done in walked:
+        # 1: a figure fell, which is what the page shows.
+        status = 1 if "--max-drop" in command else 0
+        assert done.returncode == status, f"{command}\n{done.stdout[-1000:]}\n{done.stderr[-2000:]}"
+
+
+def test_the_page_shows_the_tables_that_come(walked):
+    """The same columns; of messages, the same words around what differs from call to call."""
+    tables = 0
+    for command, shown, done in walked:
+        given = [_cells(line) for line in done.stdout.splitlines()]
+        for line in [
+            line for k, line in enumerate(shown) if line.startswith("|") and shown[k + 1][:2] in ("|-", "| ")
+        ][:1]:
+            assert _cells(line) in given, command
+            tables += 1
+    assert tables == 4
+    said = {command: done.stdout + done.stderr for command, _, done in walked}
+    for command, shown, _ in walked:
+        plain = [
+            line
+            for line in shown
+            if re.match(r"(Queue|Queued|Removed|Changes|Git|Started|Ran|Setting|rate)", line)
+        ]
+        for line in plain:
+            assert line in said[command], command
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.split("|")]
+
+
+def test_queued_experiments_ran_with_their_values(walked):
+    (table,) = [done.stdout for command, _, done in walked if command.startswith("dvc exp show")]
+    rows = [_cells(line) for line in table.splitlines()]
+    rates = {name: row[-2] for row in rows for name in ("rate-1", "rate-2", "slower") if name in row[1]}
+    assert rates == {"rate-1": "0.001", "rate-2": "0.002", "slower": "1e-05"}
+    scores = {row[2] for row in rows if "rate-" in row[1] or "slower" in row[1]}
+    assert len(scores) == 3, "each was trained with its own"
+
+
+def test_rows_of_a_difference_keep_their_order(harmless):
+    project = harmless[0].project
+    tables = {
+        project.call("dvc", "metrics", "diff", "--md", "rate-1", "rate-2", PYTHONHASHSEED=seed).stdout
+        for seed in "123"
+    }
+    assert len(tables) == 1
+    names = [_cells(line)[2] for line in tables.pop().splitlines()[2:] if line.startswith("|")]
+    assert len(names) > 20
+    assert names == sorted(names)
