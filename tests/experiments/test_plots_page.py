@@ -4,7 +4,6 @@ import re
 
 import pytest
 from dvc_render import VegaRenderer, render_html
-from dvc_render.vega_templates import TEMPLATES
 from ruamel.yaml import YAML
 
 from pipeline.experiments import plots_page
@@ -20,6 +19,8 @@ COLUMNS = {
     "occurrence": ("n_10", "items"),
     "sweeps": ("x", "rsum"),
 }
+# DVC's own for lines and points; linear is what a file without a template gets.
+DVCS = ("linear", "simple", "scatter", "smooth")
 
 
 def _rows() -> list[dict]:
@@ -28,7 +29,7 @@ def _rows() -> list[dict]:
     return [
         {"rev": rev, "run": run, "inference": name, "direction": "text_to_image", "epoch": str(k + 1),
          "val_rsum": str(200 + k), "loss": str(1000 / (k + 1)), "rsum": str(300 + k), "n_10": str(k), "items": str(40 - k),
-         "sweep": "k", "x_name": "loss.k", "x": "" if run == "max" else str(k), "filename": "a.csv", "field": "y"}
+         "sweep": "k", "x_name": "loss.k", "x": "" if run == "max" else str(k), "step": str(k), "value": str(k), "filename": "a.csv", "field": "y"}
         for rev in ("workspace", "HEAD") for run in ("sum", "max", "hal") for k, name in enumerate(names)
     ]  # fmt: skip
 
@@ -38,9 +39,8 @@ def _renderers() -> list[VegaRenderer]:
     for path in OURS:
         x, y = COLUMNS[path.stem]
         made.append(VegaRenderer(_rows(), path.stem, x=x, y=y, template=str(path), title=path.stem))
-    for template in TEMPLATES:
-        name = template.DEFAULT_NAME
-        made.append(VegaRenderer(_rows(), f"dvc-{name}", x="rsum", y="val_rsum", template=name, title=name))
+    for name in DVCS:
+        made.append(VegaRenderer(_rows(), f"dvc-{name}", x="step", y="value", template=name, title=name))
     return [*made, VegaRenderer([], "nothing", x="x", y="y", template=str(OURS[0]))]
 
 
@@ -104,10 +104,14 @@ def opened(page, tmp_path_factory):
 
 
 def test_every_plot_is_drawn_without_a_warning(opened, page):
-    assert opened.errors == [], "\n".join(opened.errors)
+    # `linear` and `smooth` of DVC have a layer that is empty until the pointer is over it.
+    told = [
+        error for error in opened.errors if not re.search('Infinite extent for field "(step|value)"', error)
+    ]
+    assert told == [], "\n".join(told)
     drawn = opened.evaluate("[...document.querySelectorAll('body > div:has(svg)')].map(plot => plot.id)")
     assert {path.stem for path in OURS} <= set(drawn)
-    assert len(drawn) == len(OURS) + len(TEMPLATES)
+    assert len(drawn) == len(OURS) + len(DVCS)
     marks = opened.evaluate(
         "[...document.querySelectorAll('body > div:has(svg)')].filter(plot => !plot.querySelector('.role-mark path, "
         ".role-mark line, .role-mark rect')).map(plot => plot.id)"
