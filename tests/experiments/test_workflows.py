@@ -212,7 +212,7 @@ def page_commands() -> list[tuple[str, list[str]]]:
 
 def _wait(project: Project) -> None:
     """Until the background worker is done."""
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 600
     while len(re.findall(r"rate-\d .* Success", status := project.run("dvc", "queue", "status"))) < 2:
         assert "Failed" not in status, project.run("dvc", "queue", "logs", "rate-1")
         assert time.monotonic() < deadline, status
