@@ -19,6 +19,7 @@ from pipeline.commands import (
     export,
     extract,
     papers,
+    plots,
     search,
     serve,
     timings,
@@ -199,6 +200,7 @@ app.command()(timings.timings)
 app.command()(compare)
 app.command()(papers.papers)
 app.command()(serve.serve)
+app.command()(plots.plots)
 
 
 def main() -> None:
