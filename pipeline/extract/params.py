@@ -52,7 +52,9 @@ class ImageParams(FeatureParams):
     image_size (``shorter``) or image_size itself (``exact``); resize_mode: ``shorter`` scales the shorter side
     and keeps the aspect ratio, ``exact`` scales both sides; crops: the centre, or the mean over centre, four
     corners and their mirror images; precision: ``auto`` is bfloat16 where the hardware computes it natively;
-    draft: let libjpeg read large JPEGs at a half, a quarter or an eighth of their size (see ``Transform.enough``).
+    draft: let libjpeg read large JPEGs at a half, a quarter or an eighth of their size (see ``Transform.enough``);
+    compile: translate the network with torch.compile first, which takes a C++ compiler and half a minute or more, and
+    changes the last bits of the features.
     """
 
     weights: WeightsName = "imagenet"
@@ -66,6 +68,7 @@ class ImageParams(FeatureParams):
     crops: Literal["center", "ten"] = "center"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     draft: bool = False
+    compile: bool = False
     store: Literal["float32", "float16"] = "float32"
 
     @model_validator(mode="after")
