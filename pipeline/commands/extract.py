@@ -1,5 +1,6 @@
 """vse-pipe extract."""
 
+import json
 from typing import Annotated
 
 import typer
@@ -56,6 +57,10 @@ def extract(
     address: Annotated[
         str | None, typer.Option(help="with --engine ray: of the cluster; one of its own when left out")
     ] = None,
+    find_batch_size: Annotated[
+        bool,
+        typer.Option("--find-batch-size", help="measure which batch_size is fastest here; writes nothing"),
+    ] = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -69,6 +74,8 @@ def extract(
     read = chosen(texts, params.texts, "texts") if texts is not None or features is None else []
     if dry_run:
         return _plans.of_nodes(params, {"extract": named, "extract_texts": read}, as_json)
+    if find_batch_size:
+        return _show_batch_sizes(params, named, device, as_json)
     from pipeline import paths
     from pipeline.extract import stage
 
@@ -88,6 +95,24 @@ def extract(
         for name in read:
             text_stage.extract_texts(params, name)
     return wrote(outs, as_json)
+
+
+def _show_batch_sizes(params, names: list[str], device: str, as_json: bool) -> None:
+    from pipeline.console import say
+    from pipeline.extract import batch_size
+
+    if len(names) != 1:
+        raise UsageError("--find-batch-size measures one backbone: name it with --features or --backbone")
+    found = []
+    for one in batch_size.find(params, names[0], device):
+        found.append(one)
+        say(f"{one.batch_size:5} images at once  {one.rate:8.1f} images/s")
+    best = batch_size.best(found).batch_size
+    if as_json:
+        document = {"batch_size": best, "images_per_second": {one.batch_size: one.rate for one in found}}
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        typer.echo(f"features.{names[0]}.batch_size: {best}")
 
 
 def _exclude_each_other(features, texts, backbone, shard) -> None:

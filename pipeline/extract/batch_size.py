@@ -3,17 +3,26 @@
 A size chosen anew at every run would change the last bits of the features from run to run.
 """
 
+import contextlib
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from pipeline import device as devices
+from pipeline.errors import InputError
+from pipeline.extract import precision
 from pipeline.extract.backbones._backbone import Output
+from pipeline.extract.compute import Computer
 from pipeline.extract.forward import Forward
+from pipeline.extract.job import plan
+from pipeline.extract.reader import batches
+from pipeline.params.typed import Params
 
-_LARGEST = 512
+_LARGEST = 256
 _PASSES = 3
 # Twice the images for less than this is not worth their memory.
 _NEAR = 0.97
@@ -27,6 +36,24 @@ class Measured:
 
     batch_size: int
     rate: float
+
+
+def find(params: Params, features: str, device: str) -> Iterator[Measured]:
+    """``measure`` with the first images of the data set that can be read, decoded before. Writes nothing.
+
+    Raises what an extraction raises, InputError when none of the first images can be read.
+    """
+    node = params.features[features]
+    job = plan(node, params.seed, devices.resolve(device))
+    with contextlib.closing(
+        batches([job.items(0)[:_LARGEST]], partial(job.backbone.read, job.root), 0)
+    ) as read:
+        batch = next(read)
+    if batch.arrays is None:
+        raise InputError(f"{job.where}: none of the first {len(batch.failures)} images can be read")
+    forward = Computer(job, devices.resolve(device)).forward
+    with precision.inference(forward.device, job.about["precision"]):
+        yield from measure(forward, batch.arrays)
 
 
 def measure(forward: Forward, batch: np.ndarray | tuple[np.ndarray, ...]) -> Iterator[Measured]:

@@ -29,6 +29,7 @@ from pipeline import paths
 from pipeline.artifacts import images
 from pipeline.extract import job as jobs
 from pipeline.extract import precision, stage
+from pipeline.extract.compute import Computer
 from pipeline.extract.forward import Forward
 from pipeline.params.load import load
 from pipeline.params.typed import FeatureSet, Member, Params
@@ -163,10 +164,11 @@ def measure(options: argparse.Namespace) -> None:
     job = jobs.plan(params.features["bare"], params.seed, device)
     batches = [
         np.stack([job.backbone.read(job.root, item) for item in items])
-        for _, items in job.batches(skip=set())
+        for number in range(job.count)
+        for items in job.batches(number)
     ]
     exactly = job.about["precision"]
-    forward = Forward(job.backbone.module.to(device), job.params, device)
+    forward = Computer(job, device).forward
     works = {"bare forward": partial(bare, forward, batches, exactly), "whole stage": None}
     if options.loader:
         works["plain loader, float32"] = partial(loader, job, names, options.batch)

@@ -1,5 +1,7 @@
 """vse-pipe extract: shares, engines, and that finished work is told without the rest of params.yaml."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -44,12 +46,25 @@ def test_runs_are_looked_at_as_soon_as_there_is_something_to_do(call) -> None:
     assert "unknown loss 'summ'" in err
 
 
+def test_batch_sizes_are_measured_and_nothing_is_written(call) -> None:
+    before = sorted(Path().rglob("*"))
+    status, out, err = call("--features", "small", "--find-batch-size")
+    assert status == 0
+    assert re.fullmatch(r"features\.small\.batch_size: [1248]\n", out)
+    assert [int(line.split()[0]) for line in err.splitlines()][:2] == [1, 2]
+    status, out, _ = call("--features", "small", "--find-batch-size", "--json")
+    found = json.loads(out)
+    assert str(found["batch_size"]) in found["images_per_second"]
+    assert sorted(Path().rglob("*")) == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--shard", "1/2"), "--shard divides the images of one feature set: name it with --features"),
         (("--shard", "1/2", "--features", "small", "--texts", "t"), "--shard divides the images"),
         (("--shard", "3/2", "--features", "small"), "--shard 3/2: expected i/n with i from 1 to n"),
+        (("--find-batch-size", "--texts", "t"), "unknown texts 't'"),
         (("--engine", "spark"), "unknown engine 'spark'"),
         (("--workers", "2"), "--workers and --address belong to --engine ray"),
     ],
