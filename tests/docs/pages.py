@@ -13,9 +13,14 @@ from pathlib import Path
 from tests.rules.sources import ROOT
 
 PAGES = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "reports").glob("*.md")]
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "reports").glob("*.md"),
+    ]
 )
-PROGRAMS = ("vse-pipe ", "dvc ", "make ", "git ", "python ", "pip ", "source .", "export ", "sha256sum ")
+PROGRAMS = ("vse-pipe ", "dvc ", "make ", "git ", "python ", "pip ", "source .venv", "export ", "sha256sum ")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILES = re.compile(r"((?:`[\w./-]+`(?:, )?)+):\s*$")
 _SPAN = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")

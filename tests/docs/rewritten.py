@@ -11,15 +11,18 @@ from tests.docs.pages import Command
 
 @dataclass(frozen=True)
 class Rewriting:
-    """shown: a regular expression for the whole command; run: what runs instead, with groups; pages: where it holds."""
+    """shown: a regular expression for the whole command; run: what runs instead, with groups; pages: where it
+    holds; in_text: in code spans too, not in blocks alone."""
 
     shown: str
     run: str
     why: str
     pages: str = ".*"
+    in_text: bool = True
 
     def fits(self, command: Command) -> bool:
-        return bool(re.fullmatch(self.pages, command.page) and re.fullmatch(self.shown, command.shown))
+        here = re.fullmatch(self.pages, command.page) and (self.in_text or not command.inline)
+        return bool(here and re.fullmatch(self.shown, command.shown))
 
 
 _NO_PLACEHOLDER = "NAME, R, FILE, ... stand for names of the reader's own"
@@ -29,7 +32,11 @@ _LONG = "minutes of measuring: the options are checked"
 _CACHED = "computing the whole overlay takes minutes: the commands of its stages, of the first and the last run alone"
 
 TABLE = [
-    Rewriting(r"make (demo|test|setup|lint)", r"make -n \1", "sets up an environment and takes minutes: what it would run"),
+    Rewriting(
+        r"make (demo|test|setup|lint)",
+        r"make -n \1",
+        "sets up an environment and takes minutes: what it would run",
+    ),
     Rewriting(r"xdg-open (\S+)", r"test -s \1", "there is no desktop: the file must be there"),
     Rewriting(r"pip install 'vse-pipe\[(\w+)\]'", r"grep -q '^\1 = ' pyproject.toml", _NO_NETWORK),
     Rewriting(
@@ -49,7 +56,7 @@ TABLE = [
         "README.md",
     ),
     Rewriting(
-        r"dvc repro", "@stages", _CACHED, r"README\.md|docs/(data|sweeps)\.md|reports/.*"
+        r"dvc repro", "@stages", _CACHED, r"README\.md|docs/(data|sweeps)\.md|reports/.*", in_text=False
     ),
     Rewriting(
         r"for s in 1 2 3; do (.*) train; (.*) embed; (.*) evaluate; done",
@@ -62,8 +69,17 @@ TABLE = [
         "the overlay's last run alone has been computed",
         r"reports/.*",
     ),
-    Rewriting(r"vse-pipe extract --backbone resnet152", r"\g<0> --weights random", _NO_WEIGHTS),
-    Rewriting(r"vse-pipe extract --backbone NAME", "vse-pipe extract --backbone random_filters", _NO_PLACEHOLDER),
+    Rewriting(
+        r"vse-pipe extract --backbone resnet152", "vse-pipe extract --backbone random_filters", _NO_WEIGHTS
+    ),
+    Rewriting(
+        r"dvc exp run -S (train\.lr|loss\.hal\.gamma)=\S+",
+        "dvc exp run -S report.examples=1",
+        "training anew takes a minute, and tests/e2e does it: a value that the report alone reads",
+    ),
+    Rewriting(
+        r"vse-pipe extract --backbone NAME", "vse-pipe extract --backbone random_filters", _NO_PLACEHOLDER
+    ),
     Rewriting(r"vse-pipe extract --texts NAME", "vse-pipe extract --texts words", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe audit --run R", "vse-pipe audit --run hal", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe apply (FILE|my-sweep\.yaml)", "vse-pipe apply sweep_k", _NO_PLACEHOLDER),
@@ -73,19 +89,36 @@ TABLE = [
     Rewriting(r"dvc exp run -S KEY=VALUE", "dvc exp run --help", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe evaluate --images \.\.\.", "vse-pipe evaluate --help", _NO_PLACEHOLDER),
     Rewriting(
-        r"vse-pipe evaluate --run sgraf", "vse-pipe evaluate --help", "the ensemble of the example is not in the project"
+        r"vse-pipe evaluate --run sgraf",
+        "vse-pipe evaluate --help",
+        "the ensemble of the example is not in the project",
     ),
     Rewriting(r"(.*) --to faiss (.*)", r"\1 --to npy \2", "the optional package faiss-cpu is not installed"),
-    Rewriting(r"dvc plots diff zinky-cons areal-kale", "dvc plots diff HEAD workspace", "names of somebody's experiments"),
     Rewriting(
-        r"dvc queue start", "dvc queue remove --all && dvc queue start", "the queued experiments would run for minutes"
+        r"dvc plots diff zinky-cons areal-kale",
+        "dvc plots diff HEAD workspace",
+        "names of somebody's experiments",
+    ),
+    Rewriting(
+        r"dvc queue start",
+        "dvc queue remove --all && dvc queue start",
+        "the queued experiments would run for minutes",
     ),
     Rewriting(r"python -m (tests\.benchmarks\.\w+)(.*)", r"python -m \1\2 --help", _LONG),
-    Rewriting(r"python -m pytest tests/papers", "python -m pytest --collect-only -q tests/papers", "they run by themselves"),
-    Rewriting(r"python -m tests\.golden", "python -m tests.golden $(ls tests/golden/vectors/*.npz | head -1)", "one file of many"),
+    Rewriting(
+        r"python -m pytest tests/papers",
+        "python -m pytest --collect-only -q tests/papers",
+        "they run by themselves",
+    ),
+    Rewriting(
+        r"python -m tests\.golden",
+        "python -m tests.golden $(ls tests/golden/vectors/*.npz | head -1)",
+        "one file of many",
+    ),
     Rewriting(r"vse-pipe serve", "vse-pipe serve --help", "a server runs until it is stopped"),
     Rewriting(r"vse-pipe search", "vse-pipe search --help", "named without what to search for"),
-    Rewriting(r"vse-pipe export", "vse-pipe export --help", "named without what to export"),
+    Rewriting(r"vse-pipe (export|audit)", r"vse-pipe \1 --help", "named without what to export or to audit"),
+    Rewriting(r"dvc (gc --workspace|commit)", r"dvc \1 --force", "it asks before it does so"),
 ]
 
 

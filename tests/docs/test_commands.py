@@ -30,7 +30,7 @@ def test_the_commands_of_a_page_in_their_order(page, copies):
 
 @pytest.fixture(scope="module")
 def shared(copies):
-    return copies("README.md")
+    return copies("text")
 
 
 @pytest.mark.parametrize("command", INLINE.values(), ids=str)
