@@ -37,9 +37,6 @@ def test_every_example_is_yaml_whose_sections_exist(block):
 def test_every_example_of_whole_runs_loads(block, tmp_path):
     if "\nruns:" not in block.text:
         pytest.skip("no runs: not a whole overlay")
-    text = block.text.replace(
-        "features: {resnet152: {dataset: flickr30k", "features: {resnet152: {dataset: flickr30k"
-    )
     shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
     (tmp_path / "example.yaml").write_text(block.text)
     apply(tmp_path / "params.yaml", str(tmp_path / "example.yaml"), [])
