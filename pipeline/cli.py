@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from pipeline.commands import audit, evaluate, export, papers
+from pipeline.commands import audit, evaluate, export, papers, search
 from pipeline.commands._project import Device, RunName
 from pipeline.commands._project import chosen as _chosen
 from pipeline.commands._project import chosen_runs as _chosen_runs
@@ -156,6 +156,7 @@ def embed(run: RunName = None, device: Device = "auto") -> None:
 app.command()(evaluate.evaluate)
 app.command()(export.export)
 app.command()(audit.audit)
+app.command()(search.search)
 
 
 @app.command()

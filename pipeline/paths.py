@@ -41,6 +41,10 @@ def audited(run: str) -> Path:
     return DATA / "audit" / run
 
 
+def searched(run: str) -> Path:
+    return DATA / "search" / run
+
+
 def find_root(start: Path) -> Path:
     """The nearest folder at or above ``start`` with a params.yaml. Raises UsageError when there is none."""
     for folder in [start.resolve(), *start.resolve().parents]:

@@ -64,7 +64,7 @@ class Texts:
     @property
     def digest(self) -> str:
         """One digest of everything in the folder that meta.json speaks for."""
-        return hashlib.sha256(json.dumps(self.meta["sha256"], sort_keys=True).encode()).hexdigest()
+        return digest(self.meta)
 
     def places_of(self, caption_ids: np.ndarray) -> Int64[np.ndarray, " wanted"]:
         """The place of each caption in ``caption_ids``, ``tokens`` and ``rows``. Raises InputError when one is missing."""
@@ -78,6 +78,11 @@ class Texts:
                 f"run `{ADVICE}` again"
             )
         return places
+
+
+def digest(meta: dict) -> str:
+    """One digest of everything that this meta.json speaks for."""
+    return hashlib.sha256(json.dumps(meta["sha256"], sort_keys=True).encode()).hexdigest()
 
 
 def write_tokens(

@@ -27,7 +27,7 @@ FAMILIES += [SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS, TEXT_FEATURES]
 OPTIONAL = {
     "loss": {"stuck"},
     "inference criterion": {"item_bias"},
-    "text features": {"fit"},
+    "text features": {"fit", "terms"},
     "similarity": {"network"},
 }
 MEMBERS = [(family, name) for family in FAMILIES for name in family.names()]

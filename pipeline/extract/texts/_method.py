@@ -2,7 +2,8 @@
 
 A member has ``KIND`` (``tokens`` or ``vectors``), ``LIBRARIES`` (packages whose version decides a number), ``Params``,
 ``fit(corpus, params, seed) -> State`` and ``transform(texts, state, params)``, which treats any captions, seen or not,
-with what ``fit`` learnt: (n, D) float32 vectors, or the token ids and the number of captions cut.
+with what ``fit`` learnt: (n, D) float32 vectors, or the token ids and the number of captions cut. One with a vocabulary
+has ``terms(text, params)``: what it looks up there, in the order of the text.
 """
 
 from collections.abc import Iterator

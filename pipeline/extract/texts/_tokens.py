@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
-from nltk.tokenize import word_tokenize
 
+from pipeline.extract.texts._treebank import word_tokenizer
 from pipeline.tokens import END, SPECIAL, START, UNK, Tokens
+
+_words = word_tokenizer()
 
 
 def tokenize(caption: str) -> list[str]:
@@ -20,7 +22,7 @@ def tokenize(caption: str) -> list[str]:
 
 def split(caption: str) -> list[str]:
     """Treebank rules alone, the case kept."""
-    return word_tokenize(caption, preserve_line=True)
+    return _words(caption)
 
 
 def build(captions: Iterable[str], min_count: int) -> list[str]:

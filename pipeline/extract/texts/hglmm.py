@@ -84,6 +84,13 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     return np.where(vectors.any(axis=1, keepdims=True), reduced, 0.0).astype(np.float32)
 
 
+def terms(text: str, params: Params) -> list[str]:
+    """The words that are looked up among the known ones."""
+    from pipeline.extract.texts._bags import splitter
+
+    return splitter(params)(text)
+
+
 def _fisher(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions fisher"]:
     from pipeline.extract.texts._bags import bags, splitter
     from pipeline.extract.texts._fisher import fisher_vectors, improved

@@ -30,3 +30,10 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     total = np.asarray(counts.sum(axis=1)).reshape(-1, 1)
     means = counts @ state.arrays["vectors"].astype(np.float64) / np.maximum(total, 1)
     return means.astype(np.float32)
+
+
+def terms(text: str, params: Params) -> list[str]:
+    """The words that are looked up among the known ones."""
+    from pipeline.extract.texts._bags import splitter
+
+    return splitter(params)(text)

@@ -38,9 +38,9 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """
     counts, holding, captions = Counter(), Counter(), 0
     for text in corpus.of("train"):
-        terms = _terms(text, params)
-        counts.update(terms)
-        holding.update(set(terms))
+        found = terms(text, params)
+        counts.update(found)
+        holding.update(set(found))
         captions += 1
     words = sorted(counts, key=lambda word: (-counts[word], word))[: params.size]
     if not words:
@@ -57,11 +57,11 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
 
     weighting = TfidfTransformer(norm="l2" if params.normalise else None)
     weighting.idf_ = state.arrays["idf"]
-    counts = bags(map(partial(_terms, params=params), texts), state.words)
+    counts = bags(map(partial(terms, params=params), texts), state.words)
     return weighting.transform(counts).toarray().astype(np.float32)
 
 
-def _terms(text: str, params: Params) -> list[str]:
+def terms(text: str, params: Params) -> list[str]:
     """Lower-case tokens with a letter or digit; lemmas, unless they or their words are stop words."""
     from simplemma import lemmatize
 

@@ -33,3 +33,10 @@ def transform(texts: list[str], state: State, params: Params) -> tuple["Tokens",
     from pipeline.extract.texts._tokens import encode
 
     return encode(texts, state.words, params.max_words)
+
+
+def terms(text: str, params: Params) -> list[str]:
+    """The words that are read, of which the vocabulary gives the ids."""
+    from pipeline.extract.texts._tokens import tokenize
+
+    return tokenize(text)[: params.max_words]

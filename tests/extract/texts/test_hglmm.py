@@ -175,3 +175,7 @@ def test_the_memory_of_a_block_is_for_the_words_in_use() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < vectors.nbytes / 2
+
+
+def test_terms_are_the_words_of_the_text():
+    assert method.terms("A Dog", method.Params(vectors="none.npz")) == ["a", "dog"]

@@ -62,3 +62,9 @@ def test_defaults() -> None:
         "store": "float32",
         "block": 256,
     }
+
+
+def test_terms_follow_the_case_that_words_are_looked_up_in():
+    params = method.Params(vectors="none.npz")
+    assert method.terms("A Dog", params) == ["a", "dog"]
+    assert method.terms("A Dog", params.model_copy(update={"lower": False})) == ["A", "Dog"]

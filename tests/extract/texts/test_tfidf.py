@@ -60,3 +60,7 @@ def test_no_terms_at_all() -> None:
 def test_defaults() -> None:
     assert method.Params().size == 3000
     assert method.Params().normalise
+
+
+def test_terms_leave_stop_words_out():
+    assert method.terms("The dogs are running", method.Params()) == ["dog", "run"]

@@ -66,3 +66,7 @@ def test_the_vocabulary_is_of_train_and_val_captions():
 
 def test_defaults_are_those_of_vsepp():
     assert method.Params().model_dump() == {"min_count": 4, "max_words": 100}
+
+
+def test_terms_are_the_words_that_are_read():
+    assert method.terms("A dog, a CAT!", method.Params(max_words=4)) == ["a", "dog", ",", "a"]

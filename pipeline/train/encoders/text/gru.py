@@ -89,7 +89,9 @@ class GRUTextEncoder(nn.Module):
         packed: token ids. On the CPU a word's input gates are computed once for all its tokens in the batch, unless dropout
         makes every token another.
         """
-        if not _packed_gru.supported(self.rnn, packed.data.device):
+        # A query is one caption by itself: the compiled loop takes longer to load than the whole search.
+        alone = int(packed.batch_sizes[0]) == 1 and not torch.is_grad_enabled()
+        if alone or not _packed_gru.supported(self.rnn, packed.data.device):
             return self.rnn(_with_data(packed, self.dropout(self.embed(packed.data))))
         if self.training and self.dropout.p > 0:
             return _packed_gru.run(self.rnn, _with_data(packed, self.dropout(self.embed(packed.data))))

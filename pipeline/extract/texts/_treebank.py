@@ -1,0 +1,33 @@
+"""nltk's word tokenizer without the rest of nltk, whose start imports scikit-learn, scipy.stats and pandas: 1.5 s for a
+module of regular expressions."""
+
+import importlib
+import sys
+import threading
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+_MODULE = "nltk.tokenize.destructive"
+_lock = threading.Lock()
+
+
+def word_tokenizer() -> Callable[[str], list[str]]:
+    """What ``nltk.word_tokenize(text, preserve_line=True)`` gives for a text.
+
+    The modules are those of the package that is installed, found through empty packages of its names; these are gone
+    afterwards, so that a later ``import nltk`` gives all of it.
+    """
+    with _lock:
+        if "nltk" in sys.modules:
+            return importlib.import_module(_MODULE).NLTKWordTokenizer().tokenize
+        folder = Path(find_spec("nltk").origin).parent
+        try:
+            for name, path in (("nltk", folder), ("nltk.tokenize", folder / "tokenize")):
+                sys.modules[name] = ModuleType(name)
+                sys.modules[name].__path__ = [str(path)]
+            return importlib.import_module(_MODULE).NLTKWordTokenizer().tokenize
+        finally:
+            for name in [name for name in sys.modules if name.split(".")[0] == "nltk"]:
+                del sys.modules[name]

@@ -1,0 +1,110 @@
+"""vse-pipe search as people and programs call it."""
+
+import contextlib
+import json
+import shutil
+
+import pytest
+
+from tests.command_line import caller
+from tests.search import project as artefacts
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("search")
+    with contextlib.chdir(root):
+        artefacts.write(root, ["sum", "given"])
+    return root
+
+
+@pytest.fixture
+def call(made, tmp_path, monkeypatch, capsys):
+    """The command line in a copy of a small project with two runs."""
+    root = tmp_path / "project"
+    shutil.copytree(made, root)
+    runs = {name: artefacts.RUNS[name] for name in ("sum", "given")}
+    artefacts.params(root, runs=runs, ensembles={})
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("COLUMNS", "100")
+    return caller(monkeypatch, capsys)
+
+
+def test_a_sentence_gives_a_table_and_its_remarks(call):
+    status, out, err = call("search", "a red zorg disc", "--run", "sum", "--k", 3)
+    assert status == 0, err
+    rows = [line for line in out.splitlines() if line.strip()[:1] in set("123")]
+    assert len(rows) == 3
+    assert "its first caption" in out
+    assert ".png" in rows[0]
+    assert "nns, 10 images of test" in out
+    assert err == "run sum (as asked)\nnot in the vocabulary: zorg\n"
+
+
+def test_json_is_one_document_on_stdout(call):
+    status, out, err = call("search", "a red disc", "--run", "sum", "--inference", "csls", "--json", "--k", 4)
+    assert status == 0, err
+    told = json.loads(out)
+    assert [hit["rank"] for hit in told["hits"]] == [1, 2, 3, 4]
+    assert {key: told[key] for key in ("run", "inference", "split", "direction", "searched", "unknown")} == {
+        "run": "sum",
+        "inference": "csls",
+        "split": "test",
+        "direction": "text_to_image",
+        "searched": 10,
+        "unknown": [],
+    }
+    assert told["correction"]["bank"] == "test"
+
+
+def test_a_photo_and_an_image_of_the_data_set_give_captions(call, tmp_path):
+    status, out, err = call("search", "--image", "pictures/5.png", "--run", "sum", "--html", "out.html")
+    assert status == 0, err
+    assert "caption_id" in out
+    assert "The image asked with: 5.png" in (tmp_path / "project/out.html").read_text()
+    told = json.loads(call("search", "--image-id", 5, "--run", "sum", "--json")[1])
+    assert told["query"] == "image 5"
+    assert told["hits"][0]["caption_id"] is not None
+
+
+def test_a_correction_says_when_it_was_computed(call):
+    first = call("search", "a red disc", "--run", "sum", "--inference", "is")[2]
+    assert "computing the correction of 10 items by 20 queries of test, once" in first
+    assert "is: corrected by 20 captions of test, computed now in" in first
+    assert (
+        "is: corrected by 20 captions of test, computed on 20"
+        in call("search", "a red disc", "--run", "sum", "--inference", "is")[2]
+    )
+
+
+def test_a_terminal_obeys_no_caption(call):
+    from pipeline.search.show import plain
+
+    assert plain("a\x1b[31m dog\x07\n") == "a\ufffd[31m dog\ufffd\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "message"),
+    [
+        ((), 2, "search for what? give a sentence, --image FILE or --image-id ID, one of them"),
+        (("a dog", "--image-id", 5), 2, "search for what?"),
+        (("a red disc",), 2, "search which run? reports/metrics.json has no rsum"),
+        (("a red disc", "--run", "summ"), 2, "unknown run 'summ'; did you mean 'sum'?"),
+        (("a red disc", "--run", "sum", "--inference", "gm"), 2, "gm matches all queries of a set"),
+        (("", "--run", "sum"), 3, "the sentence is empty"),
+        (("--image", "nothing.jpg", "--run", "sum"), 3, "nothing.jpg: cannot be read: No such file"),
+        (("--image", "params.yaml", "--run", "sum"), 3, "params.yaml: not an image of a known format"),
+        (("--image", "pictures/5.png", "--run", "given"), 2, "features.plain of run 'given' are 'precomp'"),
+        (("--image-id", 6, "--run", "sum"), 3, "data/embed/sum/images.parquet: run 'sum' has embedded no"),
+    ],
+)
+def test_what_cannot_be_answered_is_one_line_and_its_status(call, given, status, message):
+    found, out, err = call("search", *given)
+    assert (found, out, err.count("\n")) == (status, "", 1)
+    assert err.startswith(f"error: {message}")
+
+
+def test_no_results_are_no_search(call):
+    status, _, err = call("search", "a red disc", "--k", 0)
+    assert status == 2
+    assert "--k" in err
