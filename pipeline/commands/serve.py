@@ -1,0 +1,90 @@
+"""vse-pipe serve."""
+
+import contextlib
+import importlib.util
+from typing import Annotated
+
+import typer
+
+from pipeline.commands import _project
+from pipeline.commands._project import Device
+from pipeline.commands.evaluate import criteria_named
+from pipeline.errors import InputError, MissingResource
+
+_PACKAGES = ("starlette", "uvicorn", "python_multipart")
+
+
+def serve(
+    run: Annotated[
+        str | None,
+        typer.Option(
+            help="a name under runs: or ensembles: in params.yaml; the best in reports/metrics.json"
+        ),
+    ] = None,
+    inference: Annotated[
+        list[str], typer.Option(help="criteria to choose from on the page, with commas or several times")
+    ] = ["nns"],  # noqa: B006 (typer never changes it)
+    split: Annotated[str, typer.Option(help="the split to search in: train, val, test or all")] = "test",
+    host: Annotated[
+        str, typer.Option(help="the address to listen on; any but the default lets others search")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one")] = 8000,
+    device: Device = "auto",
+) -> None:
+    """Search a run's embeddings from a local web page, by a sentence or by a picture, until Ctrl-C."""
+    _check_packages()
+    params = _project.params()
+    criteria = criteria_named(inference)
+    _project.chosen(run, params.evaluated(), "run")
+    from pipeline.console import say
+    from pipeline.search.choose import default_run
+    from pipeline.serve.server import listen
+
+    with listen(host, port) as listening:
+        if run is None:
+            run, why = default_run(params, criteria[0])
+            say(f"run {run}: {why}")
+        from pipeline.search.engine import Engine
+
+        engines = {one: Engine.open(params, run, one, split, device) for one in criteria}
+        for engine in engines.values():
+            _warm(engine)
+        _answer(engines, host, listening)
+
+
+def _warm(engine) -> None:
+    """Load model, vectors and correction: what is missing of them belongs here, and the first visitor does not wait."""
+    from pipeline.search.engine import TO_IMAGES
+
+    engine.correction(TO_IMAGES)
+    # Few vocabularies lack the word; where one does, the model is loaded by the time that is known.
+    with contextlib.suppress(InputError):
+        engine.by_text("a", 1)
+
+
+def _answer(engines: dict, host: str, listening) -> None:
+    from pipeline.console import say, warn
+    from pipeline.report.formatting import plural
+    from pipeline.serve import guard, server
+    from pipeline.serve.app import create
+
+    bound = listening.getsockname()[0]
+    hosts = guard.accepted_hosts(host, bound)
+    if not guard.is_private(bound):
+        warn(
+            f"anyone who reaches {bound} port {listening.getsockname()[1]} can search and see the pictures; "
+            f"the page answers under the names {', '.join(hosts)}"
+        )
+    first = next(iter(engines.values()))
+    counted = ", ".join(plural(first.counts[kind], kind.removesuffix("s")) for kind in ("images", "captions"))
+    say(f"run {first.run} under {', '.join(engines)}, split {first.split}: {counted}")
+    say(f"searching at {server.address(listening)} until Ctrl-C")
+    server.serve(create(engines, hosts), listening)
+
+
+def _check_packages() -> None:
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingResource(
+            f"vse-pipe serve needs {', '.join(missing)}, which is not installed: pip install 'vse-pipe[serve]'"
+        )

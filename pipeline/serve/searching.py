@@ -1,0 +1,63 @@
+"""Between the web and the search engines: one search at a time, away from the loop that answers requests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio
+
+from pipeline.serve.query import Query
+
+
+class Searcher(Protocol):
+    """What the web page needs of ``pipeline.search.engine.Engine``."""
+
+    run: str
+    inference: str
+    split: str
+    counts: dict[str, int]
+
+    def by_text(self, text: str, k: int = 10) -> Any: ...
+
+    def by_image(self, content: bytes, k: int = 10) -> Any: ...
+
+    def by_image_id(self, image_id: int, k: int = 10) -> Any: ...
+
+    def picture(self, image_id: int) -> Path | None: ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """answer: the engine's. pictures: those image_ids of its hits, and of the query, that have a picture to show."""
+
+    answer: Any
+    pictures: frozenset[int]
+
+
+class Desk:
+    """The engines of one run, by inference criterion; they share run, split and pictures."""
+
+    def __init__(self, engines: Mapping[str, Searcher]) -> None:
+        self._engines = dict(engines)
+        self.inferences = list(engines)
+        first = next(iter(self._engines.values()))
+        self.run, self.split, self.counts = first.run, first.split, first.counts
+        self.picture = first.picture
+        # A model is no place for two threads; more searches wait in line while the page and its pictures go on.
+        self._turn = anyio.CapacityLimiter(1)
+
+    async def search(self, query: Query) -> Found:
+        """Raises what the engine raises: InputError, UsageError."""
+        return await anyio.to_thread.run_sync(self._search, query, limiter=self._turn)
+
+    def _search(self, query: Query) -> Found:
+        engine = self._engines[query.inference]
+        if query.photo is not None:
+            answer = engine.by_image(query.photo, query.k)
+        elif query.image_id is not None:
+            answer = engine.by_image_id(query.image_id, query.k)
+        else:
+            answer = engine.by_text(query.text, query.k)
+        shown = {hit.image_id for hit in answer.hits} | {query.image_id} - {None}
+        return Found(answer, frozenset(number for number in shown if self.picture(number) is not None))
