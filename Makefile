@@ -10,13 +10,17 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 # The same vector instructions and thread count everywhere, so that the demo gives the same bytes on other machines.
 PORTABLE := MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 
-setup: .venv/.ready
+setup: .venv/.ready .dvc/plots.html
 
 .venv/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("vse-pipe needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@
+
+# The page that `dvc plots` fills, with Vega inside.
+.dvc/plots.html: .venv/.ready $(wildcard pipeline/experiments/plots_page.*)
+	vse-pipe plots
 
 demo: setup
 	$(PORTABLE) dvc repro

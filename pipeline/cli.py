@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from pipeline.commands import audit, evaluate, export, papers, search, serve
+from pipeline.commands import audit, evaluate, export, papers, plots, search, serve
 from pipeline.commands._project import Device, RunName
 from pipeline.commands._project import chosen as _chosen
 from pipeline.commands._project import chosen_runs as _chosen_runs
@@ -208,6 +208,7 @@ def timings(
 app.command()(compare)
 app.command()(papers.papers)
 app.command()(serve.serve)
+app.command()(plots.plots)
 
 
 def main() -> None:

@@ -88,17 +88,6 @@ def test_hals_code_reruns_only_hals_stages(project, first):
     assert changed == {"train@hal"}
 
 
-def test_experiments_and_plots(project, first):
-    project.run("dvc", "exp", "run", "--name", "slower", "-S", "train.lr=1e-4")
-    assert "slower" in project.run("dvc", "exp", "show", "--md", "--no-pager")
-    assert "0.0001" in project.run("dvc", "params", "diff", "--md")
-    assert "rsum" in project.run("dvc", "metrics", "diff", "--md")
-    project.run("dvc", "plots", "diff", "HEAD")
-    assert "vega" in (project.root / "dvc_plots" / "index.html").read_text()
-    project.run("git", "checkout", "-q", ".")
-    project.run("dvc", "checkout")
-
-
 def test_an_entry_taken_out_leaves_no_row(project, first):
     params = project.root / "params.yaml"
     text = params.read_text()

@@ -1,0 +1,14 @@
+"""vse-pipe plots."""
+
+from pipeline.commands._project import enter_root
+
+
+def plots() -> None:
+    """Write .dvc/plots.html, into which `dvc plots` draws: Vega is inside, so that no plot needs the network."""
+    enter_root()
+    from pathlib import Path
+
+    from pipeline.console import say
+    from pipeline.experiments import plots_page
+
+    say(f"plots: {plots_page.write(Path())}; `dvc plots show` and `dvc plots diff` now work offline")

@@ -1,0 +1,88 @@
+"""A clone of this repository's working tree with a pipeline small enough for a test, and commands run in it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from tests.rules.sources import ROOT
+
+# Left out of a clone: what belongs to the pipeline of full size, and what no stage reads.
+_LEFT_OUT = ("dvc.lock", "reports/metrics.json")
+
+
+class Project:
+    """Commands run as a user would, inside the clone."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        bin_folder = str(Path(sys.executable).parent)
+        self.environment = {
+            **os.environ,
+            "PATH": f"{bin_folder}:{os.environ['PATH']}",
+            "DVC_NO_ANALYTICS": "1",
+            "OMP_NUM_THREADS": "2",
+        }
+
+    def call(self, *command: str, **environment: str) -> subprocess.CompletedProcess:
+        """stdout and stderr apart, whatever the status."""
+        return subprocess.run(
+            command, cwd=self.root, env=self.environment | environment, capture_output=True, text=True
+        )
+
+    def run(self, *command: str, status: int = 0) -> str:
+        """stdout, then stderr."""
+        done = self.call(*command)
+        output = done.stdout + done.stderr
+        assert done.returncode == status, f"{command} ended with {done.returncode}\n{output[-3000:]}"
+        return output
+
+    def commit(self, message: str) -> None:
+        self.run("git", "add", "-A")
+        self.run("git", "commit", "-qm", message)
+
+
+def clone(root: Path, values: list[str]) -> Project:
+    """The working tree in ``root``, committed on main, with ``values`` (``a.b=value``, null takes an entry out) in
+    params.yaml; no dvc.lock and no results."""
+    root.mkdir()
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file() and not name.startswith("tests/") and name not in _LEFT_OUT:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, root / name)
+    set_params(root / "params.yaml", values)
+    made = Project(root)
+    made.run("git", "init", "-q", "-b", "main")
+    made.run("git", "config", "user.email", "test@example.org")
+    made.run("git", "config", "user.name", "test")
+    made.commit("start")
+    return made
+
+
+def set_params(params: Path, values: list[str]) -> None:
+    """Write ``a.b=value`` into a YAML file, comments kept; null takes the entry out."""
+    editor = YAML()
+    content = editor.load(params.read_text())
+    for text in values:
+        address, _, value = text.partition("=")
+        *parents, last = address.split(".")
+        section = content
+        for parent in parents:
+            section = section[parent]
+        parsed = YAML(typ="safe").load(value)
+        if parsed is None:
+            del section[last]
+        else:
+            section[last] = parsed
+    with params.open("w") as file:
+        editor.dump(content, file)
