@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from pipeline.commands import audit, evaluate, export, papers, plots, search, serve
+from pipeline.commands import audit, evaluate, export, extract, papers, plots, search, serve
 from pipeline.commands._project import Device, RunName
 from pipeline.commands._project import chosen as _chosen
 from pipeline.commands._project import chosen_runs as _chosen_runs
@@ -72,40 +72,7 @@ def prepare(
         stage.prepare(params, name)
 
 
-@app.command()
-def extract(
-    features: Annotated[
-        str | None, typer.Option(help="a name under features:; all of them when nothing is named")
-    ] = None,
-    texts: Annotated[
-        str | None, typer.Option(help="a name under texts:; all of them when nothing is named")
-    ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="resnet152, vgg19, faster_rcnn, torchvision:NAME, timm:NAME, grid:NAME, ..."),
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(help="with --backbone: a name under datasets:")] = None,
-    weights: Annotated[
-        str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")
-    ] = "imagenet",
-    device: Device = "auto",
-) -> None:
-    """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
-    params = _params()
-    from pipeline.extract import selection, stage, text_stage
-
-    if backbone is not None:
-        if features is not None:
-            raise UsageError(
-                "--features and --backbone exclude each other: the first names an entry of params.yaml"
-            )
-        params, features = selection.with_backbone(params, backbone, dataset, weights)
-    if features is not None or texts is None:
-        for name in _chosen(features, params.features, "features"):
-            stage.extract(params, name, device)
-    if texts is not None or features is None:
-        for name in _chosen(texts, params.texts, "texts"):
-            text_stage.extract_texts(params, name)
+app.command()(extract.extract)
 
 
 @app.command()

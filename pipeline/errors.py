@@ -5,6 +5,7 @@
         ParamsError            params.yaml, with the address of the key
         UnknownMember          no loss, backbone, ... of that name
       InputError           3   a data set or artefact cannot be used
+        UnreadableImage        one image of a data set, which `on_error: skip` leaves out
       MissingResource      4   weights or a file that must be fetched
       IntegrityError       5   a digest or checksum does not match
       LockedError         75   another process writes the same output
@@ -42,6 +43,17 @@ class InputError(PipelineError):
     """A data set or an artefact cannot be used as it is."""
 
     exit_status = 3
+
+
+class UnreadableImage(InputError):
+    """One image cannot be read. ``reason``: why, without its name: "does not exist", "is empty (0 bytes)"."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name} {reason}" if name else reason)
+        self.name, self.reason = name, reason
+
+    def __reduce__(self) -> tuple:  # it may come from another process
+        return type(self), (self.name, self.reason)
 
 
 class MissingResource(PipelineError):

@@ -59,6 +59,10 @@ def inside(root: Path, name: str, where: str) -> Path:
     where: the file and row that named it, for the message. Raises InputError.
     """
     path = root / name
-    if "\0" in name or not path.resolve().is_relative_to(root.resolve()):
+    try:
+        outside = "\0" in name or not path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links; half a surrogate pair
+        raise InputError(f"{where}: file {name!r} names no file ({error})") from error
+    if outside:
         raise InputError(f"{where}: file {name!r} lies outside its root {root}; names must stay below it")
     return path

@@ -48,6 +48,7 @@ class Family:
 
 FORMATS = Family("format", "pipeline.prepare.formats")
 BACKBONES = Family("backbone", "pipeline.extract.backbones")
+ENGINES = Family("engine", "pipeline.extract.engines")
 TEXT_FEATURES = Family("text features", "pipeline.extract.texts")
 PROTOCOLS = Family("noise protocol", "pipeline.inject.protocols")
 LOSSES = Family("loss", "pipeline.train.losses")

@@ -1,5 +1,6 @@
 """The mechanics every Parquet artefact shares: exact schema, page checksums, footer metadata, checks both ways."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from pipeline.artifacts._files import require, whole_file
 from pipeline.errors import InputError, IntegrityError
 
 _SHOWN = 3
+_GROUP = 2**16
 
 
 def field(name: str, kind: pa.DataType, about: str, nullable: bool = False) -> pa.Field:
@@ -23,6 +25,29 @@ def write(path: Path, table: pa.Table, schema: pa.Schema, metadata: dict[str, st
     table = table.select(schema.names).cast(schema.remove_metadata()).replace_schema_metadata(footer)
     with whole_file(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+
+
+def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
+    """``write`` for rows that come in several tables and need not fit in memory together.
+
+    Row groups hold ``_GROUP`` rows however the rows come, so that the bytes do not depend on it.
+    """
+    footer = {**(schema.metadata or {}), **{key.encode(): value.encode() for key, value in metadata.items()}}
+    plain = schema.remove_metadata()
+    with (
+        whole_file(path) as temporary,
+        pq.ParquetWriter(
+            temporary, schema.with_metadata(footer), compression="zstd", write_page_checksum=True
+        ) as file,
+    ):
+        waiting = plain.empty_table()
+        for table in tables:
+            waiting = pa.concat_tables([waiting, table.select(schema.names).cast(plain)])
+            while waiting.num_rows >= _GROUP:
+                file.write_table(waiting.slice(0, _GROUP).cast(file.schema))
+                waiting = waiting.slice(_GROUP)
+        if waiting.num_rows:
+            file.write_table(waiting.cast(file.schema))
 
 
 def read(path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | None = None) -> pa.Table:

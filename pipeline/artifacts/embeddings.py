@@ -15,6 +15,8 @@ from pipeline.errors import InputError
 IMAGES, CAPTIONS = "images.parquet", "captions.parquet"
 # The folder beside them with the same files of a run's second network; the footer then has its digest as ``peer_sha256``.
 PEER = "peer"
+# Footer key: by split, how many images that could not be read and captions of theirs are not in the files.
+LEFT_OUT = "left_out"
 
 
 def schema(side: str, dim: int) -> pa.Schema:

@@ -5,8 +5,9 @@ row belongs to which image; status is ``ok``, anything else leaves the image out
 holds their boxes and scores too, where there are any.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
@@ -20,6 +21,10 @@ from pipeline.artifacts._files import read_json, require, sha256, whole_file, wr
 from pipeline.errors import InputError, IntegrityError
 
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
+# Values of the column status.
+OK, UNREADABLE = "ok", "unreadable"
+# What writing adds to meta.json; the rest is what the features follow from.
+WRITTEN = ("fingerprint", "shape", "sha256")
 BESIDE = ("boxes", "scores")
 _WIDTHS = {"boxes": 4, "scores": 1}
 _CHECK_ROWS = 4096
@@ -48,7 +53,7 @@ SCHEMA = pa.schema(
 class Features:
     """array: memory map (rows, D) or (rows, R, D); image_ids and rows: int64, parallel, images with status ok.
 
-    folder: what ``read`` opened; boxes and scores are read from it when they are first asked for.
+    failed: int64, ids of the images that ``extract`` left out because they cannot be read. folder: what ``read`` opened; boxes and scores are read from it when they are first asked for.
     """
 
     array: np.ndarray
@@ -56,6 +61,7 @@ class Features:
     rows: np.ndarray
     meta: dict
     folder: Path | None = None
+    failed: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @cached_property
     def boxes(self) -> np.ndarray | None:
@@ -78,13 +84,18 @@ class Features:
         index = _table.read(path, _PLACES, columns=[*_PLACES.names, name])
         if name not in index.column_names:
             return None
-        index = index.filter(pc.and_(pc.equal(index["status"], "ok"), pc.is_valid(index[name])))
+        index = index.filter(pc.and_(pc.equal(index["status"], OK), pc.is_valid(index[name])))
         if not index.num_rows:
             return None
         values = _checked(index[name], name, self.array.shape[1] * _WIDTHS[name], path)
         filled = np.full((len(self.array), values.shape[1]), np.nan, dtype=np.float32)
         filled[index["row"].to_numpy()] = values
         return filled
+
+    def readable(self, image_ids: np.ndarray) -> np.ndarray:
+        """bool, False for the images that were left out because they cannot be read: what uses features leaves them and
+        their captions out too. Images that the file does not know count as readable, for ``rows_of`` to refuse."""
+        return ~np.isin(image_ids, self.failed)
 
     def rows_of(self, image_ids: np.ndarray) -> np.ndarray:
         """The row of each image. Raises InputError when one has no features."""
@@ -99,35 +110,65 @@ class Features:
 
 def write(folder: Path, array: np.ndarray, index: pa.Table, meta: dict) -> None:
     """``write_blocks`` for an array that is in memory."""
-    write_blocks(folder, [array], len(array), index, meta)
+    write_blocks(folder, [array], len(array), [index], meta)
 
 
-def write_blocks(folder: Path, blocks: Iterable[np.ndarray], count: int, index: pa.Table, meta: dict) -> None:
+def write_blocks(
+    folder: Path,
+    blocks: Iterable[np.ndarray],
+    count: int,
+    index: Iterable[pa.Table],
+    meta: dict,
+    beside: Callable[[], None] = lambda: None,
+) -> None:
     """Write the three files from blocks of rows in order; only one block at a time is in memory.
 
-    count: rows in all blocks together. meta gains the array's shape and sha256 and is written last: an array without
-    the digest that belongs to it is refused by ``read``. Raises InputError on NaN; then features.npy is what it was.
+    count: rows in all blocks together; index: in as many tables as it comes. meta gains the array's shape and sha256 and is
+    written last: an array without the digest that belongs to it is refused by ``read``. Raises InputError on NaN; then
+    features.npy is what it was. beside: writes what else belongs to them; called before meta.json makes them whole.
     """
     path = folder / ARRAY
     # Appended, not written through a memory map: a full disk is then an error and not a SIGBUS.
     with whole_file(path) as temporary, temporary.open("wb") as file:
-        shape = append_rows(file, blocks, count, str(path))
-    _table.write(folder / INDEX, _complete(index, shape, folder / INDEX), SCHEMA, {})
-    write_json(folder / META, {**meta, "shape": shape, "sha256": sha256(path)})
+        digested = _Digested(file)
+        shape = append_rows(digested, blocks, count, str(path))
+    tables = (_complete(table, shape, folder / INDEX) for table in index)
+    _table.write_groups(folder / INDEX, tables, SCHEMA, {})
+    beside()
+    write_json(folder / META, {**meta, "shape": shape, "sha256": digested.hexdigest()})
 
 
-def append_rows(file: BinaryIO, blocks: Iterable[np.ndarray], count: int, where: str) -> list[int]:
-    """Write the ``.npy`` file of ``count`` rows that come in blocks; its shape. Raises InputError on NaN."""
-    shape, written = None, 0
+class _Digested:
+    """A file that takes the digest of what is written to it: reading a gigabyte again would cost as much as writing it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._digest = file, hashlib.sha256()
+        self.hexdigest = self._digest.hexdigest
+
+    def write(self, content: bytes | memoryview) -> None:
+        self._digest.update(content)
+        self._file.write(content)
+
+
+def append_rows(
+    file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count: int, where: str
+) -> list[int]:
+    """Write the ``.npy`` file of ``count`` rows that come in blocks; its shape. Raises InputError on NaN, and on another
+    shape or type than the first block has."""
+    shape, kind, written = None, None, 0
     for block in blocks:
         if shape is None:
-            shape = (count, *block.shape[1:])
+            shape, kind = (count, *block.shape[1:]), block.dtype
             header = {
                 "descr": np.lib.format.dtype_to_descr(block.dtype),
                 "fortran_order": False,
                 "shape": shape,
             }
             np.lib.format.write_array_header_1_0(file, header)
+        if block.shape[1:] != shape[1:] or block.dtype != kind:
+            raise InputError(
+                f"{where}: rows from {written} on are {block.dtype} {block.shape[1:]}, those before {kind} {shape[1:]}"
+            )
         check_finite(block, where, written)
         file.write(np.ascontiguousarray(block).data)
         written += len(block)
@@ -147,11 +188,12 @@ def read(folder: Path, verify: bool = True) -> Features:
     if verify and sha256(path) != meta["sha256"]:
         raise IntegrityError(f"{path}: content does not match the digest in {META}; extract it again")
     index = _table.read(folder / INDEX, _COLUMNS, advice, columns=_COLUMNS.names)
-    index = index.filter(pc.equal(index["status"], "ok"))
+    failed = index.filter(pc.not_equal(index["status"], OK))["image_id"].to_numpy()
+    index = index.filter(pc.equal(index["status"], OK))
     rows = index["row"].to_numpy()
     if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
         raise InputError(f"{folder / INDEX}: rows up to {rows.max()}, but {ARRAY} has {len(array)}")
-    return Features(array, index["image_id"].to_numpy(), rows.astype(np.int64), meta, folder)
+    return Features(array, index["image_id"].to_numpy(), rows.astype(np.int64), meta, folder, failed)
 
 
 def open_array(path: Path) -> np.ndarray:

@@ -7,6 +7,8 @@ import pyarrow as pa
 from pipeline.artifacts import _table
 
 NAME = "images.parquet"
+# In place of the digest of an image whose bytes could not be read; equal to no digest, whatever is there later.
+UNREAD = "unread"
 SPLITS = ("train", "val", "test")
 SCHEMA = pa.schema(
     [
@@ -14,12 +16,20 @@ SCHEMA = pa.schema(
         _table.field(
             "file",
             pa.string(),
-            "path relative to the image root; <split>_ims.npy#<row> for precomputed features",
+            "path relative to the image root, or what pipeline.sources.address reads; <split>_ims.npy#<row> for precomputed features",
         ),
         _table.field("split", pa.string(), "train, val or test"),
-        _table.field("width", pa.int32(), "pixels; 0 for precomputed features"),
-        _table.field("height", pa.int32(), "pixels; 0 for precomputed features"),
-        _table.field("sha256", pa.string(), "of the image file, or of the row of precomputed features"),
+        _table.field(
+            "width", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"
+        ),
+        _table.field(
+            "height", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"
+        ),
+        _table.field(
+            "sha256",
+            pa.string(),
+            f"of the image file, or of the row of precomputed features; '{UNREAD}': there was no file to read",
+        ),
     ],
     metadata={"artefact": "images", "version": "1"},
 )

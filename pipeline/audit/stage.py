@@ -5,7 +5,6 @@ import time
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 
 from pipeline import console, paths, timing
@@ -91,7 +90,7 @@ def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[Table, 
         )
     shown = pairs.read(paths.injected(node.dataset, node.noise))
     table = Table.join(captions.read(paths.prepared(node.dataset)), shown, source, seen)
-    truth = shown.filter(pc.equal(shown["split"], "train"))
+    truth = shown.take(pa.array(table.train_rows))
     if len(np.unique(table.train_pairs.owners)) < 2:
         raise InputError(f"audit {run}: all training pairs show one image; there is nothing to compare with")
     return table, truth, source

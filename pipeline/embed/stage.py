@@ -2,12 +2,16 @@
 
 import json
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+
+import pyarrow as pa
 
 from pipeline import paths, timing
 from pipeline.artifacts import captions, embeddings, images, model_files
 from pipeline.artifacts._files import whole_folder
-from pipeline.console import say
+from pipeline.console import say, warn
 from pipeline.device import resolve
 from pipeline.embed import fragments, vectors
 from pipeline.embed.sources import Sources
@@ -21,7 +25,8 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
     """Write data/embed/<run>/images.parquet and captions.parquet.
 
     Of vectors all splits, so that train captions can be a bank; of fragments, which take a hundred times the room, val and
-    test; ``embed.splits`` says otherwise. A similarity that learns has its weights beside them. A run of two networks has
+    test; ``embed.splits`` says otherwise. Images that could not be read are left out with their captions, and counted in
+    the footer. A similarity that learns has its weights beside them. A run of two networks has
     what the second made of them in peer/.
     """
     started = time.monotonic()
@@ -34,18 +39,34 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
         inputs = source.array
         if models[0][0].tests_on_pixels:
             inputs = Pictures.of(node.dataset, source, models[0][1].config["backbone"], where)
-        tables = images.read(prepared), captions.read(prepared)
+        whole = images.read(prepared), captions.read(prepared)
+        tables = [table.filter(source.readable(table["image_id"].to_numpy())) for table in whole]
+        about = left_out(whole, tables)
         with whole_folder(out) as folder:
             for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
                 place.mkdir(exist_ok=True)
                 sources = Sources(model.to(where), *tables, source, inputs, words)
                 form = fragments if model.fragments else vectors
-                counts, dim = form.write(place, sources, _about(run, files), params.embed.splits)
+                counts, dim = form.write(place, sources, {**_about(run, files), **about}, params.embed.splits)
     timing.record(out, time.monotonic() - started)
+    if about:
+        images_, captions_ = (len(was) - len(now) for was, now in zip(whole, tables, strict=True))
+        warn(f"embed {run}: {images_} images that could not be read are left out, with {captions_} captions")
     of = f" of {' and '.join(params.embed.splits or fragments.HELD_OUT)}" if model.fragments else ""
     twice = ", by two networks" if len(models) > 1 else ""
     say(f"embed {run}: {counts[0]} images and {counts[1]} captions{of}, {dim} dimensions{twice}")
     return out
+
+
+def left_out(whole: Sequence[pa.Table], kept: Sequence[pa.Table]) -> dict[str, str]:
+    """How many rows of each table are missing in ``kept``, by split, for the files' footer; nothing where none are."""
+    counts = []
+    for was, now in zip(whole, kept, strict=True):
+        before, after = (Counter(table["split"].to_pylist()) for table in (was, now))
+        counts.append(before - after)
+    splits = sorted(set().union(*counts))
+    found = {split: {"images": counts[0][split], "captions": counts[1][split]} for split in splits}
+    return {embeddings.LEFT_OUT: json.dumps(found, sort_keys=True)} if found else {}
 
 
 def _about(run: str, files: model_files.ModelFiles) -> dict[str, str]:

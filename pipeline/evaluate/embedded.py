@@ -72,6 +72,16 @@ class Embedded:
         """The name of the similarity."""
         return self.images.about.get("similarity", "")
 
+    def left_out(self, split: str) -> dict[str, int]:
+        """How many images could not be read and are not here, with their captions; empty where all are."""
+        said = self.images.about.get(embeddings.LEFT_OUT, "{}")
+        try:
+            return {key: int(count) for key, count in json.loads(said).get(split, {}).items()}
+        except (ValueError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"{self.folder / embeddings.IMAGES}: {embeddings.LEFT_OUT} in the footer is {said!r}; embed the run again"
+            ) from error
+
     def split(self, name: str, device: torch.device) -> Split:
         """Raises InputError when the split is empty or an image or caption in it has no counterpart."""
         if not self.has(name):

@@ -32,6 +32,10 @@ class Ensemble:
     def has(self, name: str) -> bool:
         return all(part.has(name) for part in self.parts)
 
+    def left_out(self, split: str) -> dict[str, int]:
+        """As of one run: ``split`` refuses runs that left out different images."""
+        return self.parts[0].left_out(split)
+
     def split(self, name: str, device: torch.device) -> Split:
         """Raises InputError unless all runs embedded the same images and captions in the same order."""
         first, *others = splits = [part.split(name, device) for part in self.parts]

@@ -31,7 +31,7 @@ class Inputs:
     tuning: Split | None
     tuning_bank: BankSource
     similarity: Similarity
-    about: dict[str, str]
+    about: dict[str, object]
     seed: int = 0
 
     def validation(self) -> Split:

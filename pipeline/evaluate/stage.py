@@ -83,6 +83,12 @@ def read_inputs(embedded: Embedded | Ensemble, run: str, params: EvaluateParams,
             half, rest = banks.halves(tuning)
             tuning, tuning_bank = half, BankSource("val", rest)
     about = {"run": run, "similarity": embedded.compared_by}
+    if missing := embedded.left_out(params.split):
+        about["left_out"] = missing
+        console.warn(
+            f"evaluate {run}: {missing['images']} images of split '{params.split}' that could not be read are left out, "
+            f"with {missing['captions']} captions; figures are those of the others"
+        )
     return Inputs(ranked, bank, tuning, tuning_bank, embedded.similarity(device), about)
 
 

@@ -3,10 +3,9 @@
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-
-import torch
 
 from pipeline import paths
 from pipeline.artifacts import images
@@ -16,23 +15,30 @@ from pipeline.params.typed import FeatureSet
 from pipeline.registry import BACKBONES
 
 # Everything that decides a number in features.npy; an edit to one of them makes the parts of earlier runs worthless.
-_CODE = ("images.py", "transforms.py", "network.py", "forward.py", "precision.py", "states.py", "job.py")
+_CODE = ("images.py", "transforms.py", "network.py", "forward.py", "precision.py", "states.py", "compute.py")
 _HERE = Path(__file__).parent
 _IMPORT = re.compile(r"^\s*from pipeline\.extract\.backbones(.*)$", re.MULTILINE)
 
 
-def describe(node: FeatureSet, backbone: Backbone, device: torch.device, precision: str) -> dict:
-    """Everything the features follow from. The device's kind is part of it, its number is not."""
+def describe(node: FeatureSet, backbone: Backbone, kind: str, precision: str) -> dict:
+    """Everything the features follow from. kind: the device's; its number is no part of it."""
+    return {**own(node, kind, precision, backbone.libraries), **backbone.about}
+
+
+def own(node: FeatureSet, kind: str, precision: str, libraries: Iterable[str]) -> dict:
+    """The part of ``describe`` that needs no network.
+
+    Raises importlib.metadata.PackageNotFoundError for a library that is not installed.
+    """
     return {
         "dataset": node.dataset,
         "backbone": node.backbone.name,
         "params": node.backbone.params.model_dump(mode="json"),
         "precision": precision,
-        "device": device.type,
+        "device": kind,
         "images_sha256": sha256(paths.prepared(node.dataset) / images.NAME),
         "code_sha256": _code(node.backbone.name),
-        "libraries": {name: version(name) for name in ("numpy", *backbone.libraries)},
-        **backbone.about,
+        "libraries": {name: version(name) for name in ("numpy", *libraries)},
     }
 
 

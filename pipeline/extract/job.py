@@ -1,60 +1,96 @@
 """What one extraction has to do, decided before the first image is read."""
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
-import torch
 
 from pipeline import paths
 from pipeline.artifacts import images
-from pipeline.extract import fingerprint, precision
+from pipeline.extract import fingerprint
 from pipeline.extract.backbones._backbone import Backbone, Item
-from pipeline.extract.params import FeatureParams
 from pipeline.params.typed import FeatureSet
 from pipeline.registry import BACKBONES
-
-_PART = 256
 
 
 @dataclass(frozen=True)
 class Job:
-    """blocks: the images of each part, in the order of images.parquet; about: what the features follow from, and
-    digest, its fingerprint. A block is a whole number of batches, so that resuming never changes a batch.
+    """The shards of an extraction: shard k is the k-th ``size`` rows of images.parquet, whatever computes it.
+
+    table: image_id, file and sha256 of every image, as columns: a million images are 100 MB. size: a whole number of
+    batches, so that resuming and sharing never change a batch. about: what the features follow from. backbone: None in a
+    process that computes nothing.
     """
 
-    backbone: Backbone
-    params: FeatureParams
-    root: Path
-    blocks: list[list[Item]]
-    device: torch.device
+    node: FeatureSet
+    seed: int
     about: dict
-    digest: str
+    table: pa.Table
+    where: Path
+    backbone: Backbone | None = None
 
-    def batches(self, skip: set[int]) -> list[tuple[int, list[Item]]]:
-        """(block, images) for every batch of every block that is not in ``skip``."""
-        size = self.params.batch_size
+    @property
+    def size(self) -> int:
+        batch = self.node.backbone.params.batch_size
+        return -(-self.node.backbone.params.shard_size // batch) * batch
+
+    @property
+    def count(self) -> int:
+        return -(-self.table.num_rows // self.size)
+
+    @property
+    def root(self) -> Path:
+        return images.root(self.table)
+
+    @property
+    def digest(self) -> str:
+        """Of the features."""
+        return fingerprint.digest(self.about)
+
+    @property
+    def shards_digest(self) -> str:
+        """Of the shards: other sizes are other shards of the same features."""
+        return fingerprint.digest({**self.about, "shard_size": self.size})
+
+    def ids(self, number: int) -> pa.ChunkedArray:
+        return self.table["image_id"].slice(number * self.size, self.size)
+
+    def items(self, number: int) -> list[Item]:
+        start = number * self.size
+        rows = self.table.slice(start, self.size)
+        columns = [rows[name].to_pylist() for name in ("image_id", "file", "sha256")]
         return [
-            (number, block[start : start + size])
-            for number, block in enumerate(self.blocks)
-            if number not in skip
-            for start in range(0, len(block), size)
+            Item(*row, f"{self.where} row {place}")
+            for place, row in enumerate(zip(*columns, strict=True), start)
         ]
 
+    def batches(self, number: int) -> list[list[Item]]:
+        items, size = self.items(number), self.node.backbone.params.batch_size
+        return [items[start : start + size] for start in range(0, len(items), size)]
 
-def plan(node: FeatureSet, seed: int, device: torch.device) -> Job:
-    """Reads images.parquet, finds and loads the weights. Raises what they raise."""
+    def batch_count(self, number: int) -> int:
+        return -(-len(self.ids(number)) // self.node.backbone.params.batch_size)
+
+    def manifest(self, number: int) -> dict:
+        """What a shard says of itself besides its rows: which images it is of, and what it follows from."""
+        ids = self.ids(number)
+        digest = hashlib.sha256(ids.to_numpy().astype("<i8").tobytes()).hexdigest()
+        return {"of": self.count, "images": len(ids), "image_ids_sha256": digest, "about": self.about}
+
+
+def known(node: FeatureSet, seed: int, about: dict) -> Job:
+    """A job whose ``about`` an earlier call has found; no network is built."""
     prepared = paths.prepared(node.dataset)
-    table = images.read(prepared)
-    params = node.backbone.params
-    backbone = BACKBONES.load(node.backbone.name).build(params, seed)
-    about = fingerprint.describe(node, backbone, device, precision.resolve(backbone.precision, device))
-    size = max(1, _PART // params.batch_size) * params.batch_size
-    items = _items(table, prepared / images.NAME)
-    blocks = [items[start : start + size] for start in range(0, len(items), size)]
-    return Job(backbone, params, images.root(table), blocks, device, about, fingerprint.digest(about))
+    table = images.read(prepared).select(["image_id", "file", "sha256"])
+    return Job(node, seed, about, table, prepared / images.NAME)
 
 
-def _items(table: pa.Table, path: Path) -> list[Item]:
-    columns = [table[name].to_pylist() for name in ("image_id", "file", "sha256")]
-    return [Item(*row, f"{path} row {number}") for number, row in enumerate(zip(*columns, strict=True))]
+def plan(node: FeatureSet, seed: int, device) -> Job:
+    """Reads images.parquet, finds and loads the weights. device: a torch.device. Raises what they raise."""
+    from pipeline.extract import precision
+
+    job = known(node, seed, {})
+    backbone = BACKBONES.load(node.backbone.name).build(node.backbone.params, seed)
+    resolved = precision.resolve(backbone.precision, device)
+    return replace(job, about=fingerprint.describe(node, backbone, device.type, resolved), backbone=backbone)

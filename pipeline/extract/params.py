@@ -24,16 +24,23 @@ def _a_name_or_a_file(weights: str) -> str:
 WeightsName = Annotated[str, AfterValidator(_a_name_or_a_file)]
 
 
+# Left out of what the features follow from: it changes when they are written, not what is written.
+ShardSize = Annotated[PositiveInt, Field(exclude=True)]
+
+
 class FeatureParams(Strict):
     """What happens to the features of any backbone.
 
     normalise: scale every vector to unit length; store: the type in
-    features.npy; batch_size: images in one forward pass, part of what the last bits depend on.
+    features.npy; batch_size: images in one forward pass, part of what the last bits depend on; shard_size: images in one
+    shard, rounded up to whole batches: what a killed extraction loses at most, and what is in memory twice while it is
+    written.
     """
 
     normalise: bool = True
     store: Literal["float32", "float16"] | None = "float32"
     batch_size: PositiveInt = 64
+    shard_size: ShardSize = 1024
 
 
 class ImageParams(FeatureParams):
@@ -45,7 +52,8 @@ class ImageParams(FeatureParams):
     image_size (``shorter``) or image_size itself (``exact``); resize_mode: ``shorter`` scales the shorter side
     and keeps the aspect ratio, ``exact`` scales both sides; crops: the centre, or the mean over centre, four
     corners and their mirror images; interpolation: of the scaling; mean, std: of each colour channel, for pixels
-    from 0 to 1; precision: ``auto`` is bfloat16 where the hardware computes it natively.
+    from 0 to 1; precision: ``auto`` is bfloat16 where the hardware computes it natively;
+    draft: let libjpeg read large JPEGs at a half, a quarter or an eighth of their size (see ``Transform.enough``).
     """
 
     weights: WeightsName = "imagenet"
@@ -58,6 +66,7 @@ class ImageParams(FeatureParams):
     std: Scales | None = None
     crops: Literal["center", "ten"] = "center"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    draft: bool = False
     store: Literal["float32", "float16"] = "float32"
 
     @model_validator(mode="after")

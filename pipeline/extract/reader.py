@@ -5,22 +5,38 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from pipeline.errors import InputError
-from pipeline.extract.backbones._backbone import Item
+from pipeline.artifacts.features import UNREADABLE
+from pipeline.errors import InputError, UnreadableImage
+from pipeline.extract.backbones._backbone import Failure, Item
 
-Read = Callable[[Item], np.ndarray | tuple[np.ndarray, ...]]
+Arrays = np.ndarray | tuple[np.ndarray, ...]
+Read = Callable[[Item], Arrays]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """arrays: (B, ...), or a tuple of such, for the B ``items`` that could be read, None when B is 0; failures: the others.
+
+    Both lists are in the order of the images that were asked for.
+    """
+
+    arrays: Arrays | None
+    items: list[Item]
+    failures: list[Failure] = field(default_factory=list)
 
 
 def batches(
     work: Iterable[list[Item]], read: Read, ahead: int, workers: int | None = None
-) -> Iterator[np.ndarray | tuple[np.ndarray, ...]]:
-    """One array (B, ...) for each list of items, in order; a tuple of them where ``read`` gives tuples.
+) -> Iterator[Batch]:
+    """One Batch for each list of items, in order.
 
     ahead: batches read while the caller works on one; 0 on a CPU, where readers would only take cores from the
-    model (see stage). Raises what ``read`` raises, for the first item that fails.
+    model (see stage). An image for which ``read`` raises UnreadableImage is among the failures; other errors are raised,
+    that of the first item that has one.
     """
     workers = workers or len(os.sched_getaffinity(0))
     with contextlib.ExitStack() as stack:
@@ -35,11 +51,21 @@ def batches(
             yield _finished(*pending.popleft())
 
 
-def _finished(items: list[Item], futures: list[Future]) -> np.ndarray | tuple[np.ndarray, ...]:
-    found = [array for future in futures for array in future.result()]
-    if isinstance(found[0], tuple):
-        return tuple(_stacked(list(arrays), items) for arrays in zip(*found, strict=True))
-    return _stacked(found, items)
+def _finished(items: list[Item], futures: list[Future]) -> Batch:
+    found = [one for future in futures for one in future.result()]
+    kept, arrays, failures = [], [], []
+    for item, one in zip(items, found, strict=True):
+        if isinstance(one, UnreadableImage):
+            failures.append(Failure(item.image_id, UNREADABLE, one.reason))
+        else:
+            kept.append(item)
+            arrays.append(one)
+    if not kept:
+        return Batch(None, [], failures)
+    if isinstance(arrays[0], tuple):
+        parts = zip(*arrays, strict=True)
+        return Batch(tuple(_stacked(list(part), kept) for part in parts), kept, failures)
+    return Batch(_stacked(arrays, kept), kept, failures)
 
 
 def _submit(pool: ThreadPoolExecutor, items: list[Item], read: Read, workers: int) -> list[Future]:
@@ -48,8 +74,15 @@ def _submit(pool: ThreadPoolExecutor, items: list[Item], read: Read, workers: in
     return [pool.submit(_read_all, items[start : start + size], read) for start in range(0, len(items), size)]
 
 
-def _read_all(items: list[Item], read: Read) -> list:
-    return [read(item) for item in items]
+def _read_all(items: list[Item], read: Read) -> list[Arrays | UnreadableImage]:
+    return [_read_one(item, read) for item in items]
+
+
+def _read_one(item: Item, read: Read) -> Arrays | UnreadableImage:
+    try:
+        return read(item)
+    except UnreadableImage as error:
+        return error
 
 
 def _stacked(arrays: list[np.ndarray], items: list[Item]) -> np.ndarray:

@@ -2,58 +2,109 @@
 
 import contextlib
 import time
-from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
-from pipeline import device as devices
 from pipeline import paths, timing
 from pipeline.artifacts import features as artefact
+from pipeline.artifacts import unreadable
 from pipeline.artifacts._files import read_json
-from pipeline.console import say, track, warn
+from pipeline.console import say, warn
 from pipeline.errors import InputError, IntegrityError
-from pipeline.extract import precision
-from pipeline.extract.backbones._backbone import Item, Output
-from pipeline.extract.forward import Forward, joined
-from pipeline.extract.job import Job, plan
-from pipeline.extract.parts import Parts
-from pipeline.extract.reader import batches
+from pipeline.extract import fingerprint, policy, recognise
+from pipeline.extract.assemble import assemble
+from pipeline.extract.backbones._backbone import Failure
+from pipeline.extract.job import Job, known, plan
+from pipeline.extract.shards import Damaged, Shards, earlier
+from pipeline.extract.work import Work
 from pipeline.locks import claim
-from pipeline.params.typed import Params
+from pipeline.params.typed import FeatureSet, Params
+from pipeline.registry import ENGINES
 
-_AHEAD_OF_A_GPU = 4
 
-
-def extract(params: Params, features: str, device: str = "auto") -> Path:
+def extract(params: Params, features: str, device: str = "auto", work: Work | None = None) -> Path:
     """Write data/extract/<dataset>/<features>/: features.npy with a row for each row of images.parquet, in its order.
 
-    Goes on where a killed call stopped and ends with the same bytes; returns at once when the same features are
-    there already. Raises InputError (an image, named), MissingResource or IntegrityError (weights), UsageError.
+    Goes on where a killed call stopped and ends with the same bytes; returns at once when the same features are there
+    already. work: how it is spread; of a share only its shards are computed, and nothing is assembled. Raises InputError
+    (an image, named), MissingResource or IntegrityError (weights), UsageError, LockedError.
+    """
+    started = time.monotonic()
+    work = work or Work()
+    node = params.features[features]
+    out = paths.extracted(node.dataset, features)
+    with work.lock(out):
+        if _there(out, node, params.seed, device, features):
+            if not work.share:
+                Shards(out, "").remove()  # a killed call may have written the features and left them
+            return out
+        from pipeline import device as devices
+
+        job = plan(node, params.seed, devices.resolve(device))
+        shards = Shards(out, job.shards_digest)
+        if work.share:
+            _compute_share(job, shards, features, device, work)
+            return out
+        shards.tidy()
+        if not _finished(out, job.digest):
+            _complete(job, shards, out, features, device, work)
+        shards.remove()
+        left_out = unreadable.read(out)
+        policy.check(node, left_out, job.table.num_rows, features)
+    say(
+        f"extract {features}: {job.table.num_rows} images{_but(left_out)}, {time.monotonic() - started:.1f} s"
+    )
+    if left_out.num_rows:
+        warn(
+            f"extract {features}: {left_out.num_rows} images have no features; {out / unreadable.NAME} says why"
+        )
+    return out
+
+
+def finish(params: Params, features: str, device: str = "auto") -> bool:
+    """Whether the features are there now: they were, or all their shards are there and have been put together.
+
+    Builds no network and reads nothing of ``params`` but the seed and the entry itself. Raises LockedError.
     """
     started = time.monotonic()
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
     with claim(out):
-        _tidy(out)
-        job = plan(node, params.seed, devices.resolve(device))
-        parts = Parts(out, job.digest)
-        if _finished(out, job.digest):
-            parts.remove()
-            say(f"extract {features}: {out} is up to date")
-            return out
-        _compute(job, parts, out, features, started)
-        _assemble(job, parts, out)
-    count = sum(map(len, job.blocks))
-    say(f"extract {features}: {count} images, {time.monotonic() - started:.1f} s")
-    return out
+        if _there(out, node, params.seed, device, features):
+            Shards(out, "").remove()
+            return True
+        for about in earlier(out):
+            if recognise.settled(about, node, params.seed, device):
+                job = known(node, params.seed, about)
+                shards = Shards(out, job.shards_digest)
+                shards.tidy()
+                if len(shards.found()) == job.count and _assembled(job, shards, out, features):
+                    _lap(out, started)
+                    shards.remove()
+                    say(f"extract {features}: {job.count} shards were there, put together in {out}")
+                    return True
+    return False
 
 
-def _tidy(out: Path) -> None:
-    """Remove what a killed call was writing; the lock is ours, so nobody is writing it now."""
-    for path in out.glob(".*.tmp"):
-        path.unlink()
+def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str) -> bool:
+    """Are the same features there? As far as that can be told without the network."""
+    meta = out / artefact.META
+    if not meta.is_file():
+        return False
+    about = {key: value for key, value in read_json(meta).items() if key not in artefact.WRITTEN}
+    if not recognise.settled(about, node, seed, device) or not _finished(out, fingerprint.digest(about)):
+        return False
+    left_out = unreadable.read(out)
+    if left_out.num_rows:
+        readable = len(artefact.read(out, verify=False).image_ids)
+        policy.check(node, left_out, left_out.num_rows + readable, name)
+    say(f"extract {name}: {out} is up to date{_but(left_out)}")
+    return True
+
+
+def _but(left_out: pa.Table) -> str:
+    return f" but for {left_out.num_rows} images that cannot be read" if left_out.num_rows else ""
 
 
 def _finished(out: Path, digest: str) -> bool:
@@ -61,68 +112,95 @@ def _finished(out: Path, digest: str) -> bool:
         return False
     try:
         artefact.read(out)
+        unreadable.read(out)
     except (InputError, IntegrityError) as error:
         warn(f"{error}; doing so now")
         return False
     return True
 
 
-def _compute(job: Job, parts: Parts, out: Path, name: str, started: float) -> None:
-    """Compute the parts that are missing, each written as soon as it is whole."""
-    done = parts.open()
-    if done:
-        say(f"extract {name}: going on after {len(done)} of {len(job.blocks)} parts")
-    else:
+def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work: Work) -> None:
+    """Compute the shards that are missing and put all together; once more for those that turn out to be damaged."""
+    if not shards.found():
         timing.record(out, 0.0)
-    work = job.batches(skip=done)
-    # A GPU must not wait for readers. On a CPU readers and model need the same cores: working at once is no faster than
-    # taking turns and costs up to 7 % more of their time (measured on 2 cores).
-    ahead = _AHEAD_OF_A_GPU if job.device.type == "cuda" else 0
-    forward = Forward(job.backbone.module.to(job.device), job.params, job.device)
-    reading = batches([items for _, items in work], partial(job.backbone.read, job.root), ahead)
-    rows: list[Output] = []
-    with contextlib.closing(reading), precision.inference(job.device, job.about["precision"]):
-        pairs = zip(work, reading, strict=True)
-        for (number, items), array in track(
-            pairs, len(work), f"extract {name}, batches of {job.params.batch_size}"
-        ):
-            rows.append(_finite(forward(array), items))
-            if items[-1] is job.blocks[number][-1]:
-                parts.write(number, joined(rows, np.concatenate))
-                rows = []
-                started = _lap(out, started)
+    while True:
+        _compute(job, shards, name, device, work, out)
+        if _assembled(job, shards, out, name):
+            return
+
+
+def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
+    for path in out.glob(
+        ".*.tmp"
+    ):  # what a killed call was writing; the lock is ours, so nobody writes it now
+        path.unlink()
+    _check(job, _failures(shards, shards.found()), name)
+    try:
+        assemble(job, shards, out)
+    except Damaged as error:
+        warn(f"{error}; computing shard {error.number} again")
+        shards.drop(error.number)
+        return False
+    return True
+
+
+def _compute_share(job: Job, shards: Shards, name: str, device: str, work: Work) -> None:
+    number, of = work.share
+    mine = work.mine(job.count)
+    shards.tidy_share(set(mine))
+    if others := shards.others():
+        warn(
+            f"{others[0]} and {len(others) - 1} more hold shards of other extractions: other options, code, libraries, weights "
+            "or device; all processes that share one extraction need the same"
+        )
+    _compute(job, shards, name, device, work)
+    left = job.count - len(shards.found())
+    say(
+        f"extract {name}: share {number}/{of} is finished, {left} of {job.count} shards are missing; when none is, "
+        f"`vse-pipe extract --features {name}` puts them together"
+    )
+
+
+def _compute(job: Job, shards: Shards, name: str, device: str, work: Work, timed: Path | None = None) -> None:
+    """Compute what is missing of this process's shards, each written as soon as it is whole. timed: keeps the seconds."""
+    mine, there = work.mine(job.count), shards.found()
+    missing = [number for number in mine if number not in there]
+    if len(missing) < len(mine):
+        say(f"extract {name}: going on after {len(mine) - len(missing)} of {len(mine)} shards")
+    failures = _failures(shards, there)
+    _check(job, failures, name)
+    if not missing:
+        return
+    started = time.monotonic()
+    made = ENGINES.load(work.engine).shards(job, missing, name, device, work)
+    try:
+        with contextlib.closing(made):
+            for number, shard in made:
+                shards.write(number, shard, job.manifest(number))
+                if shard.failures:
+                    failures[number] = shard.failures
+                    _check(job, failures, name)
+                started = _lap(timed, started) if timed else started
+    except KeyboardInterrupt:
+        say(f"extract {name}: {len(shards.found())} of {job.count} shards are finished and kept")
+        raise
+
+
+def _check(job: Job, failures: dict[int, list[Failure]], name: str) -> None:
+    """Raises InputError when the node does not allow these failures."""
+    policy.check(job.node, policy.named(job, sorted(failures.items())), job.table.num_rows, name)
+
+
+def _failures(shards: Shards, there: dict[int, Path]) -> dict[int, list[Failure]]:
+    """Of the shards that are there, by number."""
+    found = {}
+    for number, path in there.items():
+        with contextlib.suppress(Damaged):  # computed again when all are put together
+            found[number] = shards.manifest(number, path)["failures"]
+    return found
 
 
 def _lap(out: Path, since: float) -> float:
     now = time.monotonic()
     timing.record(out, now - since, earlier=True)
     return now
-
-
-def _finite(rows: Output, items: list[Item]) -> Output:
-    for name, values in rows._asdict().items():
-        if values is None:
-            continue
-        bad = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
-        if len(bad):
-            item = items[bad[0]]
-            advice = "; if float16 is too narrow for them, set store: float32 or normalise: true"
-            raise InputError(
-                f"{item.where}: the {name} of image_id {item.image_id} are NaN or infinite as {values.dtype}"
-                f"{advice if name == 'features' else ''}"
-            )
-    return rows
-
-
-def _assemble(job: Job, parts: Parts, out: Path) -> None:
-    ids = [item.image_id for block in job.blocks for item in block]
-    count = len(ids)
-    numbers = range(len(job.blocks))
-    columns = {"image_id": ids, "row": list(range(count)), "status": ["ok"] * count, "detail": [""] * count}
-    for name in artefact.BESIDE:
-        found = [array for number in numbers if (array := parts.read(number, name)) is not None]
-        columns[name] = artefact.lists(np.concatenate(found)) if found else [None] * count
-    blocks = (parts.read(number, "features") for number in numbers)
-    index = pa.table(columns, artefact.SCHEMA)
-    artefact.write_blocks(out, blocks, count, index, {**job.about, "fingerprint": job.digest})
-    parts.remove()

@@ -45,22 +45,35 @@ def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Stri
     return found
 
 
+def load_extraction(path: Path, overrides: list[str]) -> Params:
+    """Seed, features and texts of params.yaml, without its runs: those bring torch, which takes seconds to load.
+
+    Data sets are there by name and format, their own options are not looked at. Raises ParamsError with every problem found.
+    """
+    loader = _Loader(path.name, with_overrides(read_document(path), overrides, path.name))
+    return loader.params(runs=False)
+
+
 class _Loader:
     """Collects problems instead of stopping at the first."""
 
     def __init__(self, file: str, content: dict) -> None:
         self.file, self.content, self.problems = file, content, []
 
-    def params(self) -> Params:
+    def params(self, runs: bool = True) -> Params:
         root = self._model(Root, self.content, "")
         if root is None:
             raise ParamsError(self.problems)
+        if not runs:
+            root = root.model_copy(update={"noises": {}, "runs": {}, "ensembles": {}, "inference": {}})
+            root = root.model_copy(update={"grid": root.grid.model_copy(update={"inferences": []})})
+            root = root.model_copy(update={"report": root.report.model_copy(update={"audits": []})})
         for name, node in root.ensembles.items():
             self._known_row(node.row, f"ensembles.{name}")
         loaded = Params(
             seed=root.seed,
             grid=root.grid,
-            datasets={name: self._dataset(name, node) for name, node in root.datasets.items()},
+            datasets={name: self._dataset(name, node, runs) for name, node in root.datasets.items()},
             features={name: self._features(root, name, node) for name, node in root.features.items()},
             texts={name: self._texts(root, name, node) for name, node in root.texts.items()},
             noises={name: self._noise(root, name, node) for name, node in root.noises.items()},
@@ -89,17 +102,21 @@ class _Loader:
         ]
         return root.evaluate, {member.name: member.params for member in members if member}, root.seed
 
-    def _dataset(self, name, node) -> Dataset:
+    def _dataset(self, name, node, options: bool = True) -> Dataset:
+        if not options:
+            self._known(FORMATS, node.format, f"datasets.{name}.format")
+            return Dataset(Member(node.format, Strict()), node.source)
         return Dataset(
-            self._member(FORMATS, node.format, node.model_extra, f"datasets.{name}", "format"), node.source
+            self._member(FORMATS, node.format, node.model_extra, f"datasets.{name}", "format"),
+            node.source,
+            node.on_error,
         )
 
     def _features(self, root, name, node) -> FeatureSet:
         address = f"features.{name}"
         self._reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-        return FeatureSet(
-            node.dataset, self._member(BACKBONES, node.backbone, node.model_extra, address, "backbone")
-        )
+        backbone = self._member(BACKBONES, node.backbone, node.model_extra, address, "backbone")
+        return FeatureSet(node.dataset, backbone, node.on_error, node.max_errors)
 
     def _texts(self, root, name, node) -> TextSet:
         address = f"texts.{name}"

@@ -31,6 +31,16 @@ def _no_ending_of_ours(name: str) -> str:
 Name = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"), AfterValidator(_no_ending_of_ours)
 ]
+OnError = Literal["fail", "skip"]
+
+
+def _a_count_or_a_share(most: float) -> float:
+    if most > 1 and most != int(most):
+        raise ValueError("expected a whole number of images, or a share below 1")
+    return most
+
+
+Limit = Annotated[NonNegativeFloat, AfterValidator(_a_count_or_a_share)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -43,22 +53,28 @@ class _Open(Strict):
 class DatasetNode(_Open):
     """datasets.<name>: a data set and the format it is read with.
 
-    format: how the files are laid out; source: where they are, relative to the project or absolute. Further keys are the
+    format: how the files are laid out; source: where they are, relative to the project or absolute; on_error: whether
+    ``prepare`` stops at images that are missing or do not decode, or leaves them to ``extract``. Further keys are the
     options of the format.
     """
 
     format: str
     source: str
+    on_error: OnError = "fail"
 
 
 class FeaturesNode(_Open):
     """features.<name>: one feature file of one data set.
 
-    dataset: a name under datasets; backbone: what computes the features. Further keys are the options of the backbone.
+    dataset: a name under datasets; backbone: what computes the features. on_error: ``skip`` leaves images that cannot be
+    read out and records them, ``fail`` stops at the first. max_errors: how many may be left out, a number of images, or
+    below 1 a share of them (rounded up). Further keys are the options of the backbone.
     """
 
     dataset: str
     backbone: str
+    on_error: OnError = "fail"
+    max_errors: Limit = 0.01
 
 
 class TextsNode(_Open):

@@ -25,12 +25,17 @@ class Member:
 class Dataset:
     format: Member
     source: str
+    on_error: str = "fail"
 
 
 @dataclass(frozen=True)
 class FeatureSet:
+    """max_errors: images that may be left out under ``on_error: skip``; below 1 a share of all, rounded up."""
+
     dataset: str
     backbone: Member
+    on_error: str = "fail"
+    max_errors: float = 0.01
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,15 @@ from pipeline.params.typed import Params
 from pipeline.prepare.formats._source import Source
 from pipeline.registry import FORMATS
 
+_SHOWN = 3
+
 
 def prepare(params: Params, dataset: str) -> Path:
-    """Write data/prepare/<dataset>/. Raises InputError on unusable data and then leaves what was there before."""
+    """Write data/prepare/<dataset>/. Raises InputError on unusable data and then leaves what was there before.
+
+    Images that are missing or do not decode are unusable data too, unless the data set says ``on_error: skip``: then
+    they keep their rows, and ``extract`` records why they have no features.
+    """
     started = time.monotonic()
     node = params.datasets[dataset]
     out = paths.prepared(dataset)
@@ -26,6 +32,7 @@ def prepare(params: Params, dataset: str) -> Path:
         read = FORMATS.load(node.format.name).read
         source = read(Path(node.source), folder, node.format.params, params.seed)
         check(dataset, source)
+        _decide(dataset, source, node.on_error)
         images.write(folder, source.images, _settled_root(source.root, folder, out))
         captions.write(folder, source.captions)
     seconds = time.monotonic() - started
@@ -73,6 +80,22 @@ def _refuse(dataset: str, wrong: pa.Table, key: str, problem: str) -> None:
         raise InputError(f"data set {dataset}, {key} {first[key]}: {problem.format(**first)}{more}")
 
 
+def _decide(dataset: str, source: Source, on_error: str) -> None:
+    """Raises InputError for broken images, under ``skip`` only when there are no others."""
+    broken, count = source.broken, source.images.num_rows
+    if not broken:
+        return
+    more = f"; and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
+    found = f"{len(broken)} of {count} images below {source.root} cannot be used: {'; '.join(broken[:_SHOWN])}{more}"
+    if on_error == "fail":
+        raise InputError(
+            f"{found}. To leave them out, set on_error: skip in datasets.{dataset} and in its features"
+        )
+    if len(broken) == count:
+        raise InputError(f"{found}. There is no image to go on with")
+    warn(f"prepare {dataset}: {found}. extract will record them in errors.parquet")
+
+
 def _settled_root(root: str, folder: Path, out: Path) -> str:
     """Images drawn into ``folder`` lie below ``out`` once the folder has been renamed."""
     return str(out / Path(root).relative_to(folder)) if Path(root).is_relative_to(folder) else root
@@ -85,7 +108,8 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
             pc.sum(pc.equal(table["split"], split)).as_py() for table in (source.images, source.captions)
         ]
         counts.append(f"{split} {found[0]} images / {found[1]} captions")
-    frame = source.images.select(["sha256", "split"]).to_pandas()
+    known = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
+    frame = known.select(["sha256", "split"]).to_pandas()
     repeated = int(frame.sha256.duplicated().sum())
     texts = source.captions.num_rows - pc.count_distinct(source.captions["text"]).as_py()
     say(

@@ -13,6 +13,7 @@ from pipeline.report import formatting, outputs, sweeps
 from pipeline.report.collector import Collector
 from pipeline.report.page import render
 from pipeline.report.reading import read
+from pipeline.sources.read import shown
 
 _PLURALS = {"criterion": "criteria"}
 
@@ -35,7 +36,7 @@ def report(params: Params) -> Path:
         }
         plots = {name: make(results) for name, make in tables.items()}
         figures = outputs.metrics(results)
-        collector = Collector(_bytes, params.report.thumbnail)
+        collector = Collector(shown, params.report.thumbnail)
         html = render(results, collector)
         write_json(paths.REPORTS / "metrics.json", figures)
         for name, table in plots.items():
@@ -51,10 +52,6 @@ def report(params: Params) -> Path:
     ranked = f"{runs} and {ensembles}" if params.ensembles else runs
     say(f"report: {ranked} under {criteria}, {page} ({len(html.encode()) / 1e6:.1f} MB)")
     return page
-
-
-def _bytes(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
 
 
 def _write_csv(path: Path, table: pd.DataFrame) -> None:

@@ -52,7 +52,7 @@ def load(name: str, source: FeatureSet, features: Features, seed: int, device: t
         **{key: backbone.about[key] for key in ("network", "weights", "transform")},
         "images_sha256": features.meta["images_sha256"],
     }
-    depends = fingerprint.describe(source, backbone, device, backbone.precision)
+    depends = fingerprint.describe(source, backbone, device.type, backbone.precision)
     return Loaded(backbone.module, described, depends)
 
 

@@ -1,7 +1,7 @@
 """The image files behind the rows of a feature file, for encoders that hold the network itself."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from pipeline import paths
 from pipeline.artifacts import images as artefact
 from pipeline.artifacts._files import sha256
 from pipeline.artifacts.features import Features
-from pipeline.errors import IntegrityError
+from pipeline.errors import InputError, IntegrityError, UnreadableImage
 from pipeline.extract import images
 from pipeline.extract.backbones._backbone import Item
 from pipeline.extract.reader import batches
@@ -115,19 +115,27 @@ class Pictures:
         return _Shown(item.image_id, item.file, item.sha256, item.where, pair)
 
     def _read(self, work: Iterable[list[Item]], read) -> Iterator[Tensor]:
-        with contextlib.closing(batches(work, read, self.ahead)) as reading:
-            for pixels in reading:
-                yield torch.from_numpy(pixels)
+        with contextlib.closing(batches(work, partial(_readable, read), self.ahead)) as reading:
+            for batch in reading:
+                yield torch.from_numpy(batch.arrays)
 
     def _as_extracted(self, item: Item) -> np.ndarray:
-        return self.transform.pixels(images.load(self.root, item))
+        return images.pixels(self.root, item, self.transform)
 
     def _as_drawn(self, epoch: int, item: _Shown) -> np.ndarray:
         rng = generator(self.drawing.seed, "crop", epoch, item.pair)
-        image = images.load(self.root, item)
         if self.drawing.crop == "random":
             resampling = Image.Resampling[self.transform.interpolation.upper()]
+            image = images.load(self.root, item)
             pixels = random_crop(image, self.transform.image_size, resampling, rng)
         else:
-            pixels = self.transform.pixels(image)
+            pixels = images.pixels(self.root, item, self.transform)
         return mirrored(pixels, rng) if self.drawing.flip else pixels
+
+
+def _readable(read: Callable[[Item], np.ndarray], item: Item) -> np.ndarray:
+    """An image that has features was readable once: here it is an error, whatever the features do about such images."""
+    try:
+        return read(item)
+    except UnreadableImage as error:
+        raise InputError(f"{error}; {item.where} names it") from error

@@ -62,6 +62,7 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
     going_on = _start(out, mark)  # only now that all checks are past: it removes an earlier model
+    _say_left_out(name, table)
     say(f"train {name}: {len(table.train_pairs)} pairs, {_described(table)}")
     with _same_kernels(device) if network else contextlib.nullcontext():
         progress = loop.fit(scheme, sampler, check, out, mark, name)
@@ -110,6 +111,15 @@ def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:
     if device.type != "cuda":
         return contextlib.nullcontext()
     return torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
+
+
+def _say_left_out(name: str, table: Table) -> None:
+    if any(table.left_out):
+        pairs_, words = table.left_out
+        warn(
+            f"train {name}: {pairs_} training pairs and {words} validation captions are left out, with images that "
+            "could not be read"
+        )
 
 
 def _described(table: Table) -> str:

@@ -14,7 +14,11 @@ from pipeline.train.pictures import Pictures
 
 @dataclass(frozen=True)
 class Table:
-    """array: features; val_captions: places in ``texts`` and val_caption_images their images; val_image_rows: rows of array."""
+    """array: features; val_captions: places in ``texts`` and val_caption_images their images; val_image_rows: rows of array.
+
+    train_rows: (pairs,) where the training pairs stand in pairs.parquet. left_out: how many training pairs and validation
+    captions are not there because the image that they show, or their own, could not be read.
+    """
 
     array: np.ndarray
     texts: Texts
@@ -24,6 +28,8 @@ class Table:
     val_images: np.ndarray
     val_image_rows: np.ndarray
     features_digest: str
+    train_rows: np.ndarray
+    left_out: tuple[int, int] = (0, 0)
     pictures: Pictures | None = None
 
     @property
@@ -44,20 +50,27 @@ class Table:
         texts: Texts,
         pictures: Pictures | None = None,
     ) -> "Table":
-        """Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty."""
+        """Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty.
+
+        Images that ``extract`` recorded as unreadable are left out with their captions, and with every pair that shows
+        them; one that is missing for another reason is an error.
+        """
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
             raise InputError(
                 "captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again"
             )
         ids = caption_table["caption_id"].to_numpy()
         split = caption_table["split"].to_numpy(zero_copy_only=False)
-        train, val = np.flatnonzero(split == "train"), np.flatnonzero(split == "val")
+        own, shown = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
+        kept = features.readable(own) & features.readable(shown)
+        train, val = (np.flatnonzero((split == name) & kept) for name in ("train", "val"))
+        left_out = tuple(int(((split == name) & ~kept).sum()) for name in ("train", "val"))
         if len(train) < 2 or not len(val):
+            without = f" that have features ({sum(left_out)} have none)" if any(left_out) else ""
             raise InputError(
-                f"training needs train and val captions, the data set has {len(train)} and {len(val)}"
+                f"training needs train and val captions{without}, the data set has {len(train)} and {len(val)}"
             )
-        shown = pair_table["image_id"].to_numpy()[train]
-        true = caption_table["image_id"].to_numpy()[val]
+        shown, true = shown[train], own[val]
         val_images = true[np.sort(np.unique(true, return_index=True)[1])]
         return cls(
             array=features.array,
@@ -76,6 +89,8 @@ class Table:
             val_images=val_images,
             val_image_rows=features.rows_of(val_images),
             features_digest=features.meta["sha256"],
+            train_rows=train,
+            left_out=left_out,
             pictures=pictures,
         )
 

@@ -1,8 +1,10 @@
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import captions, embeddings, features, images, pairs
+from pipeline.artifacts import _table, captions, embeddings, features, images, pairs
 from pipeline.artifacts.embeddings import Side
 from pipeline.errors import InputError, IntegrityError
 
@@ -190,3 +192,24 @@ def test_an_index_beyond_the_array_is_refused(tmp_path):
     features.write(tmp_path, np.ones((2, 3), np.float32), _index([0, 5]), {})
     with pytest.raises(InputError, match=r"rows up to 5, but features\.npy has 2"):
         features.read(tmp_path)
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [3, 4, 9], [0, 5, 5, 10]])
+def test_rows_in_several_tables_are_the_same_bytes(tmp_path, monkeypatch, cuts):
+    monkeypatch.setattr(_table, "_GROUP", 4)
+    table = _captions(
+        caption_id=list(range(10)), image_id=[3] * 10, text=["é"] * 10, split=["train"] * 10
+    ).replace_schema_metadata({"left": "out"})
+    bounds = [0, *cuts, 10]
+    parts = [table.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
+    for name, tables in (("whole", [table]), ("parts", parts)):
+        _table.write_groups(tmp_path / name, tables, captions.SCHEMA, {"made": "here"})
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
+    found = _table.read(tmp_path / "parts", captions.SCHEMA)
+    assert found["caption_id"].to_pylist() == list(range(10))
+    assert _table.footer(found) == {**_table.footer(captions.SCHEMA.empty_table()), "made": "here"}
+
+
+def test_no_rows_in_no_tables(tmp_path):
+    _table.write_groups(tmp_path / "none", [], captions.SCHEMA, {})
+    assert _table.read(tmp_path / "none", captions.SCHEMA).num_rows == 0

@@ -1,66 +1,91 @@
-"""Run as a program: kill one extraction before each file appears in its folder, then let another go on.
+"""Run as a program: kill one extraction at each change it makes on disk, or at a drawn moment, then let another go on.
 
 A process of its own, because children are forked from it: torch is imported once and has not started threads yet.
-Prints one JSON line a run: {"folder", "killed", "parts", "resumed"}: wait statuses of both children, parts in between.
+Prints one JSON line a run: {"folder", "at", "killed", "left", "resumed"}: what the child was about to do, wait statuses of
+both children, the names that lay in the output in between.
 """
 
 import json
 import os
+import random
+import re
 import signal
 import sys
+import time
 from pathlib import Path
 
 import torch
 
-from pipeline.extract import job, stage
-from pipeline.extract.backbones import _torchvision  # noqa: F401 (imported once here, not in every child)
+from pipeline.extract import compute, stage  # noqa: F401 (imported once here, not in every child)
+from pipeline.extract.backbones import _torchvision  # noqa: F401
 from tests.extract import project
 
 NEVER = -1
 
 
-def child(folder: Path, kill_before: int) -> int:
-    """Extract in ``folder``, dead by SIGKILL before the ``kill_before``-th file. Gives the wait status."""
+def child(folder: Path, kill_at: int, after: float | None = None) -> int:
+    """Extract in ``folder``, dead by SIGKILL at the ``kill_at``-th change or ``after`` seconds. Gives the wait status."""
     if pid := os.fork():
+        if after is not None:
+            time.sleep(after)
+            os.kill(pid, signal.SIGKILL)
         return os.waitpid(pid, 0)[1]
     status = 1
     try:
         os.chdir(folder)
-        _kill_before(kill_before)
+        if kill_at != NEVER:
+            _kill_at(kill_at)
         stage.extract(project.params(), "small", "cpu")
         status = 0
     finally:
         os._exit(status)
 
 
-def _kill_before(number: int) -> None:
-    rename, done = Path.replace, []
+def _kill_at(number: int) -> None:
+    """An audit hook sees whatever takes its name or loses it, before it happens."""
+    seen = [0]
 
-    def replace(self: Path, target: Path) -> Path:
-        if project.OUT in target.parents:
-            done.append(target)
-            if len(done) == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return rename(self, target)
+    def hook(event: str, arguments: tuple) -> None:
+        if event not in ("os.rename", "os.remove", "os.rmdir"):
+            return
+        name = Path(os.fsdecode(arguments[0])).name
+        # The temporary file of whole_file has its new name when it is removed; removing changes nothing.
+        if name.startswith(".small.timing") or (event == "os.remove" and name.endswith(".tmp")):
+            return
+        seen[0] += 1
+        if seen[0] == number:
+            known = re.sub(r"^\.|-.*|\.\d+\.tmp$", "", name)
+            Path("at").write_text(f"{event} {known}")
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    Path.replace = replace
+    sys.addaudithook(hook)
 
 
-def main(root: Path) -> None:
+def main(root: Path, rounds: int) -> None:
     torch.set_num_threads(1)
-    job._PART = 4
     status, number = signal.SIGKILL, 0
     while status == signal.SIGKILL:
         number += 1
-        folder = root / f"{number:02d}"
-        folder.mkdir()
-        os.chdir(folder)
-        project.prepared(Path("raw"), project.pictures(Path("raw"), 9))
-        status = child(folder, number)
-        left = sorted(path.name[:6] for path in folder.glob("data/extract/tiny/small/parts/*/*.npz"))
-        resumed = child(folder, NEVER)
-        print(json.dumps({"folder": folder.name, "killed": status, "parts": left, "resumed": resumed}))
+        status = one(root / f"{number:02d}", number, None)
+    drawn = random.Random(7)
+    for extra in range(rounds):
+        one(root / f"drawn-{extra:02d}", NEVER, drawn.uniform(0.05, 0.4))
+
+
+def one(folder: Path, kill_at: int, after: float | None) -> int:
+    folder.mkdir()
+    os.chdir(folder)
+    project.prepared(Path("raw"), project.pictures(Path("raw"), 9))
+    status = child(folder, kill_at, after)
+    at = Path("at").read_text() if Path("at").is_file() else ""
+    left = sorted(path.name for path in project.OUT.rglob("*") if path.is_file())
+    resumed = child(folder, NEVER)
+    print(
+        json.dumps({"folder": folder.name, "at": at, "killed": status, "left": left, "resumed": resumed}),
+        flush=True,
+    )
+    return status
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

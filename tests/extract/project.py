@@ -25,7 +25,13 @@ train: {}
 evaluate: {}
 report: {}
 """
-SMALL = {"model": "shufflenet_v2_x0_5", "weights": "random", "image_size": 32, "batch_size": 4}
+SMALL = {
+    "model": "shufflenet_v2_x0_5",
+    "weights": "random",
+    "image_size": 32,
+    "batch_size": 4,
+    "shard_size": 4,
+}
 
 
 def pictures(folder: Path, count: int, size: tuple[int, int] = (40, 36)) -> list[str]:

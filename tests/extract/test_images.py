@@ -93,22 +93,22 @@ JPEG = saved(Image.effect_noise((64, 64), 50).convert("RGB"), "JPEG")
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"not an image of a known format \(0 bytes\)"),
-        (b"<html>404 not found</html>", "not an image of a known format"),
-        (JPEG[: len(JPEG) // 2], "not a readable image: .*truncated"),
-        (saved(Image.new("F", (2, 2)), "TIFF"), "not a readable image: .*floating point"),
+        (b"", r"is empty \(0 bytes\)"),
+        (b"<html>404 not found</html>", "is no image in a known format"),
+        (JPEG[: len(JPEG) // 2], "does not decode .*truncated"),
+        (saved(Image.new("F", (2, 2)), "TIFF"), "has floating point numbers"),
         (saved(Image.fromarray(np.array([[70000, -1]], dtype=np.int32)), "TIFF"), "do not fit 16 bits"),
     ],
     ids=["empty", "html", "truncated", "float", "wide"],
 )
 def test_refuses(content: bytes, message: str) -> None:
-    with pytest.raises(InputError, match=f"cat.jpg: .*{message}"):
+    with pytest.raises(InputError, match=f"cat.jpg .*{message}"):
         decode(content, "cat.jpg")
 
 
 def test_refuses_a_decompression_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    with pytest.raises(InputError, match="exceeds limit of 200 pixels"):
+    with pytest.raises(InputError, match="too many pixels"):
         decode(saved(Image.new("1", (64, 64)), "PNG"), "bomb.png")
 
 
@@ -126,10 +126,10 @@ def test_load_compares_the_digest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("gone.jpg", r"gone.jpg \(image_id 5\): cannot be read: No such file.*row 2 names it"),
+        ("gone.jpg", r"gone.jpg \(image_id 5\) does not exist"),
         ("../outside.jpg", "row 2: file '../outside.jpg' lies outside its root"),
         ("/etc/passwd", "lies outside its root"),
-        ("", "cannot be read: Is a directory"),
+        ("", "is a folder"),
     ],
 )
 def test_load_refuses(tmp_path: Path, file: str, message: str) -> None:

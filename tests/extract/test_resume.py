@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.extract import job, stage
+from pipeline.extract import stage
 from pipeline.extract.forward import Forward
 from tests.extract import project
 
@@ -26,7 +26,7 @@ def outputs(folder: Path) -> dict[str, bytes]:
 
 
 def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.extract.killed", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.extract.killed", str(tmp_path), "3"]
     done = subprocess.run(
         command,
         cwd=REPOSITORY,
@@ -36,11 +36,16 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     runs = [json.loads(line) for line in done.stdout.splitlines()]
-    whole = outputs(tmp_path / runs[-1]["folder"])
-    assert sorted(whole) == ["features.npy", "index.parquet", "meta.json"]
-    assert [run["killed"] for run in runs] == [signal.SIGKILL] * (len(runs) - 1) + [0]
-    assert len(runs) == 3 + 3 + 1
-    assert {len(run["parts"]) for run in runs} == {0, 1, 2, 3}
+    planned = [run for run in runs if not run["folder"].startswith("drawn")]
+    whole = outputs(tmp_path / planned[-1]["folder"])
+    assert sorted(whole) == ["errors.parquet", "features.npy", "index.parquet", "meta.json"]
+    assert [run["killed"] for run in planned] == [signal.SIGKILL] * (len(planned) - 1) + [0]
+    renamed = ["000000", "000001", "000002", "features.npy", "index.parquet", "errors.parquet", "meta.json"]
+    removed = ["000000", "000001", "000002"]
+    at = [run["at"] for run in planned[:-1]]
+    assert at[:7] == [f"os.rename {name}" for name in renamed]
+    assert sorted(at[7:10]) == [f"os.remove {name}" for name in removed]
+    assert [event.split()[0] for event in at[10:]] == ["os.rmdir", "os.rmdir"]
     for run in runs:
         assert run["resumed"] == 0, done.stderr
         assert outputs(tmp_path / run["folder"]) == whole, run
@@ -49,7 +54,6 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
 def test_only_what_is_missing_is_computed(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setattr(job, "_PART", 4)
     seen: list[int] = []
     run = Forward.__call__
 
@@ -66,18 +70,17 @@ def test_only_what_is_missing_is_computed(
     monkeypatch.setattr(Forward, "__call__", lambda self, batch: seen.append(len(batch)) or run(self, batch))
     stage.extract(project.params(), "small", "cpu")
     assert seen == [4, 4, 1]
-    assert "going on after 1 of 3 parts" in capsys.readouterr().err
-    assert not (project.OUT / "parts").exists()
+    assert "going on after 1 of 3 shards" in capsys.readouterr().err
+    assert not (project.OUT / "shards").exists()
 
 
-def test_a_full_disk_leaves_the_parts_and_no_half_written_file(
+def test_a_full_disk_leaves_the_shards_and_no_half_written_file(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.extract(project.params(), "small", "cpu")
     whole = outputs(tiny)
     shutil.rmtree(project.OUT)
     # A limit on the size of files fails as a full disk does; the nine rows exceed it, a batch of four does not.
-    monkeypatch.setattr(job, "_PART", 4)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
     try:
@@ -85,7 +88,7 @@ def test_a_full_disk_leaves_the_parts_and_no_half_written_file(
             stage.extract(project.params(), "small", "cpu")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert [name.split("/")[0] for name in outputs(tiny)] == ["parts"] * 3
+    assert [name.split("/")[0] for name in outputs(tiny)] == ["shards"] * 3
     stage.extract(project.params(), "small", "cpu")
     assert outputs(tiny) == whole
 
@@ -99,13 +102,19 @@ def test_the_time_of_all_calls_is_counted(tiny: Path, monkeypatch: pytest.Monkey
     assert first > 0
 
 
-def test_boxes_lie_in_the_parts_too(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An extraction of regions that stops after its first part ends with the bytes of one that does not."""
-    given = {"model": "random_filters", "image_size": 16, "rows": 2, "columns": 3, "batch_size": 4}
+def test_boxes_lie_in_the_shards_too(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An extraction of regions that stops after its first shard ends with the bytes of one that does not."""
+    given = {
+        "model": "random_filters",
+        "image_size": 16,
+        "rows": 2,
+        "columns": 3,
+        "batch_size": 4,
+        "shard_size": 4,
+    }
     stage.extract(project.params("grid", **given), "small", "cpu")
     whole = outputs(tiny)
     shutil.rmtree(project.OUT)
-    monkeypatch.setattr(job, "_PART", 4)
     run, done = Forward.__call__, []
 
     def stopped(self: Forward, batch):
@@ -117,7 +126,7 @@ def test_boxes_lie_in_the_parts_too(tiny: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Forward, "__call__", stopped)
     with pytest.raises(KeyboardInterrupt):
         stage.extract(project.params("grid", **given), "small", "cpu")
-    assert [name.split("/")[0] for name in outputs(tiny)] == ["parts"]
+    assert [name.split("/")[0] for name in outputs(tiny)] == ["shards"]
     monkeypatch.setattr(Forward, "__call__", run)
     stage.extract(project.params("grid", **given), "small", "cpu")
     assert outputs(tiny) == whole

@@ -13,7 +13,7 @@ from torchvision.transforms import v2
 
 from pipeline.artifacts import features, images
 from pipeline.errors import InputError, IntegrityError, LockedError
-from pipeline.extract import job, stage
+from pipeline.extract import stage
 from pipeline.extract.forward import Forward
 from pipeline.locks import claim
 from tests.extract import project
@@ -81,7 +81,7 @@ def test_meta_says_what_they_are(tiny: Path) -> None:
     assert meta["dimensions"] == 1024
     assert meta["libraries"].keys() == {"numpy", "pillow", "torch", "torchvision"}
     assert "seconds" not in json.dumps(meta)
-    assert sorted(contents()) == ["features.npy", "index.parquet", "meta.json"]
+    assert sorted(contents()) == ["errors.parquet", "features.npy", "index.parquet", "meta.json"]
 
 
 def test_random_weights_follow_the_seed_and_are_called_random(tiny: Path) -> None:
@@ -136,13 +136,13 @@ def test_damaged_features_are_made_again(tiny: Path) -> None:
     assert contents() == first
 
 
-def test_the_size_of_parts_changes_nothing(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [5, 8, 1024])
+def test_the_size_of_shards_changes_nothing(tiny: Path, size: int) -> None:
     params = project.params()
     stage.extract(params, "small", "cpu")
     first = contents()
     (OUT / "meta.json").unlink()
-    monkeypatch.setattr(job, "_PART", 4)
-    stage.extract(params, "small", "cpu")
+    stage.extract(project.params(shard_size=size), "small", "cpu")
     assert contents() == first
 
 
@@ -158,7 +158,7 @@ def test_half_precision_on_disk(tiny: Path) -> None:
 def test_a_broken_image_is_named_and_nothing_is_half_written(tiny: Path) -> None:
     project.prepared(Path("raw"), [f"{number:03d}.png" for number in range(9)], digests=[""] * 9)
     Path("raw/005.png").write_bytes(Path("raw/005.png").read_bytes()[:90])
-    with pytest.raises(InputError, match=r"raw/005.png \(image_id 24\): not a readable image"):
+    with pytest.raises(InputError, match=r"005.png \(image_id 24\) does not decode"):
         stage.extract(project.params(), "small", "cpu")
     assert not (OUT / "features.npy").exists()
     assert not (OUT / "meta.json").exists()

@@ -1,5 +1,6 @@
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import LockedError
-from pipeline.locks import claim
+from pipeline.locks import claim, share
 
 HOLD = "import sys, time; from pathlib import Path; from pipeline.locks import claim\nwith claim(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
 
@@ -36,7 +37,7 @@ def test_a_killed_writer_holds_nothing(tmp_path, holder):
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     with claim(tmp_path / "out"):
-        assert (tmp_path / "out.lock").read_text() == f"{os.getpid()}\n"
+        assert (tmp_path / "out.lock").read_text() == f"{os.getpid()} on {socket.gethostname()}\n"
 
 
 def test_a_stage_started_by_dvc_ends_with_its_parent(tmp_path):
@@ -59,3 +60,25 @@ def test_a_stage_started_by_dvc_ends_with_its_parent(tmp_path):
         time.sleep(0.1)
     os.kill(orphan, signal.SIGKILL)
     pytest.fail("the orphan went on")
+
+
+def test_shares_exclude_their_like_and_the_whole(tmp_path):
+    out = tmp_path / "out"
+    me = f"process {os.getpid()} on "
+    with share(out, 1, 3), share(out, 3, 3):
+        with pytest.raises(LockedError, match=rf"{me}.* \(share 1/3\); wait"), share(out, 1, 3):
+            pytest.fail("two processes with one share")
+        with (
+            pytest.raises(LockedError, match=rf"{me}.*\(share 1/3\), \d+ on .*\(share 3/3\); wait"),
+            claim(out),
+        ):
+            pytest.fail("a writer beside sharers")
+        with pytest.raises(LockedError, match=r"share 1/3"), share(out, 1, 2):
+            pytest.fail("shares of two and of three")
+    with claim(out), pytest.raises(LockedError, match=me), share(out, 2, 3):
+        pytest.fail("a sharer beside a writer")
+
+
+def test_sharers_of_another_output_are_not_in_the_way(tmp_path):
+    with share(tmp_path / "out.x", 1, 2), claim(tmp_path / "out"), share(tmp_path / "out2", 2, 3):
+        assert (tmp_path / "out.lock").read_text().startswith(f"{os.getpid()} on ")

@@ -73,6 +73,22 @@ BAD = [
         {"noises": {"clean": {"dataset": "toy", "protocol": "image", "rate": 1.5}}},
         "params.yaml noises.clean.rate: input should be less than or equal to 1",
     ),
+    (
+        {"datasets": {"toy": {"format": "csv", "source": "x", "on_error": "skipp"}}},
+        "params.yaml datasets.toy.on_error: input should be 'fail' or 'skip', got 'skipp'",
+    ),
+    (
+        {"datasets": {"toy": {"format": "parquet", "source": "x", "val": 1.5}}},
+        "params.yaml datasets.toy.val: expected a pattern of file names, or a share from 0 to below 1",
+    ),
+    (
+        {"features": {"plain": {"dataset": "toy", "backbone": "precomp", "max_errors": 1.5}}},
+        "params.yaml features.plain.max_errors: expected a whole number of images, or a share below 1",
+    ),
+    (
+        {"features": {"plain": {"dataset": "toy", "backbone": "precomp", "max_errors": -1}}},
+        "params.yaml features.plain.max_errors: input should be greater than or equal to 0, got -1",
+    ),
     ({"datasets": {"to/y": {"format": "csv", "source": "x"}}}, "params.yaml datasets.to/y."),
     ({"seed": True}, "params.yaml seed: "),
     ({"seed": 2**32}, "params.yaml seed: input should be less than 4294967296"),
@@ -241,3 +257,12 @@ def test_what_a_file_of_the_previous_version_lacks_is_said(tmp_path):
 def test_a_count_at_the_limit_and_a_list_of_widths_are_fine(tmp_path):
     run = load_params(tmp_path, train={"batch_size": 2**31 - 1}, seed=2**32 - 1).runs["sum"]
     assert run.train.batch_size == 2**31 - 1
+
+
+def test_broken_images_stop_by_default(tmp_path):
+    plain = {"dataset": "toy", "backbone": "precomp"}
+    node = load_params(tmp_path, features={"plain": plain}).features["plain"]
+    assert (node.on_error, node.max_errors) == ("fail", 0.01)
+    changed = {**plain, "on_error": "skip", "max_errors": 20}
+    node = load_params(tmp_path, features={"plain": changed}).features["plain"]
+    assert (node.on_error, node.max_errors) == ("skip", 20)

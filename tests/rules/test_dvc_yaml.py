@@ -11,6 +11,7 @@ from pipeline import paths
 from pipeline.params.load import load
 from pipeline.registry import (
     BACKBONES,
+    ENGINES,
     FORMATS,
     IMAGE_ENCODERS,
     INFERENCES,
@@ -51,7 +52,7 @@ def params():
 # The families whose members a stage finds by name, with the dependency in dvc.yaml that names the member's own module.
 FAMILIES = {
     "prepare": [FORMATS],
-    "extract": [BACKBONES],
+    "extract": [BACKBONES, ENGINES],
     "extract_texts": [TEXT_FEATURES],
     "inject": [PROTOCOLS],
     "train": list(RUN_FAMILIES.values()),

@@ -25,6 +25,14 @@ class Item:
     where: str
 
 
+class Failure(NamedTuple):
+    """An image without features. status: one word or a few, never ``ok``; detail: the reason, for people."""
+
+    image_id: int
+    status: str
+    detail: str
+
+
 class Output(NamedTuple):
     """What a batch of B images gives; of a module tensors, later numpy arrays.
 

@@ -63,4 +63,4 @@ def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone
 
 
 def _read(transform: Transform, root: Path, item: Item) -> np.ndarray:
-    return transform.pixels(images.load(root, item))
+    return images.pixels(root, item, transform)

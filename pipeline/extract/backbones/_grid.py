@@ -152,5 +152,5 @@ def _of_filters(params: ImageParams, seed: int) -> tuple[nn.Module, Transform, d
 
 
 def _read(transform: Transform, root: Path, item: Item) -> tuple[np.ndarray, np.ndarray]:
-    image = images.load(root, item)
-    return transform.pixels(image), np.array(transform.window(*image.size), dtype=np.float32)
+    pixels, size = images.seen(root, item, transform)
+    return pixels, np.array(transform.window(*size), dtype=np.float32)

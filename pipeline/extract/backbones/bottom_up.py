@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, PositiveInt
 
 from pipeline.extract.backbones._backbone import Backbone
-from pipeline.extract.params import FeatureParams
+from pipeline.extract.params import FeatureParams, ShardSize
 
 
 class Params(FeatureParams):
@@ -19,6 +19,7 @@ class Params(FeatureParams):
     regions: PositiveInt = 36
     dimensions: PositiveInt = 2048
     normalise: bool = False
+    shard_size: ShardSize = 256
 
 
 def build(params: Params, seed: int) -> Backbone:

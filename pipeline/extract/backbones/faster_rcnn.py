@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from pipeline.extract.backbones._backbone import Backbone
-from pipeline.extract.params import Channels, Digest, FeatureParams, Scales, WeightsName
+from pipeline.extract.params import Channels, Digest, FeatureParams, Scales, ShardSize, WeightsName
 
 
 class Params(FeatureParams):
@@ -35,6 +35,7 @@ class Params(FeatureParams):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     store: Literal["float32", "float16"] = "float32"
     batch_size: PositiveInt = 8
+    shard_size: ShardSize = 256
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from pipeline.extract.backbones._backbone import Backbone
-from pipeline.extract.params import ImageParams
+from pipeline.extract.params import ImageParams, ShardSize
 
 RANDOM = "random_filters"
 
@@ -23,6 +23,7 @@ class Params(ImageParams):
     rows: PositiveInt = 7
     columns: PositiveInt = 7
     crops: Literal["center"] = "center"
+    shard_size: ShardSize = 256
 
     @model_validator(mode="before")
     @classmethod

@@ -63,4 +63,4 @@ def build(params: Params, seed: int) -> Backbone:
 def _read(transform, root: Path, item: Item) -> np.ndarray:
     from pipeline.extract import images
 
-    return transform.pixels(images.load(root, item))
+    return images.pixels(root, item, transform)

@@ -1,10 +1,11 @@
 """What every format hands back, and the checks that all of them share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 
+from pipeline import seeds
 from pipeline.errors import InputError, MissingResource
 from pipeline.registry import near_miss
 
@@ -15,12 +16,14 @@ _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "te
 class Source:
     """images and captions: the columns of ``pipeline.artifacts.images`` and ``.captions``, in the data set's order.
 
-    root: the folder that the column ``file`` is relative to, itself relative to the project or absolute.
+    root: the folder that the column ``file`` is relative to, itself relative to the project or absolute. broken: a line
+    for each image that is missing or does not decode; the stage decides whether it stops for them.
     """
 
     images: pa.Table
     captions: pa.Table
     root: str
+    broken: list[str] = field(default_factory=list)
 
 
 def existing(source: Path) -> Path:
@@ -40,6 +43,14 @@ def split_of(name: str, where: str) -> str:
             f"{where}: unknown split '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}"
         )
     return _SPLITS[name]
+
+
+def drawn_split(name: str, val: float, test: float, seed: int) -> str:
+    """From a hash of the seed and ``name``, so that it does not change when other images are added. val, test: shares."""
+    drawn = seeds.derive(seed, "split", name) / 2**63
+    if drawn < test:
+        return "test"
+    return "val" if drawn < test + val else "train"
 
 
 def caption_text(text: str, where: str) -> str:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from pipeline import seeds
 from pipeline.errors import InputError
 from pipeline.params.strict import Strict
 from pipeline.prepare._scan import scan
@@ -15,6 +14,7 @@ from pipeline.prepare.formats._source import (
     Source,
     caption_table,
     caption_text,
+    drawn_split,
     existing,
     image_table,
     read_text,
@@ -45,7 +45,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     image_id and caption_id are running numbers. Cells are kept as they are: ``NA`` and ``null`` are captions like any
     other. Without a split column an image's split comes from a hash of the seed and its name, so that it does not
     change when other images are added. Raises InputError with the row, counted as a spreadsheet does (the header is
-    row 1): a malformed or empty cell, an unknown split, an image in two splits, a missing or undecodable image.
+    row 1): a malformed or empty cell, an unknown split, an image in two splits.
     """
     rows = _rows(existing(source))
     numbers: dict[str, int] = {}
@@ -53,7 +53,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     for row, (image, caption, split) in enumerate(rows, start=2):
         where = f"{source} row {row}"
         caption_text(caption, where)
-        split = _hashed_split(image, params, seed) if split is None else split_of(split, where)
+        split = drawn_split(image, params.val, params.test, seed) if split is None else split_of(split, where)
         number = numbers.setdefault(image, len(numbers))
         if number == len(splits):
             splits.append(split)
@@ -69,9 +69,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         range(len(numbers)), list(numbers), splits, scanned.widths, scanned.heights, scanned.digests
     )
     texts = [caption for _, caption, _ in rows]
-    return Source(
-        images, caption_table(range(len(rows)), image_ids, texts, [splits[i] for i in image_ids]), str(root)
-    )
+    captions = caption_table(range(len(rows)), image_ids, texts, [splits[i] for i in image_ids])
+    return Source(images, captions, str(root), scanned.broken)
 
 
 def _rows(source: Path) -> list[tuple[str, str, str | None]]:
@@ -103,10 +102,3 @@ def _columns(header: list[str], source: Path) -> list[int | None]:
             f"{source} row 1: expected the columns image,caption or image,caption,split; found {','.join(header)!r}"
         )
     return [header.index(name) if name in header else None for name in known]
-
-
-def _hashed_split(image: str, params: Params, seed: int) -> str:
-    drawn = seeds.derive(seed, "split", image) / 2**63
-    if drawn < params.test:
-        return "test"
-    return "val" if drawn < params.test + params.val else "train"

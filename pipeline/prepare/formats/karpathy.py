@@ -75,7 +75,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 
     image_id is ``imgid`` and caption_id ``sentid``; where the file has none, the running number. Raises InputError
     naming the entry: a field that is missing or of the wrong type, an id or file name given twice, an unknown split,
-    an empty caption, a sentence of another image, an image that is missing or does not decode.
+    an empty caption, a sentence of another image.
     """
     document = _find(existing(source))
     entries = _parse(document).images
@@ -92,9 +92,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         [image.file for image in images],
         [image.split for image in images],
     ]
-    return Source(
-        image_table(*columns, scanned.widths, scanned.heights, scanned.digests), captions, str(root)
-    )
+    table = image_table(*columns, scanned.widths, scanned.heights, scanned.digests)
+    return Source(table, captions, str(root), scanned.broken)
 
 
 def _find(source: Path) -> Path:

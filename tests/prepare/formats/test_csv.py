@@ -119,7 +119,6 @@ def test_shares_must_leave_images_to_train():
 
 
 BAD = [
-    ("missing image", "image,caption\na.png,x\ngone.png,y\n", "1 of 2 images below", "captions.csv row 3: gone.png does not exist"),
     ("empty caption", "image,caption\na.png,x\na.png,\n", "captions.csv row 3: the caption is empty"),
     ("blank caption", 'image,caption\na.png,"\u3000\n"\n', "captions.csv row 2: the caption is empty"),
     ("two splits", "image,caption,split\na.png,x,train\na.png,y,test\n", "row 3: image 'a.png' is in split test here, but in train in row 2"),
@@ -140,7 +139,7 @@ BAD = [
     ("not UTF-8 after a mark", b"\xef\xbb\xbfimage,caption\na.png,caf\xe9\n", "captions.csv line 2: byte 0xe9 is not UTF-8"),
     ("absolute", "image,caption\n/etc/passwd,x\n", "row 2: file '/etc/passwd' is absolute"),
     ("parent", "image,caption\na.png,x\n../a.png,x\n", "row 3: file '../a.png' lies outside its root"),
-    ("no name", "image,caption\n,x\n", "cannot be read (Is a directory)"),
+    ("no name", "image,caption\n,x\n", "row 2: the image's file name is empty"),
 ]  # fmt: skip
 
 
@@ -153,6 +152,14 @@ def test_bad_table(tmp_path, text, messages):
     for message in messages:
         assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_broken_images_are_left_to_the_stage(tmp_path):
+    source = read(
+        "csv", _table(tmp_path, "image,caption\na.png,x\ngone.png,y\ngone.png,z\n"), tmp_path / "out"
+    )
+    assert source.broken == ["captions.csv row 3: gone.png does not exist"]
+    assert source.images["width"].to_pylist() == [8, 0]
 
 
 def test_source_must_be_a_file(tmp_path):

@@ -1,0 +1,87 @@
+"""vse-pipe extract."""
+
+from typing import Annotated
+
+import typer
+
+from pipeline.commands._project import Device, chosen, enter_root, overrides
+from pipeline.commands._project import params as all_params
+from pipeline.errors import UsageError
+
+
+def extract(
+    features: Annotated[
+        str | None, typer.Option(help="a name under features:; all of them when nothing is named")
+    ] = None,
+    texts: Annotated[
+        str | None, typer.Option(help="a name under texts:; all of them when nothing is named")
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="resnet152, vgg19, faster_rcnn, torchvision:NAME, timm:NAME, grid:NAME, ..."),
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="with --backbone: a name under datasets:")] = None,
+    weights: Annotated[
+        str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")
+    ] = "imagenet",
+    device: Device = "auto",
+    shard: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="compute one of N shares of the shards, and assemble nothing"),
+    ] = None,
+    engine: Annotated[str, typer.Option(help="local, or ray: worker processes of a Ray cluster")] = "local",
+    workers: Annotated[int | None, typer.Option(help="with --engine ray: how many")] = None,
+    address: Annotated[
+        str | None, typer.Option(help="with --engine ray: of the cluster; one of its own when left out")
+    ] = None,
+) -> None:
+    """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
+    from pipeline.extract.work import work
+
+    _exclude_each_other(features, texts, backbone, shard)
+    spread = work(shard, engine, workers, address)
+    params, features = _selected(_extraction(), features, backbone, dataset, weights)
+    from pipeline.extract import stage
+
+    named = chosen(features, params.features, "features") if features is not None or texts is None else []
+    # What is finished already is told before the runs of params.yaml are loaded, and torch with them.
+    left = [name for name in named if shard is not None or not stage.finish(params, name, device)]
+    if left or texts is not None or features is None:
+        params, features = _selected(
+            all_params(), features if backbone is None else None, backbone, dataset, weights
+        )
+    for name in left:
+        stage.extract(params, name, device, spread)
+    if texts is not None or features is None:
+        from pipeline.extract import text_stage
+
+        for name in chosen(texts, params.texts, "texts"):
+            text_stage.extract_texts(params, name)
+
+
+def _exclude_each_other(features, texts, backbone, shard) -> None:
+    if backbone is not None and features is not None:
+        raise UsageError(
+            "--features and --backbone exclude each other: the first names an entry of params.yaml"
+        )
+    if shard is not None and (texts is not None or (features is None and backbone is None)):
+        raise UsageError(
+            "--shard divides the images of one feature set: name it with --features or --backbone"
+        )
+
+
+def _extraction():
+    from pipeline.params.load import load_extraction
+    from pipeline.paths import PARAMS
+
+    enter_root()
+    return load_extraction(PARAMS, overrides)
+
+
+def _selected(params, features: str | None, backbone: str | None, dataset: str | None, weights: str):
+    """params, with an entry for --backbone, and the name of the features that were asked for."""
+    if backbone is None:
+        return params, features
+    from pipeline.extract import selection
+
+    return selection.with_backbone(params, backbone, dataset, weights)

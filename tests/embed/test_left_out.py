@@ -1,0 +1,151 @@
+"""Images that could not be read are in no embedding, no pair and no figure, and are counted."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline import paths
+from pipeline.artifacts import captions, embeddings, features, pairs, texts
+from pipeline.artifacts._table import read as read_table
+from pipeline.audit.stage import audit
+from pipeline.embed.stage import embed
+from pipeline.errors import InputError
+from pipeline.evaluate.stage import evaluate
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
+from pipeline.train.stage import train
+from pipeline.train.table import Table
+from tests.project import load_params, write_prepared
+
+# Of data set `toy`: images 0 to 29 are train, 30 to 37 val, 38 to 43 test; image k has id 10 k + 7 and 1 + k % 3 captions.
+FAILED = np.array([17, 57, 317, 397, 427])
+
+
+def _sides() -> dict[str, embeddings.Side]:
+    return {
+        name: embeddings.read(paths.embedded("sum") / name)
+        for name in (embeddings.IMAGES, embeddings.CAPTIONS)
+    }
+
+
+def _fail(image_ids: np.ndarray) -> None:
+    """Record in index.parquet that these could not be read; their rows stay in the array, and nothing may read them."""
+    folder = paths.extracted("toy", "plain")
+    whole = features.read(folder)
+    index = read_table(folder / features.INDEX, features.SCHEMA)
+    missing = np.isin(index["image_id"].to_numpy(), image_ids)
+    columns = {
+        "image_id": index["image_id"],
+        "row": pa.array(index["row"].to_numpy(), pa.int64(), mask=missing),
+        "status": np.where(missing, features.UNREADABLE, features.OK),
+        "detail": np.where(missing, "is empty (0 bytes)", ""),
+    }
+    features.write(folder, np.array(whole.array), pa.table(columns), dict(whole.meta))
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A trained run and the embeddings of all its images; then some of them fail, and it is embedded anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        root = tmp_path_factory.mktemp("left_out")
+        patch.chdir(root)
+        write_prepared()
+        params = load_params(root)
+        for noise in ("clean", "half"):
+            inject(params, noise)
+        extract_texts(params, "words")
+        train(params, "sum", "cpu")
+        embed(params, "sum", "cpu")
+        whole = _sides()
+        _fail(FAILED)
+        embed(params, "sum", "cpu")
+        yield params, whole
+
+
+def test_the_others_have_the_vectors_they_had(project) -> None:
+    _, whole = project
+    for name, side in _sides().items():
+        kept = ~np.isin(whole[name].image_ids, FAILED)
+        assert kept.sum() < len(kept)
+        assert np.array_equal(side.ids, whole[name].ids[kept])
+        np.testing.assert_allclose(side.vectors, whole[name].vectors[kept], atol=1e-6)
+        assert side.about["left_out"] == (
+            '{"test": {"captions": 2, "images": 2}, "train": {"captions": 5, "images": 2}, '
+            '"val": {"captions": 2, "images": 1}}'
+        )
+
+
+def test_figures_are_those_of_the_others(project, capsys) -> None:
+    params, whole = project
+    metrics = evaluate(params, "sum", ["nns"], "cpu")["nns"]
+    assert metrics["left_out"] == {"images": 2, "captions": 2}
+    assert (
+        "2 images of split 'test' that could not be read are left out, with 2 captions"
+        in capsys.readouterr().err
+    )
+    seen, read = (
+        (side.ids[kept], side.image_ids[kept], side.vectors[kept])
+        for side in (whole[embeddings.IMAGES], whole[embeddings.CAPTIONS])
+        for kept in [(side.splits == "test") & ~np.isin(side.image_ids, FAILED)]
+    )
+    assert metrics["image_to_text"]["queries"] == len(seen[0]) == 4
+    assert metrics["text_to_image"]["queries"] == len(read[0])
+    hits = 0
+    for vector, owner in zip(read[2], read[1], strict=True):
+        scores = {int(image): float(vector @ other) for image, other in zip(seen[0], seen[2], strict=True)}
+        hits += all(score < scores[int(owner)] for image, score in scores.items() if image != owner)
+    assert metrics["text_to_image"]["r@1"] == pytest.approx(100 * hits / len(read[0]), abs=1e-4)
+
+
+def _joined(noise: str) -> tuple[Table, pa.Table, features.Features]:
+    shown = pairs.read(paths.injected("toy", noise))
+    source = features.read(paths.extracted("toy", "plain"))
+    words = texts.read(paths.extracted("toy", "words"))
+    return Table.join(captions.read(paths.prepared("toy")), shown, source, words), shown, source
+
+
+@pytest.mark.parametrize("noise", ["clean", "half"])
+def test_training_sees_neither_them_nor_their_captions(project, noise: str) -> None:
+    table, shown, source = _joined(noise)
+    wanted = [
+        (row["caption_id"], row["image_id"])
+        for row in shown.to_pylist()
+        if row["split"] == "train" and not {row["image_id"], row["true_image_id"]} & set(FAILED.tolist())
+    ]
+    rows = shown.take(pa.array(table.train_rows)).to_pylist()
+    assert [(row["caption_id"], row["image_id"]) for row in rows] == wanted
+    read = table.texts.caption_ids[table.train_pairs.places]
+    assert read.tolist() == [caption for caption, _ in wanted]
+    assert table.train_pairs.owners.tolist() == [image for _, image in wanted]
+    assert source.image_ids[np.searchsorted(source.rows, table.train_pairs.rows)].tolist() == [
+        i for _, i in wanted
+    ]
+    train_pairs = sum(row["split"] == "train" for row in shown.to_pylist())
+    assert table.left_out == (train_pairs - len(wanted), 2)
+    assert 317 not in table.val_images
+    assert 317 not in table.val_caption_images
+
+
+def test_a_run_trains_and_is_audited_without_them(project, capsys) -> None:
+    params, _ = project
+    train(params, "sum", "cpu")
+    assert "5 training pairs and 2 validation captions are left out" in capsys.readouterr().err
+    found = audit(params, "sum", device="cpu")
+    assert found["pairs"] == 60 - 5
+
+
+def test_an_image_that_is_missing_without_a_reason_is_an_error(project) -> None:
+    table, shown, source = _joined("clean")
+    forgotten = features.Features(
+        source.array, source.image_ids[1:], source.rows[1:], source.meta, None, source.failed
+    )
+    with pytest.raises(InputError, match="1 images have no features, the first is image_id 7"):
+        Table.join(captions.read(paths.prepared("toy")), shown, forgotten, table.texts)
+
+
+def test_nothing_left_to_train_on_is_said(project) -> None:
+    table, shown, source = _joined("clean")
+    every = np.concatenate([source.image_ids, source.failed])
+    all_failed = features.Features(source.array, source.image_ids, source.rows, source.meta, None, every)
+    with pytest.raises(InputError, match=r"train and val captions that have features \(\d+ have none\)"):
+        Table.join(captions.read(paths.prepared("toy")), shown, all_failed, table.texts)

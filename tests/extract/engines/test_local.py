@@ -1,0 +1,24 @@
+"""Engine local: the shards that are asked for, in order."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pipeline.extract.engines import local
+from pipeline.extract.job import plan
+from pipeline.extract.work import Work
+from tests.extract import project
+
+
+def test_only_what_is_asked_for_in_order(tiny: Path) -> None:
+    node = project.params("random_filters", batch_size=2, shard_size=3).features["small"]
+    job = plan(node, 1, torch.device("cpu"))
+    assert (job.size, job.count) == (4, 3)
+    whole = dict(local.shards(job, [0, 1, 2], "small", "cpu", Work()))
+    assert [shard.count for shard in whole.values()] == [4, 4, 1]
+    some = list(local.shards(job, [2, 0], "small", "cpu", Work()))
+    assert [number for number, _ in some] == [2, 0]
+    for number, shard in some:
+        assert np.array_equal(shard.rows.features, whole[number].rows.features)
+        assert shard.failures == []

@@ -1,0 +1,138 @@
+"""Images that cannot be read: the first stops an extraction, or a limited number of them is left out and recorded."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline import paths
+from pipeline.artifacts import features, unreadable
+from pipeline.artifacts import images as table
+from pipeline.artifacts.images import UNREAD
+from pipeline.errors import InputError, IntegrityError
+from pipeline.extract import stage
+from pipeline.extract.engines import local
+from pipeline.params.typed import FeatureSet, Params
+from tests.extract import project
+from tests.extract.project import OUT
+
+BROKEN = {2: b"", 5: b"<html>"}
+
+
+def _params(on_error: str, max_errors: float = 0.5, **options) -> Params:
+    made = project.params(**options)
+    node = made.features["small"]
+    return replace(made, features={"small": FeatureSet(node.dataset, node.backbone, on_error, max_errors)})
+
+
+@pytest.fixture
+def broken(folder: Path) -> list[str]:
+    """Nine images in three batches, two of which are no images and one of which is missing."""
+    names = project.pictures(Path("raw"), 9)
+    for number, content in BROKEN.items():
+        (Path("raw") / names[number]).write_bytes(content)
+    project.prepared(Path("raw"), names)
+    index = table.read(paths.prepared("tiny"))
+    digests = [*index["sha256"].to_pylist()[:-1], UNREAD]
+    project.prepared(Path("raw"), names, digests)
+    (Path("raw") / names[8]).unlink()
+    return names
+
+
+def test_the_first_stops_it_and_names_the_way_on(broken: list[str]) -> None:
+    message = r"extract small: 002.png \(image_id 45\) is empty \(0 bytes\); to leave such images out, set on_error: skip"
+    for _ in range(2):
+        with pytest.raises(InputError, match=message) as caught:
+            stage.extract(_params("fail"), "small", "cpu")
+        assert caught.value.exit_status == 3
+    assert not (OUT / "features.npy").exists()
+    assert not (OUT / "meta.json").exists()
+
+
+def test_skipped_images_are_recorded_and_the_others_have_the_features_they_had(
+    broken: list[str], capsys
+) -> None:
+    stage.extract(_params("skip", batch_size=1), "small", "cpu")
+    assert "9 images but for 3 images that cannot be read" in capsys.readouterr().err
+    found = features.read(OUT)
+    recorded = unreadable.read(OUT)
+    assert recorded.to_pylist() == [
+        {"image_id": 45, "file": "002.png", "reason": "is empty (0 bytes)"},
+        {
+            "image_id": 24,
+            "file": "005.png",
+            "reason": "is no image in a known format (6 bytes, the first are b'<html>')",
+        },
+        {"image_id": 3, "file": "008.png", "reason": "does not exist"},
+    ]
+    assert found.array.shape == (6, 1024)
+    assert sorted(found.failed.tolist()) == [3, 24, 45]
+    kept = [name for number, name in enumerate(broken) if number not in (2, 5, 8)]
+    ids = [59 - 7 * number for number in range(9) if number not in (2, 5, 8)]
+    skipped = np.array(found.array)[found.rows_of(np.array(ids))]
+    project.prepared(Path("raw"), kept, ids=ids)
+    stage.extract(_params("fail", batch_size=1), "small", "cpu")
+    clean = features.read(OUT)
+    assert np.array_equal(skipped, np.array(clean.array)[clean.rows_of(np.array(ids))])
+    assert unreadable.read(OUT).num_rows == 0
+
+
+def test_shards_survive_a_change_of_mind(broken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError):
+        stage.extract(_params("fail"), "small", "cpu")
+    asked = []
+    own = local.shards
+
+    def noted(job, numbers, *rest):
+        asked.append(numbers)
+        return own(job, numbers, *rest)
+
+    monkeypatch.setattr(local, "shards", noted)
+    stage.extract(_params("skip"), "small", "cpu")
+    first = (OUT / "features.npy").read_bytes()
+    assert asked == [[1, 2]]
+    with pytest.raises(InputError, match=r"002\.png"):
+        stage.extract(_params("fail"), "small", "cpu")
+    stage.extract(_params("skip"), "small", "cpu")
+    assert (OUT / "features.npy").read_bytes() == first
+    assert asked == [[1, 2]]
+
+
+@pytest.mark.parametrize(("max_errors", "allowed", "seen"), [(2, 2, 3), (0, 0, 1), (0.2, 2, 3)])
+def test_more_than_allowed_are_listed_and_stop_it_at_once(
+    broken: list[str], max_errors: float, allowed: int, seen: int
+) -> None:
+    with pytest.raises(InputError) as caught:
+        stage.extract(_params("skip", max_errors), "small", "cpu")
+    assert str(caught.value).startswith(
+        f"extract small: {seen} of 9 images cannot be read, max_errors {max_errors} allows {allowed}: 002.png (image_id 45) is empty"
+    )
+    assert str(caught.value).endswith("008.png (image_id 3) does not exist") == (seen == 3)
+    assert not (OUT / "features.npy").exists()
+
+
+@pytest.mark.parametrize("max_errors", [3, 0.23, 0.99])
+def test_as_many_as_allowed(broken: list[str], max_errors: float) -> None:
+    stage.extract(_params("skip", max_errors), "small", "cpu")
+    assert unreadable.read(OUT).num_rows == 3
+
+
+def test_something_must_be_left(broken: list[str]) -> None:
+    project.prepared(Path("raw"), ["002.png", "005.png"])
+    with pytest.raises(InputError, match="2 of 2 images cannot be read, none is left"):
+        stage.extract(_params("skip", 2), "small", "cpu")
+
+
+def test_a_file_that_came_after_prepare_is_not_taken(broken: list[str]) -> None:
+    (Path("raw") / broken[8]).write_bytes((Path("raw") / broken[0]).read_bytes())
+    with pytest.raises(IntegrityError, match=r"008.png \(image_id 3\): the file changed after prepare"):
+        stage.extract(_params("skip"), "small", "cpu")
+
+
+def test_a_damaged_record_is_made_again(broken: list[str]) -> None:
+    stage.extract(_params("skip"), "small", "cpu")
+    whole = (OUT / unreadable.NAME).read_bytes()
+    (OUT / unreadable.NAME).unlink()
+    stage.extract(_params("skip"), "small", "cpu")
+    assert (OUT / unreadable.NAME).read_bytes() == whole

@@ -1,0 +1,57 @@
+"""Every image is decoded to the pixels that people see, or refused with a reason; nothing else ever comes out."""
+
+import numpy as np
+import pytest
+from PIL import Image, ImageFile
+
+from pipeline.errors import UnreadableImage
+from pipeline.extract.images import decode
+from tests.extract import corpus
+
+GOOD, BAD = corpus.good(), corpus.bad()
+
+
+@pytest.mark.parametrize("case", GOOD, ids=[case.name for case in GOOD])
+def test_pixels(case: corpus.Good) -> None:
+    image = decode(case.content, case.name)
+    assert image.mode == "RGB"
+    found = np.asarray(image).astype(int)
+    assert found.shape == case.expected.shape
+    assert np.abs(found - case.expected).max() <= case.tolerance
+
+
+@pytest.mark.parametrize("case", BAD, ids=[case.name for case in BAD])
+def test_reason(case: corpus.Bad) -> None:
+    with pytest.raises(UnreadableImage) as caught:
+        decode(case.content, case.name)
+    assert case.reason in caught.value.reason
+    assert str(caught.value) == f"{case.name} {caught.value.reason}"
+    assert "\n" not in str(caught.value)
+
+
+def test_a_bomb_is_refused_before_a_pixel_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = []
+    for kind in (Image.Image, ImageFile.ImageFile):
+        monkeypatch.setattr(kind, "load", lambda image: loaded.append(image.size))
+    bombs = [case for case in BAD if "pixels" in case.reason]
+    for case in bombs:
+        with pytest.raises(UnreadableImage):
+            decode(case.content, case.name)
+    assert len(bombs) == 5
+    assert loaded == []
+
+
+def test_damage_of_any_kind_is_an_image_or_a_reason() -> None:
+    rng = np.random.default_rng(0)
+    read = refused = 0
+    for case in GOOD:
+        for _ in range(12):
+            content = bytearray(case.content)
+            for place in rng.integers(0, len(content), 3):
+                content[place] = rng.integers(256)
+            try:
+                read += decode(bytes(content[: rng.integers(1, len(content) + 1)]), "").mode == "RGB"
+            except UnreadableImage:
+                refused += 1
+    assert read > 20
+    assert refused > 200

@@ -1,0 +1,113 @@
+"""Parquet files with image bytes are read in place; what does not fit is named with its row."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import ValidationError
+
+from pipeline.errors import InputError
+from pipeline.prepare.formats import parquet
+from pipeline.sources import read as sources
+from tests.prepare._data import captions_by_file, picture, read
+
+
+def hub(first: int, count: int) -> list[dict]:
+    """Images as the hub's files have them."""
+    return [{"bytes": picture(first + k), "path": f"{k}.png"} for k in range(count)]
+
+
+def written(path: Path, **columns) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path, row_group_size=2)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    written(tmp_path / "train-0.parquet", image=hub(0, 3), caption=[["a", "b"], ["NA"], ["c"]])
+    written(tmp_path / "val-0.parquet", image=hub(3, 1), caption=[["d"]])
+    written(tmp_path / "test-0.parquet", image=hub(4, 1), caption=[["e", "f", "g"]])
+    return tmp_path
+
+
+def test_cells_are_read_in_place(folder: Path) -> None:
+    found = read("parquet", folder, folder / "out")
+    files = found.images["file"].to_pylist()
+    assert files[2] == "train-0.parquet::2::image"
+    assert [sources.content(Path(found.root), file, "x") for file in files] == [picture(k) for k in range(5)]
+    assert found.images["split"].to_pylist() == ["train"] * 3 + ["val", "test"]
+    assert list(captions_by_file(found).values()) == [["a", "b"], ["NA"], ["c"], ["d"], ["e", "f", "g"]]
+    assert found.broken == []
+    assert not (folder / "out").exists()
+
+
+def test_plain_bytes_other_columns_and_a_column_of_splits(tmp_path: Path) -> None:
+    splits = pa.array(["train", "restval", "dev", "test"]).dictionary_encode()
+    path = written(
+        tmp_path / "all.parquet", jpg=[picture(k) for k in range(4)], txt=list("abcd"), part=splits
+    )
+    found = read("parquet", path, tmp_path, image="jpg", caption="txt", split="part")
+    assert found.images["split"].to_pylist() == ["train", "train", "val", "test"]
+    assert found.captions["text"].to_pylist() == list("abcd")
+
+
+def test_shares(tmp_path: Path) -> None:
+    written(tmp_path / "x.parquet", image=hub(0, 1) * 60, caption=["x"] * 60)
+    found = read("parquet", tmp_path, tmp_path, train="*.parquet", val=0.3, test=0.0)
+    assert set(found.images["split"].to_pylist()) == {"train", "val"}
+
+
+def test_broken_images_are_left_to_the_stage(tmp_path: Path) -> None:
+    images = [*hub(0, 1), {"bytes": None, "path": "/etc/passwd"}, {"bytes": b"", "path": None}, None]
+    path = written(tmp_path / "x.parquet", image=images, caption=list("abcd"))
+    found = read("parquet", path, tmp_path, val=0.0, test=0.0)
+    assert found.broken == [
+        "x.parquet row 1: x.parquet::1::image holds no bytes in column 'image'",
+        "x.parquet row 2: x.parquet::2::image is empty (0 bytes)",
+        "x.parquet row 3: x.parquet::3::image holds no bytes in column 'image'",
+    ]
+
+
+BAD = [
+    ("no image column", {"caption": ["a"]}, "has no column 'image'; it has caption"),
+    ("no caption column", {"image": hub(0, 1)}, "has no column 'caption'; it has image"),
+    ("names for images", {"image": ["a.jpg"], "caption": ["a"]}, "column 'image' is string, expected binary, or a struct"),
+    ("struct without bytes", {"image": [{"path": "a"}], "caption": ["a"]}, "column 'image' is struct<path: string>"),
+    ("numbers for captions", {"image": hub(0, 1), "caption": [1]}, "column 'caption' is int64, expected string, or a list"),
+    ("null caption", {"image": hub(0, 2), "caption": ["a", None]}, "row 1: column 'caption' has no caption"),
+    ("no caption in the list", {"image": hub(0, 2), "caption": [["a"], []]}, "row 1: column 'caption' has no caption"),
+    ("empty caption", {"image": hub(0, 1), "caption": [" "]}, "row 0: the caption is empty"),
+    ("no rows", {"image": pa.array([], pa.binary()), "caption": pa.array([], pa.string())}, "holds no rows"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("columns", "message"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_bad_files(tmp_path: Path, columns: dict, message: str) -> None:
+    path = written(tmp_path / "x.parquet", **columns)
+    with pytest.raises(InputError) as caught:
+        read("parquet", path, tmp_path, val=0.0, test=0.0)
+    assert str(caught.value).startswith(str(path))
+    assert message in str(caught.value)
+
+
+def test_an_unknown_split_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.parquet", image=hub(0, 1), caption=["a"], split=["training"])
+    with pytest.raises(InputError, match=r"x.parquet row 0: unknown split 'training'; did you mean 'train'"):
+        read("parquet", path, tmp_path, split="split")
+
+
+@pytest.mark.parametrize("keep", [slice(0, 0), slice(0, 300), slice(9, None), slice(0, -9)])
+def test_damaged_files_are_named(tmp_path: Path, keep: slice) -> None:
+    path = written(tmp_path / "x.parquet", image=hub(0, 3), caption=list("abc"))
+    path.write_bytes(path.read_bytes()[keep])
+    with pytest.raises(
+        InputError, match=r"x.parquet: not a whole Parquet file|x.parquet: row group 0 is damaged"
+    ):
+        read("parquet", path, tmp_path, val=0.0, test=0.0)
+
+
+def test_a_split_column_leaves_nothing_to_patterns() -> None:
+    with pytest.raises(ValidationError, match="split names a column, so val must not be given"):
+        parquet.Params(split="split", val=0.1)
