@@ -2,24 +2,37 @@
 
 import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer.core import TyperGroup
 
-from pipeline.commands import audit, evaluate, export, extract, papers, plots, search, serve
-from pipeline.commands._project import Device, RunName
+from pipeline import console
+from pipeline.commands import (
+    _completion,
+    _plans,
+    apply,
+    audit,
+    check,
+    doctor,
+    evaluate,
+    export,
+    extract,
+    papers,
+    plots,
+    search,
+    serve,
+    timings,
+    verify,
+)
+from pipeline.commands._project import AsJson, Device, DryRun, RunName
 from pipeline.commands._project import chosen as _chosen
 from pipeline.commands._project import chosen_runs as _chosen_runs
-from pipeline.commands._project import enter_root as _enter_root
 from pipeline.commands._project import overrides as _overrides
 from pipeline.commands._project import params as _params
+from pipeline.commands._project import wrote as _wrote
 from pipeline.commands.compare import compare
 from pipeline.errors import PipelineError, UsageError
-
-# The overlays that ship with the package: pipeline.params.overlay, which takes long to import, finds them there.
-_OVERLAYS = sorted(path.stem for path in (Path(__file__).parent / "params" / "overlays").glob("*.yaml"))
 
 
 class _Interrupted(BaseException):
@@ -47,29 +60,52 @@ app = typer.Typer(
 
 @app.callback()
 def settings(
+    context: typer.Context,
     overrides: Annotated[
         list[str],
         typer.Option(
             "--set", "-S", metavar="KEY=VALUE", help="override a value of params.yaml for this call"
         ),
     ] = [],  # noqa: B006 (typer never changes it)
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="no log lines and no progress, only warnings, errors and results"),
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="progress more often, seconds and memory, where an error came from"
+        ),
+    ] = False,
 ) -> None:
     """Options that come before the command."""
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose exclude each other")
+    console.set_level(console.QUIET if quiet else console.VERBOSE if verbose else console.NORMAL)
+    context.call_on_close(console.spent)
     _overrides[:] = overrides
 
 
 @app.command()
 def prepare(
     dataset: Annotated[
-        str | None, typer.Option(help="a name under datasets:; all of them when left out")
+        str | None,
+        typer.Option(
+            help="a name under datasets:; all of them when left out",
+            autocompletion=_completion.section("datasets"),
+        ),
     ] = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Read a data set into images.parquet and captions.parquet."""
     params = _params()
+    names = _chosen(dataset, params.datasets, "data set")
+    if dry_run:
+        return _plans.of_nodes(params, {"prepare": names}, as_json)
     from pipeline.prepare import stage
 
-    for name in _chosen(dataset, params.datasets, "data set"):
-        stage.prepare(params, name)
+    _wrote([stage.prepare(params, name) for name in names], as_json)
 
 
 app.command()(extract.extract)
@@ -77,21 +113,35 @@ app.command()(extract.extract)
 
 @app.command()
 def inject(
-    noise: Annotated[str | None, typer.Option(help="a name under noises:; all of them when left out")] = None,
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            help="a name under noises:; all of them when left out",
+            autocompletion=_completion.section("noises"),
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the pairs to train on, with mismatches injected at the rate asked for."""
     params = _params()
+    names = _chosen(noise, params.noises, "noise")
+    if dry_run:
+        return _plans.of_nodes(params, {"inject": names}, as_json)
     from pipeline.inject import stage
 
-    for name in _chosen(noise, params.noises, "noise"):
-        stage.inject(params, name)
+    _wrote([stage.inject(params, name) for name in names], as_json)
 
 
 @app.command()
 def train(
     run: RunName = None,
-    loss: Annotated[str | None, typer.Option(help="all runs with this loss")] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="all runs with this loss", autocompletion=_completion.losses)
+    ] = None,
     device: Device = "auto",
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a run; one that was killed goes on from its last epoch."""
     params = _params()
@@ -103,21 +153,26 @@ def train(
         names = [name for name in names if params.runs[name].loss.name == loss]
         if not names:
             raise UsageError(f"no run in params.yaml has loss '{loss}'")
+    if dry_run:
+        return _plans.of_nodes(params, {"train": names}, as_json)
     from pipeline.train import stage
 
     stage.flush_denormals()
-    for name in names:
-        stage.train(params, name, device)
+    _wrote([stage.train(params, name, device) for name in names], as_json)
 
 
 @app.command()
-def embed(run: RunName = None, device: Device = "auto") -> None:
+def embed(
+    run: RunName = None, device: Device = "auto", dry_run: DryRun = False, as_json: AsJson = False
+) -> None:
     """Export the embeddings of a trained run to Parquet."""
     params = _params()
+    names = _chosen_runs(run, params)
+    if dry_run:
+        return _plans.of_nodes(params, {"embed": names}, as_json)
     from pipeline.embed import stage
 
-    for name in _chosen_runs(run, params):
-        stage.embed(params, name, device)
+    _wrote([stage.embed(params, name, device) for name in names], as_json)
 
 
 app.command()(evaluate.evaluate)
@@ -127,51 +182,21 @@ app.command()(search.search)
 
 
 @app.command()
-def report() -> None:
+def report(dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """Write reports/index.html and reports/metrics.json from all evaluations."""
     params = _params()
+    if dry_run:
+        return _plans.of_report(params, as_json)
     from pipeline.report import stage
 
-    stage.report(params)
+    _wrote([stage.report(params)], as_json)
 
 
-@app.command()
-def apply(
-    overlay: Annotated[
-        str, typer.Argument(help=f"a packaged overlay ({', '.join(_OVERLAYS)}) or a YAML file")
-    ],
-) -> None:
-    """Write an overlay, and the values of --set, into params.yaml; `dvc repro` then runs what it describes."""
-    from pipeline.console import say
-    from pipeline.params import overlay as overlays
-    from pipeline.paths import PARAMS
-
-    source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
-    _enter_root()
-    overlays.apply(PARAMS, source, _overrides)
-    say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it, `git checkout {PARAMS}` takes it back")
-
-
-@app.command()
-def timings(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="one JSON document on stdout instead of a table")
-    ] = False,
-) -> None:
-    """Show the seconds each stage took when it last ran here."""
-    import json
-
-    from pipeline import timing
-
-    _enter_root()
-    seconds = timing.collect()
-    if as_json:
-        typer.echo(json.dumps(seconds, indent=2))
-        return
-    for name, spent in seconds.items():
-        typer.echo(f"{spent:10.1f} s  {name}")
-
-
+app.command()(apply.apply)
+app.command()(check.check)
+app.command()(doctor.doctor)
+app.command()(verify.verify)
+app.command()(timings.timings)
 app.command()(compare)
 app.command()(papers.papers)
 app.command()(serve.serve)
@@ -184,9 +209,11 @@ def main() -> None:
 
     if "DVC_STAGE" in os.environ:
         die_with_parent()
+    console.tolerate_any_terminal()
     try:
-        app()
+        app(prog_name="vse-pipe")
     except PipelineError as error:
+        console.trace()
         sys.exit(_failed(str(error), error.exit_status))
     except _Interrupted as error:
         sys.stderr.write(f"{error}\n")

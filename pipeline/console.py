@@ -1,5 +1,6 @@
 """What people see while a command runs: log lines on stderr, a live bar when somebody watches, plain lines otherwise."""
 
+import json
 import os
 import sys
 import time
@@ -10,38 +11,106 @@ from rich.console import Console
 
 Item = TypeVar("Item")
 _PLAIN_EVERY_S = 15.0
+_PLAIN_EVERY_S_VERBOSE = 2.0
+QUIET, NORMAL, VERBOSE = 0, 1, 2
 
 stdout = Console()
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+_level = NORMAL
+_started = time.monotonic()
+
+
+def set_level(level: int) -> None:
+    """QUIET: warnings and errors alone; VERBOSE: progress lines more often, what a call took, where an error came from."""
+    global _level
+    _level = level
+
+
+def verbose() -> bool:
+    return _level == VERBOSE
+
+
+def tolerate_any_terminal() -> None:
+    """A character that the terminal's encoding lacks becomes an escape; a caption must not end a command."""
+    for stream in (sys.stdout, sys.stderr):
+        encoding = (getattr(stream, "encoding", None) or "").lower()
+        if hasattr(stream, "reconfigure") and not encoding.startswith("utf"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def say(message: str) -> None:
     """One log line on stderr, so that stdout stays free for results."""
-    stderr.print(message, markup=False)
+    if _level != QUIET:
+        stderr.print(message, markup=False)
+
+
+def detail(message: str) -> None:
+    """A log line for those who asked for more with --verbose."""
+    if _level == VERBOSE:
+        stderr.print(message, markup=False)
+
+
+def spent() -> None:
+    """Under --verbose, what the process took."""
+    import resource
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = time.monotonic() - _started
+    detail(
+        f"{seconds:.1f} s, {used.ru_utime + used.ru_stime:.1f} s of processor time, {used.ru_maxrss / 1024:.0f} MB at most"
+    )
+
+
+def trace() -> None:
+    """Under --verbose, where the error in hand came from, on stderr."""
+    if _level == VERBOSE:
+        import traceback
+
+        sys.stderr.write(traceback.format_exc())
 
 
 def warn(message: str) -> None:
     stderr.print(f"warning: {message}", markup=False, style="yellow")
 
 
+def document(content: object) -> None:
+    """One JSON document on stdout, keys in order. NaN and infinities are refused (ValueError)."""
+    stdout.file.write(json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
 def watched() -> bool:
-    """Does a person look? Not under DVC, in a pipe or in CI."""
-    return sys.stderr.isatty() and "DVC_STAGE" not in os.environ and "CI" not in os.environ
+    """Does a person look, at a terminal that can redraw a line? Not under DVC, in a pipe or in CI."""
+    unwatched = {"DVC_STAGE", "CI"} & set(os.environ)
+    return sys.stderr.isatty() and not stderr.is_dumb_terminal and not unwatched
 
 
 def track(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """Pass ``items`` through: a bar with rate and time left on a terminal, else a plain line every 15 seconds."""
-    if watched():
+    """Pass ``items`` through: a bar with rate and time left on a terminal, else a plain line every 15 seconds.
+
+    Work that took long enough for a plain line ends with one. Nothing of either under --quiet.
+    """
+    if _level == QUIET:
+        yield from items
+    elif watched():
         yield from _bar(items, total, what)
-        return
+    else:
+        yield from _lines(items, total, what)
+
+
+def _lines(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
     started = last = time.monotonic()
+    every = _PLAIN_EVERY_S_VERBOSE if _level == VERBOSE else _PLAIN_EVERY_S
+    done, said = 0, False
     for done, item in enumerate(items, start=1):
         yield item
         now = time.monotonic()
-        if now - last >= _PLAIN_EVERY_S:
+        if now - last >= every and done < total:
             left = (now - started) / done * (total - done)
             say(f"{what}: {done}/{total}, {done / (now - started):.1f}/s, {left:.0f} s left")
-            last = now
+            last, said = now, True
+    spent = time.monotonic() - started
+    if said or spent >= every:
+        say(f"{what}: {done}/{total}, {done / max(spent, 1e-9):.1f}/s, done in {spent:.0f} s")
 
 
 def _bar(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
@@ -49,7 +118,7 @@ def _bar(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
 
     rate = TextColumn("{task.fields[rate]}")
     columns = [
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         rate,

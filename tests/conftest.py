@@ -1,5 +1,7 @@
 """What every test starts from."""
 
+import os
+import shutil
 import sys
 
 import pytest
@@ -11,3 +13,25 @@ def _denormals_are_kept():
     yield
     if "torch" in sys.modules:
         sys.modules["torch"].set_flush_denormal(False)
+
+
+@pytest.fixture(scope="session")
+def _made_once(tmp_path_factory):
+    from tests.made import build
+
+    root, here = tmp_path_factory.mktemp("made") / "project", os.getcwd()
+    root.mkdir()
+    try:
+        build(root)
+    finally:
+        os.chdir(here)
+    return root
+
+
+@pytest.fixture
+def made(_made_once, tmp_path, monkeypatch):
+    """A copy of a project in which every stage up to evaluate has run; it is the working directory."""
+    root = tmp_path / "project"
+    shutil.copytree(_made_once, root)
+    monkeypatch.chdir(root)
+    return root

@@ -5,13 +5,15 @@ A run of two networks has the second in peer/, the same files, and its digest as
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
+from safetensors import SafetensorError, safe_open
 
 from pipeline.artifacts._files import read_json, require, save_tensors, sha256, write_json
 from pipeline.errors import InputError, IntegrityError
+
+if TYPE_CHECKING:
+    from torch import Tensor  # `vse-pipe check` reads these files without torch
 
 MODEL, VOCABULARY, CONFIG, PEER = "model.safetensors", "vocabulary.json", "config.json", "peer"
 
@@ -20,7 +22,7 @@ MODEL, VOCABULARY, CONFIG, PEER = "model.safetensors", "vocabulary.json", "confi
 class ModelFiles:
     """weights: state dict of the dual encoder; words: id = place; config: members, sizes, data set, digests."""
 
-    weights: dict[str, Tensor]
+    weights: "dict[str, Tensor]"
     words: list[str]
     config: dict
     digest: str
@@ -28,10 +30,10 @@ class ModelFiles:
 
 def write(
     folder: Path,
-    weights: dict[str, Tensor],
+    weights: "dict[str, Tensor]",
     words: list[str],
     config: dict,
-    peer: dict[str, Tensor] | None = None,
+    peer: "dict[str, Tensor] | None" = None,
 ) -> None:
     """peer: weights of the second network; written first, as a run without MODEL is not finished."""
     if peer:
@@ -43,15 +45,32 @@ def write(
     write_json(folder / CONFIG, {**config, "sha256": digests})
 
 
+def read_config(folder: Path, run: str | None = None) -> dict:
+    """config.json, with ``sha256``: digests by file. Raises InputError when it is missing, IntegrityError without digests."""
+    config = read_json(require(folder / CONFIG, _made_by(folder, run)))
+    if not isinstance(config.get("sha256"), dict):
+        raise IntegrityError(f"{folder / CONFIG}: holds no digests; train the run again")
+    return config
+
+
+def open_weights(folder: Path) -> list[str]:
+    """The names of the tensors, from the file's header; none is read. Raises IntegrityError when it is damaged."""
+    try:
+        with safe_open(folder / MODEL, framework="numpy") as file:
+            return list(file.keys())
+    except (SafetensorError, OSError) as error:
+        raise IntegrityError(f"{folder / MODEL}: damaged ({error}); train the run again") from error
+
+
 def read(folder: Path, run: str | None = None) -> ModelFiles:
     """run: for messages, the folder's name when left out. Raises InputError when a file is missing, IntegrityError when
     one is not what config.json promises."""
-    made_by = f"vse-pipe train --run {run or folder.name}"
+    from safetensors.torch import load_file
+
+    made_by = _made_by(folder, run)
     require(folder / MODEL, made_by)
-    config = read_json(require(folder / CONFIG, made_by))
-    digests = config.get("sha256")
-    if not isinstance(digests, dict):
-        raise IntegrityError(f"{folder / CONFIG}: holds no digests; train the run again")
+    config = read_config(folder, run)
+    digests = config["sha256"]
     for name in (MODEL, VOCABULARY):
         if sha256(require(folder / name, made_by)) != digests.get(name):
             raise IntegrityError(
@@ -65,3 +84,7 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
     if not isinstance(words, list):
         raise InputError(f"{folder / VOCABULARY}: holds no words; train the run again")
     return ModelFiles(weights, words, config, digests[MODEL])
+
+
+def _made_by(folder: Path, run: str | None) -> str:
+    return f"vse-pipe train --run {run or folder.name}"

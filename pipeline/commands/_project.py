@@ -7,15 +7,29 @@ from typing import Annotated
 
 import typer
 
+from pipeline.commands import _completion
 from pipeline.errors import UsageError
 
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N", autocompletion=_completion.devices)]
 RunName = Annotated[
-    str | None, typer.Option("--run", help="a name under runs: in params.yaml; all of them when left out")
+    str | None,
+    typer.Option(
+        "--run",
+        help="a name under runs: in params.yaml; all of them when left out",
+        autocompletion=_completion.section("runs"),
+    ),
 ]
 RankedName = Annotated[
     str | None,
-    typer.Option("--run", help="a name under runs: or ensembles: in params.yaml; all of them when left out"),
+    typer.Option(
+        "--run",
+        help="a name under runs: or ensembles: in params.yaml; all of them when left out",
+        autocompletion=_completion.section("runs", "ensembles"),
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="print what would run, with rows, bytes and time; write nothing"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="one JSON document on stdout instead of a table")]
 overrides: list[str] = []
@@ -58,3 +72,11 @@ def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
             f"unknown {kind} '{name}'{near_miss(name, sorted(nodes)) or ';'} known: {', '.join(sorted(nodes))}"
         )
     return [name]
+
+
+def wrote(outs: list[Path], as_json: bool) -> None:
+    """The result of a command whose result is files: where they lie, as one document with --json."""
+    if as_json:
+        from pipeline.console import document
+
+        document({"outputs": [str(out) for out in outs]})

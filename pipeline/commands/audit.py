@@ -4,22 +4,30 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands import _project
-from pipeline.commands._project import AsJson, Device
+from pipeline.commands import _completion, _plans, _project
+from pipeline.commands._project import AsJson, Device, DryRun
 
 
 def audit(
-    run: Annotated[str, typer.Option(help="a name under runs: in params.yaml, trained")],
+    run: Annotated[
+        str,
+        typer.Option(
+            help="a name under runs: in params.yaml, trained", autocompletion=_completion.section("runs")
+        ),
+    ],
     threshold: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="a pair above this probability counts as mismatched")
     ] = 0.5,
     limit: Annotated[int, typer.Option(min=0, max=1000, help="pairs in the gallery")] = 12,
     device: Device = "auto",
     as_json: AsJson = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Find the training pairs whose caption does not fit its image, with the best partners for both."""
     params = _project.params()
-    _project.chosen_runs(run, params)
+    names = _project.chosen_runs(run, params)
+    if dry_run:
+        return _plans.of_nodes(params, {"audit": names}, as_json)
     from pipeline.audit import show, stage
 
-    show.show(stage.audit(params, run, threshold, limit, device), as_json)
+    return show.show(stage.audit(params, run, threshold, limit, device), as_json)

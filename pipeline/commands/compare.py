@@ -6,18 +6,32 @@ from typing import Annotated
 
 import typer
 
+from pipeline.commands import _completion
 from pipeline.errors import UsageError
+
+_RANKED = _completion.section("runs", "ensembles")
 
 
 def compare(
     context: typer.Context,
-    run_a: Annotated[str, typer.Argument(help="a run, or a folder that `vse-pipe evaluate` wrote")],
+    run_a: Annotated[
+        str,
+        typer.Argument(help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED),
+    ],
     run_b: Annotated[
         str | None,
-        typer.Argument(help="what to compare it with; RUN_A itself with --base", show_default=False),
+        typer.Argument(
+            help="what to compare it with; RUN_A itself with --base",
+            show_default=False,
+            autocompletion=_RANKED,
+        ),
     ] = None,
     inference: Annotated[
-        str | None, typer.Option(help="one criterion; every criterion that both have when left out")
+        str | None,
+        typer.Option(
+            help="one criterion; every criterion that both have when left out",
+            autocompletion=_completion.inferences,
+        ),
     ] = None,
     base: Annotated[
         str | None, typer.Option(metavar="REV", help="read RUN_A from this git revision, through DVC")

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands import _project
-from pipeline.commands._project import AsJson, Device, RankedName
+from pipeline.commands import _completion, _plans, _project
+from pipeline.commands._project import AsJson, Device, DryRun, RankedName
 from pipeline.errors import UsageError
 
 _OWN = "Vectors of your own"
@@ -45,11 +45,13 @@ def evaluate(
         list[str] | None,
         typer.Option(
             help="a criterion such as csls, or a pair such as is+rgm; several times, or with commas between. Left out: "
-            "all of grid.inferences; nns, is and csls for vectors of your own"
+            "all of grid.inferences; nns, is and csls for vectors of your own",
+            autocompletion=_completion.inferences,
         ),
     ] = None,
     device: Device = "auto",
     as_json: AsJson = False,
+    dry_run: DryRun = False,
     images: Images = None,
     captions: Captions = None,
     image_ids: ImageIds = None,
@@ -81,22 +83,27 @@ def evaluate(
         from pipeline.params.load import load_measuring
 
         params, options, seed = load_measuring(_project.overrides)
+        if dry_run:
+            return _plans.of_files("evaluate", images, captions, names or DEFAULT, out, as_json)
         files = Files(images, captions, *beside, similarity, qrels)
         found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
         summary.show_files(found, as_json)
-        return
-    _evaluate_runs(run, names, device, as_json)
+        return None
+    return _evaluate_runs(run, names, device, as_json, dry_run)
 
 
-def _evaluate_runs(run: str | None, names: list[str], device: str, as_json: bool) -> None:
+def _evaluate_runs(run: str | None, names: list[str], device: str, as_json: bool, dry_run: bool) -> None:
     params = _project.params()
+    if dry_run:
+        chosen = _project.chosen(run, params.evaluated(), "run")
+        return _plans.of_evaluation(params, chosen, names or params.grid.inferences, as_json)
     from pipeline.evaluate import stage, summary
 
     results = {}
     for name in _project.chosen(run, params.evaluated(), "run"):
         measured = stage.evaluate(params, name, names or params.grid.inferences, device)
         results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
-    summary.show(results, as_json)
+    return summary.show(results, as_json)
 
 
 def criteria_named(given: list[str] | None) -> list[str]:

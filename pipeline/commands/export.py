@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands import _project
-from pipeline.commands._project import Device
+from pipeline.commands import _completion, _plans, _project
+from pipeline.commands._project import AsJson, Device, DryRun
 from pipeline.commands.evaluate import (
     BankCaptions,
     BankImages,
@@ -24,14 +24,24 @@ from pipeline.errors import UsageError
 
 
 def export(
-    inference: Annotated[str, typer.Option(help="nns, is, csls, nnn, dual_is or sinkhorn")],
-    to: Annotated[str, typer.Option(help="parquet, npy, faiss or clip-retrieval")],
+    inference: Annotated[
+        str,
+        typer.Option(help="nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_completion.exportable),
+    ],
+    to: Annotated[
+        str, typer.Option(help="parquet, npy, faiss or clip-retrieval", autocompletion=_completion.targets)
+    ],
     out: Annotated[Path, typer.Option(help="the folder to write")],
-    run: Annotated[str | None, typer.Option(help="a name under runs: in params.yaml")] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(help="a name under runs: in params.yaml", autocompletion=_completion.section("runs")),
+    ] = None,
     direction: Annotated[
         str, typer.Option(help="text_to_image (images are searched) or image_to_text")
     ] = "text_to_image",
     device: Device = "auto",
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
     images: Images = None,
     captions: Captions = None,
     image_ids: ImageIds = None,
@@ -51,22 +61,29 @@ def export(
         from pipeline.params.load import load_measuring
 
         params, options, _ = load_measuring(_project.overrides)
+        if dry_run:
+            return _plans.of_files("export", images, captions, [inference], out.resolve(), as_json)
         files = Files(images, captions, *beside, similarity)
         manifest = export_files(files, inference, params, options, to, direction, out.resolve(), device)
     else:
-        manifest = _export_run(run, inference, to, direction, out.resolve(), device)
-    from pipeline.console import say
+        whole = out.resolve()
+        params = _of_project(run)
+        if dry_run:
+            return _plans.of_export(params, run, direction, whole, as_json)
+        from pipeline.export.stage import export_run
+
+        manifest = export_run(params, run, inference, to, direction, whole, device)
+    from pipeline.console import document, say
 
     say(
         f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values"
     )
+    return document(manifest) if as_json else None
 
 
-def _export_run(run: str | None, inference: str, to: str, direction: str, out: Path, device: str) -> dict:
+def _of_project(run: str | None):
     if run is None:
         raise UsageError("export what? give --run, or --images and --captions")
     params = _project.params()
-    from pipeline.export.stage import export_run
-
     _project.chosen_runs(run, params)
-    return export_run(params, run, inference, to, direction, out, device)
+    return params

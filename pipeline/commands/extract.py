@@ -4,23 +4,40 @@ from typing import Annotated
 
 import typer
 
-from pipeline.commands._project import Device, chosen, enter_root, overrides
+from pipeline.commands import _completion, _plans
+from pipeline.commands._project import AsJson, Device, DryRun, chosen, enter_root, overrides, wrote
 from pipeline.commands._project import params as all_params
 from pipeline.errors import UsageError
 
 
 def extract(
     features: Annotated[
-        str | None, typer.Option(help="a name under features:; all of them when nothing is named")
+        str | None,
+        typer.Option(
+            help="a name under features:; all of them when nothing is named",
+            autocompletion=_completion.section("features"),
+        ),
     ] = None,
     texts: Annotated[
-        str | None, typer.Option(help="a name under texts:; all of them when nothing is named")
+        str | None,
+        typer.Option(
+            help="a name under texts:; all of them when nothing is named",
+            autocompletion=_completion.section("texts"),
+        ),
     ] = None,
     backbone: Annotated[
         str | None,
-        typer.Option(help="resnet152, vgg19, faster_rcnn, torchvision:NAME, timm:NAME, grid:NAME, ..."),
+        typer.Option(
+            help="resnet152, vgg19, faster_rcnn, torchvision:NAME, timm:NAME, grid:NAME, ...",
+            autocompletion=_completion.backbones,
+        ),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="with --backbone: a name under datasets:")] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="with --backbone: a name under datasets:", autocompletion=_completion.section("datasets")
+        ),
+    ] = None,
     weights: Annotated[
         str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")
     ] = "imagenet",
@@ -34,6 +51,8 @@ def extract(
     address: Annotated[
         str | None, typer.Option(help="with --engine ray: of the cluster; one of its own when left out")
     ] = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
     from pipeline.extract.work import work
@@ -41,22 +60,29 @@ def extract(
     _exclude_each_other(features, texts, backbone, shard)
     spread = work(shard, engine, workers, address)
     params, features = _selected(_extraction(), features, backbone, dataset, weights)
+    named = chosen(features, params.features, "features") if features is not None or texts is None else []
+    read = chosen(texts, params.texts, "texts") if texts is not None or features is None else []
+    if dry_run:
+        return _plans.of_nodes(params, {"extract": named, "extract_texts": read}, as_json)
+    from pipeline import paths
     from pipeline.extract import stage
 
-    named = chosen(features, params.features, "features") if features is not None or texts is None else []
+    outs = [paths.extracted(params.features[name].dataset, name) for name in named]
+    outs += [paths.extracted(params.texts[name].dataset, name) for name in read]
     # What is finished already is told before the runs of params.yaml are loaded, and torch with them.
     left = [name for name in named if shard is not None or not stage.finish(params, name, device)]
-    if left or texts is not None or features is None:
+    if left or read:
         params, features = _selected(
             all_params(), features if backbone is None else None, backbone, dataset, weights
         )
     for name in left:
         stage.extract(params, name, device, spread)
-    if texts is not None or features is None:
+    if read:
         from pipeline.extract import text_stage
 
-        for name in chosen(texts, params.texts, "texts"):
+        for name in read:
             text_stage.extract_texts(params, name)
+    return wrote(outs, as_json)
 
 
 def _exclude_each_other(features, texts, backbone, shard) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from pipeline.commands import _completion
 from pipeline.commands._project import AsJson, enter_root
 from pipeline.commands._project import overrides as _overrides
 from pipeline.errors import UsageError
@@ -12,7 +13,12 @@ from pipeline.errors import UsageError
 
 def papers(
     paper: Annotated[
-        str | None, typer.Argument(help="a paper by name; all of them when left out", show_default=False)
+        str | None,
+        typer.Argument(
+            help="a paper by name; all of them when left out",
+            show_default=False,
+            autocompletion=_completion.papers,
+        ),
     ] = None,
     row: Annotated[
         str | None,

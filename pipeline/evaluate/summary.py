@@ -7,6 +7,8 @@ from pipeline.artifacts.evaluation import DIRECTIONS, KS
 from pipeline.console import stdout
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
+# Characters a line of a name that gives way to the figures.
+_FOLDED = 4
 
 
 def show(results: dict[tuple[str, str], dict], as_json: bool) -> None:
@@ -33,6 +35,18 @@ def _print_json(document: dict) -> None:
 
 
 def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
+    """Every figure in one piece whatever the terminal's width: where it is narrow the names fold and the interval of rsum
+    goes below it instead of beside it, and where it is narrower still the interval is left out."""
+    for joint in (" ", "\n", None):
+        table = _table(labels, results, joint)
+        between = 2 if joint == " " else 1
+        if sum(column.min_width + between for column in table.columns) < stdout.width:
+            break
+    stdout.print(table)
+
+
+def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: str | None):
+    """joint: what stands between rsum and its interval; None leaves the interval out."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -41,24 +55,42 @@ def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) ->
     table = Table(
         caption=said, caption_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
     )
-    for name in labels:
-        table.add_column(name, overflow="fold")
+    if joint != " ":
+        table.padding = 0
+    for place, name in enumerate(labels):
+        widest = max(len(names[place]) for names in results)
+        table.add_column(name, overflow="fold", min_width=widest if joint == " " else min(widest, _FOLDED))
     columns = [(direction, f"r@{k}") for direction in DIRECTIONS for k in KS]
     for name in [*(f"{_SHORT[direction]}\n{metric}" for direction, metric in columns), "rsum", "hs-sum"]:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(name, justify="right", no_wrap=True, min_width=_width(name, results, joint))
     best = max(metrics["rsum"] for metrics in results.values())
     for names, metrics in results.items():
         recalls = [f"{metrics[direction][metric]:.1f}" for direction, metric in columns]
         style = "bold" if metrics["rsum"] == best and len(results) > 1 else ""
-        cells = [*names, *recalls, _rsum(metrics), f"{metrics['hs_sum']:.2f}"]
+        cells = [*names, *recalls, _rsum(metrics, joint), f"{metrics['hs_sum']:.2f}"]
         table.add_row(*(Text(cell) for cell in cells), style=style)
-    stdout.print(table)
+    return table
 
 
-def _rsum(metrics: dict) -> str:
+def _width(column: str, results: dict[tuple[str, ...], dict], joint: str | None) -> int:
+    """Columns of figures never give way: rich would cut digits off."""
+    if column == "rsum":
+        return max(len(line) for metrics in results.values() for line in _rsum(metrics, joint).split("\n"))
+    if column == "hs-sum":
+        return max(len(column), *(len(f"{metrics['hs_sum']:.2f}") for metrics in results.values()))
+    return 5 if any(f"{side.get(column[4:], 0):.1f}" == "100.0" for side in _sides(results)) else 4
+
+
+def _sides(results: dict[tuple[str, ...], dict]) -> list[dict]:
+    return [metrics[direction] for metrics in results.values() for direction in DIRECTIONS]
+
+
+def _rsum(metrics: dict, joint: str | None) -> str:
     """With its interval where there is one."""
     interval = metrics.get("intervals", {}).get("rsum")
-    return f"{metrics['rsum']:.1f}" + (f"\n[{interval[0]:.1f},\n{interval[1]:.1f}]" if interval else "")
+    return f"{metrics['rsum']:.1f}" + (
+        f"{joint}[{interval[0]:.1f}, {interval[1]:.1f}]" if interval and joint else ""
+    )
 
 
 def notes(results: Sequence[dict]) -> list[str]:

@@ -8,31 +8,12 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 
 from pipeline import paths
+from pipeline.params.document import read_document
 from pipeline.params.load import load
-from pipeline.registry import (
-    BACKBONES,
-    ENGINES,
-    FORMATS,
-    IMAGE_ENCODERS,
-    INFERENCES,
-    PROTOCOLS,
-    RUN_FAMILIES,
-    SIMILARITIES,
-    TEXT_ENCODERS,
-    TEXT_FEATURES,
-    Family,
-)
+from pipeline.project import stages as resolved
+from pipeline.project.code import FAMILIES, covered, entry, gaps, member_files, needed
+from pipeline.registry import BACKBONES, FORMATS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 from tests.rules.sources import PACKAGE, ROOT, closure
-
-# These decide messages, where files lie, how options are checked or on which device work runs, never what an artefact
-# holds; an edit there must not retrain every model. Values of parameters are tracked by `params:`.
-WITHOUT_EFFECT = {
-    PACKAGE / name
-    for name in ("errors.py", "console.py", "registry.py", "paths.py", "locks.py", "timing.py", "device.py")
-} | set((PACKAGE / "params").glob("*.py"))
-
-# The page finds its sections by name, as a family's members are found.
-SECTIONS = Family("section", "pipeline.report.sections")
 
 
 @pytest.fixture(scope="module")
@@ -49,59 +30,29 @@ def params():
     return load(ROOT / "params.yaml")
 
 
-# The families whose members a stage finds by name, with the dependency in dvc.yaml that names the member's own module.
-FAMILIES = {
-    "prepare": [FORMATS],
-    "extract": [BACKBONES, ENGINES],
-    "extract_texts": [TEXT_FEATURES],
-    "inject": [PROTOCOLS],
-    "train": list(RUN_FAMILIES.values()),
-    "embed": [SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS],
-    "evaluate": [INFERENCES, SIMILARITIES],
-    "evaluate_ensembles": [INFERENCES, SIMILARITIES],
-    "report": [SECTIONS],
-    "audit": [SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS],
-}
-
-
-def _member_files(group: str) -> list[Path]:
-    return [family.folder / f"{name}.py" for family in FAMILIES[group] for name in family.names()]
-
-
-def _entry(stage: str) -> Path:
-    """The module a stage starts in."""
-    apart = {
-        "extract_texts": PACKAGE / "extract" / "text_stage.py",
-        "evaluate_ensembles": PACKAGE / "evaluate" / "stage.py",
-    }
-    return apart.get(stage, PACKAGE / stage / "stage.py")
-
-
-def _covered(file: Path, deps: list[Path]) -> bool:
-    return any(file == dep or dep in file.parents for dep in deps)
-
-
-ALL = {family.package: family for group in FAMILIES.values() for family in group}.values()
-
-
-def _chosen_by_name(file: Path) -> bool:
-    """A member's own module: the entry of a run depends on those that the run names."""
-    return any(file.parent == family.folder and file.stem in family.names() for family in ALL)
-
-
 def test_every_imported_file_is_a_dependency(stages):
     """Whichever members params.yaml names today: the entries of one stage share their list."""
-    gaps = set()
+    missing = set()
     for name, stage in stages.items():
         group = name.partition("@")[0]
         deps = [Path(dep.fs_path) for dep in stage.deps]
-        needed = closure([_entry(group), *_member_files(group)], WITHOUT_EFFECT)
-        gaps |= {
-            f"{group}: {file.relative_to(ROOT)}"
-            for file in needed
-            if not _chosen_by_name(file) and not _covered(file, deps)
-        }
-    assert not gaps, "\n".join(sorted(gaps))
+        missing |= {f"{group}: {file.relative_to(ROOT)}" for file in gaps(group, deps)}
+    assert not missing, "\n".join(sorted(missing))
+
+
+def test_dvc_yaml_is_resolved_as_dvc_does(stages):
+    """`vse-pipe check` reads dvc.yaml without DVC; commands, dependencies, parameters and outputs must be the same."""
+    found, problems = resolved.read(ROOT / "dvc.yaml", read_document(ROOT / "params.yaml"))
+    assert not problems
+    assert {stage.name for stage in found} == set(stages)
+    for stage in found:
+        theirs = stages[stage.name]
+        assert stage.cmd == theirs.cmd
+        assert set(stage.outs) == {out.def_path for out in theirs.outs}
+        files = {dep.def_path for dep in theirs.deps if not getattr(dep, "params", None)}
+        assert set(stage.deps) == files - {"params.yaml"}
+        named = {address for dep in theirs.deps for address in getattr(dep, "params", None) or []}
+        assert set(stage.params) == named
 
 
 def test_a_run_depends_on_the_members_it_names(stages, params):
@@ -111,7 +62,7 @@ def test_a_run_depends_on_the_members_it_names(stages, params):
             for key, family in RUN_FAMILIES.items():
                 if family in FAMILIES[group]:
                     own = family.folder / f"{getattr(run, key).name}.py"
-                    assert _covered(own, deps), f"{group}@{name}: {own.relative_to(ROOT)}"
+                    assert covered(own, deps), f"{group}@{name}: {own.relative_to(ROOT)}"
     for group, family, nodes in [
         ("prepare", FORMATS, {name: node.format for name, node in params.datasets.items()}),
         ("extract", BACKBONES, {name: node.backbone for name, node in params.features.items()}),
@@ -120,16 +71,16 @@ def test_a_run_depends_on_the_members_it_names(stages, params):
     ]:
         for name, member in nodes.items():
             deps = [Path(dep.fs_path) for dep in stages[f"{group}@{name}"].deps]
-            assert _covered(family.folder / f"{member.name}.py", deps), f"{group}@{name}"
+            assert covered(family.folder / f"{member.name}.py", deps), f"{group}@{name}"
 
 
 def test_an_audit_depends_on_what_it_runs():
     """Whether or not params.yaml asks for one today."""
     node = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]["audit"]["do"]
     deps = [ROOT / dep for dep in node["deps"] if dep.startswith("pipeline/")]
-    needed = closure([_entry("audit"), *_member_files("audit")], WITHOUT_EFFECT)
-    assert not sorted(str(file) for file in needed if not _covered(file, deps))
-    assert not sorted(str(dep) for dep in deps if not any(_covered(file, [dep]) for file in needed))
+    used = needed("audit")
+    assert not sorted(str(file) for file in used if not covered(file, deps))
+    assert not sorted(str(dep) for dep in deps if not any(covered(file, [dep]) for file in used))
     assert node["outs"] == [str(paths.audited("${item}"))]
 
 
@@ -138,12 +89,12 @@ def test_no_dependency_on_code_that_no_member_runs(stages):
     surplus = set()
     for name, stage in stages.items():
         group = name.partition("@")[0]
-        used = closure([_entry(group), *_member_files(group)])
+        used = closure([entry(group), *member_files(group)])
         deps = [Path(dep.fs_path) for dep in stage.deps]
         surplus |= {
             f"{group}: {dep.name}"
             for dep in deps
-            if PACKAGE in dep.parents and not any(_covered(f, [dep]) for f in used)
+            if PACKAGE in dep.parents and not any(covered(f, [dep]) for f in used)
         }
     assert not surplus, sorted(surplus)
 

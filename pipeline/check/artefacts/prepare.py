@@ -1,0 +1,22 @@
+"""data/prepare/<dataset>/: both tables, and that they belong together."""
+
+from pipeline.artifacts import captions, images
+from pipeline.check.artefacts._compare import ids
+from pipeline.check.problem import Problem, collected
+from pipeline.params.typed import Params
+from pipeline.project.nodes import Node
+
+
+def problems(params: Params, node: Node) -> list[Problem]:
+    found: list[Problem] = []
+    with collected(found):
+        pictures, texts = images.read(node.out), captions.read(node.out)
+        found += ids(
+            node.out / captions.NAME,
+            "image_id",
+            texts["image_id"].to_numpy(),
+            pictures["image_id"].to_numpy(),
+            node.out / images.NAME,
+            node.advice,
+        )
+    return found

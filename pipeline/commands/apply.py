@@ -1,0 +1,31 @@
+"""vse-pipe apply."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands import _completion, _project
+
+# The overlays that ship with the package: pipeline.params.overlay, which takes long to import, finds them there.
+_OVERLAYS = sorted(path.stem for path in (Path(__file__).parents[1] / "params" / "overlays").glob("*.yaml"))
+
+
+def apply(
+    overlay: Annotated[
+        str,
+        typer.Argument(
+            help=f"a packaged overlay ({', '.join(_OVERLAYS)}) or a YAML file",
+            autocompletion=_completion.overlays,
+        ),
+    ],
+) -> None:
+    """Write an overlay, and the values of --set, into params.yaml; `dvc repro` then runs what it describes."""
+    from pipeline.console import say
+    from pipeline.params import overlay as overlays
+    from pipeline.paths import PARAMS
+
+    source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
+    _project.enter_root()
+    overlays.apply(PARAMS, source, _project.overrides)
+    say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it, `git checkout {PARAMS}` takes it back")

@@ -1,0 +1,35 @@
+"""vse-pipe verify."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands._project import AsJson
+from pipeline.errors import UsageError
+
+
+def verify(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="files and folders; everything below data/ and reports/ when left out", show_default=False
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read every byte of the artefacts and compare it with the digests that were kept; exit status 5 when one differs."""
+    from pipeline.paths import find_root
+
+    given = [path.absolute() for path in paths or []]
+    try:
+        os.chdir(find_root(Path.cwd()))
+    except UsageError:
+        if not given:
+            raise
+    from pipeline.verify import show, stage
+
+    below = Path.cwd()
+    wanted = [path.relative_to(below) if path.is_relative_to(below) else path for path in given]
+    raise typer.Exit(show.show(stage.verify(wanted), as_json))

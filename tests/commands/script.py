@@ -1,0 +1,31 @@
+"""The installed command, as a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.rules.sources import ROOT
+
+COMMAND = [
+    sys.executable,
+    "-c",
+    "import sys; sys.argv[0] = 'vse-pipe'; from pipeline.cli import main; main()",
+]
+
+
+def environment(**changes: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "DVC_"))}
+    return {**kept, "PYTHONPATH": str(ROOT), **changes}
+
+
+def run(*arguments: object, cwd: Path, **changes: str) -> tuple[int, bytes, bytes]:
+    """(exit status, stdout, stderr). changes: of the environment."""
+    done = subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        capture_output=True,
+        cwd=cwd,
+        env=environment(**changes),
+        timeout=120,
+    )
+    return done.returncode, done.stdout, done.stderr

@@ -1,0 +1,95 @@
+"""Each exit status once, from a process as a script or DVC sees it."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pipeline import locks
+from pipeline.artifacts._files import sha256, write_json
+from tests.commands.script import COMMAND, environment, run
+from tests.project import write_params
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_params(tmp_path)
+    (tmp_path / "data").mkdir()
+    return tmp_path
+
+
+def _said(found: tuple[int, bytes, bytes]) -> str:
+    """The one line on stderr; never a traceback, and nothing on stdout."""
+    lines = found[2].decode().splitlines()
+    assert found[1] == b""
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def test_0_done(project):
+    status, out, err = run("timings", "--json", cwd=project)
+    assert (status, out, err) == (0, b"{}\n", b"")
+
+
+def test_1_the_run_failed(project):
+    (project / "data" / "x.timing.json").mkdir()
+    found = run("timings", cwd=project)
+    assert found[0] == 1
+    assert _said(found) == "error: data/x.timing.json: Is a directory"
+
+
+def test_2_wrong_usage(project):
+    (project / "params.yaml").unlink()
+    found = run("train", cwd=project)
+    assert found[0] == 2
+    assert _said(found).startswith("error: no params.yaml in ")
+    assert run("train", "--bogus", cwd=project)[0] == 2
+
+
+def test_3_bad_input(project):
+    (project / "data" / "x.timing.json").write_text("{", encoding="utf-8")
+    found = run("timings", cwd=project)
+    assert found[0] == 3
+    assert _said(found).startswith("error: data/x.timing.json: not a JSON document")
+
+
+def test_4_a_file_is_missing(project):
+    found = run("prepare", cwd=project)
+    assert found[0] == 4
+    assert "toy.csv does not exist" in _said(found)
+
+
+def test_5_a_digest_does_not_match(project):
+    folder = project / "out"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one", encoding="utf-8")
+    write_json(folder / "manifest.json", {"sha256": {"a.txt": sha256(folder / "a.txt")}})
+    assert run("verify", "out", cwd=project)[0] == 0
+    (folder / "a.txt").write_text("two", encoding="utf-8")
+    status, out, _ = run("verify", "out", cwd=project)
+    assert status == 5
+    assert b"out/a.txt" in out
+
+
+def test_75_another_process_writes_it(project):
+    with locks.claim(Path("data/prepare/toy")):
+        found = run("prepare", cwd=project)
+    assert found[0] == 75
+    assert f"is being written by process {os.getpid()}" in _said(found)
+
+
+def test_130_interrupted(project):
+    """While it waits for a pipe that nobody writes to."""
+    pipe = project / "data" / "x.timing.json"
+    os.mkfifo(pipe)
+    process = subprocess.Popen(
+        [*COMMAND, "timings"], cwd=project, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    # The reader is there as soon as the pipe can be opened for writing; it then waits for what is never written.
+    with pipe.open("wb"):
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"interrupted\n")

@@ -1,0 +1,97 @@
+"""A small project in which every stage up to evaluate has run, made once a session, and a record of it as DVC keeps it."""
+
+import json
+import os
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from pipeline import paths
+from pipeline.params.document import read_document
+from pipeline.project import lock, stages
+from tests.project import write_params, write_prepared
+from tests.rules.sources import ROOT
+
+INFERENCES = ["nns", "csls"]
+
+
+def build(root: Path) -> None:
+    """In the folder ``root``, which is left as the working directory."""
+    from pipeline.embed.stage import embed
+    from pipeline.evaluate.stage import evaluate
+    from pipeline.extract.text_stage import extract_texts
+    from pipeline.inject.stage import inject
+    from pipeline.params.load import load
+    from pipeline.train.stage import train
+
+    os.chdir(root)
+    small = {"epochs": 2, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12}
+    params = load(
+        write_params(
+            root, grid={"inferences": INFERENCES}, train=small, evaluate={"resamples": 10}, **SECTIONS
+        )
+    )
+    Path("toy.csv").write_text("image,caption\n", encoding="utf-8")
+    write_prepared()
+    for noise in params.noises:
+        inject(params, noise)
+    extract_texts(params, "words")
+    train(params, "sum", "cpu")
+    embed(params, "sum", "cpu")
+    evaluate(params, "sum", INFERENCES, "cpu")
+    # Without the code: its closure takes a second, and tests/check/test_dvc_yaml.py looks at it in this repository.
+    text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
+    kept = [line for line in text.splitlines() if not line.strip().startswith("- pipeline/")]
+    Path("dvc.yaml").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    Path("pipeline").mkdir()
+    Path("data/audit").mkdir()
+
+
+# dvc.yaml names an address for every family.
+SECTIONS = {
+    "ensembles": {},
+    "embed": {"splits": None},
+    "report": {"audits": []},
+    "loss": {"sum": {"margin": 0.2}},
+    "scheme": {"plain": {}},
+    "sampler": {},
+    "similarity": {"cosine": {}},
+    "image": {"linear": {}},
+    "inference": {},
+}
+
+
+def record() -> None:
+    """dvc.lock and DVC's cache as they would be had DVC run the stages of the project in the working directory."""
+    document = read_document(paths.PARAMS)
+    found, problems = stages.read(stages.DVC_YAML, document)
+    assert not problems
+    locked = {}
+    for stage in found:
+        outs = [out for out in stage.outs if Path(out).exists()]
+        if outs:
+            deps = [dep for dep in stage.deps if dep.startswith("data/") and Path(dep).exists()]
+            values = {address: stages.lookup(document, address)[0] for address in stage.params}
+            locked[stage.name] = {
+                "cmd": stage.cmd,
+                "deps": [{"path": dep, "md5": lock.md5(Path(dep))} for dep in deps],
+                "params": {"params.yaml": values},
+                "outs": [{"path": out, "md5": _cached(Path(out))} for out in outs],
+            }
+    with lock.DVC_LOCK.open("w", encoding="utf-8") as file:
+        YAML().dump({"schema": "2.0", "stages": locked}, file)
+
+
+def _cached(out: Path) -> str:
+    digest, files = lock.md5(out), lock.files_below(out)
+    listing = [{"md5": one, "relpath": name} for name, one in files.items()]
+    _put(digest, json.dumps(listing).encode())
+    for name, one in files.items():
+        _put(one, (out / name).read_bytes())
+    return digest
+
+
+def _put(digest: str, content: bytes) -> None:
+    path = lock.cached(digest)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
