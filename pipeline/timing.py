@@ -20,6 +20,12 @@ def record(out: Path, seconds: float, earlier: bool = False) -> None:
     write_json(path, {"seconds": round(spent + seconds, 3)})
 
 
+def of(out: Path) -> float | None:
+    """Seconds that ``out`` took; None where it was never made here."""
+    path = beside(out)
+    return read_json(path)["seconds"] if path.is_file() else None
+
+
 def collect() -> dict[str, float]:
     """Seconds by ``stage/name`` for everything under data/, in the order of the folders."""
     return {

@@ -1,4 +1,5 @@
-"""data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item)."""
+"""data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item),
+and relaxation.parquet where a matching's lambda was chosen on validation data."""
 
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from pipeline.artifacts import _table
 from pipeline.artifacts._files import read_json, write_json
 
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
+RELAXATION = "relaxation.parquet"
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
 MEASURES = {
@@ -49,13 +51,37 @@ OCCURRENCE_SCHEMA = pa.schema(
     ],
     metadata={"artefact": "occurrence", "version": "1"},
 )
+RELAXATION_SCHEMA = pa.schema(
+    [
+        _table.field("direction", pa.string(), "image_to_text or text_to_image"),
+        _table.field("k", pa.int32(), "the K of R@K: 1, 5 or 10"),
+        _table.field("lambda", pa.float64(), "relaxation factor of the matching, at least 1"),
+        _table.field("validation", pa.float64(), "R@K in percent on the validation data it was chosen on"),
+        _table.field(
+            "ranked",
+            pa.float64(),
+            "R@K in percent on the split that is measured, which chose nothing; null where it was not tried",
+            nullable=True,
+        ),
+        _table.field("chosen", pa.bool_(), "the lambda that the criterion was run with; one for each K"),
+    ],
+    metadata={"artefact": "relaxation", "version": "1"},
+)
 
 
-def write(folder: Path, metrics: dict, ranks: pa.Table, occurrence: pa.Table) -> None:
+def write(
+    folder: Path,
+    metrics: dict,
+    ranks: pa.Table,
+    occurrence: pa.Table,
+    relaxation: pa.Table | None = None,
+) -> None:
     """metrics: finite numbers, strings and nested dictionaries only."""
     write_json(folder / METRICS, metrics)
     _table.write(folder / RANKS, ranks, RANKS_SCHEMA, {})
     _table.write(folder / OCCURRENCE, occurrence, OCCURRENCE_SCHEMA, {})
+    if relaxation is not None:
+        _table.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
 
 
 def read_metrics(folder: Path) -> dict:
@@ -68,3 +94,9 @@ def read_ranks(folder: Path) -> pa.Table:
 
 def read_occurrence(folder: Path) -> pa.Table:
     return _table.read(folder / OCCURRENCE, OCCURRENCE_SCHEMA, "vse-pipe evaluate")
+
+
+def read_relaxation(folder: Path) -> pa.Table | None:
+    """None where no lambda was chosen: the criterion has none, or params.yaml gives it."""
+    path = folder / RELAXATION
+    return _table.read(path, RELAXATION_SCHEMA, "vse-pipe evaluate") if path.is_file() else None

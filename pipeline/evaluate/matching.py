@@ -45,6 +45,9 @@ class Pairs:
     columns: np.ndarray
 
 
+_NOTHING = Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 def greedy(scores: Scores, settings: Sequence[Setting], mode: Mode) -> Iterator[Pairs]:
     """The pairs that Algorithm 1 accepts under each setting, ties by the lowest (row, column).
 
@@ -52,16 +55,25 @@ def greedy(scores: Scores, settings: Sequence[Setting], mode: Mode) -> Iterator[
     list is exhausted. literal: as printed, quota round(lambda k), cut at min(queries, items) k pairs.
     """
     candidates = _first_candidates(scores)
+    last, found = None, _NOTHING
     for setting in settings:
         quota = min(setting.quota(*scores.shape, mode), scores.shape[0])
-        if quota == 0:
-            yield Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
-            continue
-        rows, columns, values = _Assignment(scores, candidates, setting.k, quota).solve()
-        order = np.lexsort((columns, rows, -values))
-        if mode == "literal":
-            order = order[: min(scores.shape) * setting.k]
-        yield Pairs(rows[order], columns[order])
+        # Along a grid many a lambda rounds to the quota of the one before it.
+        if (setting.k, quota) != last:
+            last, found = (setting.k, quota), _matched(scores, candidates, setting.k, quota, mode)
+        yield found
+
+
+def _matched(
+    scores: Scores, candidates: tuple[np.ndarray, np.ndarray], k: int, quota: int, mode: Mode
+) -> Pairs:
+    if quota == 0:
+        return _NOTHING
+    rows, columns, values = _Assignment(scores, candidates, k, quota).solve()
+    order = np.lexsort((columns, rows, -values))
+    if mode == "literal":
+        order = order[: min(scores.shape) * k]
+    return Pairs(rows[order], columns[order])
 
 
 def _first_candidates(scores: Scores) -> tuple[np.ndarray, np.ndarray]:

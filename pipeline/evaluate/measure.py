@@ -14,6 +14,7 @@ from pipeline.evaluate.banks import BankSource
 from pipeline.evaluate.criteria import Criterion
 from pipeline.evaluate.outcome import Outcome
 from pipeline.evaluate.ranking import Trial, Tuned
+from pipeline.evaluate.relaxation import Scan, recalls
 from pipeline.evaluate.scores import Similarity
 from pipeline.evaluate.split import Split
 from pipeline.params.schema import EvaluateParams
@@ -45,12 +46,14 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Result:
-    """metrics: finite numbers, strings and nested dictionaries; ranks, occurrence: as in artifacts.evaluation."""
+    """metrics: finite numbers, strings and nested dictionaries; ranks, occurrence, relaxation: as in artifacts.evaluation,
+    the last None where no lambda was chosen."""
 
     criterion: Criterion
     metrics: dict
     ranks: pa.Table
     occurrence: pa.Table
+    relaxation: pa.Table | None = None
 
 
 def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams) -> Iterator[Result]:
@@ -98,9 +101,11 @@ def _result(
     units = [(direction, trial) for direction in DIRECTIONS for trial in ground[direction]]
     outcomes: dict[str, list[Outcome]] = {direction: [] for direction in DIRECTIONS}
     notes: dict[str, dict[str, float]] = {direction: {} for direction in DIRECTIONS}
+    scans: dict[str, list[Scan]] = {direction: [] for direction in DIRECTIONS}
     for direction, trial in console.track(units, len(units), f"ranking under {criterion.name}"):
-        found, noted = ranking.run(chosen[direction], trial, params.ties)
+        found, noted, scanned = ranking.run(chosen[direction], trial, params.ties)
         outcomes[direction].append(found)
+        scans[direction] += [scanned] if scanned else []
         notes[direction] |= {
             key: max(value, notes[direction].get(key, value)) for key, value in noted.items()
         }
@@ -114,7 +119,21 @@ def _result(
         **_metrics(outcomes, folds, inputs.ranked),
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
     }
-    return Result(criterion, metrics, ranks, occurrence)
+    return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans))
+
+
+def _relaxation(
+    criterion: Criterion, chosen: dict[str, Tuned], scans: dict[str, list[Scan]]
+) -> pa.Table | None:
+    """Recall against lambda, where lambda was chosen."""
+    if len(criterion.lambdas) < 2:
+        return None
+    return pa.concat_tables(
+        tables.relaxation_table(
+            direction, criterion.lambdas, tuned.lambdas, tuned.recalls, recalls(scans[direction])
+        )
+        for direction, tuned in chosen.items()
+    )
 
 
 def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams, folds: int) -> dict:

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from jaxtyping import Float
+
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.evaluate import outcome
+from pipeline.evaluate import outcome, relaxation
 from pipeline.evaluate.bank import Bank
 from pipeline.evaluate.banks import BankSource
 from pipeline.evaluate.criteria import Criterion
@@ -13,6 +16,7 @@ from pipeline.evaluate.matching import Setting
 from pipeline.evaluate.metrics.ranks import Ties
 from pipeline.evaluate.metrics.truth import Truth
 from pipeline.evaluate.outcome import Outcome
+from pipeline.evaluate.relaxation import Scan
 from pipeline.evaluate.scores import Scores, Similarity
 from pipeline.evaluate.split import Split
 
@@ -28,10 +32,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """A criterion with its parameters chosen. lambdas: the relaxation factor of its matching by K, empty without one."""
+    """A criterion with its parameters chosen. lambdas: the relaxation factor of its matching by K, empty without one;
+    recalls: R@K on validation data under every lambda it was chosen from, None where it was given."""
 
     criterion: Criterion
     lambdas: dict[int, float]
+    recalls: Float[np.ndarray, "ks lambdas"] | None = None
 
 
 def trials(
@@ -49,8 +55,9 @@ def trials(
     return found
 
 
-def run(tuned: Tuned, trial: Trial, ties: Ties) -> tuple[Outcome, dict[str, float]]:
-    """What comes out, and the notes of the rescoring (see ``Scores.notes``).
+def run(tuned: Tuned, trial: Trial, ties: Ties) -> tuple[Outcome, dict[str, float], Scan | None]:
+    """What comes out, the notes of the rescoring (see ``Scores.notes``), and where lambda was chosen what the other
+    lambdas would have given.
 
     All queries are ranked and correct hubs; those without a correct item are left out of the outcome. Raises InputError
     when no other is left.
@@ -58,7 +65,12 @@ def run(tuned: Tuned, trial: Trial, ties: Ties) -> tuple[Outcome, dict[str, floa
     criterion = tuned.criterion
     scores = criterion.rerank(trial.scores, trial.bank)
     if not criterion.matching:
-        return outcome.rank(*judged(scores, trial.truth), ties), dict(scores.notes)
-    settings = [Setting(k, tuned.lambdas[k]) for k in KS]
-    pairs = dict(zip(KS, criterion.match(scores, settings), strict=True))
-    return outcome.matched(*judged_pairs(pairs, trial.truth)), dict(scores.notes)
+        return outcome.rank(*judged(scores, trial.truth), ties), dict(scores.notes), None
+    scan = None
+    if tuned.recalls is None:
+        settings = [Setting(k, tuned.lambdas[k]) for k in KS]
+        pairs = dict(zip(KS, criterion.match(scores, settings), strict=True))
+    else:
+        scan = relaxation.scan(criterion, scores, trial.truth, keep=tuned.lambdas)
+        pairs = scan.kept
+    return outcome.matched(*judged_pairs(pairs, trial.truth)), dict(scores.notes), scan

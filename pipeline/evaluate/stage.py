@@ -55,11 +55,11 @@ def _embedded(params: Params, run: str) -> Embedded | Ensemble:
 
 
 def write(out: Path, result: Result) -> None:
-    """The three files of one criterion; the folder appears whole or not at all."""
+    """The files of one criterion; the folder appears whole or not at all."""
     for direction, notes in result.metrics["notes"].items():
         warn_of_residual(result.criterion, direction, notes)
     with whole_folder(out) as folder:
-        evaluation.write(folder, result.metrics, result.ranks, result.occurrence)
+        evaluation.write(folder, result.metrics, result.ranks, result.occurrence, result.relaxation)
 
 
 def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> None:

@@ -1,9 +1,12 @@
 """Outcomes as the Parquet tables of ``pipeline.artifacts.evaluation``."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
+from jaxtyping import Float
 
-from pipeline.artifacts.evaluation import MEASURES, OCCURRENCE_SCHEMA, RANKS_SCHEMA
+from pipeline.artifacts.evaluation import KS, MEASURES, OCCURRENCE_SCHEMA, RANKS_SCHEMA, RELAXATION_SCHEMA
 from pipeline.evaluate.outcome import Outcome
 
 
@@ -39,6 +42,26 @@ def occurrence_table(outcome: Outcome, direction: str, fold: int, items: np.ndar
     counts = {f"n_{k}": pa.array(n.astype(np.int32)) for k, n in outcome.occurrence.items()}
     columns = {**_heading(direction, fold, len(items)), "item_id": pa.array(items), **counts}
     return pa.table(columns, schema=OCCURRENCE_SCHEMA)
+
+
+def relaxation_table(
+    direction: str,
+    lambdas: Sequence[float],
+    chosen: dict[int, float],
+    validation: Float[np.ndarray, "ks lambdas"],
+    ranked: Float[np.ndarray, "ks lambdas"],
+) -> pa.Table:
+    """A row per K and lambda. validation: R@K that lambda was chosen by; ranked: on the split that is measured, NaN where
+    it was not tried."""
+    columns = {
+        "direction": pa.repeat(direction, len(KS) * len(lambdas)),
+        "k": pa.array(np.repeat(np.array(KS, np.int32), len(lambdas))),
+        "lambda": pa.array(np.tile(np.array(lambdas, float), len(KS))),
+        "validation": pa.array(validation.ravel()),
+        "ranked": pa.array(ranked.ravel(), mask=np.isnan(ranked.ravel())),
+        "chosen": pa.array([lam == chosen[k] for k in KS for lam in lambdas]),
+    }
+    return pa.table(columns, schema=RELAXATION_SCHEMA)
 
 
 def _heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:

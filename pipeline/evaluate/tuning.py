@@ -5,23 +5,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipeline.artifacts.evaluation import KS
-from pipeline.evaluate import outcome
+from pipeline.evaluate import outcome, relaxation
 from pipeline.evaluate.criteria import Criterion
-from pipeline.evaluate.matching import Setting
 from pipeline.evaluate.ranking import Trial, Tuned
 
 
 def tuned(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:
     """The criterion with the parameters that answer most validation queries of one direction.
 
-    Lambda, where it is open, is chosen for each K. everything: choose the rescoring's parameters too, before lambda, by
+    Lambda, where it is open, is chosen for each K, and the recalls it was chosen by are kept. everything: choose the rescoring's parameters too, before lambda, by
     the sum of R@K over K. trials: the folds of that direction; not looked at where nothing is open.
     """
     if everything:
         criterion = _best_rescoring(criterion, trials)
     lambdas = criterion.lambdas
     if len(lambdas) > 1:
-        return Tuned(criterion, best_lambdas(criterion, trials))
+        scans = _scans(criterion, trials, KS)
+        return Tuned(criterion, relaxation.best(lambdas, scans), relaxation.recalls(scans))
     return Tuned(criterion, dict.fromkeys(KS, lambdas[0]) if lambdas else {})
 
 
@@ -42,12 +42,11 @@ def _answered(criterion: Criterion, trial: Trial) -> int:
 def best_lambdas(criterion: Criterion, trials: Sequence[Trial], ks: tuple[int, ...] = KS) -> dict[int, float]:
     """By K, the smallest of ``criterion.lambdas`` with the most validation queries answered at that K ("lambdas that
     maximize R@K on the validation set", Fig. 4 of the RGM paper)."""
-    settings = [Setting(k, lam) for k in ks for lam in criterion.lambdas]
-    answered = np.zeros(len(settings), np.int64)
-    for trial in trials:
-        scores = criterion.rerank(trial.scores, trial.bank)
-        for index, pairs in enumerate(criterion.match(scores, settings)):
-            right = trial.truth.holds(pairs.rows, pairs.columns)
-            answered[index] += len(np.unique(pairs.rows[right]))
-    best = answered.reshape(len(ks), -1).argmax(axis=1)
-    return {k: criterion.lambdas[index] for k, index in zip(ks, best, strict=True)}
+    return relaxation.best(criterion.lambdas, _scans(criterion, trials, ks), ks)
+
+
+def _scans(criterion: Criterion, trials: Sequence[Trial], ks: tuple[int, ...]) -> list[relaxation.Scan]:
+    return [
+        relaxation.scan(criterion, criterion.rerank(trial.scores, trial.bank), trial.truth, ks)
+        for trial in trials
+    ]

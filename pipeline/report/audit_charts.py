@@ -3,7 +3,7 @@
 import altair as alt
 import pandas as pd
 
-from pipeline.report.charts import _spec, epochs_axis
+from pipeline.report.charts import epochs_axis, spec
 
 KINDS = ("matched", "mismatched")
 _UNKNOWN = "pairs"
@@ -42,7 +42,7 @@ def losses(table: pd.DataFrame) -> dict:
                 x="low:Q", y="expected:Q", color=colour, strokeDash=alt.StrokeDash("kind:N", legend=None)
             )
         )
-    return _spec(alt.layer(*layers), height=_HEIGHT)
+    return spec(alt.layer(*layers), height=_HEIGHT)
 
 
 def _stacked(row: dict, kinds: list[str]) -> list[dict]:
@@ -81,7 +81,7 @@ def costs(table: pd.DataFrame) -> dict:
         strokeDash=alt.StrokeDash("kind:N", legend=None),
         tooltip=["epoch:Q", "kind:N", alt.Tooltip("median:Q", format=".3f")],
     )
-    return _spec(alt.layer(band, line), height=_HEIGHT)
+    return spec(alt.layer(band, line), height=_HEIGHT)
 
 
 def quartiles(table: pd.DataFrame) -> pd.DataFrame:

@@ -8,13 +8,9 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
-from pipeline.report.hubness import histogram
 from pipeline.report.sweeps import Point
 
-_BINS = 24
-_HEIGHT = 130
-# The foot of the log axis: low enough for a bin with one item to show.
-_FOOT = 0.7
+SMALL = 130
 # From one to eight: values that far apart were chosen by their ratio (1, 2, 5, 10; 32, 64, 128, 256).
 _RATIO = 8
 # On an axis of epochs.
@@ -44,7 +40,7 @@ def validation(histories: dict[str, pd.DataFrame]) -> dict:
     run = {"field": "run", "type": "nominal", "title": None, "scale": alt.Scale(domain=list(histories))}
     lines = base.mark_line(strokeWidth=2).encode(color=alt.Color(**run), strokeDash=alt.StrokeDash(**run))
     points = base.mark_point(filled=True, size=60, style="kept").transform_filter("datum.kept")
-    return _spec(alt.layer(lines, points), height=280)
+    return spec(alt.layer(lines, points), height=280)
 
 
 def training(table: pd.DataFrame) -> dict:
@@ -57,7 +53,7 @@ def training(table: pd.DataFrame) -> dict:
     chart = alt.Chart(alt.Data(values=rows)).encode(
         x=_epochs(rows), y=y, tooltip=["epoch:Q", alt.Tooltip("loss:Q", format=".4g")]
     )
-    return _spec(chart.mark_line(strokeWidth=2, style="after-line"), height=_HEIGHT)
+    return spec(chart.mark_line(strokeWidth=2, style="after-line"), height=SMALL)
 
 
 def sweep(points: list[Point], baselines: list[Point], title: str, name: str) -> dict:
@@ -84,7 +80,7 @@ def sweep(points: list[Point], baselines: list[Point], title: str, name: str) ->
     if level:
         rule = alt.Chart(alt.Data(values=level)).mark_rule(strokeWidth=1.5)
         layers.append(rule.encode(y=_rsum("rsum:Q"), tooltip=tip, **series))
-    return _spec(alt.layer(*layers), height=280)
+    return spec(alt.layer(*layers), height=280)
 
 
 def _swept_row(point: Point, name: str) -> dict:
@@ -106,73 +102,6 @@ def _swept(values: list[float], title: str) -> alt.X:
         values=sorted(set(values)), labelExpr="'' + datum.value", grid=False, labelOverlap="greedy"
     )
     return alt.X("x:Q", title=title, scale=scale, axis=axis)
-
-
-def occurrence(after: pd.Series, before: pd.Series, largest: int, tallest: int) -> dict:
-    """How many items (log scale) are among the best 10 of how many queries: bars after, outline before.
-
-    largest, tallest: the greatest N_10 and the fullest bin in any chart of the row, so that they share bins and axes.
-    """
-    width = bin_width(largest)
-    layout = _occurrence_layout((largest // width + 1) * width, max(tallest, 10))
-    tables = (_bins(after, width), _steps(before, width))
-    layers = [
-        {**layer, "data": {"values": rows}} for layer, rows in zip(layout["layer"], tables, strict=True)
-    ]
-    return {**layout, "layer": layers}
-
-
-@cache
-def _occurrence_layout(right: int, top: int) -> dict:
-    """Everything but the rows: Altair needs longer to check a chart than all the rest of the section takes."""
-    empty = alt.Chart(alt.Data(values=[]))
-    x = alt.X(
-        "from:Q",
-        title=None,
-        scale=alt.Scale(domain=[0, right], nice=False),
-        axis=alt.Axis(tickCount=5, grid=False),
-    )
-    y = alt.Y(
-        "items:Q",
-        title=None,
-        scale=alt.Scale(type="log", domain=[_FOOT, top], nice=False),
-        axis=alt.Axis(values=[1, 10, 100, 1000, 10000], format="~s"),
-    )
-    tip = [alt.Tooltip("range:N", title="queries"), alt.Tooltip("items:Q", title="items")]
-    solid = empty.mark_bar(style="after", binSpacing=1).encode(
-        x=x, x2="to:Q", y=y, y2=alt.datum(_FOOT), tooltip=tip
-    )
-    line = empty.mark_line(style="before", interpolate="step-after").encode(x=x, y=y)
-    return _spec(alt.layer(solid, line), height=_HEIGHT)
-
-
-def bin_width(largest: int) -> int:
-    """Whole values per bin, at most 24 bins."""
-    return largest // _BINS + 1
-
-
-def fullest(n: pd.Series, largest: int) -> int:
-    """Items in the fullest bin."""
-    return max(items for _, _, items in histogram(n.to_numpy(), bin_width(largest)))
-
-
-def _bins(n: pd.Series, width: int) -> list[dict]:
-    return [
-        {
-            "from": low,
-            "to": high + 1,
-            "items": items,
-            "range": f"{low}" if low == high else f"{low} to {high}",
-        }
-        for low, high, items in histogram(n.to_numpy(), width)
-    ]
-
-
-def _steps(n: pd.Series, width: int) -> list[dict]:
-    """The outline also passes through empty bins, at the foot of the log axis."""
-    counts = {low: items for low, _, items in histogram(n.to_numpy(), width)}
-    lows = range(0, max(counts) + 2 * width, width)
-    return [{"from": low, "items": counts.get(low, _FOOT)} for low in lows]
 
 
 def _epochs(rows: list[dict]) -> alt.X:
@@ -197,7 +126,8 @@ def _kept(table: pd.DataFrame) -> list[bool]:
     return (table.index == table["val_rsum"].idxmax()).tolist()
 
 
-def _spec(chart: alt.LayerChart | alt.Chart, height: int) -> dict:
-    spec = chart.properties(width="container", height=height).to_dict()
+def spec(chart: alt.LayerChart | alt.Chart, height: int) -> dict:
+    """Vega-Lite for the page: as wide as its place, ``height`` pixels tall, without schema and theme."""
+    made = chart.properties(width="container", height=height).to_dict()
     # The page names the Vega-Lite mode itself, and its own theme replaces Altair's.
-    return {key: value for key, value in spec.items() if key not in ("$schema", "config")}
+    return {key: value for key, value in made.items() if key not in ("$schema", "config")}

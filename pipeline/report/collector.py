@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 from markupsafe import Markup
 
@@ -16,10 +17,12 @@ Reader = Callable[[Path], bytes | None]
 
 @dataclass(frozen=True)
 class Picture:
-    """symbol: id of the SVG symbol, None where there is no picture to show; label: what it shows, for every reader."""
+    """symbol: id of the SVG symbol, None where there is no picture to show; label: what it shows, for every reader; link:
+    where the picture lies, for one that is not in the page."""
 
     symbol: str | None
     label: str
+    link: str | None = None
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,15 @@ class Chart:
 
 @dataclass
 class Collector:
-    """read: the bytes of a picture's file, None when the file is gone; side: pixels of a thumbnail's longer side."""
+    """read: the bytes of a picture's file, None when the file is gone; side: pixels of a thumbnail's longer side.
+
+    linked: files of the pictures that did not fit into the page and are linked instead.
+    """
 
     read: Reader
     side: int
     unreadable: list[Path] = field(default_factory=list)
+    linked: set[Path] = field(default_factory=set)
     _pictures: dict[tuple[str, int], Picture] = field(default_factory=dict)
     _files: dict[str, Path] = field(default_factory=dict)
     _thumbnails: dict[str, bytes] = field(default_factory=dict)
@@ -51,21 +58,35 @@ class Collector:
         """Raises InputError when the data set names a file outside its root."""
         key = catalogue.name, image_id
         if key not in self._pictures:
-            self._pictures[key] = Picture(self._symbol(catalogue, image_id), _label(catalogue, image_id))
+            self._pictures[key] = self._picture(catalogue, image_id)
         return self._pictures[key]
 
-    def symbols(self) -> tuple[dict[str, str], int]:
-        """{symbol id: data URI} and the side they have, smaller than asked for where they would not fit the page."""
-        made, side = fit(self._at, self.side)
-        return {symbol: data_uri(webp) for symbol, webp in made.items()}, side
+    def symbols(self, budget: int) -> tuple[dict[str, str], int, bool]:
+        """{symbol id: data URI}, the side they have, smaller than asked for where they would take more than ``budget`` bytes,
+        and whether that is all of them. If not, the others are ``linked`` from now on and the sections must be built again.
+        """
+        made, side = fit(self._at, self.side, budget)
+        over = [symbol for symbol in self._files if symbol not in made]
+        for symbol in over:
+            self.linked.add(self._files.pop(symbol))
+            del self._thumbnails[symbol]
+        if over:
+            self._pictures.clear()
+            self._charts = 0
+        return {symbol: data_uri(webp) for symbol, webp in made.items()}, side, not over
 
-    def _symbol(self, catalogue: Catalogue, image_id: int) -> str | None:
-        row = catalogue.images.loc[image_id]
-        # Width 0 is how prepare marks images that exist as precomputed features only.
-        if not row["width"]:
-            return None
-        where = f"{paths.prepared(catalogue.name) / 'images.parquet'}: image_id {image_id}"
-        path = paths.inside(catalogue.root, row["file"], where)
+    def _picture(self, catalogue: Catalogue, image_id: int) -> Picture:
+        label, path = _label(catalogue, image_id), _path(catalogue, image_id)
+        if path is None:
+            return Picture(None, label)
+        if path in self.linked:
+            return Picture(None, label, _link(path))
+        return Picture(self._symbol(path), label)
+
+    def _symbol(self, path: Path) -> str | None:
+        known = next((symbol for symbol, file in self._files.items() if file == path), None)
+        if known or path in self.unreadable:
+            return known
         symbol = f"picture-{len(self._files) + 1}"
         made = self._thumbnail(path, self.side)
         if made is None:
@@ -83,6 +104,21 @@ class Collector:
     def _thumbnail(self, path: Path, side: int) -> bytes | None:
         content = self.read(path)
         return None if content is None else thumbnail(content, side)
+
+
+def _path(catalogue: Catalogue, image_id: int) -> Path | None:
+    """Raises InputError for a file outside the data set's root."""
+    row = catalogue.images.loc[image_id]
+    # Width 0 is how prepare marks images that exist as precomputed features only.
+    if not row["width"]:
+        return None
+    where = f"{paths.prepared(catalogue.name) / 'images.parquet'}: image_id {image_id}"
+    return paths.inside(catalogue.root, row["file"], where)
+
+
+def _link(path: Path) -> str:
+    """From the page, which lies in reports/; roots are relative to the project, or absolute."""
+    return path.as_uri() if path.is_absolute() else "../" + quote(path.as_posix())
 
 
 def embeddable(content: object) -> Markup:

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import importlib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -25,12 +26,16 @@ SECTIONS = (
     "published",
     "sweeps",
     "curves",
+    "relaxation",
     "audit",
     "hubness",
+    "changes",
     "examples",
     "failures",
     "setup",
 )
+# The whole page stays below 10 MB; what a symbol needs beside its picture is within the difference.
+LIMIT = 9_000_000
 _STYLES = ("page.css", "tables.css", "figures.css")
 _FOLDER = Path(__file__).parent
 
@@ -43,41 +48,66 @@ class Section:
 
 
 def render(results: Results, collector: Collector) -> str:
-    """The whole document. Raises InputError from the sections."""
-    environment = _environment()
-    sections = [found for name in SECTIONS if (found := _section(environment, name, results, collector))]
-    symbols, side = collector.symbols()
+    """The whole document, below LIMIT unless its tables alone are larger. Raises InputError from the sections."""
+    # Pictures take what the rest leaves. Those that do not fit even when small are linked, which needs a second round.
+    while True:
+        sections = [found for name in SECTIONS if (found := _section(name, results, collector))]
+        room = LIMIT - len(_document(results, collector, sections, {}, collector.side).encode())
+        symbols, side, whole = collector.symbols(max(0, room))
+        if whole:
+            return _document(results, collector, sections, symbols, side)
+
+
+def _document(
+    results: Results,
+    collector: Collector,
+    sections: list[Section],
+    symbols: dict[str, str],
+    side: int,
+) -> str:
     scripts = [_trusted(charts.library()), _asset("page.js")]
-    return environment.get_template("template/page.html").render(
-        title=results.params.report.title,
-        sections=sections,
-        symbols=symbols,
-        reduced_to=side if side < collector.side else None,
-        unreadable=len(collector.unreadable),
-        style=Markup("\n").join(_asset(name) for name in _STYLES),
-        scripts=scripts,
-        policy=_policy(scripts),
+    return (
+        environment()
+        .get_template("template/page.html")
+        .render(
+            title=results.params.report.title,
+            sections=sections,
+            symbols=symbols,
+            reduced_to=side if side < collector.side else None,
+            linked=len(collector.linked),
+            unreadable=len(collector.unreadable),
+            style=style(),
+            scripts=scripts,
+            policy=_policy(scripts),
+        )
     )
 
 
-def _environment() -> Environment:
-    environment = Environment(
+def style() -> Markup:
+    """Of every page."""
+    return Markup("\n").join(_asset(name) for name in _STYLES)
+
+
+@cache
+def environment() -> Environment:
+    """Templates of every page; what a data set says is escaped."""
+    made = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= formatting.FILTERS
-    return environment
+    made.filters |= formatting.FILTERS
+    return made
 
 
-def _section(environment: Environment, name: str, results: Results, collector: Collector) -> Section | None:
+def _section(name: str, results: Results, collector: Collector) -> Section | None:
     module = importlib.import_module(f"pipeline.report.sections.{name}")
     context = module.context(results, collector)
     if context is None:
         return None
-    html = environment.get_template(f"sections/{name}.html").render(**context)
+    html = environment().get_template(f"sections/{name}.html").render(**context)
     return Section(name, module.TITLE, _trusted(html))
 
 

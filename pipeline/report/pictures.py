@@ -7,10 +7,8 @@ from collections.abc import Callable
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-# Leaves room for the chart code (0.9 MB) and the tables below the page's limit of 10 MB.
-BUDGET = 7_000_000
 _QUALITY = 80
-_SMALLEST = 32
+_SMALLEST = 64
 
 
 def thumbnail(content: bytes, side: int) -> bytes | None:
@@ -31,16 +29,32 @@ def data_uri(webp: bytes) -> str:
     return "data:image/webp;base64," + base64.b64encode(webp).decode("ascii")
 
 
-def fit(
-    make: Callable[[int], dict[str, bytes]], side: int, budget: int = BUDGET
-) -> tuple[dict[str, bytes], int]:
-    """The thumbnails of ``make(side)``, with the side reduced until all of them together stay below ``budget`` bytes.
+def embedded_size(webp: bytes) -> int:
+    """Bytes in the page: base64 takes 4 for 3."""
+    return math.ceil(len(webp) / 3) * 4
 
-    The budget counts base64, which takes 4 bytes for 3. Returns them with the side that was used.
+
+def fit(make: Callable[[int], dict[str, bytes]], side: int, budget: int) -> tuple[dict[str, bytes], int]:
+    """The thumbnails of ``make(side)``, with the side reduced until all of them together stay below ``budget`` bytes of
+    base64. Smaller than 64 px nothing can be made out: from there on the last ones are left out instead. Returns them with
+    the side that was used.
     """
     while True:
         made = make(side)
-        size = sum(math.ceil(len(one) / 3) * 4 for one in made.values())
-        if size <= budget or side <= _SMALLEST:
+        size = sum(map(embedded_size, made.values()))
+        if size <= budget:
             return made, side
+        if side <= _SMALLEST:
+            return _first(made, budget), side
         side = max(_SMALLEST, min(side - 8, int(side * math.sqrt(budget / size))))
+
+
+def _first(made: dict[str, bytes], budget: int) -> dict[str, bytes]:
+    """As many from the beginning as fit."""
+    kept = {}
+    for symbol, webp in made.items():
+        budget -= embedded_size(webp)
+        if budget < 0:
+            break
+        kept[symbol] = webp
+    return kept

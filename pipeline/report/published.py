@@ -21,10 +21,11 @@ class Table:
 class Published:
     """A run and the row it repeats: a table for each criterion that the paper ranks this model under and the run has.
 
-    cautions: what keeps our figures from being those of the row, a sentence each.
+    kind: run or ensemble; cautions: what keeps our figures from being those of the row, a sentence each.
     """
 
     run: str
+    kind: str
     row: str
     tables: list[Table]
     cautions: list[str]
@@ -37,7 +38,7 @@ def collect(results: Results) -> list[Published]:
 
 def _published(run: RunResult, row: str) -> Published:
     tables = [table for one in run.evaluations.values() if (table := _table(one, row))]
-    return Published(run.name, row, tables, compare.cautions(row, run.baseline.metrics, run.params))
+    return Published(run.name, run.kind, row, tables, compare.cautions(row, run.baseline.metrics, run.params))
 
 
 def _table(one: Evaluation, row: str) -> Table | None:

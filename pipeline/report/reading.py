@@ -7,6 +7,7 @@ import pandas as pd
 
 from pipeline import paths
 from pipeline.artifacts import captions, evaluation, history, images
+from pipeline.artifacts._files import read_json, sha256
 from pipeline.errors import InputError, UsageError
 from pipeline.params.typed import Params
 from pipeline.report import audits
@@ -15,6 +16,7 @@ from pipeline.report.results import Catalogue, Evaluation, Group, Results, RunRe
 _SHOWN = 5
 _NEEDED = ("r@1", "r@5", "r@10", "skew@1", "skew@5", "skew@10")
 _CURVES = ("epoch", "loss", "val_rsum")
+_CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 
 
 def read(params: Params) -> Results:
@@ -27,7 +29,7 @@ def read(params: Params) -> Results:
     for name, run in params.runs.items():
         found = {inference: _evaluation(params, name, inference) for inference in params.grid.inferences}
         by_dataset.setdefault(run.dataset, []).append(
-            RunResult(name, run, _history(name), found, row=run.row)
+            RunResult(name, run, _history(name), found, row=run.row, digests=_digests(name))
         )
     for name, node in params.ensembles.items():
         found = {inference: _evaluation(params, name, inference) for inference in params.grid.inferences}
@@ -38,7 +40,11 @@ def read(params: Params) -> Results:
 
 
 def _all_there(params: Params) -> None:
-    wanted = {paths.trained(run) / history.NAME: f"vse-pipe train --run {run}" for run in params.runs}
+    wanted = {
+        paths.trained(run) / file: f"vse-pipe train --run {run}"
+        for run in params.runs
+        for file in (history.NAME, _CONFIG)
+    }
     for run in params.evaluated():
         for inference in params.grid.inferences:
             command = f"vse-pipe evaluate --run {run} --inference {inference}"
@@ -63,9 +69,8 @@ def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
         raise InputError(
             "\n".join(f"{folder / evaluation.METRICS}: {problem}; {advice}" for problem in problems)
         )
-    return Evaluation(
-        run, inference, metrics, evaluation.read_ranks(folder), evaluation.read_occurrence(folder)
-    )
+    tables = (evaluation.read_ranks, evaluation.read_occurrence, evaluation.read_relaxation)
+    return Evaluation(run, inference, metrics, *(read_table(folder) for read_table in tables))
 
 
 def _problems(metrics: dict, params: Params) -> list[str]:
@@ -87,11 +92,20 @@ def _problems(metrics: dict, params: Params) -> list[str]:
             found.append(f"{name} is {metrics.get(name)!r}, params.yaml evaluate.{name} is {wanted!r}")
     if not isinstance(metrics.get("bank"), str):
         found.append(f"bank is {metrics.get('bank')!r}, expected the name of the query bank")
-    interval = metrics.get("intervals", {}).get("rsum", [0.0, 0.0])
-    if not (isinstance(interval, list) and len(interval) == 2 and all(map(_finite, interval))):
-        found.append(f"intervals.rsum is {interval!r}, expected two finite numbers")
+    found += [
+        f"intervals.{name} is {ends!r}, expected two finite numbers"
+        for name, ends in _ends(metrics.get("intervals", {}))
+        if not (isinstance(ends, list) and len(ends) == 2 and all(map(_finite, ends)))
+    ]
     if not isinstance(metrics.get("transductive"), bool):
         found.append(f"transductive is {metrics.get('transductive')!r}, expected true or false")
+    return found
+
+
+def _ends(intervals: dict, prefix: str = "") -> list[tuple[str, object]]:
+    found = []
+    for name, value in intervals.items():
+        found += _ends(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
     return found
 
 
@@ -116,8 +130,19 @@ def _history(run: str) -> pd.DataFrame:
     return table
 
 
+def _digests(run: str) -> dict[str, str]:
+    """Of what a run was trained on and of its weights, as training wrote them beside the weights."""
+    config = read_json(paths.trained(run) / _CONFIG)
+    of_files = config.get("sha256")
+    found = {name: config.get(f"{name}_sha256") for name in ("features", "texts", "pairs")}
+    found["weights"] = of_files.get(_WEIGHTS) if isinstance(of_files, dict) else None
+    return {name: digest for name, digest in found.items() if isinstance(digest, str)}
+
+
 def _catalogue(dataset: str) -> Catalogue:
     folder = paths.prepared(dataset)
     pictures = images.read(folder)
     texts = captions.read(folder).to_pandas().set_index("caption_id")
-    return Catalogue(dataset, pictures.to_pandas().set_index("image_id"), texts, images.root(pictures))
+    digests = {name: sha256(folder / name) for name in (images.NAME, captions.NAME)}
+    table = pictures.to_pandas().set_index("image_id")
+    return Catalogue(dataset, table, texts, images.root(pictures), digests)

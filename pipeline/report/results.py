@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +26,7 @@ class Evaluation:
     metrics: dict
     ranks: pa.Table
     occurrence: pa.Table
+    relaxation: pa.Table | None = None
 
     @property
     def rsum(self) -> float:
@@ -32,8 +34,15 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of rsum, 95%, from a bootstrap over images; None where evaluate drew no resamples."""
-        found = self.metrics.get("intervals", {}).get("rsum")
+        """Of rsum; see ``interval_of``."""
+        return self.interval_of(("rsum",))
+
+    def interval_of(self, path: tuple[str, ...]) -> tuple[float, float] | None:
+        """95%, from a bootstrap over images; None where evaluate drew no resamples, or has none of that figure. path: keys
+        into metrics.json."""
+        found = self.metrics.get("intervals", {})
+        for key in path:
+            found = found.get(key, {})
         return tuple(found) if found else None
 
     @property
@@ -51,6 +60,12 @@ class Evaluation:
         rows = self.ranks.filter(pc.equal(self.ranks["direction"], direction)).to_pandas()
         return rows.set_index("query_id").sort_index()
 
+    def lists(self, direction: str) -> tuple[np.ndarray, pa.ListArray]:
+        """query_ids in one direction, as they lie in the file, and what each retrieved, best first."""
+        rows = self.ranks.filter(pc.equal(self.ranks["direction"], direction))
+        top = rows["top"].combine_chunks()
+        return rows["query_id"].to_numpy(), top.chunk(0) if isinstance(top, pa.ChunkedArray) else top
+
     def items(self, direction: str) -> pd.DataFrame:
         """The rows of occurrence.parquet in one direction."""
         return self._items[direction]
@@ -65,6 +80,7 @@ class RunResult:
     """history: one row per epoch; evaluations: in the order of grid.inferences.
 
     An ensemble has no parameters and no history of its own, but ``parts``: the names of its runs. row: of a paper, if named.
+    digests: SHA-256 of what it was trained on and of its weights, by name.
     """
 
     name: str
@@ -73,6 +89,11 @@ class RunResult:
     evaluations: dict[str, Evaluation]
     parts: tuple[str, ...] = ()
     row: str | None = None
+    digests: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return "ensemble" if self.parts else "run"
 
     @property
     def best(self) -> Evaluation:
@@ -93,12 +114,14 @@ class RunResult:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """A data set's pictures and texts. images: indexed by image_id; captions: indexed by caption_id; root: of the files."""
+    """A data set's pictures and texts. images: indexed by image_id; captions: indexed by caption_id; root: of the files;
+    digests: SHA-256 of its tables, by file name."""
 
     name: str
     images: pd.DataFrame
     captions: pd.DataFrame
     root: Path
+    digests: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def captions_of(self) -> dict[int, list[int]]:

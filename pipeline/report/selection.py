@@ -42,6 +42,21 @@ def mix(
     return chosen
 
 
+@dataclass(frozen=True)
+class Change:
+    """Queries that a criterion answers and the baseline does not, and the reverse; ids in ascending order."""
+
+    repaired: np.ndarray
+    broken: np.ndarray
+
+
+def change(baseline: pd.DataFrame, contrast: pd.DataFrame, k: int) -> Change:
+    """What turns right or wrong at K = ``k``. baseline, contrast: as for ``mix``."""
+    before, after = baseline[f"hit_{k}"].to_numpy(), contrast[f"hit_{k}"].to_numpy()
+    ids = baseline.index.to_numpy()
+    return Change(ids[~before & after], ids[before & ~after])
+
+
 def worst(ranks: pd.DataFrame, count: int) -> list[int]:
     """query_ids whose best correct item ranks lowest, worst first; equal ranks in ascending order of query_id."""
     missed = ranks[ranks["rank"] > 1]

@@ -1,15 +1,16 @@
-"""report: reports/metrics.json for git, reports/plots/*.csv for DVC, reports/index.html for people."""
+"""report: reports/metrics.json for git, reports/plots/*.csv for DVC, reports/index.html for people, and beside it, known to
+neither, reports/timings.html."""
 
 from pathlib import Path
 
 import pandas as pd
 
-from pipeline import paths
+from pipeline import paths, timing
 from pipeline.artifacts._files import whole_file, write_json
 from pipeline.console import say, warn
 from pipeline.locks import claim
 from pipeline.params.typed import Params
-from pipeline.report import formatting, outputs, sweeps
+from pipeline.report import formatting, outputs, sweeps, timings
 from pipeline.report.collector import Collector
 from pipeline.report.page import render
 from pipeline.report.reading import read
@@ -43,6 +44,8 @@ def report(params: Params) -> Path:
             _write_csv(paths.REPORTS / "plots" / f"{name}.csv", table)
         page = paths.REPORTS / "index.html"
         _write_text(page, html)
+        spent = timings.rows(params, timing.of)
+        _write_text(paths.REPORTS / timings.NAME, timings.render(spent, params.report.title))
     if collector.unreadable:
         warn(
             f"{len(collector.unreadable)} pictures cannot be read, the first is {collector.unreadable[0]}; the page says so"

@@ -63,3 +63,21 @@ def test_every_query_has_an_image(tmp_path):
     table = table.set_column(place, "image_id", pa.array([7, None], pa.int64()))
     with pytest.raises(ValueError, match="image_id"):
         evaluation.write(tmp_path, {}, table, occurrence())
+
+
+def test_recall_against_lambda_is_read_as_written_and_may_be_absent(tmp_path):
+    curve = {
+        "direction": ["image_to_text"] * 2,
+        "k": pa.array([1, 1], pa.int32()),
+        "lambda": [1.0, 2.5],
+        "validation": [40.0, 41.5],
+        "ranked": [39.0, 38.0],
+        "chosen": [False, True],
+    }
+    evaluation.write(tmp_path, {}, ranks(MATCHED), occurrence())
+    assert evaluation.read_relaxation(tmp_path) is None
+    evaluation.write(tmp_path, {}, ranks(MATCHED), occurrence(), pa.table(curve))
+    assert evaluation.read_relaxation(tmp_path).to_pydict() == pa.table(curve).to_pydict()
+    pq.write_table(pa.table(curve).drop_columns(["chosen"]), tmp_path / evaluation.RELAXATION)
+    with pytest.raises(InputError, match=r"relaxation\.parquet: column 'chosen' \(bool\) is missing"):
+        evaluation.read_relaxation(tmp_path)

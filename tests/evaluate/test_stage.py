@@ -172,6 +172,29 @@ def test_the_chosen_lambda_is_the_one_that_matches(project):
             assert metrics[direction][f"r@{k}"] == pytest.approx(expected, abs=1e-6), (direction, k)
 
 
+@pytest.mark.parametrize("split", [{}, {"protocol": "folds", "fold_size": 8}])
+def test_recall_against_lambda_is_kept(project, split):
+    metrics = measured(params(project, **split), "is+rgm")
+    table = evaluation.read_relaxation(paths.evaluated("sum", "is+rgm")).to_pandas()
+    assert len(table) == len(DIRECTIONS) * len(KS) * len({1.0, 1.5, 3.0})
+    for (direction, k), rows in table.groupby(["direction", "k"]):
+        chosen = rows[rows.chosen]
+        assert chosen["lambda"].tolist() == [metrics["tuned"][direction]["lambda"][str(k)]]
+        assert chosen.ranked.item() == pytest.approx(metrics[direction][f"r@{k}"], abs=1e-6)
+        assert rows["lambda"].tolist() == [1.0, 1.5, 3.0]
+        if not split:
+            assert chosen["lambda"].item() == rows["lambda"].tolist()[rows.validation.argmax()]
+    assert table.ranked.nunique() > 2
+
+
+def test_without_a_choice_there_is_no_curve(project):
+    measured(params(project), "rgm")
+    measured(params(project, inference={"rgm": {"lam": 2.0}}), "rgm")
+    assert evaluation.read_relaxation(paths.evaluated("sum", "rgm")) is None
+    measured(params(project), "gm")
+    assert evaluation.read_relaxation(paths.evaluated("sum", "gm")) is None
+
+
 def test_folds_are_averaged(project):
     folded = measured(params(project, protocol="folds", fold_size=8), "nns")
     images, captions = sides({"train": 6, "val": 20, "test": 24})
@@ -199,7 +222,8 @@ def test_the_same_input_gives_the_same_bytes_whatever_the_memory(project, infere
         measured(params(project, memory=memory), inference)
         folder = paths.evaluated("sum", inference)
         written.append({path.name: path.read_bytes() for path in folder.iterdir()})
-    assert set(written[0]) == {"metrics.json", "ranks.parquet", "occurrence.parquet"}
+    more = {"relaxation.parquet"} if inference == "is+rgm" else set()
+    assert set(written[0]) == {"metrics.json", "ranks.parquet", "occurrence.parquet"} | more
     assert written[0] == written[1] == written[2]
 
 

@@ -29,18 +29,31 @@ def hub_share(n: list[int]) -> float:
     return to_hubs / sum(n) if sum(n) else 0.0
 
 
-def histogram(n: list[int], width: int) -> list[tuple[int, int, int]]:
+def log_histogram(n: list[int]) -> list[tuple[int, int, int]]:
     bins = []
-    low = 0
+    low = 1
     while low <= max(n):
+        end = low + 1
+        while end <= low * 1.25:
+            end += 1
         items = 0
         for value in n:
-            if low <= value < low + width:
+            if low <= value < end:
                 items += 1
         if items:
-            bins.append((low, low + width - 1, items))
-        low += width
+            bins.append((low, end - 1, items))
+        low = end
     return bins
+
+
+def attracted(lists: list[list[int]], item: int) -> list[int]:
+    """Rows whose list holds the item: those that have it first, then those that have it second, and so on."""
+    rows = []
+    for place in range(max(map(len, lists), default=0)):
+        for row, held in enumerate(lists):
+            if place < len(held) and held[place] == item:
+                rows.append(row)
+    return rows
 
 
 def kind(before: bool, after: bool) -> str:

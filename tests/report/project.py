@@ -8,6 +8,7 @@ from PIL import Image, ImageDraw
 
 from pipeline import paths
 from pipeline.artifacts import captions, evaluation, history, images
+from pipeline.artifacts._files import write_json
 from pipeline.params.schema import EvaluateParams, GridParams, ReportParams, TrainParams
 from pipeline.params.strict import Strict
 from pipeline.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run, TextSet
@@ -71,8 +72,18 @@ def write(root: Path, texts: dict[int, str] | None = None) -> None:
     _prepare(root, scenes, texts or {})
     for name, strength in RUNS.items():
         _history(root / paths.trained(name), strength)
+        write_json(root / paths.trained(name) / "config.json", digests(name))
         for inference in CRITERIA:
             write_evaluation(root / paths.evaluated(name, inference), name, inference, strength)
+
+
+def digests(run: str) -> dict:
+    """What training writes into config.json of what it read and made; another number for each."""
+    of = {"features": 1, "texts": 2, "pairs": 3}
+    return {
+        **{f"{name}_sha256": f"{number:064x}" for name, number in of.items()},
+        "sha256": {"model.safetensors": f"{list(RUNS).index(run) + 10:064x}"},
+    }
 
 
 def _draw(folder: Path) -> list[str]:
@@ -177,11 +188,26 @@ def write_evaluation(folder: Path, run: str, inference: str, strength: float) ->
         "rsum": sum(side[f"r@{k}"] for side in metrics.values() for k in (1, 5, 10)),
         "hs_sum": sum(side[f"skew@{k}"] for side in metrics.values() for k in (1, 5, 10)),
         "protocol": "full", "folds": 1, "bank": "none" if inference == "nns" else "test", "transductive": inference != "nns", "ties": "pessimistic", "split": "test",
-        "intervals": {} if inference == "is" else {"rsum": [300.25, 433.75]},
+        "intervals": {} if inference == "is" else {"rsum": [300.25, 433.75], "image_to_text": {"r@1": [20.15, 61.55]}},
         "notes": {}, "tuned": {"image_to_text": {"lambda": {"1": 2.5}} if "rgm" in inference else {}, "text_to_image": {}}, "run": run, "inference": inference, "similarity": "cosine",
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
-    evaluation.write(folder, metrics, pa.concat_tables(ranks), pa.concat_tables(occurrence))
+    curve = _relaxation() if "rgm" in inference else None
+    evaluation.write(folder, metrics, pa.concat_tables(ranks), pa.concat_tables(occurrence), curve)
+
+
+def _relaxation() -> pa.Table:
+    """The same curve for every K and direction; the middle lambda was chosen."""
+    cases = [(direction, k) for direction in evaluation.DIRECTIONS for k in (1, 5, 10)]
+    columns = {
+        "direction": [direction for direction, _ in cases for _ in range(3)],
+        "k": pa.array([k for _, k in cases for _ in range(3)], pa.int32()),
+        "lambda": [1.0, 2.5, 4.0] * len(cases),
+        "validation": [40.0, 43.0, 41.0] * len(cases),
+        "ranked": [39.0, 41.5, 40.0] * len(cases),
+        "chosen": [False, True, False] * len(cases),
+    }
+    return pa.table(columns)
 
 
 def _direction(direction, scores, queries, items, right, matching):

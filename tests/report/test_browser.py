@@ -1,13 +1,39 @@
 """The page in a real browser: it must draw its charts, sort its tables and ask the network for nothing."""
 
+from itertools import pairwise
+
 import pytest
+from PIL import Image
 
 from tests.report.browser import Browser, installed
 
 pytestmark = pytest.mark.skipif(
     installed() is None, reason="no Chromium installed; `apt-get install chromium` runs these tests"
 )
-DRAWN = "new Promise(done => { const wait = () => document.querySelectorAll('.plot svg').length >= 18 ? done(true) : setTimeout(wait, 50); wait(); })"
+# Roles that mean nothing without a name.
+NAMED = {
+    "image",
+    "img",
+    "graphics-document",
+    "graphics-symbol",
+    "button",
+    "link",
+    "table",
+    "region",
+    "navigation",
+    "list box",
+}
+
+
+def until(condition: str) -> str:
+    """A promise of true that gives up, since a test must end."""
+    return f"""new Promise((done, fail) => {{
+      const start = Date.now();
+      const wait = () => {condition} ? done(true) : Date.now() - start > 30000 ? fail("never: " + {condition!r}) : setTimeout(wait, 50);
+      wait(); }})"""
+
+
+DRAWN = until("document.querySelectorAll('.plot svg').length >= 18")
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +111,142 @@ def test_fits_the_screen_and_follows_the_scheme(opened, finished, width, dark):
 def test_a_closed_run_draws_its_charts_when_opened(opened, finished):
     opened.open(finished / "reports/index.html", 1280, 900)
     assert opened.evaluate(DRAWN)
-    count = "document.querySelectorAll('details.run:not([data-seen]) .plot svg').length"
+    count = "document.querySelectorAll('#hubness details.run .plot svg').length"
     before = opened.evaluate(count)
-    opened.evaluate("document.querySelector('details.run:not([open])').open = true")
-    drawn = f"new Promise(done => {{ const wait = () => {count} >= {before + 14} ? done(true) : setTimeout(wait, 50); wait(); }})"
-    assert opened.evaluate(drawn)
+    assert before == 14
+    opened.evaluate("document.querySelector('#hubness details.run:not([open])').open = true")
+    assert opened.evaluate(until(f"{count} >= {before + 14}"))
+    opened.evaluate(
+        "document.querySelector('#hubness details.run[open] details.sub:not([open])').open = true"
+    )
+    assert opened.evaluate(until(f"{count} >= {before + 21}"))
+    assert opened.errors == []
+
+
+STATE = """(() => {
+  const table = document.querySelector('table.sortable');
+  const heading = [...table.tHead.rows[1].cells].find(cell => cell.textContent.trim() === 'rsum');
+  return [heading.getAttribute('aria-sort'), [...table.tBodies[0].rows].map(row => Number(row.cells[heading.cellIndex].dataset.value))];
+})()"""
+
+
+def press(browser, key: str, code: str, text: str) -> None:
+    about = {"key": key, "code": code, "windowsVirtualKeyCode": ord(text)}
+    browser.send("Input.dispatchKeyEvent", type="keyDown", text=text, **about)
+    browser.send("Input.dispatchKeyEvent", type="keyUp", **about)
+
+
+def test_sorting_by_keyboard(opened, finished):
+    """The heading is reached with the tabulator and answers Enter and the space bar."""
+    opened.open(finished / "reports/index.html", 1280, 900)
+    opened.evaluate("document.querySelector('table.sortable').closest('.scroll').focus()")
+    for _ in range(40):
+        opened.send("Input.dispatchKeyEvent", type="keyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        opened.send("Input.dispatchKeyEvent", type="keyUp", key="Tab", code="Tab", windowsVirtualKeyCode=9)
+        if opened.evaluate("document.activeElement.textContent") == "rsum":
+            break
+    assert opened.evaluate("document.activeElement.matches('th > button:focus-visible')")
+    assert opened.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    press(opened, "Enter", "Enter", "\r")
+    order, values = opened.evaluate(STATE)
+    assert (order, values) == ("descending", sorted(values, reverse=True))
+    press(opened, " ", "Space", " ")
+    order, values = opened.evaluate(STATE)
+    assert (order, values) == ("ascending", sorted(values))
+    assert values[0] < values[-1]
+
+
+def test_intervals_can_be_hidden(opened, finished):
+    opened.open(finished / "reports/index.html", 1280, 900)
+    script = """(() => {
+      const button = document.querySelector('button.toggle'), shown = () => document.querySelector('.interval').offsetHeight > 0;
+      const states = [[button.getAttribute('aria-pressed'), shown()]];
+      for (let click = 0; click < 2; click++) { button.click(); states.push([button.getAttribute('aria-pressed'), shown()]); }
+      return states;
+    })()"""
+    assert opened.evaluate(script) == [["true", True], ["false", False], ["true", True]]
+
+
+def test_the_first_tab_stop_skips_to_the_results(opened, finished):
+    opened.open(finished / "reports/index.html", 1280, 900)
+    opened.send("Input.dispatchKeyEvent", type="keyDown", key="Tab", code="Tab", windowsVirtualKeyCode=9)
+    assert opened.evaluate("document.activeElement.className") == "skip"
+    assert opened.evaluate("document.activeElement.getBoundingClientRect().left >= 0")
+    press(opened, "Enter", "Enter", "\r")
+    assert opened.evaluate(until("location.hash === '#summary'"))
+
+
+def test_every_wide_table_can_be_scrolled_by_keyboard(opened, finished):
+    """Everything that overflows its place is a region with a name that takes the focus."""
+    opened.open(finished / "reports/index.html", 390, 900)
+    for details in ("true", "false"):
+        opened.evaluate(f"document.querySelectorAll('details').forEach(one => one.open = {details})")
+        lost = """[...document.querySelectorAll('table')].filter(table => table.offsetWidth && !table.closest('.scroll')
+          && table.scrollWidth > document.documentElement.clientWidth).map(table => table.caption.textContent)"""
+        assert opened.evaluate(lost) == []
+    places = "[...document.querySelectorAll('.scroll')].every(one => one.tabIndex === 0 && one.getAttribute('aria-label'))"
+    assert opened.evaluate(places)
+
+
+def tree(browser) -> list[dict]:
+    """What a screen reader is told, in the order of the page: role, name and level."""
+    nodes = browser.send("Accessibility.getFullAXTree")["nodes"]
+    told = [node for node in nodes if not node["ignored"]]
+    return [
+        {
+            "role": node["role"]["value"],
+            "name": node.get("name", {}).get("value", ""),
+            **{one["name"]: one["value"].get("value") for one in node.get("properties", [])},
+        }
+        for node in told
+    ]
+
+
+def nameless(nodes: list[dict]) -> list[dict]:
+    return [node for node in nodes if node["role"] in NAMED and not node["name"].strip()]
+
+
+def test_the_accessibility_tree(opened, finished):
+    opened.open(finished / "reports/index.html", 1280, 900)
+    assert opened.evaluate(DRAWN)
+    opened.send("Accessibility.enable")
+    nodes = tree(opened)
+    roles = [node["role"] for node in nodes]
+    assert nameless(nodes) == []
+    assert roles.count("image") > 100
+    levels = [node["level"] for node in nodes if node["role"] == "heading"]
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert {"banner", "navigation", "main", "contentinfo"} <= set(roles)
+    assert any(node["role"] == "columnheader" for node in nodes)
+
+
+def test_a_picture_without_a_name_would_be_seen(opened, tmp_path):
+    planted = tmp_path / "planted.html"
+    planted.write_text("<!doctype html><title>x</title><svg role='img'></svg><button></button>")
+    opened.open(planted, 400, 400)
+    opened.send("Accessibility.enable")
+    assert {node["role"] for node in nameless(tree(opened))} == {"image", "button"}
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
+def test_screenshots_show_something(opened, finished, tmp_path, width, dark):
+    opened.open(finished / "reports/index.html", width, 900, dark)
+    assert opened.evaluate(DRAWN)
+    opened.screenshot(tmp_path / "page.png", full=False)
+    with Image.open(tmp_path / "page.png") as shot:
+        assert shot.width == width
+        colours = shot.convert("RGB").getcolors(maxcolors=1 << 20)
+    paper = (20, 24, 27) if dark else (252, 252, 250)
+    share = {colour: count for count, colour in colours}.get(paper, 0) / (width * 900)
+    assert 0.3 < share < 0.97
+    assert len(colours) > 50
+
+
+def test_seconds_open_beside_the_page(opened, finished):
+    before = len(opened.requests)
+    opened.open(finished / "reports/timings.html", 390, 900)
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
+    assert opened.evaluate("document.querySelector('a').href") == (finished / "reports/index.html").as_uri()
+    assert opened.requests[before:] == [(finished / "reports/timings.html").as_uri()]
     assert opened.errors == []

@@ -1,5 +1,8 @@
+from itertools import pairwise
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,9 +19,26 @@ def test_equals_the_loops(name, n):
     assert getattr(hubness, name)(np.array(n)) == pytest.approx(getattr(naive, name)(n), abs=1e-12)
 
 
-@given(COUNTS, st.integers(1, 7))
-def test_histogram_equals_the_loops(n, width):
-    assert hubness.histogram(np.array(n), width) == naive.histogram(n, width)
+@given(st.lists(st.integers(0, 5000), min_size=1, max_size=30))
+def test_log_histogram_equals_the_loops(n):
+    assert hubness.log_histogram(np.array(n)) == naive.log_histogram(n)
+
+
+def test_bins_of_the_log_histogram_leave_no_gap_and_grow():
+    edges = hubness.log_edges(3000)
+    assert edges[:7] == [1, 2, 3, 4, 6, 8, 11]
+    assert edges[-1] > 3000
+    assert all(high <= 1.25 * low + 1 for low, high in pairwise(edges))
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 6), max_size=4, unique=True), min_size=1, max_size=12), st.integers(1, 5)
+)
+def test_attracted_equals_the_loops(lists, limit):
+    found = hubness.attracted(pa.array(lists, pa.list_(pa.int64())), [0, 3], limit)
+    for item in (0, 3):
+        rows = naive.attracted(lists, item)
+        assert found[item] == (rows[:limit], len(rows))
 
 
 @pytest.mark.parametrize(

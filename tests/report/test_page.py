@@ -1,3 +1,4 @@
+import hashlib
 import html
 import re
 from html.parser import HTMLParser
@@ -5,6 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from pipeline import paths
+from pipeline.artifacts import captions, evaluation
 from pipeline.report.sections import rankings, setup
 from tests.report import project as artefacts
 from tests.report.conftest import HOSTILE
@@ -86,7 +89,8 @@ def test_every_picture_says_what_it_shows(elements):
     assert len(pictures) > 100
     assert all(attrs["role"] == "img" and attrs["aria-label"].startswith("Picture ") for attrs in pictures)
     plots = [attrs for attrs, _ in elements.all("div") if attrs.get("class") == "plot"]
-    assert len(plots) == 1 + 3 + 3 * 2 * len(artefacts.CRITERIA) + len(artefacts.SWEEPS)
+    hubness, relaxation, changes = 3 * 2 * 2 * len(artefacts.CRITERIA), 3 * 2 * 3, 3 * 2
+    assert len(plots) == 1 + 3 + len(artefacts.SWEEPS) + hubness + relaxation + changes
     assert all(attrs["role"] == "img" and len(attrs["aria-label"]) > 30 for attrs in plots)
 
 
@@ -112,7 +116,7 @@ def test_tables_have_captions_and_scopes(elements):
 def test_ids_are_unique_and_links_lead_somewhere(elements):
     ids = [attrs["id"] for _, attrs, _ in elements.found if "id" in attrs]
     assert len(ids) == len(set(ids))
-    assert {attrs["href"].removeprefix("#") for attrs, _ in elements.all("a")} <= set(ids)
+    assert {attrs["href"].removeprefix("#") for attrs, _ in elements.all("a")} <= {*ids, "timings.html"}
     labels = {attrs["aria-labelledby"] for _, attrs, _ in elements.found if "aria-labelledby" in attrs}
     assert labels <= set(ids)
 
@@ -125,8 +129,13 @@ def test_right_and_wrong_are_said_in_words(elements):
         if attrs.get("class", "").startswith("verdict")
     ]
     assert len(items) > 100
-    # The headings of the two tables of failures carry the symbols as well.
-    assert said.count("right") - items.count("right") == said.count("wrong") - items.count("wrong") == 2
+    # The headings of the two tables of failures carry the symbols as well, and so do both cells of a query that a criterion
+    # changed.
+    changed = [
+        1 for attrs, _ in elements.all("span") if attrs.get("class") in ("kind repaired", "kind broken")
+    ]
+    assert len(changed) > 20
+    assert len(said) == len(items) + 2 * 2 + 2 * len(changed)
 
 
 def test_size(page):
@@ -142,8 +151,10 @@ def test_size(page):
         "transductive",
         "Without such statistics the best result is run hal ranked with",
         "the line passes through the means, the band spans the lowest and the highest",
-        "Small figures below rsum: its 95% interval",
+        "Small figures below: the 95% interval",
         "300.2\u2013433.8",
+        "20.1\u201361.5",
+        "The largest hubs under nns, and images that have them among their 10 best, nearest first",
         "Image to text: 60 queries, 300 items; text to image: 300 queries, 60 items.",
     ],
 )
@@ -155,6 +166,9 @@ def test_said_on_the_page(page, words):
 class Measured:
     def __init__(self, **figures):
         self.metrics = {"rsum": 1.0, "image_to_text": figures, "bank": "none"}
+
+    def interval_of(self, path):
+        return None
 
 
 @pytest.mark.parametrize(
@@ -189,3 +203,58 @@ def test_options_are_written_as_in_params_yaml():
         setup._options(values)
         == "beta 30, k 10, two_sided true, lam null, ks [1, 5], grid 1 to 10 (37 values)"
     )
+
+
+def test_fingerprints_are_those_of_the_files(finished, page):
+    section = page[page.index("<h3>Fingerprints</h3>") :]
+    rows = re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td><td class="digest">(\w+)</td>', section)
+    digests = {(of, what): digest for of, what, digest in rows}
+    prepared = finished / paths.prepared("shapes")
+    for name in ("images.parquet", "captions.parquet"):
+        assert digests["shapes", name] == hashlib.sha256((prepared / name).read_bytes()).hexdigest()
+    assert int(digests["hal", "features"], 16) == 1
+    assert int(digests["hal", "texts"], 16) == 2
+    assert int(digests["hal", "pairs"], 16) == 3
+    weights = [int(digests[run, "weights"], 16) for run in artefacts.RUNS]
+    assert weights == [10, 11, 12]
+
+
+def test_hubs_stand_with_the_queries_they_draw(finished, page):
+    """The largest hub among the pictures, its N_10, and captions that have it in their list, one for each."""
+    folder = finished / paths.evaluated("hal", "nns")
+    occurrence = evaluation.read_occurrence(folder).to_pandas()
+    items = occurrence[occurrence["direction"] == "text_to_image"]
+    hub = items.sort_values(["n_10", "item_id"], ascending=[False, True]).iloc[0]
+    ranks = evaluation.read_ranks(folder).to_pandas()
+    texts = captions.read(finished / paths.prepared("shapes")).to_pandas().set_index("caption_id")
+    own = ranks[(ranks["direction"] == "text_to_image") & ranks["top"].map(lambda top: hub["item_id"] in top)]
+    assert len(own) == hub["n_10"]
+    section = page[page.index('id="hubness"') :]
+    listed = section[section.index("and captions that have them among their 10 best") :]
+    first = listed[listed.index('<div class="hub">') : listed.index("</li>\n<li>\n<div")]
+    assert f"N<sub>10</sub> {hub['n_10']}" in first
+    assert f'aria-label="Picture {hub["item_id"]}: ' in first
+    shown = [
+        html.unescape(text) for text in re.findall(r'<span class="caption" dir="auto">(.*?)</span>', first)
+    ]
+    assert len(shown) == 6
+    assert set(shown) <= {texts.at[number, "text"] for number in own["query_id"]}
+    assert f"and {hub['n_10'] - 6} more" in first
+
+
+def test_the_table_of_n_k_counts_every_item(page):
+    tables = re.findall(
+        r"<caption>Captions by N<sub>(\d+)</sub> and criterion, run hal</caption>.*?<tbody>(.*?)</tbody>",
+        page,
+        re.DOTALL,
+    )
+    assert [k for k, _ in tables] == ["10", "1"]
+    for _, body in tables:
+        rows = [
+            [int(cell) for cell in re.findall(r'<td class="number">(\d+)</td>', row)]
+            for row in body.split("</tr>")
+        ]
+        columns = list(zip(*[row for row in rows if row], strict=True))
+        assert [sum(column) for column in columns] == [artefacts.IMAGES * artefacts.CAPTIONS_EACH] * len(
+            artefacts.CRITERIA
+        )

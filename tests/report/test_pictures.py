@@ -47,7 +47,7 @@ def test_data_uri():
     assert data_uri(b"\0\1") == "data:image/webp;base64,AAE="
 
 
-@pytest.mark.parametrize(("budget", "expected"), [(10**6, 200), (4 * 200 * 3, None), (1, 32)])
+@pytest.mark.parametrize(("budget", "expected"), [(10**6, 200), (4 * 200 * 3, None)])
 def test_side_shrinks_until_all_fit(budget, expected):
     asked = []
 
@@ -58,8 +58,17 @@ def test_side_shrinks_until_all_fit(budget, expected):
     made, side = fit(make, 200, budget)
     assert asked == sorted(asked, reverse=True)
     assert len(made["a"]) == 9 * side
+    assert set(made) == {"a", "b"}
     if expected:
         assert side == expected
     else:
-        assert 32 < side < 200
+        assert 64 <= side < 200
         assert sum(len(one) for one in made.values()) * 4 / 3 <= budget
+
+
+@pytest.mark.parametrize(
+    ("budget", "kept"), [(2 * 4 * 64, ["a", "b"]), (4 * 64, ["a"]), (4 * 64 - 1, []), (0, [])]
+)
+def test_below_64_pixels_the_last_are_left_out(budget, kept):
+    made, side = fit(lambda side: {name: bytes(3 * side) for name in "abc"}, 200, budget)
+    assert (list(made), side) == (kept, 64)

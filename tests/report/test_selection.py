@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.report.selection import KINDS, mix, worst
+from pipeline.report.selection import KINDS, change, mix, worst
 from pipeline.seeds import generator
 from tests.naive import report as naive
 
@@ -49,3 +49,14 @@ def test_another_seed_chooses_other_queries():
 def test_worst_first_and_hits_left_out(count, expected):
     ranks = pd.DataFrame({"rank": [4.0, 1.0, 9.0, 4.0]}, index=pd.Index([10, 11, 12, 13], name="query_id"))
     assert worst(ranks, count) == expected
+
+
+@given(HITS)
+def test_what_a_criterion_changes_equals_the_loops(hits):
+    before, after = tables(hits)
+    found = change(before, after, 1)
+    kinds = {
+        number: naive.kind(before.at[number, "hit_1"], after.at[number, "hit_1"]) for number in before.index
+    }
+    assert found.repaired.tolist() == [number for number, kind in kinds.items() if kind == "repaired"]
+    assert found.broken.tolist() == [number for number, kind in kinds.items() if kind == "broken"]

@@ -33,7 +33,13 @@ def _group(group: Group, results: Results, collector: Collector) -> dict:
             for pick in picks
         ]
         sides.append({"direction": direction, "heading": _HEADINGS[direction], "cards": cards})
-    return {"dataset": group.catalogue.name, "run": run.name, "criteria": criteria, "sides": sides}
+    return {
+        "dataset": group.catalogue.name,
+        "run": run.name,
+        "kind": run.kind,
+        "criteria": criteria,
+        "sides": sides,
+    }
 
 
 def _card(

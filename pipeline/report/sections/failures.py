@@ -29,7 +29,13 @@ def _ranking(group: Group) -> Evaluation | None:
 def _group(group: Group, collector: Collector) -> dict:
     one = _ranking(group)
     sides = [_side(group, one, direction, collector) for direction in reversed(DIRECTIONS)]
-    return {"dataset": group.catalogue.name, "run": one.run, "inference": one.inference, "sides": sides}
+    return {
+        "dataset": group.catalogue.name,
+        "run": one.run,
+        "kind": group.best_run.kind,
+        "inference": one.inference,
+        "sides": sides,
+    }
 
 
 def _side(group: Group, one: Evaluation, direction: str, collector: Collector) -> dict:

@@ -1,14 +1,23 @@
-"""How evenly items are retrieved under each criterion, and the worst hubs."""
+"""How evenly items are retrieved under each criterion, and the worst hubs with the queries they draw."""
+
+from itertools import pairwise
 
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.report import charts
+from pipeline.report import hub_charts
 from pipeline.report.collector import Collector
-from pipeline.report.hubness import measure
+from pipeline.report.formatting import percent
+from pipeline.report.hubness import attracted, log_edges, measure
 from pipeline.report.results import Catalogue, Evaluation, Group, Results, RunResult
+from pipeline.report.sections.examples import correct, shown
 
 TITLE = "Hubness"
 _K = 10
+# Those the papers draw, the larger first.
+_DRAWN = (10, 1)
+# Of many runs only the best are drawn; the figures of all are in the tables.
+_CHARTED = 8
 _HUBS = 5
+_DRAWN_IN = 6
 _WORDS = {
     "image_to_text": ("Image to text", "caption", "image"),
     "text_to_image": ("Text to image", "image", "caption"),
@@ -16,75 +25,131 @@ _WORDS = {
 
 
 def context(results: Results, collector: Collector) -> dict:
-    return {"groups": [_group(group, collector) for group in results.groups], "k": _K, "ks": KS}
+    return {
+        "groups": [_group(group, collector) for group in results.groups],
+        "k": _K,
+        "ks": KS,
+        "drawn": _DRAWN,
+        "charted": _CHARTED,
+    }
 
 
 def _group(group: Group, collector: Collector) -> dict:
+    best = sorted(group.runs, key=lambda run: -run.best.rsum)[:_CHARTED]
     return {
         "dataset": group.catalogue.name,
-        "runs": [_run(run, run is group.best_run, group.catalogue, collector) for run in group.runs],
+        "left_out": len(group.runs) - len(best),
+        "runs": [
+            _run(run, run is group.best_run, run in best, group.catalogue, collector) for run in group.runs
+        ],
     }
 
 
-def _run(run: RunResult, is_open: bool, catalogue: Catalogue, collector: Collector) -> dict:
-    sides = [_side(run, direction, collector) for direction in DIRECTIONS]
-    if is_open:
-        for side, direction in zip(sides, DIRECTIONS, strict=True):
-            side["hubs"] = _hubs(run, direction, catalogue, collector)
+def _run(run: RunResult, is_open: bool, is_drawn: bool, catalogue: Catalogue, collector: Collector) -> dict:
     return {
         "run": run.name,
+        "kind": run.kind,
         "open": is_open,
         "baseline": run.baseline.inference,
         "contrast": run.contrast.inference,
-        "sides": sides,
+        "sides": [
+            {
+                **_side(run, direction),
+                "charts": [_charts(run, direction, k, collector) for k in _DRAWN] if is_drawn else [],
+                "hubs": _hubs(run, direction, catalogue, collector) if is_open else [],
+            }
+            for direction in DIRECTIONS
+        ],
     }
 
 
-def _side(run: RunResult, direction: str, collector: Collector) -> dict:
+def _side(run: RunResult, direction: str) -> dict:
     title, item, query = _WORDS[direction]
-    largest = max(int(one.items(direction)["n_10"].max()) for one in run.evaluations.values())
-    tallest = max(charts.fullest(one.items(direction)["n_10"], largest) for one in run.evaluations.values())
     rows = [
-        _row(one, run.baseline, direction, (largest, tallest), collector) for one in run.evaluations.values()
+        {
+            "inference": one.inference,
+            "skews": [one.metrics[direction][f"skew@{k}"] for k in KS],
+            "shares": measure(one.items(direction), _K),
+        }
+        for one in run.evaluations.values()
     ]
-    return {"title": title, "item": item, "query": query, "direction": direction, "rows": rows, "hubs": []}
+    return {"title": title, "item": item, "query": query, "direction": direction, "rows": rows}
 
 
-def _row(
-    one: Evaluation, baseline: Evaluation, direction: str, extent: tuple[int, int], collector: Collector
+def _charts(run: RunResult, direction: str, k: int, collector: Collector) -> dict:
+    columns = {name: one.items(direction)[f"n_{k}"].to_numpy() for name, one in run.evaluations.items()}
+    extent = hub_charts.extent(list(columns.values()))
+    rows = [_chart(one, run, direction, k, extent, collector) for one in run.evaluations.values()]
+    return {"k": k, "rows": rows, "bins": _bins(columns, extent.largest)}
+
+
+def _chart(
+    one: Evaluation,
+    run: RunResult,
+    direction: str,
+    k: int,
+    extent: hub_charts.Extent,
+    collector: Collector,
 ) -> dict:
-    items = one.items(direction)
-    shares = measure(items, _K)
+    after, before = (each.items(direction)[f"n_{k}"].to_numpy() for each in (one, run.baseline))
+    is_baseline = one is run.baseline
+    spec = hub_charts.distribution(after, None if is_baseline else before, extent)
+    never = percent((after == 0).mean())
     _, item, query = _WORDS[direction]
     label = (
-        f"{one.inference}, {direction.replace('_', ' ')}: of {len(items)} {item}s, {(items['n_10'] == 0).sum()} are among the "
-        f"best 10 of no {query}; the most frequent is among the best 10 of {shares.largest}."
+        f"{one.inference}, {direction.replace('_', ' ')}, N_{k} of {len(after)} {item}s: {never} are among the best {k} of no "
+        f"{query}, the most frequent of {after.max()}"
     )
-    spec = charts.occurrence(items["n_10"], baseline.items(direction)["n_10"], *extent)
+    if not is_baseline:
+        was = percent((before == 0).mean())
+        label += f"; under {run.baseline.inference} {was} and {before.max()}"
     return {
         "inference": one.inference,
-        "skews": [one.metrics[direction][f"skew@{k}"] for k in KS],
-        "shares": shares,
-        "chart": collector.chart(spec, label),
-        "is_baseline": one is baseline,
+        "never": never,
+        "is_baseline": is_baseline,
+        "chart": collector.chart(spec, f"{label}."),
     }
+
+
+def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
+    """The charts as a table: how many items have which N_k, a row a bin that is not empty and a column a criterion."""
+    edges = [0, *log_edges(largest)]
+    rows = []
+    for low, high in pairwise(edges):
+        counts = [int(((n >= low) & (n < high)).sum()) for n in columns.values()]
+        if any(counts):
+            rows.append((f"{low}" if high == low + 1 else f"{low} to {high - 1}", counts))
+    return rows
 
 
 def _hubs(run: RunResult, direction: str, catalogue: Catalogue, collector: Collector) -> list[dict]:
-    """The items most often among the best 10 under the baseline, and what the contrast makes of them."""
-    before = run.baseline.items(direction).sort_values(
+    """The items most often among the best 10 under the baseline, some of the queries that have them there, and what the
+    contrast makes of them."""
+    order = run.baseline.items(direction).sort_values(
         ["n_10", "item_id"], ascending=[False, True], kind="stable"
     )
     after = run.contrast.items(direction).groupby("item_id")["n_10"].sum()
-    worst = before.head(_HUBS)
-    catalogue.known(worst["item_id"].tolist(), direction, "items")
+    worst = order.head(_HUBS)
+    ids = catalogue.known(worst["item_id"].tolist(), direction, "items")
+    queries, top = run.baseline.lists(direction)
+    drawn = attracted(top, ids, _DRAWN_IN)
     return [
         {
-            "id": int(item),
-            "picture": collector.picture(catalogue, int(item)) if direction == "text_to_image" else None,
-            "text": catalogue.captions.at[item, "text"] if direction == "image_to_text" else None,
+            **shown(item, direction == "text_to_image", catalogue, collector),
             "before": int(n),
             "after": int(after[item]),
+            "queries": [
+                _query(int(queries[row]), item, direction, catalogue, collector) for row in drawn[item][0]
+            ],
+            "more": max(0, drawn[item][1] - _DRAWN_IN),
         }
-        for item, n in zip(worst["item_id"], worst["n_10"], strict=True)
+        for item, n in zip(ids, worst["n_10"], strict=True)
     ]
+
+
+def _query(number: int, item: int, direction: str, catalogue: Catalogue, collector: Collector) -> dict:
+    catalogue.known([number], direction, "queries")
+    return {
+        **shown(number, direction == "image_to_text", catalogue, collector),
+        "right": item in correct(number, direction, catalogue),
+    }

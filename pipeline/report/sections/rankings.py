@@ -88,7 +88,7 @@ def _cell(column: Column, best: float | None, one: Evaluation) -> dict:
     return {
         "value": value,
         "digits": column.digits,
-        "interval": one.interval if column.path == ("rsum",) else None,
+        "interval": one.interval_of(column.path),
         "best": value is not None and _shown(column, value) == best,
     }
 

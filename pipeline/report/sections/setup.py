@@ -1,5 +1,6 @@
 """What was run: data sets, runs with all their options, criteria, and the versions of the libraries."""
 
+import platform
 from importlib.metadata import version
 
 import pipeline
@@ -8,7 +9,7 @@ from pipeline.params.typed import Member
 from pipeline.report.collector import Collector
 from pipeline.report.results import Group, Results, RunResult
 
-TITLE = "Parameters and versions"
+TITLE = "Parameters, fingerprints and versions"
 _LONGEST = 6
 _LIBRARIES = ("torch", "torchvision", "numpy", "pandas", "pyarrow", "dvc")
 
@@ -26,9 +27,10 @@ def context(results: Results, collector: Collector) -> dict:
             for name in params.grid.inferences
         ],
         "tuned": _tuned(results),
-        "evaluate": params.evaluate.model_dump(),
+        "fingerprints": [row for group in results.groups for row in _fingerprints(group)],
+        "evaluate": {key: _value(value) for key, value in params.evaluate.model_dump().items()},
         "seed": params.seed,
-        "versions": [("vse-pipe", pipeline.__version__), *_versions()],
+        "versions": [("vse-pipe", pipeline.__version__), ("Python", platform.python_version()), *_versions()],
     }
 
 
@@ -64,6 +66,13 @@ def _run(run: RunResult, results: Results) -> dict:
 
 def _members(members: dict[str, Member]) -> list[tuple[str, str, str]]:
     return [(kind, member.name, _options(member.params.model_dump())) for kind, member in members.items()]
+
+
+def _fingerprints(group: Group) -> list[tuple[str, str, str]]:
+    """(of what, name, SHA-256): the tables of the data set, then what each run was trained on and its weights."""
+    catalogue = group.catalogue
+    rows = [(catalogue.name, name, digest) for name, digest in catalogue.digests.items()]
+    return rows + [(run.name, name, digest) for run in group.trained for name, digest in run.digests.items()]
 
 
 def _options(values: dict) -> str:

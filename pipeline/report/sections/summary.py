@@ -40,6 +40,7 @@ def _group(group: Group) -> dict:
     return {
         "dataset": group.catalogue.name,
         "best": best,
+        "kinds": {run.name: run.kind for run in group.runs},
         "baseline": group.best_run.baseline,
         "strict": max(strict, key=lambda one: one.rsum, default=None),
         "sizes": {
@@ -50,19 +51,25 @@ def _group(group: Group) -> dict:
     }
 
 
-def _matrix(group: Group, best: Evaluation) -> list[dict]:
-    """A row a run: rsum under each criterion, and how far it lies from the baseline of the same run."""
-    return [
-        {
-            "run": run.name,
-            "cells": [
-                {
-                    "one": one,
-                    "gain": None if one is run.baseline else one.rsum - run.baseline.rsum,
-                    "best": one is best,
-                }
-                for one in run.evaluations.values()
-            ],
-        }
+def _matrix(group: Group, best: Evaluation) -> dict:
+    """rsum of each run under each criterion, and how far it lies from the baseline of the same run. The longer of the two
+    goes down, so that the table stays narrow."""
+    cells = [
+        [
+            {
+                "one": one,
+                "gain": None if one is run.baseline else one.rsum - run.baseline.rsum,
+                "best": one is best,
+            }
+            for one in run.evaluations.values()
+        ]
         for run in group.runs
     ]
+    runs, criteria = [run.name for run in group.runs], list(group.runs[0].evaluations)
+    if len(criteria) > len(runs):
+        return {
+            "corner": "Criterion",
+            "heads": runs,
+            "rows": list(zip(criteria, zip(*cells, strict=True), strict=True)),
+        }
+    return {"corner": "Run", "heads": criteria, "rows": list(zip(runs, cells, strict=True))}

@@ -25,7 +25,10 @@ function theme() {
       interval: { color: colour("--accent"), opacity: 0.45, strokeWidth: 1.5 },
       band: { color: colour("--accent"), opacity: 0.18 },
       kept: { color: colour("--ink"), opacity: 1 },
-      before: { color: colour("--ink"), strokeWidth: 1.25, opacity: 0.65 },
+      before: { color: colour("--ink"), strokeWidth: 1.25, opacity: 0.55 },
+      mean: { color: colour("--quiet"), strokeWidth: 1 },
+      repaired: { color: colour("--right"), opacity: 0.85 },
+      broken: { color: colour("--wrong"), opacity: 0.85 },
     },
   };
 }
@@ -36,6 +39,8 @@ async function draw(source) {
   const spec = JSON.parse(source.textContent);
   const options = { mode: "vega-lite", renderer: "svg", actions: false, config: theme(), tooltip: { theme: dark.matches ? "dark" : "light" } };
   drawn.set(plot, await window.vegaEmbed(plot, spec, options));
+  // The label says what the chart shows; hundreds of marks, some without a name, would follow it.
+  plot.querySelector("svg").setAttribute("aria-hidden", "true");
 }
 
 function drawVisible() {
@@ -79,3 +84,11 @@ for (const table of document.querySelectorAll("table.sortable")) {
   for (const heading of table.tHead.rows[table.tHead.rows.length - 1].cells)
     heading.querySelector("button").addEventListener("click", () => sortBy(table, heading));
 }
+
+// What a button hides it shows again; aria-pressed says which of the two it is.
+for (const button of document.querySelectorAll("button[data-hides]"))
+  button.addEventListener("click", () => {
+    const shown = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", shown);
+    button.closest("section").classList.toggle(`without-${button.dataset.hides}`, !shown);
+  });

@@ -1,0 +1,58 @@
+"""The page of seconds."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+from pipeline.params.schema import EnsembleNode
+from pipeline.report import timings
+from tests.report import project as artefacts
+
+
+def test_a_row_for_each_stage_that_params_names():
+    params = dataclasses.replace(
+        artefacts.params(runs=["sum", "hal"], audits=["hal"]),
+        ensembles={"both": EnsembleNode(first="sum", second="hal")},
+    )
+    asked = []
+
+    def seconds(out: Path) -> float | None:
+        asked.append(str(out))
+        return 2.0 if "train" in str(out) else None
+
+    found = timings.rows(params, seconds)
+    assert found == [
+        ("prepare", "shapes", None),
+        ("extract", "small", None),
+        ("extract", "words", None),
+        ("inject", "clean", None),
+        ("train", "sum", 2.0),
+        ("train", "hal", 2.0),
+        ("embed", "sum", None),
+        ("embed", "hal", None),
+        ("evaluate", "sum", None),
+        ("evaluate", "hal", None),
+        ("evaluate", "both", None),
+        ("audit", "hal", None),
+    ]
+    assert asked[1] == "data/extract/shapes/small"
+
+
+def test_what_the_page_says():
+    page = timings.render([("train", "a<b", 30.0), ("embed", "a<b", 7.5), ("audit", "a<b", None)], "x & y")
+    assert "37.5 s in all" in page
+    assert "a&lt;b" in page
+    assert "a<b" not in page
+    assert re.findall(r'style="width: ([\d.]+)%', page) == ["100.0", "25.0", "0.0"]
+    assert "where it never was" in page
+    assert "x &amp; y" in page
+
+
+def test_nothing_was_done_here():
+    page = timings.render([("train", "a", None)], "x")
+    assert "0.0 s in all" in page
+    assert re.findall(r'style="width: ([\d.]+)%', page) == ["0.0"]
+
+
+def test_all_seconds_are_known():
+    assert "never was" not in timings.render([("train", "a", 1.0)], "x")
