@@ -1,6 +1,6 @@
 """The pages of the documentation, taken apart: headings, links, code spans, fenced blocks and the commands they show.
 
-Commands stand in blocks fenced as ``sh`` or, with the output one sees, as ``console`` after a ``$``; and in code spans that
+Commands stand in blocks fenced as ``sh`` or ``bash`` or, with the output one sees, as ``console`` after a ``$``; and in code spans that
 begin with the name of a program. A block after a paragraph that is nothing but paths in code spans and a colon is the
 content of these files.
 """
@@ -81,7 +81,7 @@ def steps(path: Path) -> list[Block | Command]:
     for block in blocks(path.read_text(encoding="utf-8")):
         if block.files:
             found.append(block)
-        elif block.language in ("sh", "console"):
+        elif block.language in ("sh", "bash", "console"):
             found += [Command(name(path), line, shown, False) for line, shown in _shown(block)]
     return found
 

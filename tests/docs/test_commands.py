@@ -6,8 +6,12 @@ from tests.docs import pages, rewritten
 from tests.docs.pages import Block, Command
 from tests.rules.sources import ROOT
 
-# Its members are imported from the copy that they are written into, hence from a process of its own: test_extending.py.
-ELSEWHERE = {"docs/extending.md"}
+# Pages that a test of their own walks through, for they need more than a project in which everything has run.
+ELSEWHERE = {
+    "docs/extending.md": "tests/docs/test_extending.py",
+    "docs/experiments.md": "tests/experiments/test_workflows.py",
+    "docs/serve.md": "tests/serve/test_documented.py",
+}
 WALKED = [
     pages.name(path)
     for path in pages.PAGES
@@ -46,3 +50,8 @@ def test_every_rule_is_needed():
     for rule in rewritten.TABLE:
         assert rule in used, f"no command needs the rule for {rule.shown}"
         assert rule.why
+
+
+@pytest.mark.parametrize("page", ELSEWHERE)
+def test_a_page_walked_elsewhere_is_read_there(page):
+    assert page.rpartition("/")[2] in (ROOT / ELSEWHERE[page]).read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from tests.docs import pages, runner
 from tests.docs.pages import Block
 from tests.rules.sources import ROOT
 
-PAGE = ROOT / "docs" / "extending.md"
+PAGE = ROOT / "docs/extending.md"
 # One process for all commands: a start of each would take seconds.
 _SCRIPT = """
 import json, sys
