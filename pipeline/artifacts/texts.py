@@ -82,11 +82,6 @@ class Texts:
 
 def digest(meta: dict) -> str:
     """One digest of everything that this meta.json speaks for."""
-    return digest_of(meta)
-
-
-def digest_of(meta: dict) -> str:
-    """One digest of all the digests in meta.json."""
     return hashlib.sha256(json.dumps(meta["sha256"], sort_keys=True).encode()).hexdigest()
 
 

@@ -9,35 +9,40 @@ from pipeline.commands._project import AsJson, Device, DryRun, chosen, enter_roo
 from pipeline.commands._project import params as all_params
 from pipeline.errors import UsageError
 
+Features = Annotated[
+    str | None,
+    typer.Option(
+        help="a name under features:; all of them when nothing is named",
+        autocompletion=_completion.section("features"),
+    ),
+]
+Texts = Annotated[
+    str | None,
+    typer.Option(
+        help="a name under texts:; all of them when nothing is named",
+        autocompletion=_completion.section("texts"),
+    ),
+]
+Backbone = Annotated[
+    str | None,
+    typer.Option(
+        help="resnet152, vgg19, faster_rcnn, torchvision:NAME, timm:NAME, grid:NAME, ...",
+        autocompletion=_completion.backbones,
+    ),
+]
+Dataset = Annotated[
+    str | None,
+    typer.Option(
+        help="with --backbone: a name under datasets:", autocompletion=_completion.section("datasets")
+    ),
+]
+
 
 def extract(
-    features: Annotated[
-        str | None,
-        typer.Option(
-            help="a name under features:; all of them when nothing is named",
-            autocompletion=_completion.section("features"),
-        ),
-    ] = None,
-    texts: Annotated[
-        str | None,
-        typer.Option(
-            help="a name under texts:; all of them when nothing is named",
-            autocompletion=_completion.section("texts"),
-        ),
-    ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(
-            help="resnet152, vgg19, faster_rcnn, torchvision:NAME, timm:NAME, grid:NAME, ...",
-            autocompletion=_completion.backbones,
-        ),
-    ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="with --backbone: a name under datasets:", autocompletion=_completion.section("datasets")
-        ),
-    ] = None,
+    features: Features = None,
+    texts: Texts = None,
+    backbone: Backbone = None,
+    dataset: Dataset = None,
     weights: Annotated[
         str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")
     ] = "imagenet",

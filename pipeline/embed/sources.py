@@ -32,13 +32,15 @@ class Sources:
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
-    def seen(self, image_ids: np.ndarray) -> Tensor:
-        """(n, dim) or (n, R, dim)."""
-        return encode.images(self.model, self.inputs, self.features.rows_of(image_ids), self.device)
+    def seen(self, image_ids: np.ndarray, shown: str = "") -> Tensor:
+        """(n, dim) or (n, R, dim). shown: what a progress line calls the work; none without."""
+        rows = self.features.rows_of(image_ids)
+        return encode.images(self.model, self.inputs, rows, self.device, shown=shown)
 
-    def read(self, caption_ids: np.ndarray) -> Tensor | Words:
-        """(n, dim), or the words of n captions."""
-        return encode.captions(self.model, self.texts, self.texts.places_of(caption_ids), self.device)
+    def read(self, caption_ids: np.ndarray, shown: str = "") -> Tensor | Words:
+        """(n, dim), or the words of n captions. shown: as of ``seen``."""
+        places = self.texts.places_of(caption_ids)
+        return encode.captions(self.model, self.texts, places, self.device, shown=shown)
 
 
 def of_splits(table: pa.Table, splits: Sequence[str] | None) -> pa.Table:

@@ -20,7 +20,7 @@ def write(
     for name, whole, key, encode in sides:
         table = of_splits(whole, splits)
         ids, image_ids = table[key].to_numpy(), table["image_id"].to_numpy()
-        vectors = encode(ids).numpy()
+        vectors = encode(ids, f"embedding {name.removesuffix('.parquet')}, batches").numpy()
         split = table["split"].to_numpy(zero_copy_only=False)
         embeddings.write(folder / name, Side(ids, image_ids, split, vectors, about))
         counts.append(len(ids))

@@ -29,7 +29,8 @@ def _best_rescoring(criterion: Criterion, trials: Sequence[Trial]) -> Criterion:
     candidates = criterion.candidates()
     if len(candidates) == 1:
         return candidates[0]
-    answered = [sum(_answered(candidate, trial) for trial in trials) for candidate in candidates]
+    shown = console.track(candidates, len(candidates), f"tuning {criterion.name}, candidates")
+    answered = [sum(_answered(candidate, trial) for trial in trials) for candidate in shown]
     return candidates[int(np.argmax(answered))]
 
 

@@ -56,7 +56,8 @@ def blocked(stage: str, name: str, out: Path, missing: Iterable[Path]) -> Step |
     absent = [str(path) for path in missing if not path.exists()]
     if not absent:
         return None
-    return Step(stage, name, str(out), BLOCKED, because=f"{', '.join(absent)} does not exist yet")
+    verb = "does" if len(absent) == 1 else "do"
+    return Step(stage, name, str(out), BLOCKED, because=f"{', '.join(absent)} {verb} not exist yet")
 
 
 def size(folder: Path) -> int:
@@ -82,8 +83,11 @@ def rows_in(path: Path) -> int | None:
 
 
 def by_split(path: Path) -> dict[str, int]:
-    """Rows by split, from the column of that name."""
-    import pyarrow.parquet as pq
+    """Rows by split, from the column of that name. Raises IntegrityError when the file is damaged."""
+    import pyarrow as pa
 
-    counts = pq.read_table(path, columns=["split"])["split"].value_counts()
+    from pipeline.artifacts import _table
+
+    schema = pa.schema([pa.field("split", pa.string(), nullable=False)])
+    counts = _table.read(path, schema, columns=["split"])["split"].value_counts()
     return {one["values"]: one["counts"] for one in counts.to_pylist()}

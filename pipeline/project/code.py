@@ -53,7 +53,12 @@ def folder(family: Family, root: Path = ROOT) -> Path:
 
 def member_files(group: str, root: Path = ROOT) -> list[Path]:
     """The modules of every member that a stage may find by name."""
-    return [folder(family, root) / f"{name}.py" for family in FAMILIES[group] for name in family.names()]
+    return [path for family in FAMILIES[group] for path in _members(family, root)]
+
+
+def _members(family: Family, root: Path) -> list[Path]:
+    """Of the tree below ``root``, which need not be the one that runs."""
+    return sorted(path for path in folder(family, root).glob("*.py") if not path.name.startswith("_"))
 
 
 def entry(group: str, root: Path = ROOT) -> Path:
@@ -67,12 +72,13 @@ def covered(file: Path, deps: list[Path]) -> bool:
 
 def chosen_by_name(file: Path, root: Path = ROOT) -> bool:
     """A member's own module: the entry of a run depends on those that the run names."""
-    return any(file.parent == folder(family, root) and file.stem in family.names() for family in _ALL)
+    return any(file in _members(family, root) for family in _ALL)
 
 
 def needed(group: str, root: Path = ROOT) -> set[Path]:
     """Every file that decides what the stage writes, whichever members params.yaml names."""
-    return closure([entry(group, root), *member_files(group, root)], without_effect(root), root)
+    start = [entry(group, root), *member_files(group, root)]
+    return closure((path for path in start if path.is_file()), without_effect(root), root)
 
 
 def gaps(group: str, deps: list[Path], root: Path = ROOT) -> list[Path]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pipeline.artifacts.texts import Texts
+from pipeline.console import track
 from pipeline.train.data import image_inputs, text_inputs, text_lengths
 from pipeline.train.model import DualEncoder
 from pipeline.train.pictures import Pictures
@@ -20,9 +21,10 @@ def images(
     rows: np.ndarray,
     device: torch.device,
     batch: int = 1024,
+    shown: str = "",
 ) -> Tensor:
     """(len(rows), dim) or (len(rows), R, dim) float32 of the feature rows given, from the features or from the images
-    behind them."""
+    behind them. shown: what a progress line calls the work; none without."""
     size = batch if isinstance(source, np.ndarray) else min(batch, source.batch_size)
     work = _parts(rows, size)
     if isinstance(source, np.ndarray):
@@ -31,19 +33,25 @@ def images(
         inputs = source.tested(work)
     parts = _parts(np.arange(len(rows)), size)
     with evaluating(model):
-        return _placed((model.img(chosen.to(device)) for chosen in inputs), parts)
+        return _placed(_told((model.img(chosen.to(device)) for chosen in inputs), parts, shown), parts)
 
 
 def captions(
-    model: DualEncoder, texts: Texts, places: np.ndarray, device: torch.device, batch: int = 256
+    model: DualEncoder,
+    texts: Texts,
+    places: np.ndarray,
+    device: torch.device,
+    batch: int = 256,
+    shown: str = "",
 ) -> Tensor | Words:
-    """(len(places), dim) float32 vectors of the captions given, or their words; batches hold captions of like length."""
+    """(len(places), dim) float32 vectors of the captions given, or their words; batches hold captions of like length.
+    shown: as of ``images``."""
     order = np.argsort(text_lengths(texts, places), kind="stable")
     parts = _parts(order, batch)
     with evaluating(model):
         encoded = (model.captions(text_inputs(texts, places[part]), device) for part in parts)
         if not model.fragments:
-            return _placed(encoded, parts)
+            return _placed(_told(encoded, parts, shown), parts)
         words = [one.float().to(torch.device("cpu")) for one in encoded]
         return Words.cat(words).take(torch.from_numpy(np.argsort(order, kind="stable")))
 
@@ -62,6 +70,10 @@ def evaluating(model: DualEncoder) -> Iterator[None]:
 
 def _parts(order: np.ndarray, size: int) -> list[np.ndarray]:
     return [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def _told(encoded: Iterable[Tensor], parts: list[np.ndarray], shown: str) -> Iterable[Tensor]:
+    return track(encoded, len(parts), shown) if shown else encoded
 
 
 def _placed(encoded: Iterable[Tensor], parts: list[np.ndarray]) -> Tensor:

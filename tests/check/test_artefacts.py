@@ -175,6 +175,13 @@ FAULTS: list[tuple[str, Callable[[], None], int, str, str]] = [
         "made from other weights",
     ),
     (
+        "cut embeddings",
+        lambda: _cut("data/embed/sum/captions.parquet"),
+        DIGEST,
+        "data/embed/sum/captions.parquet",
+        "damaged Parquet file",
+    ),
+    (
         "measured under another protocol",
         lambda: _edit("params.yaml", "resamples: 10", "resamples: 10\n  ties: average"),
         DIGEST,

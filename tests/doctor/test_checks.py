@@ -219,7 +219,7 @@ def test_dvc_settings(project, monkeypatch):
     )
     lines = {line.what: line for line in dvc.look()}
     assert (lines["dvc analytics"].state, lines["dvc cache.type"].state) == (WARN, WARN)
-    assert lines["dvc plots"].state == FAIL
+    assert lines["dvc plots"].said == "plots.html_template page.html does not exist"
     (project / ".dvc" / "page.html").write_text("x", encoding="utf-8")
     assert {line.what: line for line in dvc.look()}["dvc plots"].state == OK
     shutil.rmtree(project / ".dvc")

@@ -4,10 +4,9 @@ import math
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline import paths
-from pipeline.artifacts import embeddings, evaluation
+from pipeline.artifacts import _table, embeddings, evaluation
 from pipeline.check.artefacts._compare import ids, settings
 from pipeline.check.problem import ARTEFACT, Problem, collected
 from pipeline.params.typed import Params
@@ -54,7 +53,8 @@ def _ids(params: Params, node: Node, ranks: pa.Table, occurrence: pa.Table, infe
     ]:
         if not (source / file).is_file():
             continue
-        known = pq.read_table(source / file, columns=[kind])[kind].to_numpy()
+        schema = pa.schema([pa.field(kind, pa.int64(), nullable=False)])
+        known = _table.read(source / file, schema, columns=[kind])[kind].to_numpy()
         for table, column, name, wanted in [
             (ranks, "query_id", evaluation.RANKS, direction),
             (occurrence, "item_id", evaluation.OCCURRENCE, _other(direction)),

@@ -54,7 +54,7 @@ def _inputs(run: Run, config: dict, node: Node) -> list[Problem]:
     seen, words = paths.extracted(run.dataset, run.features), paths.extracted(run.dataset, run.texts)
     shown = paths.injected(run.dataset, run.noise) / pairs.NAME
     of_features = _named(seen / features.META, "sha256")
-    of_texts = texts.digest_of(read_json(words / texts.META)) if (words / texts.META).is_file() else None
+    of_texts = texts.digest(read_json(words / texts.META)) if (words / texts.META).is_file() else None
     of_pairs = sha256(shown) if shown.is_file() else None
     return [
         *digest(node.out, "features", config.get("features_sha256"), of_features, node.advice),

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.artifacts import captions, images
+from pipeline.console import track
 from pipeline.prepare.scenes.captions import describe
 from pipeline.prepare.scenes.drawing import draw
 from pipeline.prepare.scenes.params import ShapesParams
@@ -29,7 +30,8 @@ def render(out: Path, params: ShapesParams, seed: int) -> tuple[pa.Table, pa.Tab
     image_rows, caption_rows = [], []
     for split in params.counts():
         words = generator(seed, "shapes captions", split)
-        for number, scene in enumerate(sample_split(params, split, seed), start=1):
+        scenes = sample_split(params, split, seed)
+        for number, scene in enumerate(track(scenes, len(scenes), f"drawing scenes of {split}"), start=1):
             image_id, name = len(image_rows) + 1, f"{split}_{number:05d}.png"
             draw(scene, params.pixels).save(folder / name)
             digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
