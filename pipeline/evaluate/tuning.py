@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pipeline import console
 from pipeline.artifacts.evaluation import KS
 from pipeline.evaluate import outcome, relaxation
 from pipeline.evaluate.criteria import Criterion
