@@ -26,6 +26,7 @@ BROUGHT = {
         lambda root: standins.word_vectors(root / "WORD2VEC.npz"),
     ],
     "reports/noise.md": [lambda root: standins.karpathy(root / "PATH" / "flickr8k")],
+    "docs/search.md": [lambda root: standins.picture(root / "photo.jpg")],
     "docs/data.md": [standins.own_csv, lambda root: standins.overlay(root / "mine.yaml")],
 }
 

@@ -112,7 +112,7 @@ def _shown(block: Block) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), start=block.line + 1):
         if block.language == "console" and not line.startswith("$ "):
             continue
-        bare = re.sub(r"(^|\s+)#\s.*$", "", line.removeprefix("$ ")).strip()
+        bare = re.sub(r"(^#|\s+#\s).*$", "", line.removeprefix("$ ")).strip()
         parts = [bare] if bare.startswith("for ") else bare.split(" && ")
         yield from ((number, part.strip()) for part in parts if part)
 

@@ -38,7 +38,7 @@ TABLE = [
         "sets up an environment and takes minutes: what it would run",
     ),
     Rewriting(r"xdg-open (\S+)", r"test -s \1", "there is no desktop: the file must be there"),
-    Rewriting(r"pip install 'vse-pipe\[(\w+)\]'", r"grep -q '^\1 = ' pyproject.toml", _NO_NETWORK),
+    Rewriting(r"pip install ['\"]vse-pipe\[(\w+)\]['\"]", r"grep -q '^\1 = ' pyproject.toml", _NO_NETWORK),
     Rewriting(
         r"pip install --force-reinstall torch torchvision",
         "python -c 'import torch, torchvision'",
@@ -119,6 +119,51 @@ TABLE = [
     Rewriting(r"vse-pipe search", "vse-pipe search --help", "named without what to search for"),
     Rewriting(r"vse-pipe (export|audit)", r"vse-pipe \1 --help", "named without what to export or to audit"),
     Rewriting(r"dvc (gc --workspace|commit)", r"dvc \1 --force", "it asks before it does so"),
+    Rewriting(
+        r"seq 2 \| xargs .*--features \w+ --shard \{\}/2.*",
+        "vse-pipe extract --features filters --shard 1/2 --device cpu",
+        "there are no two GPUs: one of the shares",
+    ),
+    Rewriting(
+        r"srun vse-pipe extract .*",
+        "vse-pipe extract --features filters --shard 2/2",
+        "SLURM sets the share and starts the command: here it is the second of two",
+    ),
+    Rewriting(r"job=\$\(sbatch .*\)", "true", "there is no SLURM: the script's own command runs"),
+    Rewriting(
+        r'sbatch .* --wrap "(vse-pipe extract) .*"',
+        r"\1 --features filters",
+        "there is no SLURM: the wrapped command",
+    ),
+    Rewriting(
+        r"vse-pipe extract --features resnet152 --engine ray .*",
+        "vse-pipe extract --features filters --engine local",
+        "starting Ray takes half a minute, and tests/extract does it",
+    ),
+    Rewriting(r"vse-pipe extract --features resnet152", "vse-pipe extract --features filters", _NO_WEIGHTS),
+    Rewriting(
+        r"vse-pipe extract --features NAME( --shard 1/4)?",
+        r"vse-pipe extract --features filters\1",
+        _NO_PLACEHOLDER,
+    ),
+    Rewriting(
+        r"vse-pipe search --image-id \d+ (.*)",
+        r"vse-pipe search --image-id 90 \1",
+        "the small data set has other ids",
+    ),
+    Rewriting(
+        r"vse-pipe --install-completion",
+        "vse-pipe --show-completion",
+        "it writes into the user's shell set-up",
+    ),
+    Rewriting(r"vse-pipe (-[qv]) COMMAND", r"vse-pipe \1 timings", _NO_PLACEHOLDER),
+    Rewriting(r"vse-pipe compare", "vse-pipe compare --help", "named without what to compare"),
+    Rewriting(r"dvc plots|dvc queue logs", r"\g<0> --help", "a group of commands, or one that wants a name"),
+    Rewriting(
+        r"dvc (push|pull)( --run-cache)?",
+        r"dvc remote add --force --default --local store ../store && dvc push\2 && dvc \1\2",
+        "a remote that the reader has: a folder beside the project",
+    ),
 ]
 
 
