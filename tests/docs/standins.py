@@ -2,9 +2,11 @@
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from PIL import Image
@@ -69,6 +71,25 @@ def precomp(folder: Path) -> None:
         features(folder / f"{split}_ims.npy", count, seed=place)
         lines = [text for image in range(count) for text in captions(100 * place + image)]
         (folder / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
+
+
+def tar_shards(folder: Path) -> None:
+    """``train-000.tar`` and its like: a picture and a caption for each sample."""
+    for split in ("train", "val", "test"):
+        for number in range(3):
+            picture(folder / "unpacked" / f"{number:06}.jpg", number)
+            (folder / "unpacked" / f"{number:06}.txt").write_text(captions(number, 1)[0])
+        with tarfile.open(folder / f"{split}-000.tar", "w") as shard:
+            for file in sorted((folder / "unpacked").iterdir()):
+                shard.add(file, file.name)
+
+
+def picture_rows(folder: Path) -> None:
+    """``train-000.parquet`` and its like: a picture's bytes and its captions in each row."""
+    picture(folder / "0.png")
+    row = {"image": {"bytes": (folder / "0.png").read_bytes(), "path": "0.png"}, "caption": captions(0, 2)}
+    for split in ("train", "val", "test"):
+        pq.write_table(pa.Table.from_pylist([row] * 3), folder / f"{split}-000.parquet")
 
 
 def features(path: Path, rows: int, seed: int = 0) -> None:

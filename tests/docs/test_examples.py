@@ -19,6 +19,8 @@ YAMLS = [
     if block.language == "yaml"
 ]
 DATA = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+# Formats whose files are no text that a page could show.
+PACKED = {"webdataset": standins.tar_shards, "parquet": standins.picture_rows}
 FORMATS = {section.split("\n")[0]: section for section in DATA.split("\n## ")[1:]}
 
 
@@ -54,6 +56,8 @@ def test_the_example_of_every_format_can_be_read(name, tmp_path):
     assert overlays, f"{name}: no overlay of five lines"
     (tmp_path / "mine.yaml").write_text(overlays[0].text)
     _write_data(section, tmp_path)
+    if name in PACKED:
+        PACKED[name](tmp_path / "data/raw/mine")
     project = Project(tmp_path)
     project.run("vse-pipe apply mine.yaml")
     assert "mine" in project.run("vse-pipe prepare")
