@@ -18,6 +18,12 @@ YAMLS = [
     for block in pages.blocks(path.read_text(encoding="utf-8"))
     if block.language == "yaml"
 ]
+# Overlays that describe runs from the data set on.
+WHOLE = [
+    one
+    for one in YAMLS
+    if re.search(r"^datasets:", one.values[0].text, re.MULTILINE) and "\nruns:" in one.values[0].text
+]
 DATA = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
 # Formats whose files are no text that a page could show.
 PACKED = {"webdataset": standins.tar_shards, "parquet": standins.picture_rows}
@@ -33,12 +39,8 @@ def test_every_example_is_yaml_whose_sections_exist(block):
         assert set(content) <= set(known), set(content) - set(known)
 
 
-@pytest.mark.parametrize(
-    "block", [one for one in YAMLS if re.search(r"^datasets:", one.values[0].text, re.MULTILINE)]
-)
+@pytest.mark.parametrize("block", WHOLE)
 def test_every_example_of_whole_runs_loads(block, tmp_path):
-    if "\nruns:" not in block.text:
-        pytest.skip("no runs: not a whole overlay")
     shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
     (tmp_path / "example.yaml").write_text(block.text)
     apply(tmp_path / "params.yaml", str(tmp_path / "example.yaml"), [])
