@@ -23,7 +23,7 @@ MESSAGES = [
     "the loss still sits at its plateau",
     "the model has collapsed and its ranks mean nothing",
     "the norm of the gradients is ",
-    "not a readable image",
+    "on_error: skip",
 ]
 
 
