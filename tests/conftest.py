@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ def _denormals_are_kept():
 def _made_once(tmp_path_factory):
     from tests.made import build
 
-    root, here = tmp_path_factory.mktemp("made") / "project", os.getcwd()
+    root, here = tmp_path_factory.mktemp("made") / "project", Path.cwd()
     root.mkdir()
     try:
         build(root)

@@ -59,7 +59,8 @@ def clone(root: Path, values: list[str]) -> Project:
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file() and not name.startswith("tests/") and name not in _LEFT_OUT:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, root / name)
+            shutil.copy2(ROOT / name, root / name)
+    _copy_compiled(root)
     set_params(root / "params.yaml", values)
     made = Project(root)
     made.run("git", "init", "-q", "-b", "main")
@@ -67,6 +68,16 @@ def clone(root: Path, values: list[str]) -> Project:
     made.run("git", "config", "user.name", "test")
     made.commit("start")
     return made
+
+
+def _copy_compiled(root: Path) -> None:
+    """What Python and numba made of this tree's modules, valid for copies with the same times: half a minute saved."""
+    for suffix in ("pyc", "nbi", "nbc"):
+        for path in (ROOT / "pipeline").rglob(f"__pycache__/*.{suffix}"):
+            copy = root / path.relative_to(ROOT)
+            if copy.parent.parent.is_dir():
+                copy.parent.mkdir(exist_ok=True)
+                shutil.copy2(path, copy)
 
 
 def set_params(params: Path, values: list[str]) -> None:

@@ -60,6 +60,8 @@ def _warm(engine) -> None:
     # Few vocabularies lack the word; where one does, the model is loaded by the time that is known.
     with contextlib.suppress(InputError):
         engine.by_text("a", 1)
+    # The engines of the other criteria then share the vectors in memory.
+    engine.keep()
 
 
 def _answer(engines: dict, host: str, listening) -> None:

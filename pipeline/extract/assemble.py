@@ -1,7 +1,6 @@
 """Shards to features.npy, index.parquet, errors.parquet and meta.json."""
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -37,23 +36,10 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
         )
     left_out = policy.named(job, ((number, one["failures"]) for number, one in enumerate(manifests)))
     numbers = [number for number, manifest in enumerate(manifests) if manifest["rows"]]
-    blocks = _ahead(lambda number: shards.rows(number, files[number])["features"], numbers)
+    blocks = (shards.rows(number, files[number])["features"] for number in numbers)
     index = _index(job, shards, files, manifests)
     beside = partial(unreadable.write, out, left_out)
     artefact.write_blocks(out, blocks, count, index, {**job.about, "fingerprint": job.digest}, beside)
-
-
-def _ahead(read: Callable[[int], np.ndarray], numbers: list[int]) -> Iterator[np.ndarray]:
-    """``read`` of each, the next one while the caller writes: both spend their time on digests, on a core each."""
-    with ThreadPoolExecutor(1) as pool:
-        waiting = None
-        for number in numbers:
-            following = pool.submit(read, number)
-            if waiting is not None:
-                yield waiting.result()
-            waiting = following
-        if waiting is not None:
-            yield waiting.result()
 
 
 def _checked(job: Job, shards: Shards, number: int, path: Path) -> dict:

@@ -11,26 +11,35 @@ from torch.nn import functional
 from pipeline.console import warn
 from pipeline.errors import PipelineError
 from pipeline.extract.backbones._backbone import Output
-from pipeline.extract.params import FeatureParams
+from pipeline.extract.params import FeatureParams, ImageParams
 
 _DTYPES = {"float16": torch.float16, "float32": torch.float32}
 
 
 @dataclass
 class Forward:
-    """limit: the batch size that the device's memory has turned out to allow; None until it has run out."""
+    """module: compiled at its first batch where params ask for it; limit: the batch size that the device's memory has
+    turned out to allow, None until it has run out.
+    """
 
     module: nn.Module
     params: FeatureParams
     device: torch.device
     limit: int | None = None
+    _not_compiled: tuple[type[Exception], ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.params, ImageParams) and self.params.compile:
+            self.module = torch.compile(self.module)
+            # torch.compile has imported it, which takes a second that others need not wait.
+            self._not_compiled = (torch._dynamo.exc.BackendCompilerFailed,)
 
     def __call__(self, batch: np.ndarray | tuple[np.ndarray, ...]) -> Output:
         """batch: (B, ...) as read -> features (B, D) or (B, R, D) in the type that params ask for, each vector
         normalised by itself; boxes and scores in float32 where the module gives them.
 
         A batch that does not fit is run in halves: other batch sizes may change the last bits of the features.
-        Raises PipelineError when a single image does not fit.
+        Raises PipelineError when a single image does not fit, or the network cannot be compiled.
         """
         arrays = batch if isinstance(batch, tuple) else (batch,)
         found = self._fitting(tuple(torch.from_numpy(array).to(self.device) for array in arrays))
@@ -49,18 +58,34 @@ class Forward:
         try:
             found = self.module(*batch)
             return found if isinstance(found, Output) else Output(found)
-        except torch.OutOfMemoryError as error:
+        except self._not_compiled as error:
+            raise PipelineError(
+                f"torch.compile cannot translate this network here; set compile: false ({_first_line(error)})"
+            ) from error
+        except (torch.OutOfMemoryError, RuntimeError) as error:
+            if not _out_of_memory(error):
+                raise
             if count == 1:
                 raise PipelineError(
                     f"one image does not fit in the memory of {self.device}: {error}"
                 ) from error
         # Outside the handler: until it ends, the exception's traceback keeps the tensors of the failed pass alive.
-        torch.cuda.empty_cache()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
         self.limit = count // 2
         warn(
             f"{count} images do not fit in the memory of {self.device}; going on with {self.limit} at a time"
         )
         return self._fitting(batch)
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    """torch has no class of its own for the memory of the processor."""
+    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
+
+
+def _first_line(error: Exception) -> str:
+    return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
 
 
 def joined(outputs: list[Output], cat: Callable) -> Output:

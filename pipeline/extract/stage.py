@@ -36,8 +36,8 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
     out = paths.extracted(node.dataset, features)
     with work.lock(out):
         if _there(out, node, params.seed, device, features):
-            if not work.share:
-                Shards(out, "").remove()  # a killed call may have written the features and left them
+            if work.share is None:
+                _clear(out)
             return out
         from pipeline import device as devices
 
@@ -49,7 +49,7 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
         shards.tidy()
         if not _finished(out, job.digest):
             _complete(job, shards, out, features, device, work)
-        shards.remove()
+        _clear(out)
         left_out = unreadable.read(out)
         policy.check(node, left_out, job.table.num_rows, features)
     say(
@@ -72,7 +72,7 @@ def finish(params: Params, features: str, device: str = "auto") -> bool:
     out = paths.extracted(node.dataset, features)
     with claim(out):
         if _there(out, node, params.seed, device, features):
-            Shards(out, "").remove()
+            _clear(out)
             return True
         for about in earlier(out):
             if recognise.settled(about, node, params.seed, device):
@@ -82,9 +82,24 @@ def finish(params: Params, features: str, device: str = "auto") -> bool:
                 if len(shards.found()) == job.count and _assembled(job, shards, out, features):
                     _lap(out, started)
                     shards.remove()
-                    say(f"extract {features}: {job.count} shards were there, put together in {out}")
+                    left_out = _but(unreadable.read(out))
+                    say(f"extract {features}: {job.count} shards were there, put together in {out}{left_out}")
                     return True
     return False
+
+
+def _clear(out: Path) -> None:
+    """Remove what a call that was killed after its last file still had to remove, or was writing.
+
+    The lock on the whole is held, so nobody writes it now.
+    """
+    Shards(out, "").remove()
+    _drop_temporary(out)
+
+
+def _drop_temporary(out: Path) -> None:
+    for path in out.glob(".*.tmp"):
+        path.unlink()
 
 
 def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str) -> bool:

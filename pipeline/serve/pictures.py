@@ -22,7 +22,7 @@ MAX_PIXELS = 50_000_000
 
 
 class Thumbnails:
-    """WebP by image_id, the least recently used forgotten beyond ``budget`` bytes. Safe to call from several threads."""
+    """WebP by image_id; beyond ``budget`` bytes the least recently used are forgotten. For several threads at once."""
 
     def __init__(self, find: Callable[[int], Path | None], budget: int = CACHE_BYTES) -> None:
         """find: the file of an image_id of the data set, None for any other."""

@@ -17,6 +17,8 @@ from pipeline.verify.finding import IN_IMAGES, IN_LOCK, NAMED, OWN, PAGES, SHA25
 _DOCUMENTS = (features.META, model_files.CONFIG, "manifest.json")
 _IN_NAME = re.compile(r"-([0-9a-f]{8,64})\.\w+$")
 _PARTS = ("parts", "shards")
+# In names of pictures that are no files of their own: a row of an array, a member of a shard.
+_NO_FILE = ("#", "::")
 _STATE = "state.safetensors"
 # What DVC, git and the pipeline itself put beside and into outputs.
 _NOT_OURS = (".lock", ".timing.json", ".partial", ".tmp", ".pyc", ".gitignore")
@@ -110,10 +112,9 @@ def _pictures(folder: Path) -> dict[Path, str]:
         return {}  # said where the file itself is verified
     root = images.root(table)
     rows = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    # "#": a row of an array, whose digest `vse-pipe extract` compares when it reads the row.
-    return {
-        paths.inside(root, name, str(path)): digest for name, digest in rows if "#" not in name and digest
-    }
+    # Rows of arrays and members of shards: `vse-pipe extract` compares their digests when it reads them.
+    files = {name: digest for name, digest in rows if digest and not any(part in name for part in _NO_FILE)}
+    return {paths.inside(root, name, str(path)): digest for name, digest in files.items()}
 
 
 def _columns(path: Path) -> list[str]:

@@ -24,7 +24,9 @@ def show(found: list[Verified], as_json: bool) -> int:
             _line(f"{'':15}and {len(wrong) - _SHOWN} more")
     files = sum(len(one.findings) for one in found)
     known = sum(finding.state == OK for one in found for finding in one.findings)
-    say(f"verify: {known} of {files} files are what they were, {len(bad)} are not")
+    rest = files - known - len(bad)
+    unknown = f", nobody kept a digest of {rest}" if rest else ""
+    say(f"verify: {known} of {files} files are what they were, {len(bad)} are not{unknown}")
     return status
 
 

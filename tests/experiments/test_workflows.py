@@ -212,7 +212,7 @@ def page_commands() -> list[tuple[str, list[str]]]:
 
 def _wait(project: Project) -> None:
     """Until the background worker is done."""
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 600
     while len(re.findall(r"rate-\d .* Success", status := project.run("dvc", "queue", "status"))) < 2:
         assert "Failed" not in status, project.run("dvc", "queue", "logs", "rate-1")
         assert time.monotonic() < deadline, status
@@ -231,11 +231,9 @@ def test_the_page_shows_the_tables_that_come(walked):
     """The same columns; of messages, the same words around what differs from call to call."""
     tables = 0
     for command, shown, done in walked:
-        given = [_cells(line) for line in done.stdout.splitlines()]
-        for line in [
-            line for k, line in enumerate(shown) if line.startswith("|") and shown[k + 1][:2] in ("|-", "| ")
-        ][:1]:
-            assert _cells(line) in given, command
+        header = next((line for line in shown if line.startswith("|")), None)
+        if header:
+            assert _cells(header) in [_cells(line) for line in done.stdout.splitlines()], command
             tables += 1
     assert tables == 4
     said = {command: done.stdout + done.stderr for command, _, done in walked}

@@ -1,5 +1,7 @@
 """From a module's output to stored rows."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from torch import Tensor, nn
 from pipeline.errors import PipelineError
 from pipeline.extract.backbones._backbone import Output
 from pipeline.extract.forward import Forward
-from pipeline.extract.params import FeatureParams
+from pipeline.extract.params import FeatureParams, ImageParams
 from tests.naive import extract as naive
 
 CPU = torch.device("cpu")
@@ -51,14 +53,15 @@ def test_stored_type(store: str | None, given: str, dtype: str) -> None:
 class Small(nn.Module):
     """Holds so many images and no more."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, error: Exception | None = None) -> None:
         super().__init__()
         self.most, self.seen = most, []
+        self.error = error or torch.OutOfMemoryError("CUDA out of memory")
 
     def forward(self, batch: Tensor) -> Tensor:
         self.seen.append(len(batch))
         if len(batch) > self.most:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise self.error
         return batch * 2
 
 
@@ -77,6 +80,47 @@ def test_one_image_that_does_not_fit() -> None:
         PipelineError, match="one image does not fit in the memory of cpu: CUDA out of memory"
     ):
         forward(Small(0))(BATCH)
+
+
+def test_the_processors_memory_counts_too() -> None:
+    with pytest.raises(RuntimeError) as refused:
+        torch.empty(1 << 62, dtype=torch.uint8)
+    module = Small(2, refused.value)
+    batch = np.arange(4, dtype=np.float32)[:, None]
+    assert np.array_equal(forward(module, normalise=False)(batch).features, batch * 2)
+    assert module.seen == [4, 2, 2]
+
+
+def test_other_errors_are_not_taken_for_it() -> None:
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        forward(Small(2, RuntimeError("mat1 and mat2 shapes cannot be multiplied")))(BATCH)
+
+
+def compiled(module: nn.Module) -> Forward:
+    return Forward(module, ImageParams(compile=True, normalise=False), CPU)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_compiled_network_gives_what_the_network_gives() -> None:
+    module = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    with torch.inference_mode():
+        found = compiled(module)(BATCH).features
+        assert found == pytest.approx(module(torch.from_numpy(BATCH)).numpy(), abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_a_network_that_cannot_be_compiled_is_said_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from torch._inductor import config
+
+    monkeypatch.setattr(config.cpp, "cxx", (None, str(tmp_path / "no_compiler")))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    with (
+        torch.inference_mode(),
+        pytest.raises(PipelineError, match=r"set compile: false .*No working C\+\+ compiler"),
+    ):
+        compiled(nn.Sequential(nn.Linear(2, 5), nn.Tanh()))(BATCH)
 
 
 class Boxed(Small):

@@ -10,6 +10,7 @@ import torch
 from pipeline import paths
 from pipeline.artifacts import embeddings
 from pipeline.artifacts.embeddings import Side
+from pipeline.errors import InputError
 from pipeline.search import gallery, kept
 from pipeline.search.engine import TO_IMAGES
 from pipeline.search.kept import Kept
@@ -115,17 +116,14 @@ def test_large_vectors_are_unpacked_after_the_answer_and_stay_those_of_the_file(
     engine.keep()
     (found,) = paths.searched("sum").iterdir()
     assert found.name == "sum.images.test.safetensors"
-    monkeypatch.setattr(gallery.Gallery, "_vectors", None)
-    assert opened().by_text("a red disc").hits == hits
-    monkeypatch.undo()
-    os.chdir(project)
+    with monkeypatch.context() as patch:
+        patch.setattr(gallery.Gallery, "_vectors", None)
+        assert opened().by_text("a red disc").hits == hits
     _turned(paths.embedded("sum") / embeddings.IMAGES)
     assert opened().by_text("a red disc").hits != hits
 
 
-def test_vectors_that_are_not_finite_are_refused(opened, project, monkeypatch):
-    from pipeline.errors import InputError
-
+def test_vectors_that_are_not_finite_are_refused(opened, monkeypatch):
     monkeypatch.setattr(np, "isfinite", lambda values: np.zeros(1, bool))
     with pytest.raises(InputError, match="NaN or infinite"):
         opened().by_text("a red disc")

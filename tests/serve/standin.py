@@ -82,6 +82,9 @@ class StandIn:
     def correction(self, direction: str) -> None:
         self.calls.append(("correction", direction, 0))
 
+    def keep(self) -> None:
+        self.calls.append(("keep", None, 0))
+
     def picture(self, image_id: int) -> Path | None:
         if image_id not in self.ids.values():
             raise InputError(f"no image_id {image_id}")

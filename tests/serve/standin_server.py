@@ -1,4 +1,4 @@
-"""`vse-pipe serve` with the stand-in engine: python -m tests.serve.standin_server PICTURES [seconds a search] -- ARGUMENTS."""
+"""`vse-pipe` with the stand-in engine: python -m tests.serve.standin_server PICTURES SECONDS_A_SEARCH serve ..."""
 
 import sys
 import types

@@ -1,4 +1,4 @@
-"""The page in a real browser with scripts switched off: a sentence is typed, pictures appear, nothing goes anywhere else."""
+"""The page in a real browser without scripts: a sentence is typed, pictures appear, no request goes elsewhere."""
 
 import time
 from urllib.parse import urlsplit

@@ -176,12 +176,12 @@ def test_pictures_of_a_data_set_are_compared_with_its_table(tmp_path, monkeypatc
     for name in ("a.png", "b.png", "c.png"):
         (root / name).write_bytes(name.encode() * 10)
     columns = {
-        "image_id": [1, 2, 3, 4],
-        "file": ["a.png", "b.png", "c.png", "toy_ims.npy#0"],
-        "split": ["train"] * 4,
-        "width": pa.array([1] * 4, pa.int32()),
-        "height": pa.array([1] * 4, pa.int32()),
-        "sha256": [*(sha256(root / name) for name in ("a.png", "b.png", "c.png")), "0"],
+        "image_id": [1, 2, 3, 4, 5],
+        "file": ["a.png", "b.png", "c.png", "toy_ims.npy#0", "x.tar::512:9::d.png"],
+        "split": ["train"] * 5,
+        "width": pa.array([1] * 5, pa.int32()),
+        "height": pa.array([1] * 5, pa.int32()),
+        "sha256": [*(sha256(root / name) for name in ("a.png", "b.png", "c.png")), "0", "0"],
     }
     images.write(folder, pa.table(columns), "photos")
     _flip(root / "b.png")

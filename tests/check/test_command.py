@@ -1,0 +1,80 @@
+"""`vse-pipe check` and `vse-pipe verify` as they are called: what they print and the status they end with."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import caller
+
+
+@pytest.fixture
+def call(made, monkeypatch, capsys):
+    return caller(monkeypatch, capsys)
+
+
+def test_all_is_well(call):
+    assert call("check") == (0, "", "check: 8 of 8 artefacts are there; no problems\n")
+    status, out, err = call("check", "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out) == {"ok": True, "status": 0, "artefacts": 8, "named": 8, "problems": []}
+
+
+def test_a_line_a_problem_and_the_lowest_status(call, monkeypatch):
+    (Path("data/train/sum/config.json")).write_text("{}", encoding="utf-8")
+    Path("data/evaluate/sum/nns/metrics.json").write_text("[]", encoding="utf-8")
+    Path("data/train/gone").mkdir()
+    monkeypatch.chdir("data")
+    status, out, err = call("check")
+    lines = out.splitlines()
+    assert status == 3
+    assert lines[0] == "digest   data/train/sum/config.json: holds no digests; train the run again"
+    assert lines[1].startswith("artefact data/evaluate/sum/nns/metrics.json: the JSON document is a list")
+    assert lines[2].startswith(
+        "note     data/train/gone: not in params.yaml any more; `rm -r data/train/gone`"
+    )
+    assert len(lines) == 3
+    assert err == "check: 8 of 8 artefacts are there; 2 problems\n"
+    found = json.loads(call("check", "--json")[1])
+    assert [problem["status"] for problem in found["problems"]] == [5, 3, 0]
+    assert (found["ok"], found["status"]) == (False, 3)
+
+
+def test_values_of_set_count(call):
+    status, out, _ = call("-S", "train.epochs=ten", "check")
+    assert status == 2
+    assert out.startswith("params   params.yaml train.epochs: ")
+    status, out, _ = call("-S", "train.embed_size=5", "check")
+    assert status == 5
+    assert "made with embed_size 12, params.yaml runs.sum says 5" in out
+
+
+def test_verify_prints_a_line_an_artefact(call):
+    status, out, err = call("verify", "data/inject/toy/clean", "data/train/sum/config.json")
+    assert status == 0
+    assert out.splitlines() == [
+        "ok             data/inject/toy/clean  (1 page checksums)",
+        "no digest kept data/train/sum  (1 no digest kept)",
+    ]
+    assert err == "verify: 1 of 2 files are what they were, 0 are not, nobody kept a digest of 1\n"
+    path = Path("data/train/sum/vocabulary.json")
+    path.write_text("{}", encoding="utf-8")
+    status, out, _ = call("verify", "data/train/sum", "--json")
+    found = json.loads(out)
+    assert (status, found["ok"], found["status"]) == (5, False, 5)
+    (artefact,) = found["artefacts"]
+    assert artefact["state"] == "damaged"
+    (problem,) = artefact["problems"]
+    assert (problem["path"], problem["state"]) == (str(path), "damaged")
+    assert problem["advice"] == "remove it and run `vse-pipe train --run sum`"
+
+
+def test_verify_works_outside_a_project(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "x.txt").write_text("x", encoding="utf-8")
+    call = caller(monkeypatch, capsys)
+    assert call("verify", "out")[:2] == (0, "no digest kept out  (1 no digest kept)\n")
+    status, _, err = call("verify")
+    assert status == 2
+    assert err.startswith("error: no params.yaml in")
