@@ -51,7 +51,8 @@ class ImageParams(FeatureParams):
     image_size: pixels of the square crop; resize: pixels before the crop, by default the published ratio to
     image_size (``shorter``) or image_size itself (``exact``); resize_mode: ``shorter`` scales the shorter side
     and keeps the aspect ratio, ``exact`` scales both sides; crops: the centre, or the mean over centre, four
-    corners and their mirror images; precision: ``auto`` is bfloat16 where the hardware computes it natively;
+    corners and their mirror images; interpolation: of the scaling; mean, std: of each colour channel, for
+    pixels from 0 to 1; precision: ``auto`` is bfloat16 where the hardware computes it natively;
     draft: let libjpeg read large JPEGs at a half, a quarter or an eighth of their size (see ``Transform.enough``);
     compile: translate the network with torch.compile first, which takes a C++ compiler and half a minute or more, and
     changes the last bits of the features.

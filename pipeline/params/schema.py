@@ -53,7 +53,9 @@ class _Open(Strict):
 class DatasetNode(_Open):
     """datasets.<name>: a data set and the format it is read with.
 
-    on_error: whether ``prepare`` stops at images that are missing or do not decode, or leaves them to ``extract``.
+    format: how the files are laid out; source: where they are, relative to the project or absolute; on_error: whether
+    ``prepare`` stops at images that are missing or do not decode, or leaves them to ``extract``. Further keys are the
+    options of the format.
     """
 
     format: str
@@ -64,8 +66,9 @@ class DatasetNode(_Open):
 class FeaturesNode(_Open):
     """features.<name>: one feature file of one data set.
 
-    on_error: ``skip`` leaves images that cannot be read out and records them, ``fail`` stops at the first. max_errors: how
-    many may be left out: a number of images, or below 1 a share of them (rounded up).
+    dataset: a name under datasets; backbone: what computes the features. on_error: ``skip`` leaves images that cannot be
+    read out and records them, ``fail`` stops at the first. max_errors: how many may be left out, a number of images, or
+    below 1 a share of them (rounded up). Further keys are the options of the backbone.
     """
 
     dataset: str
@@ -75,14 +78,20 @@ class FeaturesNode(_Open):
 
 
 class TextsNode(_Open):
-    """texts.<name>: what the text encoders read of the captions of one data set: token ids or one vector each."""
+    """texts.<name>: what the text encoders read of the captions of one data set, token ids or one vector each.
+
+    dataset: a name under datasets; method: how they are computed. Further keys are the options of the method.
+    """
 
     dataset: str
     method: str
 
 
 class NoiseNode(_Open):
-    """noises.<name>: the pairs of one data set, with or without injected mismatches."""
+    """noises.<name>: the pairs of one data set, with or without injected mismatches.
+
+    dataset: a name under datasets; protocol: which pairs are mismatched. Further keys are the options of the protocol.
+    """
 
     dataset: str
     protocol: str
@@ -91,7 +100,11 @@ class NoiseNode(_Open):
 class TrainParams(Strict):
     """train: how every run is optimised; ``runs.<name>.train`` overrides single values.
 
-    momentum: of sgd, which the structure-preserving paper trains with. mask_same_image: captions of the same image are no
+    epochs: over all training pairs; batch_size: pairs of a batch. optimiser: Adam at its default betas, or plain descent
+    with momentum. lr: the first rate; lr_update: epochs after which it falls to a tenth, again and again.
+    momentum: of sgd, which the structure-preserving paper trains with. weight_decay: the L2 penalty; grad_clip: the
+    largest norm of all gradients together; embed_size: dimensions of the joint space; val_images: the first so many
+    validation images choose the best epoch. mask_same_image: captions of the same image are no
     negatives of each other. precision: bfloat16 runs the products of the step in bfloat16 (autocast), weights stay
     float32. chunk: pairs encoded at once; fewer than batch_size save memory by gradient caching, at the price of a
     second forward pass; 0: the whole batch.
@@ -115,7 +128,9 @@ class TrainParams(Strict):
 class RunNode(Strict):
     """runs.<name>: one model; every entry up to ``sampler`` names a node or a family's member.
 
-    options: values for this run's members on top of the family sections, by family: ``{loss: {gamma: 60}}``. row: the row
+    dataset: under datasets; features: under features; texts: under texts; noise: under noises. loss, scheme, similarity:
+    a member of the family of that name; text, image: the encoder of that side; sampler: what makes the batches. train: values on top of the
+    section train. options: values for this run's members on top of the family sections, by family: ``{loss: {gamma: 60}}``. row: the row
     of a paper's table that this run repeats, for example ``hal-aaai2020 2.12``; the report sets the two side by side.
     """
 
@@ -135,7 +150,9 @@ class RunNode(Strict):
 
 
 class EmbedParams(Strict):
-    """embed: splits: whose images and captions are embedded; null: all, of models that compare fragments val and test."""
+    """embed: what is exported of every run. splits: whose images and captions are embedded; null: all, of models that
+    compare fragments val and test.
+    """
 
     splits: Annotated[list[Literal["train", "val", "test"]], Field(min_length=1)] | None = None
 
@@ -143,7 +160,7 @@ class EmbedParams(Strict):
 class EnsembleNode(Strict):
     """ensembles.<name>: two runs of one data set that are evaluated as one model, by the mean of their scores.
 
-    row: the row of a paper's table that it repeats, as of a run.
+    first, second: names under runs; row: the row of a paper's table that it repeats, as of a run.
     """
 
     first: str
@@ -154,6 +171,8 @@ class EnsembleNode(Strict):
 class EvaluateParams(Strict):
     """evaluate: the protocol every run is measured under.
 
+    split: whose queries are ranked, in a gallery of the same split. ties: where a correct item scores like wrong ones, its
+    place is the last of them, the mean or the first. fold_size: images of a fold.
     protocol: ``full``, the whole split; ``folds``, the mean over folds of fold_size images; ``first``, the first such fold.
     bank: whose queries correct the hubs: ``test``, the very queries that are ranked (transductive, the papers' protocol);
     ``train`` or ``val`` of the same run, or a folder with images.parquet and captions.parquet of the same model (inductive).
@@ -175,7 +194,7 @@ class SweepNode(Strict):
     """report.sweeps.<name>: runs that differ in one value, drawn against it.
 
     x: the value's address inside a run, such as ``loss.k`` or ``train.batch_size``; ``epoch`` draws learning curves.
-    baselines: runs drawn as level lines; inference: the criterion whose rsum is shown; title: of the axis.
+    runs: the points, or the lines of the curves; baselines: runs drawn as level lines; inference: the criterion whose rsum is shown; title: of the axis.
     """
 
     x: str
@@ -186,7 +205,11 @@ class SweepNode(Strict):
 
 
 class ReportParams(Strict):
-    """report: what the page shows beside the tables. audits: runs whose ``vse-pipe audit`` it shows."""
+    """report: what the page shows beside the tables. audits: runs whose ``vse-pipe audit`` it shows.
+
+    title: of the page; examples: queries shown with their results; thumbnail: pixels of a picture's longer side;
+    sweeps: by name, see below.
+    """
 
     title: str = "vse-pipe report"
     examples: Annotated[int, Field(ge=0, le=100)] = 8
@@ -196,7 +219,7 @@ class ReportParams(Strict):
 
 
 class GridParams(Strict):
-    """grid: which criteria rank every run."""
+    """grid: which criteria rank every run. inferences: members of the family inference, or ``rescoring+matching``."""
 
     inferences: list[str] = Field(min_length=1)
 

@@ -15,6 +15,7 @@ from pipeline.search.show import remarks
 
 _FOLDER = Path(__file__).parent / "template"
 _SIDE = 256
+_BUDGET = 8_000_000
 
 
 def write(out: Path, told: dict, picture: Callable[[int], Path | None], query: bytes | None = None) -> None:
@@ -58,7 +59,7 @@ def _pictures(contents: dict[int | str, bytes]) -> dict[int | str, str]:
         made = {key: thumbnail(content, side) for key, content in contents.items()}
         return {key: webp for key, webp in made.items() if webp is not None}
 
-    return {key: data_uri(webp) for key, webp in fit(at, _SIDE)[0].items()}
+    return {key: data_uri(webp) for key, webp in fit(at, _SIDE, _BUDGET)[0].items()}
 
 
 def _policy(style: str) -> str:

@@ -9,7 +9,7 @@ from pipeline.params.strict import Strict
 
 
 class Params(Strict):
-    """mode: rows or literal, as in rgm."""
+    """mode: ``rows`` gives every query its k items, ``literal`` stops where Algorithm 1 as printed does."""
 
     mode: Literal["rows", "literal"] = "rows"
 

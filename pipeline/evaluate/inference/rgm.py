@@ -14,7 +14,9 @@ Relaxation = Annotated[float, Field(ge=1.0, allow_inf_nan=False)]
 
 class Params(Strict):
     """lam: the relaxation factor lambda; without it, per K and direction the value of ``grid`` with the best R@K on
-    the validation split. The grid is the range that Fig. 4 of the paper scans."""
+    the validation split. grid: the values to choose from, by default the range that Fig. 4 of the paper scans. mode:
+    ``rows`` gives every query its k items, ``literal`` stops where Algorithm 1 as printed does.
+    """
 
     mode: Literal["rows", "literal"] = "rows"
     lam: Relaxation | None = None

@@ -12,8 +12,8 @@ class Params(FeatureParams):
     """regions: boxes of every image. shorter, longer: every image is scaled so that its shorter side has ``shorter`` pixels,
     or its longer side ``longer`` if that is less; detector and trunk see the same.
 
-    detector: one of torchvision's ``fasterrcnn_*``; detector_weights: a torchvision weights entry, ``random`` or a path, with
-    the digest detector_sha256; detector_args: passed to its constructor (num_classes, for weights of other classes).
+    detector: one of torchvision's ``fasterrcnn_*``; detector_weights: a torchvision weights entry, ``random`` or a path;
+    detector_sha256: the digest of that file; detector_args: passed to its constructor (num_classes, for weights of other classes).
     trunk: a ``resnet*``, ``resnext*``, ``wide_resnet*`` or ``mobilenet_v2`` of torchvision that makes the features; weights,
     sha256, mean, std: of the trunk, as of every classifier; trunk_args: passed to its constructor. precision: of the trunk;
     the detector always runs in float32, bfloat16 would move boxes by several pixels.

@@ -13,7 +13,7 @@ from pipeline.extract.params import FeatureParams
 
 class Params(FeatureParams):
     """filters: their number, half the number of features; size, stride: of the filters, in pixels of the image
-    after it has been scaled to image_size x image_size (the aspect ratio is not kept, nothing is cut off).
+    after it has been scaled to image_size x image_size (the aspect ratio is not kept, nothing is cut off); image_size: its side in pixels.
     """
 
     filters: PositiveInt = 256

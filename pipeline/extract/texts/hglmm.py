@@ -21,7 +21,8 @@ class Params(WordVectorParams):
 
     ica: independent components to turn the word vectors into first; ``all`` as many as they have dimensions, or none.
     pca: dimensions the vectors are reduced to, 6000 in the paper (of 18000); pca_captions: train captions it is fitted
-    on, all when left out. max_iterations and tolerance: of the EM, the latter in nats a word.
+    on, all when left out. max_iterations, ica_iterations: of the EM and of the ICA, at most; tolerance: of the EM, the gain of
+    log-likelihood in nats a word at which it stops.
     """
 
     unit: bool = True

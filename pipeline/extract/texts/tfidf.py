@@ -16,7 +16,8 @@ LIBRARIES = ("nltk", "scikit-learn", "scipy", "simplemma")
 
 
 class Params(VectorParams):
-    """size: dictionary and dimensions, the paper's for Flickr30k; 5600 for COCO. normalise: unit length.
+    """size: dictionary and dimensions, the paper's for Flickr30k; 5600 for COCO. stop_words: leave out function
+    words; lemmatise: count "dogs" as "dog"; normalise: unit length.
 
     Fewer dimensions come out where the train captions hold fewer words.
     """

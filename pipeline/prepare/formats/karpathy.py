@@ -32,7 +32,8 @@ _STRICT = ConfigDict(strict=True, extra="ignore")
 
 
 class Params(Strict):
-    """images: the folder of images, relative to the folder of the json; max_captions: the first so many of each image."""
+    """images: the folder of images, relative to the folder of the json; max_captions: the first so many of each image;
+    include_restval: COCO's ``restval`` images count as train."""
 
     images: str = "images"
     max_captions: PositiveInt | None = None

@@ -12,6 +12,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 class ShapesParams(Strict):
     """Counts are images per split; the captions of an image number between the two bounds, both included.
 
+    train, val, test: images in each split; pixels: side of a picture; min_captions, max_captions: captions of an image.
     near_duplicates: share of the scenes that copy an earlier scene of their split with one attribute changed.
     vague: share of the captions that name no object at all, so that they fit many images.
     """

@@ -27,11 +27,11 @@ parts = 2
 
 
 class Params(Strict):
-    """warm_up: epochs on all pairs, under ``warm_up_loss``: InfoNCE with reverse cross entropy as the code always has it,
-    InfoNCE alone, or the hardest triplets. temperature: of both InfoNCE and the rematching. mass: share of a mismatched batch
-    that is transported; regularisation: of the transport. cost: learned at the rate ``cost_lr``, or 1 - S. threshold: of the
+    """warm_up: epochs on all pairs; warm_up_loss: InfoNCE with reverse cross entropy as the code always has it, InfoNCE
+    alone, or the hardest triplets. temperature: of both InfoNCE and the rematching. mass: share of a mismatched batch
+    that is transported; regularisation: of the transport. cost: learned, or 1 - S; cost_lr: the rate it is learned at. threshold: of the
     probability to be matched. mask: nothing is transported to a pair's own caption; the authors switch it off on clean data.
-    rematch: the loss of the mismatched. sample_loss: of each pair over its batch, margin its margin; clean: how the matched
+    rematch: the loss of the mismatched. sample_loss: of each pair over its batch; margin: of that loss; clean: how the matched
     component is chosen, the code's way or the paper's.
     """
 

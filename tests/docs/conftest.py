@@ -1,0 +1,77 @@
+"""A small project in which everything has run once, and copies of it to walk through the pages in."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.docs import runner, standins
+from tests.docs.runner import Project
+from tests.rules.sources import ROOT
+
+# Files that the reader of a page has.
+BROUGHT = {
+    "README.md": [
+        standins.own_csv,
+        standins.embeddings,
+        lambda root: standins.karpathy(root / "PATH"),
+        lambda root: standins.precomp(root / "PATH_precomp"),
+    ],
+    "text": [standins.embeddings, standins.evaluations],
+    "docs/evaluate.md": [standins.embeddings, standins.evaluations],
+    "reports/flickr8k.md": [
+        lambda root: standins.karpathy(root / "PATH" / "flickr8k"),
+        lambda root: standins.precomp(root / "PATH" / "flickr8k_precomp"),
+        lambda root: standins.word_vectors(root / "WORD2VEC.npz"),
+    ],
+    "reports/noise.md": [lambda root: standins.karpathy(root / "PATH" / "flickr8k")],
+    "docs/search.md": [lambda root: standins.picture(root / "photo.jpg")],
+    "docs/data.md": [standins.own_csv, lambda root: standins.overlay(root / "mine.yaml")],
+}
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory) -> Path:
+    """The project with two runs, computed, in DVC's cache and committed."""
+    root = tmp_path_factory.mktemp("documented") / "project"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file() and name not in ("dvc.lock", "reports/metrics.json"):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, root / name)
+    params = runner.read_yaml(root / "params.yaml")
+    del params["runs"]["max"]
+    params["grid"]["inferences"] = ["nns", "csls", "is+rgm"]
+    with (root / "params.yaml").open("w") as file:
+        runner.YAML().dump(params, file)
+    runner.shrink(root / "params.yaml")
+    project = Project(root)
+    project.run("git init -q -b main && git config user.email a@example.org && git config user.name a")
+    if "html_template" in (root / ".dvc/config").read_text():
+        project.run("vse-pipe plots")  # as `make setup` does
+    for stage in ("prepare", "extract", "inject", "train", "embed", "evaluate", "report"):
+        project.run(f"vse-pipe {stage}")
+    project.run("dvc commit --force && git add -A && git commit -qm start")
+    return root
+
+
+@pytest.fixture(scope="module")
+def copies(prepared, tmp_path_factory):
+    """A function from a name to a fresh copy of the project."""
+
+    def copy(name: str) -> Project:
+        root = tmp_path_factory.mktemp("copy") / "project"
+        shutil.copytree(prepared, root, symlinks=True)
+        (root / ".venv").symlink_to(Path(runner.sys.prefix))
+        for bring in BROUGHT.get(name, []):
+            bring(root)
+        return Project(root)
+
+    return copy

@@ -1,0 +1,177 @@
+"""The commands of the documentation that cannot run here as they are shown, what runs in their place, and why.
+
+Every other command runs exactly as it stands. A rule that no shown command needs any longer fails the tests.
+"""
+
+import re
+from dataclasses import dataclass
+
+from tests.docs.pages import Command
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """shown: a regular expression for the whole command; run: what runs instead, with groups; pages: where it
+    holds; in_text: in code spans too, not in blocks alone."""
+
+    shown: str
+    run: str
+    why: str
+    pages: str = ".*"
+    in_text: bool = True
+
+    def fits(self, command: Command) -> bool:
+        here = re.fullmatch(self.pages, command.page) and (self.in_text or not command.inline)
+        return bool(here and re.fullmatch(self.shown, command.shown))
+
+
+_NO_PLACEHOLDER = "NAME, R, FILE, ... stand for names of the reader's own"
+_NO_NETWORK = "no package index is reached from a test; the extra must exist"
+_NO_WEIGHTS = "no trained weights lie here: random ones"
+_LONG = "minutes of measuring: the options are checked"
+_CACHED = "computing the whole overlay takes minutes: the commands of its stages, of the first and the last run alone"
+
+TABLE = [
+    Rewriting(
+        r"make (demo|test|setup|lint)",
+        r"make -n \1",
+        "sets up an environment and takes minutes: what it would run",
+    ),
+    Rewriting(r"xdg-open (\S+)", r"test -s \1", "there is no desktop: the file must be there"),
+    Rewriting(r"pip install ['\"]vse-pipe\[(\w+)\]['\"]", r"grep -q '^\1 = ' pyproject.toml", _NO_NETWORK),
+    Rewriting(
+        r"pip install --force-reinstall torch torchvision",
+        "python -c 'import torch, torchvision'",
+        "no package index is reached from a test: the pair that is installed must import",
+    ),
+    Rewriting(
+        r"(.*)-S features\.(\w+)\.weights=\S+ apply (\w+)",
+        r"\1-S features.\2.weights=random -S features.\2.sha256=null apply \3",
+        _NO_WEIGHTS,
+    ),
+    Rewriting(
+        r"vse-pipe -S datasets\.flickr8k_precomp\.source=PATH apply flickr8k_precomp",
+        "vse-pipe -S datasets.flickr8k_precomp.source=PATH_precomp apply flickr8k_precomp",
+        "PATH is another folder than in the line above it",
+        "README.md",
+    ),
+    Rewriting(
+        r"dvc repro", "@stages", _CACHED, r"README\.md|docs/(data|sweeps)\.md|reports/.*", in_text=False
+    ),
+    Rewriting(
+        r"for s in 1 2 3; do (.*) train; (.*) embed; (.*) evaluate; done",
+        r"s=2; \1 train --run sum; \2 embed --run sum; \3 evaluate --run sum",
+        "twenty runs, three times: one of them with one seed",
+    ),
+    Rewriting(
+        r"(vse-pipe -S evaluate\.\w+=\w+ evaluate)",
+        r"\1 --run hal",
+        "the overlay's last run alone has been computed",
+        r"reports/.*",
+    ),
+    Rewriting(
+        r"vse-pipe extract --backbone resnet152", "vse-pipe extract --backbone random_filters", _NO_WEIGHTS
+    ),
+    Rewriting(
+        r"dvc exp run -S (train\.lr|loss\.hal\.gamma)=\S+",
+        "dvc exp run -S report.examples=1",
+        "training anew takes a minute, and tests/e2e does it: a value that the report alone reads",
+    ),
+    Rewriting(
+        r"vse-pipe extract --backbone NAME", "vse-pipe extract --backbone random_filters", _NO_PLACEHOLDER
+    ),
+    Rewriting(r"vse-pipe extract --texts NAME", "vse-pipe extract --texts words", _NO_PLACEHOLDER),
+    Rewriting(r"vse-pipe audit --run R", "vse-pipe audit --run hal", _NO_PLACEHOLDER),
+    Rewriting(r"vse-pipe apply (FILE|my-sweep\.yaml)", "vse-pipe apply sweep_k", _NO_PLACEHOLDER),
+    Rewriting(r"vse-pipe papers PAPER", "vse-pipe papers vsepp", _NO_PLACEHOLDER),
+    Rewriting(r"dvc repro -f (extract\w*)@NAME", r"dvc repro --dry -f \1", _NO_PLACEHOLDER),
+    Rewriting(r"vse-pipe -S KEY=VALUE \.\.\.", "vse-pipe -S seed=2 timings", _NO_PLACEHOLDER),
+    Rewriting(r"dvc exp run -S KEY=VALUE", "dvc exp run --help", _NO_PLACEHOLDER),
+    Rewriting(r"vse-pipe evaluate --images \.\.\.", "vse-pipe evaluate --help", _NO_PLACEHOLDER),
+    Rewriting(
+        r"vse-pipe evaluate --run sgraf",
+        "vse-pipe evaluate --help",
+        "the ensemble of the example is not in the project",
+    ),
+    Rewriting(r"(.*) --to faiss (.*)", r"\1 --to npy \2", "the optional package faiss-cpu is not installed"),
+    Rewriting(
+        r"dvc plots diff zinky-cons areal-kale",
+        "dvc plots diff HEAD workspace",
+        "names of somebody's experiments",
+    ),
+    Rewriting(
+        r"dvc queue start",
+        "dvc queue remove --all && dvc queue start",
+        "the queued experiments would run for minutes",
+    ),
+    Rewriting(r"python -m (tests\.benchmarks\.\w+)(.*)", r"python -m \1\2 --help", _LONG),
+    Rewriting(
+        r"python -m pytest tests/papers",
+        "python -m pytest --collect-only -q tests/papers",
+        "they run by themselves",
+    ),
+    Rewriting(
+        r"python -m tests\.golden",
+        "python -m tests.golden $(ls tests/golden/vectors/*.npz | head -1)",
+        "one file of many",
+    ),
+    Rewriting(r"vse-pipe serve", "vse-pipe serve --help", "a server runs until it is stopped"),
+    Rewriting(r"vse-pipe search", "vse-pipe search --help", "named without what to search for"),
+    Rewriting(r"vse-pipe (export|audit)", r"vse-pipe \1 --help", "named without what to export or to audit"),
+    Rewriting(r"dvc (gc --workspace|commit)", r"dvc \1 --force", "it asks before it does so"),
+    Rewriting(
+        r"seq 2 \| xargs .*--features \w+ --shard \{\}/2.*",
+        "vse-pipe extract --features filters --shard 1/2 --device cpu",
+        "there are no two GPUs: one of the shares",
+    ),
+    Rewriting(
+        r"srun vse-pipe extract .*",
+        "vse-pipe extract --features filters --shard 2/2",
+        "SLURM sets the share and starts the command: here it is the second of two",
+    ),
+    Rewriting(r"job=\$\(sbatch .*\)", "true", "there is no SLURM: the script's own command runs"),
+    Rewriting(
+        r'sbatch .* --wrap "(vse-pipe extract) .*"',
+        r"\1 --features filters",
+        "there is no SLURM: the wrapped command",
+    ),
+    Rewriting(
+        r"vse-pipe extract --features resnet152 --engine ray .*",
+        "vse-pipe extract --features filters --engine local",
+        "starting Ray takes half a minute, and tests/extract does it",
+    ),
+    Rewriting(r"vse-pipe extract --features resnet152", "vse-pipe extract --features filters", _NO_WEIGHTS),
+    Rewriting(
+        r"vse-pipe extract --features NAME( --shard 1/4)?",
+        r"vse-pipe extract --features filters\1",
+        _NO_PLACEHOLDER,
+    ),
+    Rewriting(
+        r"vse-pipe search --image-id \d+ (.*)",
+        r"vse-pipe search --image-id 90 \1",
+        "the small data set has other ids",
+    ),
+    Rewriting(
+        r"vse-pipe --install-completion",
+        "vse-pipe --show-completion",
+        "it writes into the user's shell set-up",
+    ),
+    Rewriting(r"vse-pipe (-[qv]) COMMAND", r"vse-pipe \1 timings", _NO_PLACEHOLDER),
+    Rewriting(r"vse-pipe compare", "vse-pipe compare --help", "named without what to compare"),
+    Rewriting(r"dvc plots|dvc queue logs", r"\g<0> --help", "a group of commands, or one that wants a name"),
+    Rewriting(
+        r"dvc (push|pull)( --run-cache)?",
+        r"dvc remote add --force --default --local store ../store && dvc push\2 && dvc \1\2",
+        "a remote that the reader has: a folder beside the project",
+    ),
+]
+
+
+def of(command: Command) -> Rewriting | None:
+    """The first rule that fits, None for a command that runs as it is shown."""
+    return next((one for one in TABLE if one.fits(command)), None)
+
+
+def to_run(command: Command) -> str:
+    rule = of(command)
+    return re.sub(rule.shown, rule.run, command.shown, count=1) if rule else command.shown

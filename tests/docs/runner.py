@@ -1,0 +1,114 @@
+"""Commands of the documentation, run in a project: those of vse-pipe in this process, since a start takes seconds."""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+from dvc.repo import Repo
+from ruamel.yaml import YAML
+
+from pipeline import cli
+
+# What every `apply` and the project itself are reduced to.
+SIZES = {"train": 60, "val": 20, "test": 20}
+TRAINING = {"epochs": 1, "batch_size": 16, "embed_size": 16}
+
+
+class Project:
+    """A folder with a project, in which commands run as a user would run them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "DVC_NO_ANALYTICS": "1",
+            "PYTHONPATH": str(root),
+        }
+
+    def run(self, command: str, status: int = 0) -> str:
+        """What the command prints. Fails where it ends with another status."""
+        if command == "@stages":
+            return self.stages()
+        if _is_ours(command):
+            ended, output = vse_pipe(shlex.split(command)[1:], self.root)
+        else:
+            done = subprocess.run(
+                ["bash", "-c", command], cwd=self.root, env=self.environment, capture_output=True, text=True
+            )
+            ended, output = done.returncode, done.stdout + done.stderr
+        assert ended == status, f"{command} ended with {ended}\n{output[-3000:]}"
+        if re.search(r"^vse-pipe .*\bapply\b|--apply$", command):
+            shrink(self.root / "params.yaml")
+        return output
+
+    def stages(self) -> str:
+        """Every command that `dvc repro` has for the stages up to inject, and those of the first and the last run."""
+        repo = Repo(str(self.root))
+        try:
+            commands = {stage.name: stage.cmd for stage in repo.index.stages}
+        finally:
+            repo.close()
+        runs = list(read_yaml(self.root / "params.yaml")["runs"])
+        for stage in ("prepare", "extract", "extract_texts", "inject", "train", "embed", "evaluate"):
+            of_stage = [(name, cmd) for name, cmd in commands.items() if name.startswith(f"{stage}@")]
+            assert of_stage, f"dvc.yaml has no stage {stage}"
+            for name, cmd in of_stage:
+                if stage in ("train", "embed", "evaluate") and name.partition("@")[2] not in (
+                    runs[0],
+                    runs[-1],
+                ):
+                    continue
+                self.run(re.sub(r"^(\w+=\S* )+", "", cmd))
+        return ""
+
+
+def vse_pipe(arguments: list[str], root: Path) -> tuple[int, str]:
+    """(exit status, stdout and stderr together) of the command line, called in this process in ``root``."""
+    output = io.StringIO()
+    before = Path.cwd()
+    os.chdir(root)
+    try:
+        with (
+            mock.patch.object(sys, "argv", ["vse-pipe", *arguments]),
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(output),
+        ):
+            try:
+                cli.main()
+                status = 0
+            except SystemExit as stop:
+                status = int(stop.code or 0)
+    finally:
+        os.chdir(before)
+    return status, output.getvalue()
+
+
+def shrink(params: Path) -> None:
+    """Few images, one epoch, narrow models: what is computed stays, how much of it does not."""
+    content = read_yaml(params)
+    for node in content["datasets"].values():
+        if node["format"] == "shapes":
+            node.update(SIZES)
+    for run in content["runs"].values():
+        if "train" in run:
+            run["train"].update({key: TRAINING[key] for key in TRAINING if key in run["train"]})
+    content["train"].update(TRAINING)
+    content["evaluate"]["resamples"] = 20
+    content["report"]["examples"] = 2
+    with params.open("w", encoding="utf-8") as file:
+        YAML().dump(content, file)
+
+
+def read_yaml(path: Path) -> dict:
+    return YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+
+
+def _is_ours(command: str) -> bool:
+    return command.startswith("vse-pipe ") and not re.search(r"[|>;$~]", re.sub(r"'[^']*'", "", command))

@@ -1,0 +1,82 @@
+"""The examples of the pages: YAML that loads, overlays that are parameters, data that the stages read."""
+
+import re
+import shutil
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline.params.load import load
+from pipeline.params.overlay import apply
+from tests.docs import pages, standins
+from tests.docs.runner import Project
+from tests.rules.sources import ROOT
+
+YAMLS = [
+    pytest.param(block, id=f"{pages.name(path)}:{block.line}")
+    for path in pages.PAGES
+    for block in pages.blocks(path.read_text(encoding="utf-8"))
+    if block.language == "yaml"
+]
+# Overlays that describe runs from the data set on.
+WHOLE = [
+    one
+    for one in YAMLS
+    if re.search(r"^datasets:", one.values[0].text, re.MULTILINE) and "\nruns:" in one.values[0].text
+]
+DATA = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+# Formats whose files are no text that a page could show.
+PACKED = {"webdataset": standins.tar_shards, "parquet": standins.picture_rows}
+FORMATS = {section.split("\n")[0]: section for section in DATA.split("\n## ")[1:]}
+
+
+@pytest.mark.parametrize("block", YAMLS)
+def test_every_example_is_yaml_whose_sections_exist(block):
+    content = YAML(typ="safe").load(block.text)
+    known = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
+    assert isinstance(content, dict)
+    if "blocks" not in content and "on" not in content:  # a paper's tables, a workflow
+        assert set(content) <= set(known), set(content) - set(known)
+
+
+@pytest.mark.parametrize("block", WHOLE)
+def test_every_example_of_whole_runs_loads(block, tmp_path):
+    shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
+    (tmp_path / "example.yaml").write_text(block.text)
+    apply(tmp_path / "params.yaml", str(tmp_path / "example.yaml"), [])
+    assert load(tmp_path / "params.yaml").runs
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_example_of_every_format_can_be_read(name, tmp_path):
+    section = "## " + FORMATS[name]
+    shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
+    shutil.copytree(ROOT / "pipeline/prepare/scenes", tmp_path / "pipeline/prepare/scenes")
+    overlays = [
+        block for block in pages.blocks(section) if block.language == "yaml" and "\nruns:" in block.text
+    ]
+    assert overlays, f"{name}: no overlay of five lines"
+    (tmp_path / "mine.yaml").write_text(overlays[0].text)
+    _write_data(section, tmp_path)
+    if name in PACKED:
+        PACKED[name](tmp_path / "data/raw/mine")
+    project = Project(tmp_path)
+    project.run("vse-pipe apply mine.yaml")
+    assert "mine" in project.run("vse-pipe prepare")
+    assert (tmp_path / "data/prepare/mine/captions.parquet").is_file()
+    project.run("vse-pipe inject")
+
+
+def _write_data(section, root):
+    """The files that the section shows, and beside them pictures of the names in them, or rows of features."""
+    for block in pages.blocks(section):
+        for file in block.files:
+            path = root / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text, encoding="utf-8")
+            folder = path.parent / "images" if path.suffix == ".json" else path.parent
+            for number, picture in enumerate(re.findall(r"[\w/]+\.jpg", block.text)):
+                standins.picture(folder / picture, number)
+            if path.suffix in (".txt", ".tsv"):
+                rows = path.parent / f"{path.stem.removesuffix('_caps')}_ims.npy"
+                standins.features(rows, block.text.count("\n"), seed=len(file))
