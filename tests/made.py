@@ -49,7 +49,7 @@ def write_dvc_yaml() -> None:
     kept = [line for line in text.splitlines() if not line.strip().startswith("- pipeline/")]
     Path("dvc.yaml").write_text("\n".join(kept) + "\n", encoding="utf-8")
     Path("pipeline").mkdir()
-    Path("data/audit").mkdir()
+    Path("data/audit").mkdir(parents=True, exist_ok=True)
 
 
 # dvc.yaml names an address for every family.
