@@ -5,11 +5,11 @@ import json
 from pathlib import Path
 
 from pipeline import paths
-from pipeline.artifacts import captions, features, images, pairs, texts
+from pipeline.artifacts import captions, features, images, model_files, pairs, texts
 from pipeline.params.typed import Params, Run
 from pipeline.plan._step import AGAIN, GOES_ON, RUNS, Earlier, Step, blocked, by_split, scaled, seconds
 
-_MODEL, _HISTORY, _STATE = "model.safetensors", "history.csv", Path("last") / "state.safetensors"
+_HISTORY, _STATE = "history.csv", Path("last") / "state.safetensors"
 
 
 def plan(params: Params, run: str) -> Step:
@@ -32,7 +32,7 @@ def plan(params: Params, run: str) -> Step:
     if (out / _STATE).is_file():
         state = GOES_ON
         because = f"after {done} of {epochs} epochs, if nothing has changed since; {because}"
-    elif (out / _MODEL).is_file():
+    elif (out / model_files.MODEL).is_file():
         state = AGAIN
     rows = {"pairs": count, "epochs": left}
     return Step("train", run, str(out), state, rows, scaled(out, 1.0), spent, because)
