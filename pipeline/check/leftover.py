@@ -7,7 +7,7 @@ from pipeline.artifacts._files import read_json
 from pipeline.check.problem import DIGEST, NOTE, Problem, collected
 from pipeline.params.typed import Params
 from pipeline.project.lock import Lock
-from pipeline.project.nodes import DEPTH, Node, nodes
+from pipeline.project.nodes import DEPTH, nodes
 
 _SHOWN = 3
 
@@ -81,8 +81,3 @@ def report(params: Params) -> list[Problem]:
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def made(params: Params) -> list[Node]:
-    """The artefacts that are there."""
-    return [node for node in nodes(params) if node.out.exists()]

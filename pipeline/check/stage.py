@@ -36,7 +36,8 @@ def check(overrides: list[str]) -> Checked:
         return Checked([_of_params(text) for text in error.problems], 0, 0)
     document = with_overrides(read_document(PARAMS_YAML), overrides, PARAMS_YAML.name)
     found = dvc_yaml.problems(params, document)
-    there, touched = leftover.made(params), set()
+    named = nodes(params)
+    there, touched = [node for node in named if node.out.exists()], set()
     for node in there:
         own = ARTEFACTS.load(node.group).problems(params, node)
         found += own
@@ -47,7 +48,7 @@ def check(overrides: list[str]) -> Checked:
         found += [Problem(ARTEFACT, "dvc.lock", text, "`git checkout dvc.lock`") for text in error.problems]
     # A damaged table is met by everything that reads it.
     once = list(dict.fromkeys([*found, *leftover.left_over(params)]))
-    return Checked(once, len(there), len(nodes(params)))
+    return Checked(once, len(there), len(named))
 
 
 def _of_params(text: str) -> Problem:

@@ -7,47 +7,50 @@ from typing import Annotated
 import typer
 
 from pipeline.commands import _completion
+from pipeline.commands._project import AsJson
 from pipeline.errors import UsageError
 
 _RANKED = _completion.section("runs", "ensembles")
+RunA = Annotated[
+    str,
+    typer.Argument(help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED),
+]
+RunB = Annotated[
+    str | None,
+    typer.Argument(
+        help="what to compare it with; RUN_A itself with --base", show_default=False, autocompletion=_RANKED
+    ),
+]
+Inference = Annotated[
+    str | None,
+    typer.Option(
+        help="one criterion; every criterion that both have when left out",
+        autocompletion=_completion.inferences,
+    ),
+]
+Base = Annotated[
+    str | None, typer.Option(metavar="REV", help="read RUN_A from this git revision, through DVC")
+]
+AsMarkdown = Annotated[bool, typer.Option("--md", help="Markdown on stdout instead of a table")]
+MaxDrop = Annotated[
+    float | None,
+    typer.Option(help="exit status 1 when R@K, mrr, map or rsum is lower in B by more points, and p < 0.05"),
+]
+Resamples = Annotated[int, typer.Option(min=1, help="bootstrap draws")]
+Seed = Annotated[int, typer.Option(help="of the draws")]
 
 
 def compare(
     context: typer.Context,
-    run_a: Annotated[
-        str,
-        typer.Argument(help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED),
-    ],
-    run_b: Annotated[
-        str | None,
-        typer.Argument(
-            help="what to compare it with; RUN_A itself with --base",
-            show_default=False,
-            autocompletion=_RANKED,
-        ),
-    ] = None,
-    inference: Annotated[
-        str | None,
-        typer.Option(
-            help="one criterion; every criterion that both have when left out",
-            autocompletion=_completion.inferences,
-        ),
-    ] = None,
-    base: Annotated[
-        str | None, typer.Option(metavar="REV", help="read RUN_A from this git revision, through DVC")
-    ] = None,
-    as_markdown: Annotated[bool, typer.Option("--md", help="Markdown on stdout instead of a table")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="one JSON document on stdout instead of a table")
-    ] = False,
-    max_drop: Annotated[
-        float | None,
-        typer.Option(
-            help="exit status 1 when R@K, mrr, map or rsum is lower in B by more points, and p < 0.05"
-        ),
-    ] = None,
-    resamples: Annotated[int, typer.Option(min=1, help="bootstrap draws")] = 1000,
-    seed: Annotated[int, typer.Option(help="of the draws")] = 1,
+    run_a: RunA,
+    run_b: RunB = None,
+    inference: Inference = None,
+    base: Base = None,
+    as_markdown: AsMarkdown = False,
+    as_json: AsJson = False,
+    max_drop: MaxDrop = None,
+    resamples: Resamples = 1000,
+    seed: Seed = 1,
 ) -> None:
     """Compare two evaluations query by query: differences with 95% intervals and p-values."""
     _check(as_markdown, as_json, max_drop, resamples)

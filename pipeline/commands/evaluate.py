@@ -37,18 +37,29 @@ Similarity = Annotated[
     str,
     typer.Option(help="cosine (vectors are brought to length 1) or dot (as they are)", rich_help_panel=_OWN),
 ]
+Inferences = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="a criterion such as csls, or a pair such as is+rgm; several times, or with commas between. Left out: "
+        "all of grid.inferences; nns, is and csls for vectors of your own",
+        autocompletion=_completion.inferences,
+    ),
+]
+Qrels = Annotated[
+    str | None,
+    typer.Option(
+        help="correct pairs: text or Parquet with caption_id, image_id and maybe relevance; TREC lines; eccv_caption; cxc",
+        rich_help_panel=_OWN,
+    ),
+]
+Out = Annotated[
+    Path | None, typer.Option(help="write metrics and ranks to OUT/<inference>/", rich_help_panel=_OWN)
+]
 
 
 def evaluate(
     run: RankedName = None,
-    inference: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="a criterion such as csls, or a pair such as is+rgm; several times, or with commas between. Left out: "
-            "all of grid.inferences; nns, is and csls for vectors of your own",
-            autocompletion=_completion.inferences,
-        ),
-    ] = None,
+    inference: Inferences = None,
     device: Device = "auto",
     as_json: AsJson = False,
     dry_run: DryRun = False,
@@ -62,16 +73,8 @@ def evaluate(
     val_images: ValImages = None,
     val_captions: ValCaptions = None,
     similarity: Similarity = "cosine",
-    qrels: Annotated[
-        str | None,
-        typer.Option(
-            help="correct pairs: text or Parquet with caption_id, image_id and maybe relevance; TREC lines; eccv_caption; cxc",
-            rich_help_panel=_OWN,
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="write metrics and ranks to OUT/<inference>/", rich_help_panel=_OWN)
-    ] = None,
+    qrels: Qrels = None,
+    out: Out = None,
 ) -> None:
     """Rank the queries of a run, or of --images and --captions, under inference criteria; measure recall and hubness."""
     names = criteria_named(inference)

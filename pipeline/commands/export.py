@@ -22,23 +22,27 @@ from pipeline.commands.evaluate import (
 )
 from pipeline.errors import UsageError
 
+Inference = Annotated[
+    str,
+    typer.Option(help="nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_completion.exportable),
+]
+Target = Annotated[
+    str, typer.Option(help="parquet, npy, faiss or clip-retrieval", autocompletion=_completion.targets)
+]
+Out = Annotated[Path, typer.Option(help="the folder to write")]
+Run = Annotated[
+    str | None,
+    typer.Option(help="a name under runs: in params.yaml", autocompletion=_completion.section("runs")),
+]
+Direction = Annotated[str, typer.Option(help="text_to_image (images are searched) or image_to_text")]
+
 
 def export(
-    inference: Annotated[
-        str,
-        typer.Option(help="nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_completion.exportable),
-    ],
-    to: Annotated[
-        str, typer.Option(help="parquet, npy, faiss or clip-retrieval", autocompletion=_completion.targets)
-    ],
-    out: Annotated[Path, typer.Option(help="the folder to write")],
-    run: Annotated[
-        str | None,
-        typer.Option(help="a name under runs: in params.yaml", autocompletion=_completion.section("runs")),
-    ] = None,
-    direction: Annotated[
-        str, typer.Option(help="text_to_image (images are searched) or image_to_text")
-    ] = "text_to_image",
+    inference: Inference,
+    to: Target,
+    out: Out,
+    run: Run = None,
+    direction: Direction = "text_to_image",
     device: Device = "auto",
     dry_run: DryRun = False,
     as_json: AsJson = False,

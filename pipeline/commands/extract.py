@@ -37,6 +37,19 @@ Dataset = Annotated[
         help="with --backbone: a name under datasets:", autocompletion=_completion.section("datasets")
     ),
 ]
+Weights = Annotated[str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")]
+Shard = Annotated[
+    str | None,
+    typer.Option(metavar="I/N", help="compute one of N shares of the shards, and assemble nothing"),
+]
+Engine = Annotated[str, typer.Option(help="local, or ray: worker processes of a Ray cluster")]
+Workers = Annotated[int | None, typer.Option(help="with --engine ray: how many")]
+Address = Annotated[
+    str | None, typer.Option(help="with --engine ray: of the cluster; one of its own when left out")
+]
+FindBatchSize = Annotated[
+    bool, typer.Option("--find-batch-size", help="measure which batch_size is fastest here; writes nothing")
+]
 
 
 def extract(
@@ -44,23 +57,13 @@ def extract(
     texts: Texts = None,
     backbone: Backbone = None,
     dataset: Dataset = None,
-    weights: Annotated[
-        str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")
-    ] = "imagenet",
+    weights: Weights = "imagenet",
     device: Device = "auto",
-    shard: Annotated[
-        str | None,
-        typer.Option(metavar="I/N", help="compute one of N shares of the shards, and assemble nothing"),
-    ] = None,
-    engine: Annotated[str, typer.Option(help="local, or ray: worker processes of a Ray cluster")] = "local",
-    workers: Annotated[int | None, typer.Option(help="with --engine ray: how many")] = None,
-    address: Annotated[
-        str | None, typer.Option(help="with --engine ray: of the cluster; one of its own when left out")
-    ] = None,
-    find_batch_size: Annotated[
-        bool,
-        typer.Option("--find-batch-size", help="measure which batch_size is fastest here; writes nothing"),
-    ] = False,
+    shard: Shard = None,
+    engine: Engine = "local",
+    workers: Workers = None,
+    address: Address = None,
+    find_batch_size: FindBatchSize = False,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:

@@ -1,17 +1,15 @@
 """What `vse-pipe audit` would do."""
 
 from pipeline import paths
-from pipeline.artifacts import audit, captions, features, pairs, texts
+from pipeline.artifacts import audit, captions, features, model_files, pairs, texts
 from pipeline.params.typed import Params
 from pipeline.plan._step import AGAIN, RUNS, Earlier, Step, blocked, by_split, rows_in, scaled, seconds
-
-_MODEL = "model.safetensors"
 
 
 def plan(params: Params, run: str) -> Step:
     node, out = params.runs[run], paths.audited(run)
     shown = paths.injected(node.dataset, node.noise) / pairs.NAME
-    needed = [paths.trained(run) / _MODEL, shown, paths.prepared(node.dataset) / captions.NAME]
+    needed = [paths.trained(run) / model_files.MODEL, shown, paths.prepared(node.dataset) / captions.NAME]
     needed += [paths.extracted(node.dataset, node.features) / features.META]
     needed += [paths.extracted(node.dataset, node.texts) / texts.META]
     stopped = blocked("audit", run, out, needed)

@@ -1,7 +1,7 @@
 """What `vse-pipe embed` would do."""
 
 from pipeline import paths
-from pipeline.artifacts import captions, embeddings, features, images, texts
+from pipeline.artifacts import captions, embeddings, features, images, model_files, texts
 from pipeline.params.typed import Params
 from pipeline.plan._step import (
     AGAIN,
@@ -17,13 +17,11 @@ from pipeline.plan._step import (
 )
 from pipeline.registry import SIMILARITIES
 
-_MODEL = "model.safetensors"
-
 
 def plan(params: Params, run: str) -> Step:
     node, out = params.runs[run], paths.embedded(run)
     prepared = paths.prepared(node.dataset)
-    needed = [prepared / images.NAME, prepared / captions.NAME, paths.trained(run) / _MODEL]
+    needed = [prepared / images.NAME, prepared / captions.NAME, paths.trained(run) / model_files.MODEL]
     needed += [paths.extracted(node.dataset, node.features) / features.META]
     needed += [paths.extracted(node.dataset, node.texts) / texts.META]
     stopped = blocked("embed", run, out, needed)

@@ -1,6 +1,7 @@
-"""How numbers are written on the page."""
+"""How numbers and directions are written on the page."""
 
 _NONE = "–"
+HEADINGS = {"image_to_text": "Image to text", "text_to_image": "Text to image"}
 
 
 def fixed(value: float | None, digits: int = 1) -> str:

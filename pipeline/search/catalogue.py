@@ -10,6 +10,7 @@ import pyarrow as pa
 from pipeline import paths
 from pipeline.artifacts import _table, captions, images
 from pipeline.errors import InputError, MissingResource
+from pipeline.search.columns import numbers
 from pipeline.sources.address import path_of
 
 _IMAGES = ["image_id", "file", "width"]
@@ -75,20 +76,15 @@ class Catalogue:
 
     @cached_property
     def _image_order(self) -> tuple[np.ndarray, np.ndarray]:
-        return _order(_numbers(self.images["image_id"]))
+        return _order(numbers(self.images["image_id"]))
 
     @cached_property
     def _caption_order(self) -> tuple[np.ndarray, np.ndarray]:
-        return _order(_numbers(self.captions["caption_id"]))
+        return _order(numbers(self.captions["caption_id"]))
 
     @cached_property
     def _first_captions(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.unique(_numbers(self.captions["image_id"]), return_index=True)
-
-
-def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """Without pandas, which ``to_numpy`` imports."""
-    return np.from_dlpack(column.combine_chunks())
+        return np.unique(numbers(self.captions["image_id"]), return_index=True)
 
 
 def _order(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -26,7 +26,8 @@ from pipeline.params.typed import Params
 from pipeline.registry import INFERENCES
 from pipeline.search import kept
 from pipeline.search.gallery import SPLITS
-from pipeline.search.network import Network, Together
+from pipeline.search.network import Network
+from pipeline.search.together import Together
 
 # What decides a correction beside the criterion itself.
 _CODE = (

@@ -15,7 +15,7 @@ from pipeline.errors import InputError, UsageError
 from pipeline.evaluate.fragments import Sides, plain
 from pipeline.params.typed import Params
 from pipeline.registry import near_miss
-from pipeline.search import network as networks
+from pipeline.search import together
 from pipeline.search.answer import Answer, Hit
 from pipeline.search.catalogue import Catalogue
 from pipeline.search.correction import Correction, correction_of, criterion_of
@@ -50,7 +50,7 @@ class Engine:
         found = cls()
         found.run, found.inference, found.split = run, inference, split
         found._params, found._criterion = params, criterion_of(params, inference)
-        found._network = networks.open_run(params, run, split, resolve(device))
+        found._network = together.open_run(params, run, split, resolve(device))
         node = params.ensembles.get(run)
         found._catalogue = Catalogue.read(params.runs[node.first if node else run].dataset)
         ids = found._network.ids

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from jaxtyping import Float32, Int64
 
@@ -14,14 +13,14 @@ from pipeline import paths
 from pipeline.artifacts import embeddings, fragments
 from pipeline.artifacts.embeddings import Side
 from pipeline.artifacts.fragments import FragmentSide
-from pipeline.errors import InputError, IntegrityError, MissingResource
+from pipeline.errors import InputError
 from pipeline.evaluate.embedded import Embedded
 from pipeline.evaluate.fragments import Sides
 from pipeline.evaluate.scores import Similarity
 from pipeline.search import kept
+from pipeline.search.columns import ALL, footer, numbers, opened, rows
 from pipeline.train.words import Words
 
-ALL = "all"
 # Bytes of vectors that are worth unpacking: Parquet gives 120 MB in 0.6 s, a memory map at once.
 _LARGE = 1 << 24
 SPLITS = ("test", "val", "train", ALL)
@@ -51,7 +50,7 @@ class Gallery:
     def open(cls, folder: Path, run: str, split: str) -> "Gallery":
         """Raises MissingResource naming the command that makes the files, InputError for those of another run and where
         nothing is of that split, IntegrityError for damaged ones."""
-        ours, theirs = (_footer(folder / name, run) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
+        ours, theirs = (footer(folder / name, run) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
         if ours.get("run") != run:
             raise InputError(
                 f"{folder}: embeddings of run {ours.get('run')!r}, expected {run!r}; embed it again"
@@ -91,10 +90,10 @@ class Gallery:
 
     def split_of(self, image_id: int) -> str:
         """Where an image is. Raises InputError where the run has embedded none of that id."""
-        ids, splits = _opened(
+        ids, splits = opened(
             self.folder / embeddings.IMAGES, lambda file: file.read(["image_id", "split"])
         ).columns
-        place = np.flatnonzero(_numbers(ids) == image_id)
+        place = np.flatnonzero(numbers(ids) == image_id)
         if not len(place):
             raise InputError(
                 f"{self.folder / embeddings.IMAGES}: run '{self.run}' has embedded no image_id {image_id}"
@@ -117,31 +116,33 @@ class Gallery:
 
     def similarity(self, device: torch.device) -> Similarity:
         """The function that the footer names; raises as ``Embedded.similarity``."""
+        return self._footer_alone().similarity(device)
+
+    @cached_property
+    def left_out(self) -> dict[str, int]:
+        """``images`` and ``captions`` of the split that could not be read, empty where there are none."""
+        own = self._footer_alone()
+        splits = SPLITS[:-1] if self.split == ALL else (self.split,)
+        found = [one for split in splits if (one := own.left_out(split))]
+        return {key: sum(one[key] for one in found) for key in found[0]} if found else {}
+
+    def _footer_alone(self) -> Embedded:
+        """What the footer says, without a row."""
         nothing = np.empty(0, np.int64)
         if self._holds_fragments:
             side = FragmentSide(self.folder / embeddings.IMAGES, nothing, nothing, nothing, self.about)
         else:
             side = Side(nothing, nothing, nothing, np.empty((0, 0), np.float32), self.about)
-        return Embedded(self.folder, side, side).similarity(device)
-
-    @cached_property
-    def left_out(self) -> dict[str, int]:
-        """``images`` and ``captions`` of the split that could not be read, empty where there are none."""
-        nothing = np.empty(0, np.int64)
-        side = Side(nothing, nothing, nothing, np.empty((0, 0), np.float32), self.about)
-        own = Embedded(self.folder, side, side)
-        splits = SPLITS[:-1] if self.split == ALL else (self.split,)
-        found = [one for split in splits if (one := own.left_out(split))]
-        return {key: sum(one[key] for one in found) for key in found[0]} if found else {}
+        return Embedded(self.folder, side, side)
 
     @cached_property
     def _holds_fragments(self) -> bool:
         return fragments.is_fragments(self.folder / embeddings.IMAGES, "")
 
     def _columns(self, name: str, *keys: str) -> list[np.ndarray]:
-        table = _opened(self.folder / name, lambda file: file.read(columns=[*keys, "split"]))
-        kept = _rows(table["split"], self.split)
-        return [_numbers(table[key])[kept] for key in keys]
+        table = opened(self.folder / name, lambda file: file.read(columns=[*keys, "split"]))
+        kept = rows(table["split"], self.split)
+        return [numbers(table[key])[kept] for key in keys]
 
     def _side(self, name: str) -> Sides:
         if self._holds_fragments:
@@ -176,50 +177,14 @@ class Gallery:
         return vectors.unflatten(0, (len(lengths), -1))
 
     def _vectors(self, path: Path) -> Float32[np.ndarray, "rows dim"]:
-        table = _opened(path, lambda file: file.read(columns=["split", "embedding"]))
+        table = opened(path, lambda file: file.read(columns=["split", "embedding"]))
         column = table["embedding"].combine_chunks()
         if not pa.types.is_fixed_size_list(column.type) or column.type.value_type != pa.float32():
             raise InputError(
                 f"{path}: column 'embedding' is {column.type}, expected fixed_size_list<float32>"
             )
-        flat = _numbers(column.flatten())
-        vectors = flat.reshape(len(column), column.type.list_size)[_rows(table["split"], self.split)]
+        flat = numbers(column.flatten())
+        vectors = flat.reshape(len(column), column.type.list_size)[rows(table["split"], self.split)]
         if not np.isfinite(vectors).all():
             raise InputError(f"{path}: embeddings hold NaN or infinite values")
         return vectors
-
-
-def _numbers(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Without a copy, and without pandas: ``to_numpy`` imports it, which takes half a second."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return np.from_dlpack(whole)
-
-
-def _rows(splits: pa.ChunkedArray, wanted: str) -> np.ndarray | slice:
-    """Rows of a split; a slice, which copies nothing, where these are all."""
-    if wanted == ALL:
-        return slice(None)
-    coded = splits.combine_chunks().dictionary_encode()
-    names = coded.dictionary.to_pylist()
-    if names == [wanted]:
-        return slice(None)
-    kept = np.from_dlpack(coded.indices) == (names.index(wanted) if wanted in names else -1)
-    return np.flatnonzero(kept)
-
-
-def _footer(path: Path, run: str) -> dict[str, str]:
-    if not path.is_file():
-        raise MissingResource(f"{path} does not exist; make it with `vse-pipe embed --run {run}`")
-    found = _opened(path, lambda file: file.schema_arrow.metadata or {})
-    return {key.decode(): value.decode() for key, value in found.items()}
-
-
-def _opened(path: Path, read):
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            return read(file)
-    except (OSError, pa.ArrowException, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise IntegrityError(
-            f"{path}: damaged Parquet file ({reason}); remove it and embed the run again"
-        ) from error

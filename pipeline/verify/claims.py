@@ -12,7 +12,7 @@ from pipeline.artifacts._files import read_json
 from pipeline.errors import InputError, IntegrityError
 from pipeline.project.lock import Lock, Recorded
 from pipeline.sources.address import path_of
-from pipeline.verify.finding import IN_IMAGES, IN_LOCK, NAMED, OWN, PAGES, SHA256, Claim
+from pipeline.verify.finding import IN_IMAGES, IN_LOCK, NAMED, OWN, PAGES, READABLE, SHA256, Claim
 
 # Documents that name the digests of the files beside them under ``sha256``: of the array alone, or by file.
 _DOCUMENTS = (features.META, model_files.CONFIG, "manifest.json")
@@ -40,7 +40,20 @@ def claims(folder: Path, lock: Lock | None) -> list[Claim]:
         found.setdefault(path, Claim(path, PAGES))
     for path in sorted(folder.rglob(_STATE)):
         found.setdefault(path, Claim(path, OWN))
+    for path in _documents(folder):
+        # Of those that can be read nothing is claimed: their digest nobody keeps.
+        if unreadable(path):
+            found.setdefault(path, Claim(path, READABLE))
     return list(found.values())
+
+
+def unreadable(path: Path) -> str:
+    """What is wrong with a JSON document; empty where nothing is."""
+    try:
+        read_json(path)
+    except InputError as error:
+        return str(error).removeprefix(f"{path}: ")
+    return ""
 
 
 def files(folder: Path) -> list[Path]:
@@ -70,9 +83,9 @@ def whole_folder(folder: Path, lock: Lock) -> Recorded | None:
 
 
 def _documented(folder: Path) -> dict[Path, str]:
-    """An unreadable document is passed over: what it names is then unknown, and it is compared with dvc.lock itself."""
+    """What an unreadable document names is unknown; ``claims`` names the document itself."""
     found = {}
-    for path in sorted(path for name in _DOCUMENTS for path in folder.rglob(name)):
+    for path in _documents(folder):
         found |= {path.parent / name: digest for name, digest in _named(path).items()}
     for path in sorted(folder.rglob(fragments.WEIGHTS)):
         digest = _footer(path.with_name("images.parquet")).get(b"weights_sha256")
@@ -81,11 +94,14 @@ def _documented(folder: Path) -> dict[Path, str]:
     return found
 
 
+def _documents(folder: Path) -> list[Path]:
+    return sorted(path for name in _DOCUMENTS for path in folder.rglob(name))
+
+
 def _named(path: Path) -> dict[str, str]:
-    try:
-        recorded = read_json(path).get("sha256")
-    except InputError:
+    if unreadable(path):
         return {}
+    recorded = read_json(path).get("sha256")
     if isinstance(recorded, str):
         return {features.ARRAY: recorded}
     if not isinstance(recorded, dict):

@@ -11,8 +11,8 @@ from pipeline.errors import InputError, IntegrityError
 from pipeline.project.lock import Lock, cached, md5
 from pipeline.project.nodes import Node
 from pipeline.sources.read import at, file_of
-from pipeline.verify.claims import locked
-from pipeline.verify.finding import DAMAGED, IN_LOCK, MISSING, OK, OWN, PAGES, Claim, Finding
+from pipeline.verify.claims import locked, unreadable
+from pipeline.verify.finding import DAMAGED, IN_LOCK, MISSING, OK, OWN, PAGES, READABLE, Claim, Finding
 
 
 def compared(claim: Claim) -> Finding:
@@ -23,6 +23,8 @@ def compared(claim: Claim) -> Finding:
         problem = _pages(claim.path)
     elif claim.by == OWN:
         problem = _own(claim.path)
+    elif claim.by == READABLE:
+        problem = unreadable(claim.path)
     else:
         problem = _digest(claim)
     return Finding(claim.path, DAMAGED if problem else OK, claim.by, problem)

@@ -6,6 +6,7 @@ from pathlib import Path
 OK, DAMAGED, MISSING, UNKNOWN = "ok", "damaged", "missing", "no digest kept"
 SHA256, PAGES, NAMED = "sha256", "page checksums", "sha256 in its name"
 IN_IMAGES, IN_LOCK, OWN = "sha256 in images.parquet", "md5 in dvc.lock", "a digest of its own"
+READABLE = "readable"
 
 
 @dataclass(frozen=True)

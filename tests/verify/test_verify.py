@@ -128,6 +128,16 @@ def test_outside_dvc_the_command_makes_it(made, name):
     assert _bad() == {str(path): (DAMAGED, "remove it and run `vse-pipe extract --features plain`")}
 
 
+@pytest.mark.parametrize("name", ["extract/toy/plain/meta.json", "train/sum/config.json"])
+def test_outside_dvc_a_document_that_is_cut_off_is_damaged(made, name):
+    """Nobody keeps a digest of it, and those that it kept are lost with it."""
+    path = Path("data") / name
+    path.write_text(path.read_text(encoding="utf-8")[:-5], encoding="utf-8")
+    (finding,) = [f for one in verify([]) for f in one.findings if f.bad]
+    assert (finding.path, finding.state) == (path, DAMAGED)
+    assert finding.detail.startswith("not a JSON document (")
+
+
 def test_a_file_that_is_gone_is_missing(made):
     Path("data/train/sum/vocabulary.json").unlink()
     assert _bad()["data/train/sum/vocabulary.json"][0] == MISSING

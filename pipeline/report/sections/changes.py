@@ -7,6 +7,7 @@ import pandas as pd
 from pipeline.artifacts.evaluation import DIRECTIONS
 from pipeline.report import change_charts
 from pipeline.report.collector import Collector
+from pipeline.report.formatting import HEADINGS
 from pipeline.report.results import Catalogue, Evaluation, Group, Results, RunResult
 from pipeline.report.sections.examples import correct, shown
 from pipeline.report.selection import Change, change
@@ -15,7 +16,6 @@ from pipeline.seeds import generator
 TITLE = "What each criterion changed"
 KS = (1, 10)
 _EACH = 2
-_HEADINGS = {"image_to_text": "Image to text", "text_to_image": "Text to image"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def context(results: Results, collector: Collector) -> dict | None:
         return None
     return {
         "groups": [_group(group, results, collector) for group in results.groups],
-        "headings": [_HEADINGS[direction] for direction in DIRECTIONS],
+        "headings": [HEADINGS[direction] for direction in DIRECTIONS],
         "ks": KS,
     }
 
@@ -78,7 +78,7 @@ def _counts(side: _Side) -> list[tuple[int, int]]:
 def _chart(run: RunResult, index: int, rows: list[dict], collector: Collector) -> dict:
     """Of the first K."""
     counts = [(row["inference"], *row["cells"][index][0]) for row in rows]
-    heading = _HEADINGS[DIRECTIONS[index]]
+    heading = HEADINGS[DIRECTIONS[index]]
     said = "; ".join(f"{name} repairs {repaired} and breaks {broken}" for name, repaired, broken in counts)
     label = f"{heading}, queries right at 1 under a criterion against {run.baseline.inference}: {said}."
     return {"heading": heading, "chart": collector.chart(change_charts.balance(counts), label)}

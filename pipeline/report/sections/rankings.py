@@ -4,12 +4,10 @@ from dataclasses import dataclass
 
 from pipeline.artifacts.evaluation import DIRECTIONS
 from pipeline.report.collector import Collector
+from pipeline.report.formatting import HEADINGS
 from pipeline.report.results import Evaluation, Group, Results
 
 TITLE = "All runs and criteria"
-HEADINGS = {"image_to_text": "Image to text", "text_to_image": "Text to image"}
-
-
 _ORDERS = {"most": lambda value: -value, "least": lambda value: value, "zero": abs}
 
 

@@ -5,10 +5,10 @@ import pandas as pd
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
 from pipeline.report import relaxation_charts
 from pipeline.report.collector import Collector
+from pipeline.report.formatting import HEADINGS
 from pipeline.report.results import Group, Results, RunResult
 
 TITLE = "Recall against λ"
-_HEADINGS = {"image_to_text": "Image to text", "text_to_image": "Text to image"}
 
 
 def context(results: Results, collector: Collector) -> dict | None:
@@ -56,7 +56,7 @@ def _side(
         rows += figures
     values = sorted({float(lam) for table in tables.values() for lam in table["lambda"]})
     return {
-        "heading": _HEADINGS[direction],
+        "heading": HEADINGS[direction],
         "charts": charts,
         "rows": rows,
         "values": _values(tables, direction, values),
