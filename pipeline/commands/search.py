@@ -81,9 +81,10 @@ def _answer(engine, asked: _Asked, k: int, why: str, as_json: bool, out: Path | 
 def _write_page(out: Path, engine, told: dict, asked: _Asked) -> None:
     from pipeline.console import say
     from pipeline.search import page
+    from pipeline.sources import read
 
     own = None if asked.image_id is None else engine.picture(asked.image_id)
-    page.write(out, told, engine.picture, asked.content if own is None else own.read_bytes())
+    page.write(out, told, engine.picture, asked.content if own is None else read.shown(own))
     say(f"{out} shows it")
 
 

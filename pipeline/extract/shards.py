@@ -112,6 +112,7 @@ class Shards:
 
     def rows(self, number: int, path: Path) -> dict[str, np.ndarray]:
         """All arrays by name, the file compared with the digest in its name. Raises Damaged."""
+        from safetensors import SafetensorError
         from safetensors.numpy import load
 
         try:
@@ -121,7 +122,10 @@ class Shards:
         match = _NAME.fullmatch(path.name)
         if not match or match[2] != _digest(content):
             raise Damaged(number, path, "its content does not match the digest in its name")
-        return load(content)
+        try:
+            return load(content)
+        except (SafetensorError, KeyError) as error:  # written by something else, under a digest that fits
+            raise Damaged(number, path, f"holds no tensors that can be read ({error})") from error
 
     def beside(self, number: int, path: Path) -> dict[str, np.ndarray]:
         """Every array but the features, of a file that ``rows`` has compared with its digest. Raises Damaged."""

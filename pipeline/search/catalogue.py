@@ -10,6 +10,7 @@ import pyarrow as pa
 from pipeline import paths
 from pipeline.artifacts import _table, captions, images
 from pipeline.errors import InputError, MissingResource
+from pipeline.sources.address import path_of
 
 _IMAGES = ["image_id", "file", "width"]
 _CAPTIONS = ["caption_id", "image_id", "text"]
@@ -53,13 +54,13 @@ class Catalogue:
         return self.captions["text"][place].as_py()
 
     def path(self, image_id: int) -> Path | None:
-        """The image's file, None where it is gone or the image exists as features only. Raises InputError for a name that
-        leads out of the data set's root."""
+        """What ``pipeline.sources.read.shown`` reads the picture from, None where the file (or the shard) is gone or the image
+        exists as features only. Raises InputError for a name that leads out of the data set's root."""
         if not self._of_image("width", image_id):
             return None
         where = f"{paths.prepared(self.dataset) / images.NAME}: image_id {image_id}"
-        path = paths.inside(images.root(self.images), self.file(image_id), where)
-        return path if path.is_file() else None
+        file, root = self.file(image_id), images.root(self.images)
+        return root / file if paths.inside(root, path_of(file), where).is_file() else None
 
     def _of_image(self, column: str, image_id: int):
         place = _place(self._image_order, image_id)

@@ -12,6 +12,7 @@ from pipeline.artifacts._files import whole_file
 from pipeline.report.formatting import FILTERS
 from pipeline.report.pictures import data_uri, fit, thumbnail
 from pipeline.search.show import remarks
+from pipeline.sources import read
 
 _FOLDER = Path(__file__).parent / "template"
 _SIDE = 256
@@ -39,7 +40,7 @@ def render(told: dict, picture: Callable[[int], Path | None], query: bytes | Non
     environment.filters |= FILTERS
     style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")
     files = {hit["image_id"]: picture(hit["image_id"]) for hit in told["hits"]}
-    contents = {number: path.read_bytes() for number, path in files.items() if path is not None}
+    contents = {number: read.shown(path) for number, path in files.items() if path is not None}
     if query is not None:
         contents["query"] = query
     return environment.get_template("gallery.html").render(
@@ -52,11 +53,11 @@ def render(told: dict, picture: Callable[[int], Path | None], query: bytes | Non
     )
 
 
-def _pictures(contents: dict[int | str, bytes]) -> dict[int | str, str]:
+def _pictures(contents: dict[int | str, bytes | None]) -> dict[int | str, str]:
     """As data URIs, small enough for all of them together; those that cannot be read are left out."""
 
     def at(side: int) -> dict[int | str, bytes]:
-        made = {key: thumbnail(content, side) for key, content in contents.items()}
+        made = {key: thumbnail(content, side) for key, content in contents.items() if content is not None}
         return {key: webp for key, webp in made.items() if webp is not None}
 
     return {key: data_uri(webp) for key, webp in fit(at, _SIDE, _BUDGET)[0].items()}

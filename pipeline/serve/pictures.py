@@ -11,6 +11,7 @@ from PIL import Image, UnidentifiedImageError
 
 from pipeline.errors import InputError
 from pipeline.report.pictures import thumbnail
+from pipeline.sources import read
 
 # Twice the width of a tile, for screens with two pixels to a point.
 SIDE = 400
@@ -39,7 +40,8 @@ class Thumbnails:
                 self._kept.move_to_end(image_id)
                 return self._kept[image_id]
         path = self._find(image_id)
-        made = thumbnail(path.read_bytes(), SIDE) if path is not None and path.is_file() else None
+        content = None if path is None else read.shown(path)
+        made = None if content is None else thumbnail(content, SIDE)
         if made is not None:
             self._keep(image_id, made)
         return made

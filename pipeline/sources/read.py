@@ -23,7 +23,7 @@ def content(root: Path, file: str, where: str) -> bytes:
 
 
 def shown(path: Path) -> bytes | None:
-    """The bytes of a picture that a page shows, None when it is not there any more.
+    """The bytes of a picture that a page shows, None when it is not there any more or cannot be read.
 
     path: root and ``file`` of images.parquet, joined and checked by ``paths.inside``.
     """
