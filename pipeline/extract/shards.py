@@ -69,10 +69,10 @@ class Shards:
         Only for a process that writes alone.
         """
         for path in self.others():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            _remove(path)
         kept = set(self.found().values())
         for path in set(self._folder.iterdir()) - kept if self._folder.is_dir() else ():
-            path.unlink()
+            _remove(path)
 
     def tidy_share(self, numbers: set[int]) -> None:
         """Remove what a killed process was writing of ``numbers``; other files may be those of a process that lives."""
@@ -103,7 +103,9 @@ class Shards:
         """What ``write`` was given and added; only the header is read. Raises Damaged."""
         try:
             found = _manifest(path)
-            failures = [Failure(*failure) for failure in found["failures"]]
+            failures = [
+                Failure(int(one), str(status), str(detail)) for one, status, detail in found["failures"]
+            ]
         except _UNREADABLE as error:
             raise Damaged(number, path, f"its manifest cannot be read ({error})") from error
         if (found.get("shard"), found.get("fingerprint")) != (number, self.fingerprint):
@@ -142,8 +144,15 @@ class Shards:
             path.unlink()
 
     def remove(self) -> None:
-        if self._all.exists():
-            shutil.rmtree(self._all)
+        _remove(self._all)
+
+
+def _remove(path: Path) -> None:
+    """Of a symbolic link the link alone, never what it leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def earlier(out: Path) -> list[dict]:

@@ -123,3 +123,21 @@ def test_another_file_under_a_digest_that_fits_is_damaged_too(tmp_path: Path, cu
     shards.manifest(0, path)  # whole, so that only the tensors are left to complain about
     with pytest.raises(Damaged, match="holds no tensors that can be read"):
         shards.rows(0, path)
+
+
+def test_links_are_removed_and_what_they_lead_to_is_left_alone(tmp_path: Path) -> None:
+    precious = tmp_path / "elsewhere" / "precious"
+    precious.parent.mkdir()
+    precious.touch()
+    shards = written(tmp_path, 1)
+    folder = shards.found()[1].parent
+    for link in (folder.with_name("other"), folder / "inside"):
+        link.symlink_to(precious.parent)
+    (folder / "a folder").mkdir()
+    shards.tidy()
+    assert [path.name[:6] for path in folder.iterdir()] == ["000001"]
+    shards.remove()
+    (tmp_path / "shards").symlink_to(precious.parent)
+    shards.remove()
+    assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
+    assert precious.exists()
