@@ -53,10 +53,10 @@ def _checked(job: Job, shards: Shards, number: int, path: Path) -> dict:
 
 
 def _features(shards: Shards, number: int, path: Path, manifest: dict) -> np.ndarray:
-    found = shards.rows(number, path).get("features")
-    if found is None or not found.ndim or len(found) != manifest["rows"]:
+    found = shards.rows(number, path)
+    if "features" not in found or any(array.shape[:1] != (manifest["rows"],) for array in found.values()):
         raise Damaged(number, path, "its features are not those that its manifest speaks of")
-    return found
+    return found["features"]
 
 
 def _index(job: Job, shards: Shards, files: dict[int, Path], manifests: list[dict]) -> Iterator[pa.Table]:

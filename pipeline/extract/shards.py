@@ -68,6 +68,8 @@ class Shards:
 
         Only for a process that writes alone.
         """
+        if self._all.is_symlink():  # what lies there is not ours to remove
+            self._all.unlink()
         for path in self.others():
             _remove(path)
         kept = set(self.found().values())

@@ -67,7 +67,9 @@ class _Loader:
         if not runs:
             root = root.model_copy(update={"noises": {}, "runs": {}, "ensembles": {}, "inference": {}})
             root = root.model_copy(update={"grid": root.grid.model_copy(update={"inferences": []})})
-            root = root.model_copy(update={"report": root.report.model_copy(update={"audits": [], "sweeps": {}})})
+            root = root.model_copy(
+                update={"report": root.report.model_copy(update={"audits": [], "sweeps": {}})}
+            )
         for name, node in root.ensembles.items():
             self._known_row(node.row, f"ensembles.{name}")
         loaded = Params(

@@ -145,6 +145,10 @@ def test_shards_of_another_fingerprint_are_replaced(tiny: Path, monkeypatch) -> 
 LIES = {
     "other tensors": ({"x": np.ones((4, 2, 3), np.float32)}, {}),
     "fewer rows": ({"features": np.ones((3, 2, 3), np.float32)}, {}),
+    "fewer boxes": (
+        {"features": np.ones((4, 2, 3), np.float32), "boxes": np.ones((1, 2, 4), np.float32)},
+        {},
+    ),
     "no array of rows": ({"features": np.ones((), np.float32)}, {}),
     "rows in words": (None, {"rows": "4"}),
     "negative rows": (None, {"rows": -1, "failures": [[59, "truncated", "x"]] * 5}),

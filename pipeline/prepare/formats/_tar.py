@@ -73,7 +73,8 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, Member]]:
                 if not info.isdir():
                     yield info.name, _member(path, info)
             _refuse_cut(path, file, tar.offset)
-    except (tarfile.TarError, OSError, ValueError, EOFError) as error:
+    # RecursionError: thousands of extended headers, each about the next one.
+    except (tarfile.TarError, OSError, ValueError, EOFError, RecursionError) as error:
         raise InputError(f"{path}: not a whole tar file ({error}); copy it again") from error
 
 

@@ -125,6 +125,14 @@ def test_bad_json(tmp_path: Path, written: bytes) -> None:
         read("webdataset", tmp_path / "t.tar", tmp_path, val=0.0, test=0.0, caption="json")
 
 
+def test_headers_about_headers_without_end(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("x")
+    header.type = tarfile.XHDTYPE
+    (tmp_path / "t.tar").write_bytes(header.tobuf() * 5000 + bytes(1024))
+    with pytest.raises(InputError, match=r"t.tar: not a whole tar file"):
+        read("webdataset", tmp_path / "t.tar", tmp_path, val=0.0, test=0.0)
+
+
 def test_half_a_surrogate_pair_in_json(tmp_path: Path) -> None:
     shard(tmp_path / "t.tar", [A[0], ("a.json", rb'{"caption": "a \ud83d cat"}')])
     with pytest.raises(InputError, match=r"t.tar key 'a': the caption .* holds half of a surrogate pair"):
