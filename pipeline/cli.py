@@ -34,6 +34,13 @@ from pipeline.commands._project import wrote as _wrote
 from pipeline.commands.compare import compare
 from pipeline.errors import PipelineError, UsageError
 
+_STAGES = "Stages, in their order"
+_BESIDE_THE_STAGES = {
+    "Results": (compare, timings.timings, audit.audit, papers.papers, plots.plots),
+    "Search and export": (search.search, serve.serve, export.export),
+    "Project and machine": (apply.apply, check.check, doctor.doctor, verify.verify),
+}
+
 
 class _Interrupted(BaseException):
     """Ctrl-C; the message is what to say. Typer would end a KeyboardInterrupt without a word."""
@@ -86,7 +93,7 @@ def settings(
     _overrides[:] = overrides
 
 
-@app.command()
+@app.command(rich_help_panel=_STAGES)
 def prepare(
     dataset: Annotated[
         str | None,
@@ -108,10 +115,10 @@ def prepare(
     _wrote([stage.prepare(params, name) for name in names], as_json)
 
 
-app.command()(extract.extract)
+app.command(rich_help_panel=_STAGES)(extract.extract)
 
 
-@app.command()
+@app.command(rich_help_panel=_STAGES)
 def inject(
     noise: Annotated[
         str | None,
@@ -133,7 +140,7 @@ def inject(
     _wrote([stage.inject(params, name) for name in names], as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=_STAGES)
 def train(
     run: RunName = None,
     loss: Annotated[
@@ -161,7 +168,7 @@ def train(
     _wrote([stage.train(params, name, device) for name in names], as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=_STAGES)
 def embed(
     run: RunName = None, device: Device = "auto", dry_run: DryRun = False, as_json: AsJson = False
 ) -> None:
@@ -175,13 +182,10 @@ def embed(
     _wrote([stage.embed(params, name, device) for name in names], as_json)
 
 
-app.command()(evaluate.evaluate)
-app.command()(export.export)
-app.command()(audit.audit)
-app.command()(search.search)
+app.command(rich_help_panel=_STAGES)(evaluate.evaluate)
 
 
-@app.command()
+@app.command(rich_help_panel=_STAGES)
 def report(dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """Write reports/index.html and reports/metrics.json from all evaluations."""
     params = _params()
@@ -192,15 +196,9 @@ def report(dry_run: DryRun = False, as_json: AsJson = False) -> None:
     _wrote([stage.report(params)], as_json)
 
 
-app.command()(apply.apply)
-app.command()(check.check)
-app.command()(doctor.doctor)
-app.command()(verify.verify)
-app.command()(timings.timings)
-app.command()(compare)
-app.command()(papers.papers)
-app.command()(serve.serve)
-app.command()(plots.plots)
+for _panel, _members in _BESIDE_THE_STAGES.items():
+    for _member in _members:
+        app.command(rich_help_panel=_panel)(_member)
 
 
 def main() -> None:

@@ -122,6 +122,14 @@ def test_help_names_every_stage(run):
         assert command in out
 
 
+def test_help_groups_the_commands_and_leaves_none_over(run):
+    out = run("--help")[1]
+    panels = ("Stages, in their order", "Results", "Search and export", "Project and machine")
+    assert [line.split("─")[1].strip() for line in out.splitlines() if line.startswith("╭")][1:] == list(
+        panels
+    )
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [

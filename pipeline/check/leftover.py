@@ -27,7 +27,7 @@ def left_over(params: Params) -> list[Problem]:
                     Problem(
                         NOTE,
                         str(path),
-                        "not in params.yaml any more",
+                        "params.yaml does not name it",
                         f"`rm -r {path}` if you need it no longer",
                     )
                 )

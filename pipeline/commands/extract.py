@@ -82,7 +82,7 @@ def extract(
     outs = [paths.extracted(params.features[name].dataset, name) for name in named]
     outs += [paths.extracted(params.texts[name].dataset, name) for name in read]
     # What is finished already is told before the runs of params.yaml are loaded, and torch with them.
-    left = [name for name in named if shard is not None or not stage.finish(params, name, device)]
+    left = [name for name in named if not stage.finish(params, name, device, spread)]
     if left or read:
         params, features = _selected(
             all_params(), features if backbone is None else None, backbone, dataset, weights

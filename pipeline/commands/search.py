@@ -62,6 +62,7 @@ class _Asked:
 
 
 def _answer(engine, asked: _Asked, k: int, why: str, as_json: bool, out: Path | None) -> None:
+    from pipeline.search import answer as answers
     from pipeline.search import show
     from pipeline.search.engine import TO_CAPTIONS, TO_IMAGES
 
@@ -71,7 +72,7 @@ def _answer(engine, asked: _Asked, k: int, why: str, as_json: bool, out: Path | 
         answer = engine.by_image(asked.content, k, asked.name)
     else:
         answer = engine.by_image_id(asked.image_id, k)
-    told = show.document(engine, answer, TO_CAPTIONS if asked.text is None else TO_IMAGES, why)
+    told = answers.document(engine, answer, TO_CAPTIONS if asked.text is None else TO_IMAGES, why)
     show.show(told, as_json)
     if out is not None:
         _write_page(out, engine, told, asked)
@@ -81,10 +82,10 @@ def _answer(engine, asked: _Asked, k: int, why: str, as_json: bool, out: Path | 
 def _write_page(out: Path, engine, told: dict, asked: _Asked) -> None:
     from pipeline.console import say
     from pipeline.search import page
-    from pipeline.sources import read
+    from pipeline.sources.read import shown
 
     own = None if asked.image_id is None else engine.picture(asked.image_id)
-    page.write(out, told, engine.picture, asked.content if own is None else read.shown(own))
+    page.write(out, told, engine.picture, asked.content if own is None else shown(own))
     say(f"{out} shows it")
 
 

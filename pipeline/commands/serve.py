@@ -41,6 +41,7 @@ def serve(
     from pipeline.serve.server import listen
 
     with listen(host, port) as listening:
+        why = "as asked"
         if run is None:
             run, why = default_run(params, criteria[0])
             say(f"run {run}: {why}")
@@ -49,7 +50,7 @@ def serve(
         engines = {one: Engine.open(params, run, one, split, device) for one in criteria}
         for engine in engines.values():
             _warm(engine)
-        _answer(engines, host, listening)
+        _answer(engines, host, listening, why)
 
 
 def _warm(engine) -> None:
@@ -64,7 +65,7 @@ def _warm(engine) -> None:
     engine.keep()
 
 
-def _answer(engines: dict, host: str, listening) -> None:
+def _answer(engines: dict, host: str, listening, why: str) -> None:
     from pipeline.console import say, warn
     from pipeline.report.formatting import plural
     from pipeline.serve import guard, server
@@ -81,7 +82,7 @@ def _answer(engines: dict, host: str, listening) -> None:
     counted = ", ".join(plural(first.counts[kind], kind.removesuffix("s")) for kind in ("images", "captions"))
     say(f"run {first.run} under {', '.join(engines)}, split {first.split}: {counted}")
     say(f"searching at {server.address(listening)} until Ctrl-C")
-    server.serve(create(engines, hosts), listening)
+    server.serve(create(engines, hosts, why), listening)
 
 
 def _check_packages() -> None:

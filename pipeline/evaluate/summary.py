@@ -35,18 +35,18 @@ def _print_json(document: dict) -> None:
 
 
 def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
-    """Every figure in one piece whatever the terminal's width: where it is narrow the names fold and the interval of rsum
-    goes below it instead of beside it, and where it is narrower still the interval is left out."""
-    for joint in (" ", "\n", None):
-        table = _table(labels, results, joint)
+    """Every figure in one piece whatever the terminal's width: where it is narrow the interval of rsum goes below it instead
+    of beside it, where it is narrower the names fold, and where it is narrower still the interval is left out."""
+    for joint, folded in ((" ", False), ("\n", False), ("\n", True), (None, True)):
+        table = _table(labels, results, joint, folded)
         between = 2 if joint == " " else 1
         if sum(column.min_width + between for column in table.columns) < stdout.width:
             break
     stdout.print(table)
 
 
-def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: str | None):
-    """joint: what stands between rsum and its interval; None leaves the interval out."""
+def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: str | None, folded: bool):
+    """joint: what stands between rsum and its interval; None leaves the interval out. folded: names may take several lines."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -58,8 +58,8 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
     if joint != " ":
         table.padding = 0
     for place, name in enumerate(labels):
-        widest = max(len(names[place]) for names in results)
-        table.add_column(name, overflow="fold", min_width=widest if joint == " " else min(widest, _FOLDED))
+        widest = max(len(name), *(len(names[place]) for names in results))
+        table.add_column(name, overflow="fold", min_width=min(widest, _FOLDED) if folded else widest)
     columns = [(direction, f"r@{k}") for direction in DIRECTIONS for k in KS]
     for name in [*(f"{_SHORT[direction]}\n{metric}" for direction, metric in columns), "rsum", "hs-sum"]:
         table.add_column(name, justify="right", no_wrap=True, min_width=_width(name, results, joint))

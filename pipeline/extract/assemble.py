@@ -1,5 +1,6 @@
 """Shards to features.npy, index.parquet, errors.parquet and meta.json."""
 
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 
 from pipeline.artifacts import features as artefact
 from pipeline.artifacts import unreadable
-from pipeline.errors import InputError
+from pipeline.errors import InputError, PipelineError
 from pipeline.extract import policy
 from pipeline.extract.backbones._backbone import Failure
 from pipeline.extract.job import Job
@@ -24,7 +25,7 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
 
     Killed at any moment, the shards are all there still and ``out`` is what it was or lacks a meta.json that fits, so that
     the next call does it again. Raises Damaged for a shard that is not what was written, InputError when no image could
-    be read.
+    be read, PipelineError when the disk has no room for the features beside their shards; then nothing is written.
     """
     files = shards.found()
     manifests = [_checked(job, shards, number, files[number]) for number in range(job.count)]
@@ -34,12 +35,22 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
         raise InputError(
             f"{job.where}: none of its {job.table.num_rows} images has features, the first for this reason: {failure.detail}"
         )
+    _require_room(out, sum(path.stat().st_size for path in files.values()))
     left_out = policy.named(job, ((number, one["failures"]) for number, one in enumerate(manifests)))
     numbers = [number for number, manifest in enumerate(manifests) if manifest["rows"]]
     blocks = (_features(shards, number, files[number], manifests[number]) for number in numbers)
     index = _index(job, shards, files, manifests)
     beside = partial(unreadable.write, out, left_out)
     artefact.write_blocks(out, blocks, count, index, {**job.about, "fingerprint": job.digest}, beside)
+
+
+def _require_room(out: Path, needed: int) -> None:
+    free = shutil.disk_usage(out).free
+    if free < needed:
+        raise PipelineError(
+            f"{out}: putting its shards together takes {needed / 1e9:.2f} GB and the disk has {free / 1e9:.2f} GB free; the "
+            "shards are kept: make room and run the same command again"
+        )
 
 
 def _checked(job: Job, shards: Shards, number: int, path: Path) -> dict:

@@ -14,9 +14,15 @@ from pipeline.extract.backbones._backbone import Backbone
 from pipeline.params.typed import FeatureSet
 from pipeline.registry import BACKBONES
 
-# Everything that decides a number in features.npy; an edit to one of them makes the parts of earlier runs worthless.
-_CODE = ("images.py", "transforms.py", "network.py", "forward.py", "precision.py", "states.py", "compute.py")
-_HERE = Path(__file__).parent
+# Everything that decides a number in features.npy, or which images have none and why, below pipeline/; an edit to one of
+# them makes the parts of earlier runs worthless.
+_CODE = (
+    *(f"sources/{name}.py" for name in ("address", "cells", "picture", "read")),
+    *(f"extract/{name}.py" for name in ("job", "reader", "images", "transforms", "network", "states")),
+    *(f"extract/{name}.py" for name in ("forward", "precision", "compute")),
+    "seeds.py",
+)
+_PACKAGE = Path(__file__).parents[1]
 _IMPORT = re.compile(r"^\s*from pipeline\.extract\.backbones(.*)$", re.MULTILINE)
 
 
@@ -47,7 +53,7 @@ def digest(about: dict) -> str:
 
 
 def _code(backbone: str) -> str:
-    files = [*(_HERE / name for name in _CODE), *_with_helpers(BACKBONES.folder / f"{backbone}.py")]
+    files = [*(_PACKAGE / name for name in _CODE), *_with_helpers(BACKBONES.folder / f"{backbone}.py")]
     return hashlib.sha256("".join(sha256(path) for path in files).encode()).hexdigest()
 
 

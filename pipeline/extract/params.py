@@ -31,10 +31,9 @@ ShardSize = Annotated[PositiveInt, Field(exclude=True)]
 class FeatureParams(Strict):
     """What happens to the features of any backbone.
 
-    normalise: scale every vector to unit length; store: the type in
-    features.npy; batch_size: images in one forward pass, part of what the last bits depend on; shard_size: images in one
-    shard, rounded up to whole batches: what a killed extraction loses at most, and what is in memory twice while it is
-    written.
+    normalise: scale every vector to unit length; store: the type in features.npy; batch_size: images in one forward pass,
+    part of what the last bits depend on; shard_size: images in one shard, rounded up to whole batches: what a killed
+    extraction loses at most, and what is in memory twice while it is written.
     """
 
     normalise: bool = True

@@ -18,7 +18,6 @@ from pipeline.extract.backbones._backbone import Failure
 from pipeline.extract.job import Job, known, plan
 from pipeline.extract.shards import Damaged, Shards, earlier
 from pipeline.extract.work import Work
-from pipeline.locks import claim
 from pipeline.params.typed import FeatureSet, Params
 from pipeline.registry import ENGINES
 
@@ -62,42 +61,60 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
     return out
 
 
-def finish(params: Params, features: str, device: str = "auto") -> bool:
-    """Whether the features are there now: they were, or all their shards are there and have been put together.
+def finish(params: Params, features: str, device: str = "auto", work: Work | None = None) -> bool:
+    """Whether the features are there now: they were, or all their shards are there and have been put together. Of a share:
+    whether the features or all of its shards are there.
 
-    Builds no network and reads nothing of ``params`` but the seed and the entry itself. Raises LockedError.
+    Builds no network and reads nothing of ``params`` but the seed and the entry itself. Raises LockedError, InputError for
+    more unreadable images than the entry allows, PipelineError when the disk is too full to put the shards together.
     """
-    started = time.monotonic()
+    work = work or Work()
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
-    with claim(out):
+    with work.lock(out):
         if _there(out, node, params.seed, device, features):
-            _clear(out)
+            if work.share is None:
+                _clear(out)
             return True
         for about in earlier(out):
             if recognise.settled(about, node, params.seed, device):
                 job = known(node, params.seed, about)
                 shards = Shards(out, job.shards_digest)
-                shards.tidy()
-                if len(shards.found()) == job.count and _assembled(job, shards, out, features):
-                    _lap(out, started)
-                    shards.remove()
-                    left_out = _but(unreadable.read(out))
-                    say(f"extract {features}: {job.count} shards were there, put together in {out}{left_out}")
+                settle = _settle if work.share is None else _settle_share
+                if set(work.mine(job.count)) <= shards.found().keys() and settle(
+                    job, shards, features, out, work
+                ):
                     return True
     return False
 
 
-def _clear(out: Path) -> None:
-    """Remove what a call that was killed after its last file still had to remove, or was writing.
+def _settle(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
+    """Put together shards that are all there. False when one of them turns out to be damaged."""
+    started = time.monotonic()
+    shards.tidy()
+    if not _assembled(job, shards, out, name):
+        return False
+    _lap(out, started)
+    shards.remove()
+    say(f"extract {name}: {job.count} shards were there, put together in {out}{_but(unreadable.read(out))}")
+    return True
 
-    The lock on the whole is held, so nobody writes it now.
-    """
+
+def _settle_share(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
+    shards.tidy_share(set(work.mine(job.count)))
+    _check(job, _failures(shards, shards.found()), name)
+    _say_shared(job, shards, name, work)
+    return True
+
+
+def _clear(out: Path) -> None:
+    """Remove what a call that was killed after its last file still had to remove, or was writing."""
     Shards(out, "").remove()
     _drop_temporary(out)
 
 
 def _drop_temporary(out: Path) -> None:
+    """What a killed call was writing; only for who holds the lock on the whole."""
     for path in out.glob(".*.tmp"):
         path.unlink()
 
@@ -145,10 +162,7 @@ def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work:
 
 
 def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
-    for path in out.glob(
-        ".*.tmp"
-    ):  # what a killed call was writing; the lock is ours, so nobody writes it now
-        path.unlink()
+    _drop_temporary(out)
     _check(job, _failures(shards, shards.found()), name)
     try:
         assemble(job, shards, out)
@@ -160,15 +174,18 @@ def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
 
 
 def _compute_share(job: Job, shards: Shards, name: str, device: str, work: Work) -> None:
-    number, of = work.share
-    mine = work.mine(job.count)
-    shards.tidy_share(set(mine))
+    shards.tidy_share(set(work.mine(job.count)))
     if others := shards.others():
         warn(
             f"{others[0]} and {len(others) - 1} more hold shards of other extractions: other options, code, libraries, weights "
             "or device; all processes that share one extraction need the same"
         )
     _compute(job, shards, name, device, work)
+    _say_shared(job, shards, name, work)
+
+
+def _say_shared(job: Job, shards: Shards, name: str, work: Work) -> None:
+    number, of = work.share
     left = job.count - len(shards.found())
     say(
         f"extract {name}: share {number}/{of} is finished, {left} of {job.count} shards are missing; when none is, "

@@ -9,6 +9,7 @@ from pipeline.artifacts._files import read_json
 
 RUNS, AGAIN, GOES_ON, DONE, BLOCKED = "runs", "runs again", "goes on", "up to date", "blocked"
 FLOAT32 = 4
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,15 @@ def seconds(work: float | None, earlier: Iterable[Earlier]) -> tuple[float | Non
 
 
 def blocked(stage: str, name: str, out: Path, missing: Iterable[Path]) -> Step | None:
-    """A step that cannot run, where one of the files is not there."""
+    """A step that cannot run, where one of the files is not there; the first three of them are named."""
     absent = [str(path) for path in missing if not path.exists()]
     if not absent:
         return None
     verb = "does" if len(absent) == 1 else "do"
-    return Step(stage, name, str(out), BLOCKED, because=f"{', '.join(absent)} {verb} not exist yet")
+    more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
+    return Step(
+        stage, name, str(out), BLOCKED, because=f"{', '.join(absent[:_NAMED])}{more} {verb} not exist yet"
+    )
 
 
 def size(folder: Path) -> int:

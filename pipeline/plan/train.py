@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline import paths
 from pipeline.artifacts import captions, features, images, pairs, texts
 from pipeline.params.typed import Params, Run
-from pipeline.plan._step import AGAIN, GOES_ON, RUNS, Earlier, Step, blocked, by_split, scaled, seconds
+from pipeline.plan._step import AGAIN, DONE, GOES_ON, RUNS, Earlier, Step, blocked, by_split, scaled, seconds
 
 _MODEL, _HISTORY, _STATE = "model.safetensors", "history.csv", Path("last") / "state.safetensors"
 
@@ -30,12 +30,14 @@ def plan(params: Params, run: str) -> Step:
     spent, because = seconds(count * left, [_earlier(params, one) for one in _alike(params, run)])
     state = RUNS
     if (out / _STATE).is_file():
-        state = GOES_ON
-        because = f"after {done} of {epochs} epochs, if nothing has changed since; {because}"
+        finished = not left and (out / _MODEL).is_file()
+        state = DONE if finished else GOES_ON
+        said = f"after {done} of {epochs} epochs, if nothing has changed since"
+        because = said if finished else f"{said}; {because}"
     elif (out / _MODEL).is_file():
         state = AGAIN
     rows = {"pairs": count, "epochs": left}
-    return Step("train", run, str(out), state, rows, scaled(out, 1.0), spent, because)
+    return Step("train", run, str(out), state, rows, 0 if state == DONE else scaled(out, 1.0), spent, because)
 
 
 def _alike(params: Params, run: str) -> list[str]:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from pipeline import paths
 from pipeline.report.pictures import data_uri, fit, thumbnail
 from pipeline.report.results import Catalogue
+from pipeline.sources.read import file_of
 
 Reader = Callable[[Path], bytes | None]
 
@@ -18,7 +19,7 @@ Reader = Callable[[Path], bytes | None]
 @dataclass(frozen=True)
 class Picture:
     """symbol: id of the SVG symbol, None where there is no picture to show; label: what it shows, for every reader; link:
-    where the picture lies, for one that is not in the page."""
+    where the picture lies, for one that is not in the page and is a file of its own."""
 
     symbol: str | None
     label: str
@@ -38,7 +39,7 @@ class Chart:
 class Collector:
     """read: the bytes of a picture's file, None when the file is gone; side: pixels of a thumbnail's longer side.
 
-    linked: files of the pictures that did not fit into the page and are linked instead.
+    linked: the pictures that did not fit into the page and are linked instead, those that are files of their own.
     """
 
     read: Reader
@@ -74,6 +75,11 @@ class Collector:
             self._pictures.clear()
             self._charts = 0
         return {symbol: data_uri(webp) for symbol, webp in made.items()}, side, not over
+
+    @property
+    def links(self) -> int:
+        """How many of ``linked`` have a link: members of shards have none."""
+        return sum(_link(path) is not None for path in self.linked)
 
     def _picture(self, catalogue: Catalogue, image_id: int) -> Picture:
         label, path = _label(catalogue, image_id), _path(catalogue, image_id)
@@ -116,8 +122,11 @@ def _path(catalogue: Catalogue, image_id: int) -> Path | None:
     return paths.inside(catalogue.root, row["file"], where)
 
 
-def _link(path: Path) -> str:
-    """From the page, which lies in reports/; roots are relative to the project, or absolute."""
+def _link(path: Path) -> str | None:
+    """From the page, which lies in reports/; roots are relative to the project, or absolute. None for a member of a shard:
+    no browser opens it."""
+    if file_of(path) != path:
+        return None
     return path.as_uri() if path.is_absolute() else "../" + quote(path.as_posix())
 
 

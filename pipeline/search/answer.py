@@ -1,6 +1,7 @@
 """What a search gives back."""
 
 from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -35,3 +36,27 @@ class Answer:
     def as_dict(self) -> dict:
         """For JSON."""
         return asdict(self)
+
+
+class Asked(Protocol):
+    """What ``document`` needs of ``pipeline.search.engine.Engine``."""
+
+    split: str
+    counts: dict[str, int]
+    left_out: dict[str, int]
+
+    def correction(self, direction: str) -> Any: ...
+
+
+def document(engine: Asked, answer: Answer, direction: str, why: str) -> dict:
+    """The answer, with what was searched and what corrected it: what ``vse-pipe search --json`` prints and what the page of
+    ``vse-pipe serve`` answers to programs. why: how the run was chosen."""
+    return {
+        **answer.as_dict(),
+        "chosen": why,
+        "split": engine.split,
+        "direction": direction,
+        "searched": engine.counts["images" if direction == "text_to_image" else "captions"],
+        "left_out": engine.left_out,
+        "correction": engine.correction(direction).about,
+    }

@@ -54,12 +54,12 @@ class Catalogue:
         return self.captions["text"][place].as_py()
 
     def path(self, image_id: int) -> Path | None:
-        """What ``pipeline.sources.read.shown`` reads the picture from, None where the file (or the shard) is gone or the image
-        exists as features only. Raises InputError for a name that leads out of the data set's root."""
+        """Where the image lies, as ``sources.read.at`` takes it: a file, or a member of a shard. None where the file is gone
+        or the image exists as features only. Raises InputError for a name that leads out of the data set's root."""
         if not self._of_image("width", image_id):
             return None
         where = f"{paths.prepared(self.dataset) / images.NAME}: image_id {image_id}"
-        file, root = self.file(image_id), images.root(self.images)
+        root, file = images.root(self.images), self.file(image_id)
         return root / file if paths.inside(root, path_of(file), where).is_file() else None
 
     def _of_image(self, column: str, image_id: int):

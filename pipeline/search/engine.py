@@ -29,12 +29,14 @@ _TILE = 2048
 
 class Engine:
     """One run, criterion and split. Vectors, models and corrections are loaded when a query first needs them; queries may
-    come from several threads at once. counts: ``images`` and ``captions`` that are searched."""
+    come from several threads at once. counts: ``images`` and ``captions`` that are searched; left_out: those of the split that
+    could not be read and have no embedding, empty where all have one."""
 
     run: str
     inference: str
     split: str
     counts: dict[str, int]
+    left_out: dict[str, int]
 
     @classmethod
     def open(
@@ -53,6 +55,7 @@ class Engine:
         found._catalogue = Catalogue.read(params.runs[node.first if node else run].dataset)
         ids = found._network.ids
         found.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
+        found.left_out = found._network.galleries[0].left_out
         found._lock, found._similarity, found._corrections = RLock(), None, {}
         return found
 
@@ -70,7 +73,8 @@ class Engine:
         return self._answer(f"image {image_id}", TO_CAPTIONS, lambda: self._network.image(image_id), k)
 
     def picture(self, image_id: int) -> Path | None:
-        """The file of an image of the data set, inside its root; None where it is gone or there are only features."""
+        """Where an image of the data set lies, inside its root, as ``sources.read.at`` takes it; None where the file is gone or
+        there are only features."""
         return self._catalogue.path(image_id)
 
     def correction(self, direction: str) -> Correction:

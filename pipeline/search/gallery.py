@@ -125,6 +125,16 @@ class Gallery:
         return Embedded(self.folder, side, side).similarity(device)
 
     @cached_property
+    def left_out(self) -> dict[str, int]:
+        """``images`` and ``captions`` of the split that could not be read, empty where there are none."""
+        nothing = np.empty(0, np.int64)
+        side = Side(nothing, nothing, nothing, np.empty((0, 0), np.float32), self.about)
+        own = Embedded(self.folder, side, side)
+        splits = SPLITS[:-1] if self.split == ALL else (self.split,)
+        found = [one for split in splits if (one := own.left_out(split))]
+        return {key: sum(one[key] for one in found) for key in found[0]} if found else {}
+
+    @cached_property
     def _holds_fragments(self) -> bool:
         return fragments.is_fragments(self.folder / embeddings.IMAGES, "")
 

@@ -35,8 +35,15 @@ def read(path: Path, identity: dict, files: Sequence[Path]) -> Kept | None:
     A file of the same size and time of change counts as unchanged, as DVC has it; only another one is read. What is
     damaged is made again, with a warning.
     """
-    if not path.is_file():
-        return None
+    # safetensors opens the file twice, for header and tensors: another process may put a new one in its place between.
+    while (version := _version(path)) is not None:
+        found = _read(path, identity, files)
+        if _version(path) == version:
+            return found
+    return None
+
+
+def _read(path: Path, identity: dict, files: Sequence[Path]) -> Kept | None:
     try:
         with safe_open(path, framework="pt") as file:
             told = json.loads(file.metadata()[_ABOUT])
@@ -60,6 +67,14 @@ def write(path: Path, content: Kept, identity: dict, files: Sequence[Path]) -> N
             save_tensors(path, content.tensors, {_ABOUT: json.dumps(told, sort_keys=True)})
     except (OSError, PipelineError) as error:
         warn(f"{path} cannot be kept and the next search makes it again: {error}")
+
+
+def _version(path: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def _unchanged(told: dict, files: Sequence[Path]) -> bool:

@@ -22,6 +22,9 @@ from pipeline.search.sentences import Reader
 from pipeline.train.model import restore
 from pipeline.train.words import Words
 
+# What a search reads of config.json.
+_NEEDED = ("dataset", "features", "texts", "texts_sha256", "text", "text_inputs", "embed_size", "similarity")
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -110,7 +113,14 @@ class Network:
             raise MissingResource(
                 f"{path} does not exist; make it with `vse-pipe train --run {self.gallery.run}`"
             )
-        return model_files.read(self._trained, self.gallery.run)
+        files = model_files.read(self._trained, self.gallery.run)
+        absent = [key for key in _NEEDED if key not in files.config]
+        if absent:
+            raise IntegrityError(
+                f"{self._trained / model_files.CONFIG}: has no '{absent[0]}': an earlier version of the pipeline trained this "
+                f"run; run `vse-pipe train --run {self.gallery.run}` again, then embed"
+            )
+        return files
 
     @cached_property
     def _reader(self) -> Reader:

@@ -12,15 +12,17 @@ from pipeline.artifacts._files import whole_file
 from pipeline.report.formatting import FILTERS
 from pipeline.report.pictures import data_uri, fit, thumbnail
 from pipeline.search.show import remarks
-from pipeline.sources import read
+from pipeline.sources.read import shown
 
 _FOLDER = Path(__file__).parent / "template"
 _SIDE = 256
-_BUDGET = 8_000_000
+# Of all pictures together; a page of 10,000 hits still opens.
+_BUDGET = 32 * 2**20
 
 
 def write(out: Path, told: dict, picture: Callable[[int], Path | None], query: bytes | None = None) -> None:
-    """told: as ``show.document``; picture: the file of an image by its id; query: the photo asked with. Appears whole or
+    """told: as ``answer.document``; picture: where an image lies, by its id, as
+    ``sources.read.at`` takes it; query: the photo asked with. Appears whole or
     not at all."""
     page = render(told, picture, query)
     with whole_file(out) as temporary:
@@ -40,24 +42,24 @@ def render(told: dict, picture: Callable[[int], Path | None], query: bytes | Non
     environment.filters |= FILTERS
     style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")
     files = {hit["image_id"]: picture(hit["image_id"]) for hit in told["hits"]}
-    contents = {number: read.shown(path) for number, path in files.items() if path is not None}
-    if query is not None:
-        contents["query"] = query
+    contents = {number: shown(path) for number, path in files.items() if path is not None}
+    # First: of pictures that do not fit the last are left out.
+    contents = {"query": query, **contents}
     return environment.get_template("gallery.html").render(
         told=told,
         to_images=told["direction"] == "text_to_image",
         remarks=remarks(told),
-        pictures=_pictures(contents),
+        pictures=_pictures({key: content for key, content in contents.items() if content is not None}),
         style=Markup(style),  # noqa: S704 (the page's own)
         policy=_policy(style),
     )
 
 
-def _pictures(contents: dict[int | str, bytes | None]) -> dict[int | str, str]:
+def _pictures(contents: dict[int | str, bytes]) -> dict[int | str, str]:
     """As data URIs, small enough for all of them together; those that cannot be read are left out."""
 
     def at(side: int) -> dict[int | str, bytes]:
-        made = {key: thumbnail(content, side) for key, content in contents.items() if content is not None}
+        made = {key: thumbnail(content, side) for key, content in contents.items()}
         return {key: webp for key, webp in made.items() if webp is not None}
 
     return {key: data_uri(webp) for key, webp in fit(at, _SIDE, _BUDGET)[0].items()}

@@ -3,27 +3,13 @@
 import json
 
 from pipeline.console import say, stdout
-from pipeline.search.answer import Answer
-from pipeline.search.engine import Engine
 from pipeline.search.sentences import shortened
 
 _SHOWN = 20
 
 
-def document(engine: Engine, answer: Answer, direction: str, why: str) -> dict:
-    """The answer, with what was searched and what corrected it."""
-    return {
-        **answer.as_dict(),
-        "chosen": why,
-        "split": engine.split,
-        "direction": direction,
-        "searched": engine.counts["images" if direction == "text_to_image" else "captions"],
-        "correction": engine.correction(direction).about,
-    }
-
-
 def show(told: dict, as_json: bool) -> None:
-    """told: as ``document``."""
+    """told: as ``answer.document``."""
     if as_json:
         text = json.dumps(told, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
         stdout.file.write(text + "\n")
@@ -42,6 +28,11 @@ def remarks(told: dict) -> list[str]:
         more = len(told["unknown"]) - len(named)
         found.append(f"not in the vocabulary: {', '.join(named)}" + (f" and {more} more" if more else ""))
     found += told["notes"]
+    if told["left_out"]:
+        images, captions = (told["left_out"][kind] for kind in ("images", "captions"))
+        found.append(
+            f"{images:,} images that could not be read are not searched, nor their {captions:,} captions"
+        )
     return found + ([corrected(told)] if told["correction"] else [])
 
 

@@ -24,16 +24,18 @@ _DATA = ("/api/", "/picture/", "/health")
 _FAILED = "the search failed; the terminal of vse-pipe serve says why"
 
 
-def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK) -> ASGIApp:
+def create(
+    engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, why: str = "as asked"
+) -> ASGIApp:
     """engines: one per inference criterion, all of the same run and split; the first is the default.
 
-    hosts: the names that a request's Host header may carry. The application answers
+    why: how the run was chosen. hosts: the names that a request's Host header may carry. The application answers
 
     - GET /, POST /: the page; ``text`` or ``image_id`` with ``k`` and ``inference``, or the upload ``photo``;
-    - GET /api/search, POST /api/search: the same as a JSON document;
+    - GET /api/search, POST /api/search: the document of ``vse-pipe search --json``;
     - GET /picture/ID: a thumbnail of an image of the data set; GET /health: what is served.
     """
-    site = _Site(Desk(engines))
+    site = _Site(Desk(engines, why))
     routes = [
         Route("/", site.page, methods=["GET", "POST"]),
         Route("/api/search", site.api, methods=["GET", "POST"]),
@@ -64,7 +66,7 @@ class _Site:
         query = await self._query(request)
         if query is None:
             raise UsageError("search for what? give text, image_id, or POST a photo")
-        return JSONResponse((await self._desk.search(query)).answer.as_dict())
+        return JSONResponse((await self._desk.search(query)).told)
 
     async def picture(self, request: Request) -> Response:
         number = queries.image_id(request.path_params["image_id"])

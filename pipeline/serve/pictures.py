@@ -11,7 +11,7 @@ from PIL import Image, UnidentifiedImageError
 
 from pipeline.errors import InputError
 from pipeline.report.pictures import thumbnail
-from pipeline.sources import read
+from pipeline.sources.read import shown
 
 # Twice the width of a tile, for screens with two pixels to a point.
 SIDE = 400
@@ -26,7 +26,7 @@ class Thumbnails:
     """WebP by image_id; beyond ``budget`` bytes the least recently used are forgotten. For several threads at once."""
 
     def __init__(self, find: Callable[[int], Path | None], budget: int = CACHE_BYTES) -> None:
-        """find: the file of an image_id of the data set, None for any other."""
+        """find: where the image of an image_id lies, as ``sources.read.at`` takes it; None where there is none."""
         self._find = find
         self._budget = budget
         self._kept: OrderedDict[int, bytes] = OrderedDict()
@@ -40,8 +40,8 @@ class Thumbnails:
                 self._kept.move_to_end(image_id)
                 return self._kept[image_id]
         path = self._find(image_id)
-        content = None if path is None else read.shown(path)
-        made = None if content is None else thumbnail(content, SIDE)
+        content = shown(path) if path is not None else None
+        made = thumbnail(content, SIDE) if content is not None else None
         if made is not None:
             self._keep(image_id, made)
         return made

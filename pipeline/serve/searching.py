@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import anyio
 
+from pipeline.search.answer import document
 from pipeline.serve.query import Query
 
 
@@ -17,6 +18,7 @@ class Searcher(Protocol):
     inference: str
     split: str
     counts: dict[str, int]
+    left_out: dict[str, int]
 
     def by_text(self, text: str, k: int = 10) -> Any: ...
 
@@ -26,20 +28,23 @@ class Searcher(Protocol):
 
     def picture(self, image_id: int) -> Path | None: ...
 
+    def correction(self, direction: str) -> Any: ...
+
 
 @dataclass(frozen=True)
 class Found:
-    """answer: the engine's. pictures: those image_ids of its hits, and of the query, that have a picture to show."""
+    """answer: the engine's. told: the same for programs, as ``search --json`` has it. pictures: those image_ids of its hits, and of the query, that have a picture to show."""
 
     answer: Any
+    told: dict
     pictures: frozenset[int]
 
 
 class Desk:
     """The engines of one run, by inference criterion; they share run, split and pictures."""
 
-    def __init__(self, engines: Mapping[str, Searcher]) -> None:
-        self._engines = dict(engines)
+    def __init__(self, engines: Mapping[str, Searcher], why: str) -> None:
+        self._engines, self._why = dict(engines), why
         self.inferences = list(engines)
         first = next(iter(self._engines.values()))
         self.run, self.split, self.counts = first.run, first.split, first.counts
@@ -59,5 +64,7 @@ class Desk:
             answer = engine.by_image_id(query.image_id, query.k)
         else:
             answer = engine.by_text(query.text, query.k)
+        direction = "image_to_text" if query.text is None else "text_to_image"
+        told = document(engine, answer, direction, self._why)
         shown = {hit.image_id for hit in answer.hits} | {query.image_id} - {None}
-        return Found(answer, frozenset(number for number in shown if self.picture(number) is not None))
+        return Found(answer, told, frozenset(number for number in shown if self.picture(number) is not None))

@@ -22,15 +22,22 @@ def content(root: Path, file: str, where: str) -> bytes:
     return _content(paths.inside(root, path_of(file), where), file, where)
 
 
-def shown(path: Path) -> bytes | None:
-    """The bytes of a picture that a page shows, None when it is not there any more or cannot be read.
+def at(path: Path) -> bytes:
+    """As ``content``, of root and ``file`` of images.parquet already joined and checked by ``paths.inside``."""
+    return _content(file_of(path), str(path), str(path))
 
-    path: root and ``file`` of images.parquet, joined and checked by ``paths.inside``.
-    """
+
+def shown(path: Path) -> bytes | None:
+    """The bytes of a picture that a page shows, None when it is not there any more. path: as of ``at``."""
     try:
-        return _content(Path(path_of(str(path))), str(path), str(path))
+        return at(path)
     except (InputError, IntegrityError):
         return None
+
+
+def file_of(path: Path) -> Path:
+    """The file on the disk that holds the picture. path: as of ``at``."""
+    return Path(path_of(str(path)))
 
 
 def _content(path: Path, file: str, where: str) -> bytes:

@@ -11,14 +11,15 @@ from pipeline.artifacts import _table, features, fragments, images, model_files
 from pipeline.artifacts._files import read_json
 from pipeline.errors import InputError, IntegrityError
 from pipeline.project.lock import Lock, Recorded
+from pipeline.sources.address import path_of
 from pipeline.verify.finding import IN_IMAGES, IN_LOCK, NAMED, OWN, PAGES, SHA256, Claim
 
 # Documents that name the digests of the files beside them under ``sha256``: of the array alone, or by file.
 _DOCUMENTS = (features.META, model_files.CONFIG, "manifest.json")
 _IN_NAME = re.compile(r"-([0-9a-f]{8,64})\.\w+$")
 _PARTS = ("parts", "shards")
-# In names of pictures that are no files of their own: a row of an array, a member of a shard.
-_NO_FILE = ("#", "::")
+# Names of rows of an array, which `vse-pipe extract` compares with their digests when it reads them.
+_ROW = re.compile(r".+\.npy#\d+")
 _STATE = "state.safetensors"
 # What DVC, git and the pipeline itself put beside and into outputs.
 _NOT_OURS = (".lock", ".timing.json", ".partial", ".tmp", ".pyc", ".gitignore")
@@ -112,9 +113,18 @@ def _pictures(folder: Path) -> dict[Path, str]:
         return {}  # said where the file itself is verified
     root = images.root(table)
     rows = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    # Rows of arrays and members of shards: `vse-pipe extract` compares their digests when it reads them.
-    files = {name: digest for name, digest in rows if digest and not any(part in name for part in _NO_FILE)}
-    return {paths.inside(root, name, str(path)): digest for name, digest in files.items()}
+    files = {
+        name: digest
+        for name, digest in rows
+        if digest and digest != images.UNREAD and not _ROW.fullmatch(name)
+    }
+    return {_place(root, name, str(path)): digest for name, digest in files.items()}
+
+
+def _place(root: Path, name: str, where: str) -> Path:
+    """As ``sources.read.at`` takes it. Raises InputError for a name that leads out of ``root``."""
+    paths.inside(root, path_of(name), where)
+    return root / name
 
 
 def _columns(path: Path) -> list[str]:

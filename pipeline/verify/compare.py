@@ -1,30 +1,43 @@
 """One file against the digest that was kept of it, and what to do when they differ."""
 
+import hashlib
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.artifacts._files import sha256
+from pipeline.errors import InputError, IntegrityError
 from pipeline.project.lock import Lock, cached, md5
 from pipeline.project.nodes import Node
+from pipeline.sources.read import at, file_of
 from pipeline.verify.claims import locked
 from pipeline.verify.finding import DAMAGED, IN_LOCK, MISSING, OK, OWN, PAGES, Claim, Finding
 
 
 def compared(claim: Claim) -> Finding:
-    """Reads the whole file."""
-    if not claim.path.is_file():
+    """Reads the whole file; of a shard the member."""
+    if not file_of(claim.path).is_file():
         return Finding(claim.path, MISSING, claim.by, "its digest was kept, and it is not there")
     if claim.by == PAGES:
         problem = _pages(claim.path)
     elif claim.by == OWN:
         problem = _own(claim.path)
     else:
-        found = md5(claim.path) if claim.by == IN_LOCK else sha256(claim.path)
-        same = found.startswith(claim.digest)
-        problem = "" if same else f"{claim.by} is {claim.digest[:12]}..., its content has {found[:12]}..."
+        problem = _digest(claim)
     return Finding(claim.path, DAMAGED if problem else OK, claim.by, problem)
+
+
+def _digest(claim: Claim) -> str:
+    if file_of(claim.path) != claim.path:
+        try:
+            found = hashlib.sha256(at(claim.path)).hexdigest()
+        except (InputError, IntegrityError) as error:
+            return str(error)
+    else:
+        found = md5(claim.path) if claim.by == IN_LOCK else sha256(claim.path)
+    same = found.startswith(claim.digest)
+    return "" if same else f"{claim.by} is {claim.digest[:12]}..., its content has {found[:12]}..."
 
 
 def _pages(path: Path) -> str:
@@ -63,4 +76,7 @@ def remedy(path: Path, folder: Path, node: Node | None, lock: Lock | None) -> st
             return f"remove it and the cache object {kept}, which is damaged too, and run `dvc repro {stage}`"
     if stage is not None:
         return f"remove it and run `dvc repro {stage}`"
+    if file_of(path) != path:
+        again = f"run `{node.command}` to take it as it is now" if node else "prepare the data set again"
+        return f"put the shard back as it was, or {again}"
     return f"remove it and run `{node.command}`" if node else "remove it and make it again"

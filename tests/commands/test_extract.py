@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.commands import extract as command
 from tests.command_line import caller
 from tests.extract import project
 
@@ -30,6 +31,13 @@ def test_shares_and_then_the_whole(call) -> None:
     assert (status, "5 shards were there, put together" in err) == (0, True)
     status, _, err = call()
     assert (status, "data/extract/tiny/small is up to date" in err) == (0, True)
+
+
+def test_a_share_looks_at_no_run_when_there_is_nothing_to_do(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    call("--features", "small", "--shard", "1/2")
+    monkeypatch.setattr(command, "all_params", lambda: pytest.fail("the runs of params.yaml were loaded"))
+    status, _, err = call("--features", "small", "--shard", "1/2")
+    assert (status, "share 1/2 is finished" in err) == (0, True)
 
 
 def test_runs_are_looked_at_as_soon_as_there_is_something_to_do(call) -> None:

@@ -93,7 +93,7 @@ def test_a_terminal_obeys_no_caption(call):
         (("a red disc", "--run", "sum", "--inference", "gm"), 2, "gm matches all queries of a set"),
         (("", "--run", "sum"), 3, "the sentence is empty"),
         (("--image", "nothing.jpg", "--run", "sum"), 3, "nothing.jpg: cannot be read: No such file"),
-        (("--image", "params.yaml", "--run", "sum"), 3, "params.yaml: not an image of a known format"),
+        (("--image", "params.yaml", "--run", "sum"), 3, "params.yaml is no image in a known format"),
         (("--image", "pictures/5.png", "--run", "given"), 2, "features.plain of run 'given' are 'precomp'"),
         (("--image-id", 6, "--run", "sum"), 3, "data/embed/sum/images.parquet: run 'sum' has embedded no"),
     ],

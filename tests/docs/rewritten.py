@@ -104,7 +104,7 @@ TABLE = [
         "dvc queue remove --all && dvc queue start",
         "the queued experiments would run for minutes",
     ),
-    Rewriting(r"python -m (tests\.benchmarks\.\w+)(.*)", r"python -m \1\2 --help", _LONG),
+    Rewriting(r"python -m (tests\.(?:benchmarks|faults)\.\w+)(.*)", r"python -m \1\2 --help", _LONG),
     Rewriting(
         r"python -m pytest tests/papers",
         "python -m pytest --collect-only -q tests/papers",
@@ -142,7 +142,7 @@ TABLE = [
     ),
     Rewriting(r"vse-pipe extract --features resnet152", "vse-pipe extract --features filters", _NO_WEIGHTS),
     Rewriting(
-        r"vse-pipe extract --features NAME( --shard 1/4)?",
+        r"vse-pipe extract --features NAME( --shard 1/4| --find-batch-size)?",
         r"vse-pipe extract --features filters\1",
         _NO_PLACEHOLDER,
     ),

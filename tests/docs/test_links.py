@@ -82,3 +82,14 @@ def test_data_has_a_section_for_every_format():
         r"^## (\w+)$", (ROOT / "docs/data.md").read_text(encoding="utf-8"), flags=re.MULTILINE
     )
     assert set(headings) == set(FORMATS.names())
+
+
+@pytest.mark.parametrize("path", pages.PAGES, ids=pages.name)
+def test_no_page_has_a_place_left_to_fill(path):
+    assert not re.findall(r"\b(?:FIGURES?|TODO|TBD|FIXME|XXX)\b", path.read_text(encoding="utf-8"))
+
+
+def test_the_index_names_every_page():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    absent = [path.name for path in (ROOT / "docs").glob("*.md") if f"({path.name})" not in index]
+    assert absent == ["index.md"]

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from pipeline.extract import compute, stage  # noqa: F401 (imported once here, not in every child)
-from pipeline.extract.backbones import _torchvision  # noqa: F401
+from pipeline.extract.backbones import _random_filters  # noqa: F401
 from tests.extract import project
 
 NEVER = -1
@@ -35,7 +35,8 @@ def child(folder: Path, kill_at: int, after: float | None = None) -> int:
         os.chdir(folder)
         if kill_at != NEVER:
             _kill_at(kill_at)
-        stage.extract(project.params(), "small", "cpu")
+        params = project.params("random_filters", batch_size=4, shard_size=4)
+        stage.extract(params, "small", "cpu")
         status = 0
     finally:
         os._exit(status)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from safetensors.numpy import save
 
 from pipeline.artifacts import features
-from pipeline.errors import InputError
+from pipeline.errors import InputError, PipelineError
 from pipeline.extract import stage
 from pipeline.extract.assemble import assemble
 from pipeline.extract.backbones._backbone import Failure, Output
@@ -73,6 +74,20 @@ def test_no_image_at_all_is_an_error_that_says_why(tiny: Path) -> None:
     ):
         assemble(work, shards, OUT)
     assert not (OUT / "features.npy").exists()
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(tiny: Path, monkeypatch) -> None:
+    work = job()
+    shards = filled(work, set())
+    needed = sum(path.stat().st_size for path in shards.found().values())
+    usage = shutil.disk_usage(tiny)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=needed - 1))
+    with pytest.raises(PipelineError, match=r"takes 0\.00 GB .* the shards are kept: make room"):
+        assemble(work, shards, OUT)
+    assert [path.name for path in OUT.iterdir()] == ["shards"]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=needed))
+    assemble(work, shards, OUT)
+    assert (OUT / "features.npy").stat().st_size <= needed
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.extract import fingerprint
 from pipeline.registry import BACKBONES
-from tests.rules.sources import closure
+from tests.rules.sources import PACKAGE, closure
 
 
 @pytest.mark.parametrize("name", BACKBONES.names())
@@ -12,6 +12,25 @@ def test_the_code_of_a_member_is_all_it_imports_from_the_family(name: str) -> No
     member = BACKBONES.folder / f"{name}.py"
     expected = {path for path in closure([member]) if path.parent == BACKBONES.folder}
     assert set(fingerprint._with_helpers(member)) == expected
+
+
+# What the code below these uses and does not decide a number: storage that keeps every bit, words, names, and what
+# ``fingerprint.describe`` records itself (parameters, weights by their digests).
+DECIDES_NOTHING = (
+    *(f"artifacts/{name}.py" for name in ("_files", "_table", "features", "images")),
+    *(f"extract/{name}.py" for name in ("download", "fingerprint", "params", "shards", "weights")),
+    *(f"params/{name}.py" for name in ("schema", "strict", "typed")),
+    *("console.py", "errors.py", "paths.py", "registry.py"),
+)
+
+
+def test_all_code_that_an_extraction_runs_counts_or_is_known_to_decide_nothing() -> None:
+    """A new module must be named here or there."""
+    members = [BACKBONES.folder / f"{name}.py" for name in BACKBONES.names()]
+    used = closure([PACKAGE / "extract/compute.py", *members])
+    outside = {str(path.relative_to(PACKAGE)) for path in used if path.parent != BACKBONES.folder}
+    assert outside == {*fingerprint._CODE, *DECIDES_NOTHING}
+    assert not {*fingerprint._CODE} & {*DECIDES_NOTHING}
 
 
 def test_members_do_not_share_what_they_do_not_use() -> None:

@@ -48,6 +48,19 @@ def test_shares_then_one_call_equal_one_process(tiny: Path, capsys: pytest.Captu
     assert outputs(tiny) == whole
 
 
+def test_a_share_that_is_finished_is_told_without_the_network(tiny: Path, monkeypatch, capsys) -> None:
+    assert not stage.finish(params(), "small", "cpu", Work((1, 2)))
+    stage.extract(params(), "small", "cpu", Work((1, 2)))
+    before = outputs(tiny)
+    monkeypatch.setattr(stage, "plan", lambda *given: pytest.fail("the network was built"))
+    capsys.readouterr()
+    assert stage.finish(params(), "small", "cpu", Work((1, 2)))
+    assert "share 1/2 is finished, 2 of 5 shards are missing" in capsys.readouterr().err
+    assert not stage.finish(params(), "small", "cpu", Work((2, 2)))
+    assert not stage.finish(params(filters=8), "small", "cpu", Work((1, 2)))
+    assert outputs(tiny) == before
+
+
 def test_one_call_computes_what_no_share_did(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.extract(params(), "small", "cpu")
     whole = outputs(tiny)

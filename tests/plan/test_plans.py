@@ -71,6 +71,11 @@ def test_a_step_says_what_is_missing(made):
     assert (step.state, step.because) == (BLOCKED, "data/train/sum/model.safetensors does not exist yet")
 
 
+def test_of_many_missing_files_three_are_named():
+    step = _step.blocked("report", "", Path("out"), [Path(f"absent/{number}") for number in range(5)])
+    assert step.because == "absent/0, absent/1, absent/2 and 2 more do not exist yet"
+
+
 def test_rows_bytes_and_seconds_are_those_of_the_artefacts(made):
     params = load(Path("params.yaml"))
     timing.record(Path("data/embed/sum"), 13.1)
@@ -145,6 +150,9 @@ def test_training_counts_the_epochs_that_are_left(made):
     step = train.plan(params, "sum")
     assert (step.state, step.rows, step.seconds) == (GOES_ON, {"pairs": 60, "epochs": 4}, 20.0)
     assert step.because.startswith("after 2 of 6 epochs")
+    done = train.plan(load_params(made, train={"epochs": 2, "batch_size": 8, "embed_size": 12}), "sum")
+    assert (done.state, done.bytes, done.seconds) == (DONE, 0, 0.0)
+    assert done.because == "after 2 of 2 epochs, if nothing has changed since"
     Path("data/train/sum/history.csv").unlink()
     assert train.plan(params, "sum").rows["epochs"] == 4
     other = {"sum": PARAMS["runs"]["sum"], "max": {**PARAMS["runs"]["sum"], "loss": "max"}}

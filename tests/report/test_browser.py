@@ -250,3 +250,15 @@ def test_seconds_open_beside_the_page(opened, finished):
     assert opened.evaluate("document.querySelector('a').href") == (finished / "reports/index.html").as_uri()
     assert opened.requests[before:] == [(finished / "reports/timings.html").as_uri()]
     assert opened.errors == []
+
+
+@pytest.mark.parametrize("width", [390, 500, 700])
+def test_the_tiles_of_the_summary_fill_their_rows(opened, finished, width):
+    opened.open(finished / "reports/index.html", width, 900)
+    rights = opened.evaluate(
+        """[...Map.groupBy(document.querySelectorAll('.tiles > div'), tile => tile.offsetTop).values()]
+        .map(row => row.at(-1).getBoundingClientRect().right)"""
+    )
+    edge = opened.evaluate("document.querySelector('.tiles').getBoundingClientRect().right")
+    assert rights
+    assert all(edge - right < 3 for right in rights), (rights, edge)

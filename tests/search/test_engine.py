@@ -164,7 +164,7 @@ def test_k_beyond_the_items_gives_all_and_below_one_is_refused(opened):
 
 @pytest.mark.parametrize("content", [b"", b"<html>", b"\x89PNG\r\n\x1a\n" + b"\0" * 40])
 def test_what_is_no_picture_is_refused(opened, content):
-    with pytest.raises(InputError, match=r"^a photo: not a"):
+    with pytest.raises(InputError, match=r"^a photo is (empty|no image in a known format)"):
         opened().by_image(content)
 
 

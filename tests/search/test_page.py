@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from pipeline.search import page, show
+from pipeline.search import page
+from pipeline.search.answer import document
 from pipeline.search.engine import TO_CAPTIONS, TO_IMAGES
 from tests.report.browser import Browser, installed
 from tests.search.project import HOSTILE, SPLITS
@@ -21,9 +22,7 @@ def written(opened, tmp_path):
         answer = engine.by_text(text, TEST)
         gone = engine.picture(answer.hits[1].image_id)
         gone.unlink(missing_ok=True)
-        page.write(
-            tmp_path / "out.html", show.document(engine, answer, TO_IMAGES, "as asked"), engine.picture
-        )
+        page.write(tmp_path / "out.html", document(engine, answer, TO_IMAGES, "as asked"), engine.picture)
         return tmp_path / "out.html"
 
     return write
@@ -48,7 +47,7 @@ def test_every_picture_has_a_text_and_a_missing_one_says_so(written):
 def test_the_image_asked_with_is_shown(opened, tmp_path):
     engine = opened()
     content = engine.picture(5).read_bytes()
-    told = show.document(engine, engine.by_image(content, 3, "photo.png"), TO_CAPTIONS, "as asked")
+    told = document(engine, engine.by_image(content, 3, "photo.png"), TO_CAPTIONS, "as asked")
     html = page.render(told, engine.picture, content)
     assert 'alt="The image asked with: photo.png"' in html
     assert html.count("<li>\n    <figure>") == 3
@@ -56,7 +55,7 @@ def test_the_image_asked_with_is_shown(opened, tmp_path):
 
 def test_a_picture_that_cannot_be_read_is_left_out(opened, project):
     engine = opened()
-    told = show.document(engine, engine.by_text("a red disc", 1), TO_IMAGES, "as asked")
+    told = document(engine, engine.by_text("a red disc", 1), TO_IMAGES, "as asked")
     engine.picture(told["hits"][0]["image_id"]).write_bytes(b"no picture")
     assert "no picture</div>" in page.render(told, engine.picture)
 

@@ -4,6 +4,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 from PIL import Image
 
@@ -48,6 +49,7 @@ class StandIn:
     inference: str = "nns"
     run: str = "toy"
     split: str = "test"
+    left_out: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     gate: threading.Event | None = None
     calls: list[tuple] = field(default_factory=list)
@@ -79,8 +81,8 @@ class StandIn:
             raise InputError(f"image {image_id} is not in the test split")
         return self._answer("image_id", image_id, self.names[:k], True, [])
 
-    def correction(self, direction: str) -> None:
-        self.calls.append(("correction", direction, 0))
+    def correction(self, direction: str) -> SimpleNamespace:
+        return SimpleNamespace(about={})
 
     def keep(self) -> None:
         self.calls.append(("keep", None, 0))

@@ -12,7 +12,17 @@ from tests.serve.test_page import photo
 def test_a_search_is_the_engines_answer(client, engines):
     answer = client.get("/api/search", params={"text": "green", "k": "2", "inference": "csls"})
     assert answer.status_code == 200
-    assert answer.json() == json.loads(json.dumps(engines["csls"].by_text("green", 2).as_dict()))
+    told = answer.json()
+    ours = json.loads(json.dumps(engines["csls"].by_text("green", 2).as_dict()))
+    assert {key: told[key] for key in ours} == ours
+    assert {key: value for key, value in told.items() if key not in ours} == {
+        "chosen": "as asked",
+        "split": "test",
+        "direction": "text_to_image",
+        "searched": 5,
+        "left_out": {},
+        "correction": {},
+    }
     assert [hit["image_id"] for hit in answer.json()["hits"]] == [17, 7]
 
 
@@ -20,6 +30,7 @@ def test_a_search_by_image_id_and_by_photo(client, engines):
     assert client.get("/api/search", params={"image_id": "27"}).json()["hits"][0]["caption_id"] == 70
     answer = client.post("/api/search?k=1", files={"photo": ("x.jpg", photo())})
     assert len(answer.json()["hits"]) == 1
+    assert answer.json()["direction"] == "image_to_text"
     assert [call[0] for call in engines["nns"].calls] == ["image_id", "photo"]
 
 

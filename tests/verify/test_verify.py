@@ -1,5 +1,6 @@
 """Every byte counts: each kind of file is damaged in turn, and what is said names it and what to do."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -177,17 +178,51 @@ def test_pictures_of_a_data_set_are_compared_with_its_table(tmp_path, monkeypatc
         (root / name).write_bytes(name.encode() * 10)
     columns = {
         "image_id": [1, 2, 3, 4, 5],
-        "file": ["a.png", "b.png", "c.png", "toy_ims.npy#0", "x.tar::512:9::d.png"],
+        "file": ["a.png", "b.png", "c.png", "toy_ims.npy#0", "never there.png"],
         "split": ["train"] * 5,
         "width": pa.array([1] * 5, pa.int32()),
         "height": pa.array([1] * 5, pa.int32()),
-        "sha256": [*(sha256(root / name) for name in ("a.png", "b.png", "c.png")), "0", "0"],
+        "sha256": [*(sha256(root / name) for name in ("a.png", "b.png", "c.png")), "0", images.UNREAD],
     }
     images.write(folder, pa.table(columns), "photos")
     _flip(root / "b.png")
     (root / "c.png").unlink()
     (one,) = verify([])
     assert one.counted() == {"sha256 in images.parquet": 1, DAMAGED: 1, MISSING: 1, "page checksums": 1}
+
+
+def test_pictures_in_shards_are_compared_where_they_lie(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder, shard = Path("data/prepare/toy"), Path("photos/x.tar")
+    for path in (folder, shard.parent):
+        path.mkdir(parents=True)
+    shard.write_bytes(b"".join(bytes([place]) * 100 for place in range(4)))
+    pq.write_table(pa.table({"image": [b"one", b"two", None]}), "photos/y.parquet")
+    contents = [b"\0" * 100, b"\1" * 100, b"\3" * 100, b"one", b"twa", b"gone", b"gone"]
+    files = ["x.tar::0:100::a.png", "x.tar::100:100::b.png", "x.tar::300:100::c.png"]
+    files += [f"y.parquet::{row}::image" for row in range(3)] + ["z.tar::0:4::d.png"]
+    columns = {
+        "image_id": range(7),
+        "file": files,
+        "split": ["train"] * 7,
+        "width": pa.array([1] * 7, pa.int32()),
+        "height": pa.array([1] * 7, pa.int32()),
+        "sha256": [hashlib.sha256(content).hexdigest() for content in contents],
+    }
+    images.write(folder, pa.table(columns), "photos")
+    (one,) = verify([])
+    assert one.counted() == {"sha256 in images.parquet": 4, DAMAGED: 2, MISSING: 1, "page checksums": 1}
+    with shard.open("r+b") as file:
+        file.seek(150)
+        file.write(b"x")
+        file.truncate(399)
+    found = {finding.path.name: finding for finding in verify([])[0].findings if finding.bad}
+    assert set(found) == {Path(name).name for name in files[1:3] + files[4:]}
+    assert "ends before c.png does" in found["x.tar::300:100::c.png"].detail
+    assert "holds no bytes in column 'image'" in found["y.parquet::2::image"].detail
+    assert found["x.tar::100:100::b.png"].remedy == (
+        "put the shard back as it was, or run `vse-pipe prepare --dataset toy` to take it as it is now"
+    )
 
 
 def test_parts_and_weights_of_a_similarity_carry_their_digests(tmp_path, monkeypatch):

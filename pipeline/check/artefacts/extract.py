@@ -3,10 +3,10 @@
 import pyarrow as pa
 
 from pipeline import paths
-from pipeline.artifacts import _table, features, images
+from pipeline.artifacts import _table, features, images, unreadable
 from pipeline.artifacts._files import sha256
 from pipeline.check.artefacts._compare import digest, ids, settings
-from pipeline.check.problem import ARTEFACT, Problem, collected
+from pipeline.check.problem import ARTEFACT, NOTE, Problem, collected
 from pipeline.params.typed import Params
 from pipeline.project.nodes import Node
 
@@ -18,7 +18,11 @@ def problems(params: Params, node: Node) -> list[Problem]:
     found: list[Problem] = []
     held = params.features[node.name]
     with collected(found):
-        meta = features.read(node.out, verify=False).meta
+        held_by = features.read(node.out, verify=False)
+        meta = held_by.meta
+        if len(held_by.failed):
+            what = f"{len(held_by.failed)} images could not be read and have no features"
+            found.append(Problem(NOTE, str(node.out), what, f"{unreadable.NAME} in it says why"))
         about = {key: meta[key] for key in ("backbone", "dataset") if key in meta}
         made_with = about | meta.get("params", {})
         asked = {"backbone": held.backbone.name, "dataset": held.dataset}

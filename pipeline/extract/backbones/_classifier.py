@@ -33,23 +33,31 @@ class Classifier:
     source: Source | None
     rename: Callable[[dict[str, Tensor], nn.Module], dict[str, Tensor]] = _as_they_are
 
+    def loaded(self, params: ImageParams, seed: int) -> tuple[nn.Module, dict]:
+        """The whole network with the weights that ``params`` name, and what is to be said of them.
+
+        Raises what weights and states raise. Weights are looked for first: a network takes longer to build than a missing
+        file to be noticed.
+        """
+        found = weights.locate(params, self.source, seed)
+        model = states.seeded(self.make, seed, self.library, self.name)
+        if found.path is not None:
+            states.load(model, self.rename(states.read(found.path), model), found.path)
+        return model, found.about
+
 
 def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone:
     """The backbone of ``classifier`` under ``params``.
 
-    Raises what transforms, weights, states and network raise. Weights are looked for first: a network takes longer
-    to build than a missing file to be noticed.
+    Raises what transforms, weights, states and network raise.
     """
     transform = transforms.resolve(params, classifier.published)
-    found = weights.locate(params, classifier.source, seed)
-    model = states.seeded(classifier.make, seed, classifier.library, classifier.name)
-    if found.path is not None:
-        states.load(model, classifier.rename(states.read(found.path), model), found.path)
+    model, about_weights = classifier.loaded(params, seed)
     module = network.Network(classifier.strip(model), transform).eval()
     name = f"{classifier.library} {classifier.name}"
     about = {
         "network": name,
-        "weights": found.about,
+        "weights": about_weights,
         "transform": transform.about(),
         "dimensions": network.dimensions(module, transform.image_size, name),
     }

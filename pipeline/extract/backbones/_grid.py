@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pipeline.errors import UsageError
-from pipeline.extract import images, states, transforms, weights
+from pipeline.extract import images, states, transforms
 from pipeline.extract.backbones import _maps, _torchvision
 from pipeline.extract.backbones._backbone import Backbone, Item, Output
 from pipeline.extract.backbones._random_filters import RandomFilters
@@ -122,12 +122,9 @@ def _of_classifier(params: ImageParams, seed: int) -> tuple[nn.Module, Transform
     else:
         found = _torchvision.classifier(params.model, params, params.model_args)
     transform = transforms.resolve(params, found.published)
-    located = weights.locate(params, found.source, seed)
-    model = states.seeded(found.make, seed, found.library, found.name)
-    if located.path is not None:
-        states.load(model, found.rename(states.read(located.path), model), located.path)
+    model, about_weights = found.loaded(params, seed)
     name = f"{found.library} {found.name}"
-    about = {"network": name, "weights": located.about}
+    about = {"network": name, "weights": about_weights}
     libraries = ("torch", "pillow", found.library)
     if found.library == "timm":
         return _maps.Timm(model.eval(), name), transform, about, libraries

@@ -12,7 +12,7 @@ from torchvision import models
 from torchvision.ops import roi_align
 
 from pipeline.errors import UsageError
-from pipeline.extract import images, states, weights
+from pipeline.extract import images
 from pipeline.extract.backbones import _boxes, _detector, _torchvision
 from pipeline.extract.backbones._backbone import Backbone, Item, Output
 from pipeline.extract.params import FeatureParams, ImageParams
@@ -94,13 +94,10 @@ def assemble(params: FeatureParams, seed: int) -> Backbone:
 def _trunk(params: FeatureParams, seed: int) -> tuple[Trunk, dict]:
     given = ImageParams(weights=params.weights, sha256=params.sha256)
     found = _torchvision.classifier(params.trunk, given, params.trunk_args)
-    located = weights.locate(given, found.source, seed)
-    model = states.seeded(found.make, seed, found.library, found.name)
-    if located.path is not None:
-        states.load(model, found.rename(states.read(located.path), model), located.path)
+    model, about_weights = found.loaded(given, seed)
     mean, std = params.mean or list(found.published.mean), params.std or list(found.published.std)
     stem, head = _halves(model.eval(), params.trunk)
-    return Trunk(stem, head, mean, std), {"weights": located.about, "mean": mean, "std": std}
+    return Trunk(stem, head, mean, std), {"weights": about_weights, "mean": mean, "std": std}
 
 
 def _halves(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:

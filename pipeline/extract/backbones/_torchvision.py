@@ -15,10 +15,6 @@ from pipeline.extract.weights import Source, source_of
 from pipeline.registry import near_miss
 
 _CLASSES = 1000
-# torchvision sets transform_input for published weights only; it then expects the usual mean and std.
-_OWN_ARGUMENTS = {
-    name: {"transform_input": True, "init_weights": True} for name in ("googlenet", "inception_v3")
-}
 _OLD_DENSE_LAYER = re.compile(r"(.*denselayer\d+\.(?:norm|relu|conv))\.([12]\..*)")
 
 
@@ -51,6 +47,7 @@ def classifier(name: str, params: ImageParams, arguments: dict) -> Classifier:
 def _own_arguments(name: str, size: int) -> dict:
     """What torchvision itself adds when it builds these networks for their published weights."""
     if name in ("googlenet", "inception_v3"):
+        # torchvision sets transform_input for published weights only; it then expects the usual mean and std.
         return {"transform_input": True, "init_weights": True}
     if name.startswith("vit_"):
         return {"image_size": size}

@@ -200,7 +200,7 @@ def test_a_file_of_weights_for_the_detector(folder: Path) -> None:
         ),
         ({"detector_args": {"min_size": 2}}, UsageError, "detector_args cannot set min_size"),
         ({"trunk": "resnet81"}, UnknownMember, "unknown torchvision model 'resnet81'"),
-        ({"trunk": "vgg11"}, UsageError, "trunk vgg11 cannot be cut at stride 16"),
+        ({"trunk": "squeezenet1_1"}, UsageError, "trunk squeezenet1_1 cannot be cut at stride 16"),
         ({"weights": "no.pth"}, MissingResource, "no.pth: no such weights file"),
     ],
 )

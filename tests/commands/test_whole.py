@@ -1,0 +1,195 @@
+"""Every command in turn on a project made from a data set: pictures in shards, and one that is broken and left out."""
+
+import contextlib
+import io
+import json
+import re
+import shutil
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ruamel.yaml import YAML
+from starlette.testclient import TestClient
+
+from pipeline import cli, paths
+from pipeline.artifacts import images, model_files
+from pipeline.artifacts._files import read_json, write_json
+from pipeline.params.load import load
+from pipeline.report import page as pages
+from pipeline.search.engine import Engine
+from pipeline.serve.app import create
+from tests import made
+from tests.command_line import caller
+from tests.prepare._data import picture
+from tests.project import PARAMS
+
+SPLITS = {"train": 12, "val": 4, "test": 5}
+WORDS = ["red", "blue", "green", "dog"]
+BROKEN = 3
+COMMANDS = [
+    ("prepare",),
+    ("extract", "--texts", "words"),
+    ("extract", "--features", "filters"),
+    ("inject",),
+    ("train",),
+    ("embed",),
+    ("evaluate",),
+    ("report",),
+]
+SECTIONS = {
+    "datasets": {"toy": {"format": "webdataset", "source": "shards", "on_error": "skip"}},
+    "features": {
+        "filters": {
+            "dataset": "toy",
+            "backbone": "random_filters",
+            "filters": 8,
+            "image_size": 32,
+            "size": 5,
+            "on_error": "skip",
+        }
+    },
+    "noises": {"clean": {"dataset": "toy", "protocol": "image", "rate": 0.0}},
+    "runs": {"sum": {**PARAMS["runs"]["sum"], "features": "filters"}},
+    "train": {**PARAMS["train"], "epochs": 1},
+    "evaluate": {"resamples": 10},
+}
+
+
+def _shards(folder: Path) -> None:
+    """Of the test pictures one is no picture."""
+    folder.mkdir()
+    number = 0
+    for split, count in SPLITS.items():
+        with tarfile.open(folder / f"{split}.tar", "w") as tar:
+            for place in range(count):
+                content = b"<html>" if (split, place) == ("test", BROKEN) else picture(number, (40, 40))
+                caption = f"a {WORDS[number % 4]} {WORDS[(number // 4) % 4]}"
+                for ending, part in (("png", content), ("txt", caption.encode())):
+                    info = tarfile.TarInfo(f"{number:03d}.{ending}")
+                    info.size = len(part)
+                    tar.addfile(info, io.BytesIO(part))
+                number += 1
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The project and what each command said."""
+    root = tmp_path_factory.mktemp("whole") / "project"
+    root.mkdir()
+    said = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        _shards(root / "shards")
+        with (root / "params.yaml").open("w", encoding="utf-8") as file:
+            YAML().dump({**PARAMS, **made.SECTIONS, **SECTIONS}, file)
+        made.write_dvc_yaml()
+        for command in COMMANDS:
+            said[command[0], command[-1]] = _run(patch, *command)
+    return root, said
+
+
+def _run(patch: pytest.MonkeyPatch, *command: str) -> str:
+    """stderr of a command that must succeed; without pytest's capture, which no fixture of a module has."""
+    err = io.StringIO()
+    patch.setattr(sys, "argv", ["vse-pipe", *command])
+    with contextlib.redirect_stderr(err), pytest.raises(SystemExit) as stop:
+        cli.main()
+        raise SystemExit(0)
+    assert not stop.value.code, f"{command}: {err.getvalue()}"
+    return err.getvalue()
+
+
+@pytest.fixture
+def call(finished, tmp_path, monkeypatch, capsys):
+    root = tmp_path / "project"
+    shutil.copytree(finished[0], root)
+    monkeypatch.chdir(root)
+    return caller(monkeypatch, capsys)
+
+
+def test_every_command_says_how_many_are_left_out(finished):
+    _, said = finished
+    assert "1 of 21 images below shards cannot be used" in said["prepare", "prepare"]
+    assert "1 images have no features" in said["extract", "filters"]
+    assert "1 images that could not be read are left out, with 1 captions" in said["embed", "embed"]
+    assert "1 images of split 'test' that could not be read are left out" in said["evaluate", "evaluate"]
+
+
+def test_search_offers_the_others_and_shows_them(call):
+    status, out, err = call("search", "a red dog", "--json", "--html", "found.html", "--k", 99)
+    assert status == 0, err
+    told = json.loads(out)
+    left = sum(SPLITS.values()) - SPLITS["test"] + BROKEN
+    assert left not in {hit["image_id"] for hit in told["hits"]}
+    assert len(told["hits"]) == told["searched"] == 4
+    assert told["left_out"] == {"images": 1, "captions": 1}
+    assert all(hit["file"].startswith("test.tar::") for hit in told["hits"])
+    assert Path("found.html").read_text(encoding="utf-8").count("data:image/webp") == 4
+    status, out, err = call("search", "--image-id", told["hits"][0]["image_id"], "--html", "found.html")
+    assert status == 0, err
+    assert "1 images that could not be read are not searched, nor their 1 captions" in err
+    assert "The image asked with" in Path("found.html").read_text(encoding="utf-8")
+    status, _, err = call("search", "--image-id", left)
+    assert (status, err) == (
+        3,
+        f"error: data/embed/sum/images.parquet: run 'sum' has embedded no image_id {left}\n",
+    )
+
+
+def test_serve_shows_them_and_answers_as_search_does(call):
+    _, out, _ = call("search", "a red dog", "--run", "sum", "--json")
+    client = TestClient(
+        create({"nns": Engine.open(load(paths.PARAMS), "sum", "nns", "test", "cpu")}),
+        base_url="http://127.0.0.1:8000",
+    )
+    theirs, ours = client.get("/api/search", params={"text": "a red dog"}).json(), json.loads(out)
+    assert {**theirs, "seconds": 0} == {**ours, "seconds": 0}
+    assert "/picture/" in client.get("/", params={"text": "a red dog"}).text
+    assert client.get(f"/picture/{ours['hits'][0]['image_id']}").headers["content-type"] == "image/webp"
+
+
+def test_the_report_shows_them(finished):
+    page = (finished[0] / "reports/index.html").read_text(encoding="utf-8")
+    assert page.count("data:image/webp") >= 4
+    assert "could not be read where this page was written" not in page
+
+
+def test_what_does_not_fit_into_the_report_has_its_caption_and_no_link(call, monkeypatch):
+    monkeypatch.setattr(pages, "LIMIT", 0)
+    assert call("report")[0] == 0
+    page = Path("reports/index.html").read_text(encoding="utf-8")
+    assert "data:image/webp" not in page
+    assert '<a class="picture' not in page
+    assert re.search(r"\d+ pictures did not fit into the page and lie in shards", page)
+    assert re.search(r'<span class="picture blank">Picture \d+: a \w+ \w+</span>', page)
+
+
+def test_check_and_verify_find_nothing(call):
+    status, out, err = call("check")
+    assert status == 0, out + err
+    assert "no problems" in err
+    assert "1 images could not be read and have no features" in out
+    status, out, err = call("verify")
+    assert status == 0, out + err
+    assert "21 sha256 in images.parquet" in out
+
+
+def test_a_damaged_member_is_named(call):
+    file = images.read(paths.prepared("toy"))["file"][0].as_py()
+    with Path("shards/train.tar").open("r+b") as shard:
+        shard.seek(int(file.split("::")[1].split(":")[0]) + 20)
+        shard.write(bytes(np.full(4, 7, np.uint8)))
+    status, out, _ = call("verify")
+    assert status == 5
+    assert f"shards/{file}: sha256 in images.parquet is" in out
+
+
+def test_a_run_of_an_earlier_version_has_to_be_trained_again(call):
+    path = paths.trained("sum") / model_files.CONFIG
+    write_json(path, {key: value for key, value in read_json(path).items() if not key.startswith("text")})
+    status, out, err = call("search", "a red dog")
+    assert (status, out) == (5, "")
+    assert "run `vse-pipe train --run sum` again, then embed" in err.splitlines()[-1]
