@@ -67,8 +67,13 @@ def share(out: Path, number: int, of: int) -> Iterator[None]:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[TextIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as lock:
+    with open(path, "a+", encoding="utf-8", opener=_unless_link) as lock:
         yield lock
+
+
+def _unless_link(path: str, flags: int) -> int:
+    """The holder's number is written over what is there; through a symbolic link that would be anybody's file."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _locked(lock: TextIO, kind: int) -> bool:

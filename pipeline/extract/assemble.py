@@ -38,7 +38,7 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
     _require_room(out, sum(path.stat().st_size for path in files.values()))
     left_out = policy.named(job, ((number, one["failures"]) for number, one in enumerate(manifests)))
     numbers = [number for number, manifest in enumerate(manifests) if manifest["rows"]]
-    blocks = (shards.rows(number, files[number])["features"] for number in numbers)
+    blocks = (_features(shards, number, files[number], manifests[number]) for number in numbers)
     index = _index(job, shards, files, manifests)
     beside = partial(unreadable.write, out, left_out)
     artefact.write_blocks(out, blocks, count, index, {**job.about, "fingerprint": job.digest}, beside)
@@ -55,10 +55,19 @@ def _require_room(out: Path, needed: int) -> None:
 
 def _checked(job: Job, shards: Shards, number: int, path: Path) -> dict:
     found, wanted = shards.manifest(number, path), job.manifest(number)
-    whole = found.get("rows", 0) + len(found["failures"]) == wanted["images"]
-    if not whole or any(found.get(key) != value for key, value in wanted.items()):
+    ids = set(job.ids(number).to_pylist())
+    missing = {failure.image_id for failure in found["failures"]}
+    whole = len(missing) == len(found["failures"]) and found.get("rows") == len(ids - missing)
+    if not whole or not missing <= ids or any(found.get(key) != value for key, value in wanted.items()):
         raise Damaged(number, path, "its manifest does not fit images.parquet")
     return found
+
+
+def _features(shards: Shards, number: int, path: Path, manifest: dict) -> np.ndarray:
+    found = shards.rows(number, path)
+    if "features" not in found or any(array.shape[:1] != (manifest["rows"],) for array in found.values()):
+        raise Damaged(number, path, "its features are not those that its manifest speaks of")
+    return found["features"]
 
 
 def _index(job: Job, shards: Shards, files: dict[int, Path], manifests: list[dict]) -> Iterator[pa.Table]:

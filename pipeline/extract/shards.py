@@ -68,11 +68,13 @@ class Shards:
 
         Only for a process that writes alone.
         """
+        if self._all.is_symlink():  # what lies there is not ours to remove
+            self._all.unlink()
         for path in self.others():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            _remove(path)
         kept = set(self.found().values())
         for path in set(self._folder.iterdir()) - kept if self._folder.is_dir() else ():
-            path.unlink()
+            _remove(path)
 
     def tidy_share(self, numbers: set[int]) -> None:
         """Remove what a killed process was writing of ``numbers``; other files may be those of a process that lives."""
@@ -103,7 +105,9 @@ class Shards:
         """What ``write`` was given and added; only the header is read. Raises Damaged."""
         try:
             found = _manifest(path)
-            failures = [Failure(*failure) for failure in found["failures"]]
+            failures = [
+                Failure(int(one), str(status), str(detail)) for one, status, detail in found["failures"]
+            ]
         except _UNREADABLE as error:
             raise Damaged(number, path, f"its manifest cannot be read ({error})") from error
         if (found.get("shard"), found.get("fingerprint")) != (number, self.fingerprint):
@@ -112,6 +116,7 @@ class Shards:
 
     def rows(self, number: int, path: Path) -> dict[str, np.ndarray]:
         """All arrays by name, the file compared with the digest in its name. Raises Damaged."""
+        from safetensors import SafetensorError
         from safetensors.numpy import load
 
         try:
@@ -121,7 +126,10 @@ class Shards:
         match = _NAME.fullmatch(path.name)
         if not match or match[2] != _digest(content):
             raise Damaged(number, path, "its content does not match the digest in its name")
-        return load(content)
+        try:
+            return load(content)
+        except (SafetensorError, KeyError) as error:  # written by something else, under a digest that fits
+            raise Damaged(number, path, f"holds no tensors that can be read ({error})") from error
 
     def beside(self, number: int, path: Path) -> dict[str, np.ndarray]:
         """Every array but the features, of a file that ``rows`` has compared with its digest. Raises Damaged."""
@@ -138,8 +146,15 @@ class Shards:
             path.unlink()
 
     def remove(self) -> None:
-        if self._all.exists():
-            shutil.rmtree(self._all)
+        _remove(self._all)
+
+
+def _remove(path: Path) -> None:
+    """Of a symbolic link the link alone, never what it leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def earlier(out: Path) -> list[dict]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from pipeline import console, paths
 from pipeline.artifacts.images import UNREAD
 from pipeline.errors import InputError, UnreadableImage
+from pipeline.prepare.formats._source import is_text
 from pipeline.sources import read
 from pipeline.sources.address import path_of
 from pipeline.sources.picture import opened, undecodable
@@ -65,6 +66,8 @@ def _locate(root: Path, file: str, where: str) -> None:
             f"{where}: file {name!r} is absolute; names must be relative to {root} and stay below it"
         )
     paths.inside(root, name, where)
+    if not is_text(file):
+        raise InputError(f"{where}: file {file!r} is not UTF-8; rename it")
 
 
 def _open(root: Path, file: str, where: str) -> Read:

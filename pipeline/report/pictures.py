@@ -5,24 +5,37 @@ import io
 import math
 from collections.abc import Callable
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
+
+from pipeline.errors import UnreadableImage
+from pipeline.sources.picture import opened, undecodable
 
 _QUALITY = 80
 _SMALLEST = 64
 
 
 def thumbnail(content: bytes, side: int) -> bytes | None:
-    """WebP of at most ``side`` x ``side`` pixels, upright, its proportions kept; None when it is no readable picture."""
+    """WebP of at most ``side`` x ``side`` pixels, upright, its proportions kept; None when it is no readable picture.
+
+    What counts as one is what ``prepare`` takes: no other format is tried, EPS least of all.
+    """
     try:
-        with Image.open(io.BytesIO(content)) as opened:
-            opened.draft("RGB", (side * 2, side * 2))
-            small = ImageOps.exif_transpose(opened).convert("RGB")
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError):
+        with opened(content, "") as image:
+            small = _upright(image, side)
+    except UnreadableImage:
         return None
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     out = io.BytesIO()
     small.save(out, "WEBP", quality=_QUALITY, method=4)
     return out.getvalue()
+
+
+def _upright(image: Image.Image, side: int) -> Image.Image:
+    try:
+        image.draft("RGB", (side * 2, side * 2))
+        return ImageOps.exif_transpose(image).convert("RGB")
+    except Exception as error:
+        raise undecodable("", error) from error
 
 
 def data_uri(webp: bytes) -> str:

@@ -18,6 +18,8 @@ from pipeline.errors import InputError
 LARGEST_GROUP = 2**30
 _KEPT_GROUPS = 2
 _KEPT_FILES = 4
+# lru_cache lets two threads open the same file at once, and each would then read its row groups.
+_opening = threading.Lock()
 
 
 def value(path: Path, row: int, column: str) -> bytes | None:
@@ -27,7 +29,9 @@ def value(path: Path, row: int, column: str) -> bytes | None:
         status = path.stat()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    return opened(path.resolve(), status.st_mtime_ns, status.st_size).value(row, column)
+    with _opening:
+        file = opened(path.resolve(), status.st_mtime_ns, status.st_size)
+    return file.value(row, column)
 
 
 @lru_cache(maxsize=_KEPT_FILES)

@@ -1,5 +1,6 @@
 """Shards put together: statuses in the index, damage found, nothing else than what is theirs."""
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -8,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.numpy import save
 
 from pipeline.artifacts import features
 from pipeline.errors import InputError, PipelineError
@@ -153,3 +155,35 @@ def test_shards_of_another_fingerprint_are_replaced(tiny: Path, monkeypatch) -> 
     stage.extract(other, "small", "cpu")
     assert json.loads((OUT / "meta.json").read_text())["shape"] == [9, 32]
     assert sorted(outputs(tiny)) == ["errors.parquet", "features.npy", "index.parquet", "meta.json"]
+
+
+LIES = {
+    "other tensors": ({"x": np.ones((4, 2, 3), np.float32)}, {}),
+    "fewer rows": ({"features": np.ones((3, 2, 3), np.float32)}, {}),
+    "fewer boxes": (
+        {"features": np.ones((4, 2, 3), np.float32), "boxes": np.ones((1, 2, 4), np.float32)},
+        {},
+    ),
+    "no array of rows": ({"features": np.ones((), np.float32)}, {}),
+    "rows in words": (None, {"rows": "4"}),
+    "negative rows": (None, {"rows": -1, "failures": [[59, "truncated", "x"]] * 5}),
+    "one failure twice": (None, {"rows": 2, "failures": [[59, "truncated", "x"]] * 2}),
+    "a failure of another shard": (None, {"rows": 3, "failures": [[3, "truncated", "x"]]}),
+    "a failure that is no number": (None, {"rows": 3, "failures": [[[1], "truncated", "x"]]}),
+}
+
+
+@pytest.mark.parametrize(("tensors", "told"), LIES.values(), ids=LIES)
+def test_a_shard_that_lies_under_a_digest_that_fits_is_damaged(tiny: Path, tensors, told) -> None:
+    work = job()
+    shards = filled(work, set())
+    path = shards.found()[0]
+    manifest = {**shards.manifest(0, path), **told}
+    content = save(tensors or shards.rows(0, path), {"manifest": json.dumps(manifest)})
+    path.unlink()
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    path.with_name(f"000000-{digest}.safetensors").write_bytes(content)
+    with pytest.raises(Damaged) as caught:
+        assemble(work, shards, OUT)
+    assert caught.value.number == 0
+    assert not (OUT / "meta.json").exists()

@@ -1,5 +1,6 @@
 """Shards survive a kill, say what they are, and only intact shards of the same extraction are used."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -109,3 +110,36 @@ def test_a_share_removes_only_what_it_was_writing_itself(tmp_path: Path) -> None
     shards.tidy_share({0, 2, 4})
     left = {found.name[:7] for found in (tmp_path / "shards").rglob("*.*")}
     assert left == {"000001-", ".000001", "000005-"}
+
+
+@pytest.mark.parametrize("cut", [1, 24])
+def test_another_file_under_a_digest_that_fits_is_damaged_too(tmp_path: Path, cut: int) -> None:
+    shards = written(tmp_path, 0)
+    path = shards.found()[0]
+    content = path.read_bytes()[:-cut]
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    path = path.with_name(f"000000-{digest}.safetensors")
+    path.write_bytes(content)
+    shards.manifest(0, path)  # whole, so that only the tensors are left to complain about
+    with pytest.raises(Damaged, match="holds no tensors that can be read"):
+        shards.rows(0, path)
+
+
+def test_links_are_removed_and_what_they_lead_to_is_left_alone(tmp_path: Path) -> None:
+    precious = tmp_path / "elsewhere" / "precious"
+    precious.parent.mkdir()
+    precious.touch()
+    shards = written(tmp_path, 1)
+    folder = shards.found()[1].parent
+    for link in (folder.with_name("other"), folder / "inside"):
+        link.symlink_to(precious.parent)
+    (folder / "a folder").mkdir()
+    shards.tidy()
+    assert [path.name[:6] for path in folder.iterdir()] == ["000001"]
+    shards.remove()
+    (tmp_path / "shards").symlink_to(precious.parent)
+    shards.remove()
+    (tmp_path / "shards").symlink_to(precious.parent)
+    shards.tidy()
+    assert [path.name for path in tmp_path.iterdir()] == ["elsewhere"]
+    assert precious.exists()

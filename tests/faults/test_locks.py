@@ -82,3 +82,17 @@ def test_shares_exclude_their_like_and_the_whole(tmp_path):
 def test_sharers_of_another_output_are_not_in_the_way(tmp_path):
     with share(tmp_path / "out.x", 1, 2), claim(tmp_path / "out"), share(tmp_path / "out2", 2, 3):
         assert (tmp_path / "out.lock").read_text().startswith(f"{os.getpid()} on ")
+
+
+@pytest.mark.parametrize(
+    ("lock", "name"),
+    [(claim, "out.lock"), (lambda out: share(out, 1, 2), "out.share-1of2.lock")],
+    ids=["whole", "share"],
+)
+def test_a_link_in_place_of_a_lock_is_not_written_through(tmp_path, lock, name):
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / name).symlink_to(precious)
+    with pytest.raises(OSError, match="symbolic link"), lock(tmp_path / "out"):
+        pass
+    assert precious.read_text() == "mine"

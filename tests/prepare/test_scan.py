@@ -144,6 +144,12 @@ def test_a_loop_of_links_and_half_a_character_name_no_file(tmp_path):
             scan(tmp_path, [name], lambda number: f"row {number}")
 
 
+def test_a_name_of_another_encoding_is_refused(tmp_path):
+    (tmp_path / "caf\udce9.png").write_bytes(picture(0))
+    with pytest.raises(InputError, match=r"^row 0: file 'caf\\udce9.png' is not UTF-8; rename it"):
+        scan(tmp_path, ["caf\udce9.png"], lambda i: f"row {i}")
+
+
 def test_names_that_leave_the_root_are_not_opened(tmp_path, monkeypatch):
     root = tmp_path / "images"
     pictures(root, ["good.png"])

@@ -72,3 +72,21 @@ def test_side_shrinks_until_all_fit(budget, expected):
 def test_below_64_pixels_the_last_are_left_out(budget, kept):
     made, side = fit(lambda side: {name: bytes(3 * side) for name in "abc"}, 200, budget)
     assert (list(made), side) == (kept, 64)
+
+
+def test_no_program_is_started_for_a_picture(monkeypatch):
+    """Pillow draws EPS with Ghostscript; what a data set holds must not decide that."""
+    started = []
+    monkeypatch.setattr("subprocess.check_call", lambda *given, **_: started.append(given))
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n"
+    assert Image.open(io.BytesIO(eps)).format == "EPS"  # it would
+    assert thumbnail(eps, 32) is None
+    assert not started
+
+
+def test_whatever_a_decoder_raises_is_no_picture(monkeypatch):
+    def broken(image):
+        raise IndexError("index out of range")
+
+    monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.load", broken)
+    assert thumbnail(encoded((40, 40)), 32) is None

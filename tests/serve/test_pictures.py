@@ -100,3 +100,15 @@ def test_uploads_that_do_not(content, message):
     with pytest.raises(InputError) as refused:
         check_upload(content)
     assert message in str(refused.value)
+
+
+def test_a_picture_inside_a_shard_has_a_thumbnail(tmp_path):
+    content = png(60, 30)
+    (tmp_path / "t.tar").write_bytes(b"#" * 512 + content + b"#" * 99)
+    address = tmp_path / f"t.tar::512:{len(content)}::a.png"
+    with Image.open(io.BytesIO(Thumbnails(lambda number: address).get(1))) as opened:
+        assert opened.size == (60, 30)
+
+
+def test_a_picture_that_cannot_be_read_has_none(tmp_path):
+    assert Thumbnails(lambda number: tmp_path).get(1) is None  # a folder

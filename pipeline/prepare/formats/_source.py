@@ -54,10 +54,22 @@ def drawn_split(name: str, val: float, test: float, seed: int) -> str:
 
 
 def caption_text(text: str, where: str) -> str:
-    """``text`` unchanged: captions keep their case, quotes and spaces. Raises InputError when there is nothing to read."""
+    """``text`` unchanged: captions keep their case, quotes and spaces. Raises InputError when there is nothing to read, or
+    half of a surrogate pair, as JSON can write it: no file can hold that as UTF-8."""
     if not text.strip():
         raise InputError(f"{where}: the caption is empty; write one or remove the row")
+    if not is_text(text):
+        raise InputError(f"{where}: the caption {text[:40]!r} holds half of a surrogate pair; correct it")
     return text
+
+
+def is_text(value: str) -> bool:
+    """Can it be written as UTF-8? Not so names of other encodings, as Python shows them, and some escapes of JSON."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class Unique:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipeline.errors import InputError
+from pipeline.prepare.formats._source import is_text
 from pipeline.sources.address import Member
 
 _BLOCK = 512
@@ -72,13 +73,16 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, Member]]:
                 if not info.isdir():
                     yield info.name, _member(path, info)
             _refuse_cut(path, file, tar.offset)
-    except (tarfile.TarError, OSError, ValueError, EOFError) as error:
+    # RecursionError: thousands of extended headers, each about the next one.
+    except (tarfile.TarError, OSError, ValueError, EOFError, RecursionError) as error:
         raise InputError(f"{path}: not a whole tar file ({error}); copy it again") from error
 
 
 def _member(path: Path, info: tarfile.TarInfo) -> Member:
     if not info.isreg() or info.issparse():
         raise InputError(f"{path}: {info.name!r} is a link or a special file; a shard holds plain files")
+    if not is_text(info.name):
+        raise InputError(f"{path}: the name {info.name!r} is not UTF-8; rename it and write the shard again")
     return Member(path.name, info.offset_data, info.size, info.name.rpartition("/")[2])
 
 

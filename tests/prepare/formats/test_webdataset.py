@@ -103,6 +103,7 @@ BAD = [
     ("empty caption", sample("a", 0, " \n"), "t.tar key 'a': the caption is empty"),
     ("latin 1", [A[0], ("a.txt", b"caf\xe9")], "t.tar a.txt: not UTF-8 text"),
     ("long caption", [A[0], ("a.txt", bytes(2**20 + 1))], "t.tar a.txt: 1048577 bytes are no caption"),
+    ("latin 1 name", sample("caf\udce9", 0), r"t.tar: the name 'caf\udce9.png' is not UTF-8"),
     ("nothing", [], "t.tar: holds no samples"),
 ]  # fmt: skip
 
@@ -121,6 +122,20 @@ def test_bad_samples(tmp_path: Path, members: Members, message: str) -> None:
 def test_bad_json(tmp_path: Path, written: bytes) -> None:
     shard(tmp_path / "t.tar", [A[0], ("a.json", written)])
     with pytest.raises(InputError, match=r"t.tar key 'a': .json (is no JSON|has no string)"):
+        read("webdataset", tmp_path / "t.tar", tmp_path, val=0.0, test=0.0, caption="json")
+
+
+def test_headers_about_headers_without_end(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("x")
+    header.type = tarfile.XHDTYPE
+    (tmp_path / "t.tar").write_bytes(header.tobuf() * 5000 + bytes(1024))
+    with pytest.raises(InputError, match=r"t.tar: not a whole tar file"):
+        read("webdataset", tmp_path / "t.tar", tmp_path, val=0.0, test=0.0)
+
+
+def test_half_a_surrogate_pair_in_json(tmp_path: Path) -> None:
+    shard(tmp_path / "t.tar", [A[0], ("a.json", rb'{"caption": "a \ud83d cat"}')])
+    with pytest.raises(InputError, match=r"t.tar key 'a': the caption .* holds half of a surrogate pair"):
         read("webdataset", tmp_path / "t.tar", tmp_path, val=0.0, test=0.0, caption="json")
 
 
