@@ -1,6 +1,7 @@
 """The command line, called in this process."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,11 @@ import pytest
 from pipeline import cli
 
 Call = Callable[..., tuple[int, str, str]]
+
+
+def heed_ctrl_c() -> None:
+    """For ``preexec_fn``: a shell starts what it puts into the background with SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def caller(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, *first: str) -> Call:

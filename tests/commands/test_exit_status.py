@@ -9,6 +9,7 @@ import pytest
 
 from pipeline import locks
 from pipeline.artifacts._files import sha256, write_json
+from tests.command_line import heed_ctrl_c
 from tests.commands.script import COMMAND, environment, run
 from tests.project import write_params
 
@@ -86,7 +87,12 @@ def test_130_interrupted(project):
     pipe = project / "data" / "x.timing.json"
     os.mkfifo(pipe)
     process = subprocess.Popen(
-        [*COMMAND, "timings"], cwd=project, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*COMMAND, "timings"],
+        cwd=project,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=heed_ctrl_c,
     )
     # The reader is there as soon as the pipe can be opened for writing; it then waits for what is never written.
     with pipe.open("wb"):

@@ -253,7 +253,7 @@ def _cells(row: str) -> list[str]:
 
 def test_queued_experiments_ran_with_their_values(walked):
     (table,) = [done.stdout for command, _, done in walked if command.startswith("dvc exp show")]
-    rows = [_cells(line) for line in table.splitlines()]
+    rows = [_cells(line) for line in table.splitlines() if line.startswith("|")]
     rates = {name: row[-2] for row in rows for name in ("rate-1", "rate-2", "slower") if name in row[1]}
     assert rates == {"rate-1": "0.001", "rate-2": "0.002", "slower": "1e-05"}
     scores = {row[2] for row in rows if "rate-" in row[1] or "slower" in row[1]}

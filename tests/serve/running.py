@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.command_line import heed_ctrl_c
 from tests.rules.sources import ROOT
 
 
@@ -33,6 +34,7 @@ def started(project: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Po
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=heed_ctrl_c,
         text=True,
     )
     try:
