@@ -83,7 +83,8 @@ class Browser:
             raise RuntimeError(f"{method}: {answer['error']}")
         return answer["result"]
 
-    def open(self, page: Path, width: int, height: int, dark: bool = False) -> None:
+    def screen(self, width: int, height: int, dark: bool = False) -> None:
+        """What the tab shows the next pages on."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send(
             "Emulation.setDeviceMetricsOverride",
@@ -93,6 +94,9 @@ class Browser:
             mobile=width < 600,
         )
         self.send("Emulation.setEmulatedMedia", features=[scheme])
+
+    def open(self, page: Path, width: int, height: int, dark: bool = False) -> None:
+        self.screen(width, height, dark)
         self.send("Page.navigate", url=page.resolve().as_uri())
         self.evaluate(
             "new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', done))"

@@ -18,15 +18,7 @@ class Tab(Browser):
     """A tab that goes to addresses, and types. What it evaluates is the test's; the page's own scripts are off."""
 
     def goto(self, url: str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
-        self.send("Emulation.setEmulatedMedia", features=[scheme])
+        self.screen(width, height, dark)
         self.send("Emulation.setScriptExecutionDisabled", value=True)
         self.evaluate("window.old = true")
         self.send("Page.navigate", url=url)
