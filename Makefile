@@ -19,7 +19,7 @@ setup: .venv/.ready .dvc/plots.html
 	touch $@
 
 # The page that `dvc plots` fills, with Vega inside.
-.dvc/plots.html: .venv/.ready $(wildcard pipeline/experiments/plots_page.*)
+.dvc/plots.html: .venv/.ready $(wildcard pipeline/tools/plots/plots_page.*)
 	vse-pipe plots
 
 demo: setup

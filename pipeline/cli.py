@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from pipeline import console
 from pipeline.commands import (
     _completion,
     _plans,
@@ -32,7 +31,8 @@ from pipeline.commands._project import overrides as _overrides
 from pipeline.commands._project import params as _params
 from pipeline.commands._project import wrote as _wrote
 from pipeline.commands.compare import compare
-from pipeline.errors import PipelineError, UsageError
+from pipeline.core import console
+from pipeline.core.errors import PipelineError, UsageError
 
 _STAGES = "Stages, in their order"
 _BESIDE_THE_STAGES = {
@@ -154,7 +154,7 @@ def train(
     params = _params()
     names = _chosen_runs(run, params)
     if loss is not None:
-        from pipeline.registry import LOSSES
+        from pipeline.project.registry import LOSSES
 
         LOSSES.check(loss)
         names = [name for name in names if params.runs[name].loss.name == loss]
@@ -203,7 +203,7 @@ for _panel, _members in _BESIDE_THE_STAGES.items():
 
 def main() -> None:
     """Run the command; errors become one message on stderr and the exit status of their class, others stay tracebacks."""
-    from pipeline.locks import die_with_parent
+    from pipeline.core.locks import die_with_parent
 
     if "DVC_STAGE" in os.environ:
         die_with_parent()

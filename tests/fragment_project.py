@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import paths
 from pipeline.artifacts import captions, features, images
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
-from pipeline.params.typed import Params
+from pipeline.project import paths
+from pipeline.project.params.typed import Params
 from tests.project import PARAMS, WORDS, load_params, write_prepared
 
 REGIONS, DIM = 5, 12

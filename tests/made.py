@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from pipeline import paths
-from pipeline.params.document import read_document
-from pipeline.project import lock, stages
+from pipeline.project import lock, paths
+from pipeline.project.params.document import read_document
+from pipeline.tools.check import dvc_stages
 from tests.project import write_params, write_prepared
 from tests.rules.sources import ROOT
 
@@ -21,7 +21,7 @@ def build(root: Path) -> None:
     from pipeline.evaluate.stage import evaluate
     from pipeline.extract.text_stage import extract_texts
     from pipeline.inject.stage import inject
-    from pipeline.params.load import load
+    from pipeline.project.params.load import load
     from pipeline.train.stage import train
 
     os.chdir(root)
@@ -44,7 +44,7 @@ def build(root: Path) -> None:
 
 def write_dvc_yaml() -> None:
     """In the working directory, with the folders that it names and no stage of these projects writes."""
-    # Without the code: its closure takes a second, and tests/check/test_dvc_yaml.py looks at it in this repository.
+    # Without the code: its closure takes a second, and tests/tools/check/test_dvc_yaml.py looks at it in this repository.
     text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
     kept = [line for line in text.splitlines() if not line.strip().startswith("- pipeline/")]
     Path("dvc.yaml").write_text("\n".join(kept) + "\n", encoding="utf-8")
@@ -69,14 +69,14 @@ SECTIONS = {
 def record() -> None:
     """dvc.lock and DVC's cache as they would be had DVC run the stages of the project in the working directory."""
     document = read_document(paths.PARAMS)
-    found, problems = stages.read(stages.DVC_YAML, document)
+    found, problems = dvc_stages.read(dvc_stages.DVC_YAML, document)
     assert not problems
     locked = {}
     for stage in found:
         outs = [out for out in stage.outs if Path(out).exists()]
         if outs:
             deps = [dep for dep in stage.deps if dep.startswith("data/") and Path(dep).exists()]
-            values = {address: stages.lookup(document, address)[0] for address in stage.params}
+            values = {address: dvc_stages.lookup(document, address)[0] for address in stage.params}
             locked[stage.name] = {
                 "cmd": stage.cmd,
                 "deps": [{"path": dep, "md5": lock.md5(Path(dep))} for dep in deps],

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 from ruamel.yaml import YAML
 
-from pipeline import paths
 from pipeline.artifacts import captions, features, images
-from pipeline.params.load import load
-from pipeline.params.typed import Params
+from pipeline.project import paths
+from pipeline.project.params.load import load
+from pipeline.project.params.typed import Params
 
 WORDS = ["red", "blue", "green", "big", "small", "round", "square", "dog", "cat", "tree"]
 PARAMS = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline import locks
-from pipeline.errors import IntegrityError, LockedError, MissingResource, PipelineError
+from pipeline.core import locks
+from pipeline.core.errors import IntegrityError, LockedError, MissingResource, PipelineError
 from pipeline.inject import stage as inject_stage
 from tests.command_line import caller
 from tests.project import write_params, write_prepared
@@ -162,7 +162,7 @@ def test_out_of_memory_is_one_line_and_a_defect_keeps_its_traceback(run, monkeyp
 
 
 def test_help_of_apply_names_every_overlay(run):
-    from pipeline.params import overlay
+    from pipeline.project.params import overlay
 
     shown = "".join(run("apply", "--help")[1].replace("│", "").split())
     assert all(name in shown for name in overlay.names())

@@ -6,32 +6,32 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.artifacts import _table
-from pipeline.artifacts._files import read_json, require, whole_file, write_json
+from pipeline.core import tables
+from pipeline.core.files import read_json, require, whole_file, write_json
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
 SCHEMA = pa.schema(
     [
-        _table.field("caption_id", pa.int64(), "unique"),
-        _table.field("image_id", pa.int64(), "the image it is shown with"),
-        _table.field("loss", pa.float64(), "of the pair under the trained model; small where it fits"),
-        _table.field("probability", pa.float64(), "of being mismatched, 0 to 1, from the beta mixture"),
-        _table.field("score", pa.float32(), "similarity of the pair; larger is closer"),
-        _table.field(
+        tables.field("caption_id", pa.int64(), "unique"),
+        tables.field("image_id", pa.int64(), "the image it is shown with"),
+        tables.field("loss", pa.float64(), "of the pair under the trained model; small where it fits"),
+        tables.field("probability", pa.float64(), "of being mismatched, 0 to 1, from the beta mixture"),
+        tables.field("score", pa.float32(), "similarity of the pair; larger is closer"),
+        tables.field(
             "rematch_caption_id",
             pa.int64(),
             "the caption that suits the image best among those shown with other images; null where there is none",
             nullable=True,
         ),
-        _table.field("rematch_caption_score", pa.float32(), "similarity of the two", nullable=True),
-        _table.field(
+        tables.field("rematch_caption_score", pa.float32(), "similarity of the two", nullable=True),
+        tables.field(
             "rematch_image_id",
             pa.int64(),
             "the image, other than the one shown, that suits the caption best; null where there is none",
             nullable=True,
         ),
-        _table.field("rematch_image_score", pa.float32(), "similarity of the two", nullable=True),
-        _table.field(
+        tables.field("rematch_image_score", pa.float32(), "similarity of the two", nullable=True),
+        tables.field(
             "mismatched", pa.bool_(), "the injected truth; null where that is unknown", nullable=True
         ),
     ],
@@ -43,7 +43,7 @@ def write(
     folder: Path, pairs: pa.Table, metrics: dict, histogram: pd.DataFrame, costs: pd.DataFrame | None
 ) -> None:
     """metrics: finite numbers, strings, null and nested lists and dictionaries only."""
-    _table.write(folder / PAIRS, pairs, SCHEMA, {})
+    tables.write(folder / PAIRS, pairs, SCHEMA, {})
     _write_csv(folder / HISTOGRAM, histogram)
     if costs is not None:
         _write_csv(folder / COSTS, costs)
@@ -51,7 +51,7 @@ def write(
 
 
 def read_pairs(folder: Path) -> pa.Table:
-    return _table.read(folder / PAIRS, SCHEMA, _made_by(folder))
+    return tables.read(folder / PAIRS, SCHEMA, _made_by(folder))
 
 
 def read_metrics(folder: Path) -> dict:

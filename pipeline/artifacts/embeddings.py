@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.artifacts import _table
-from pipeline.errors import InputError
+from pipeline.core import tables
+from pipeline.core.errors import InputError
 
 IMAGES, CAPTIONS = "images.parquet", "captions.parquet"
 # The folder beside them with the same files of a run's second network; the footer then has its digest as ``peer_sha256``.
@@ -21,13 +21,13 @@ LEFT_OUT = "left_out"
 
 def schema(side: str, dim: int) -> pa.Schema:
     """side: ``images`` (image_id) or ``captions`` (caption_id, image_id)."""
-    ids = [_table.field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
+    ids = [tables.field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
     if side == "captions":
-        ids.insert(0, _table.field("caption_id", pa.int64(), "unique"))
+        ids.insert(0, tables.field("caption_id", pa.int64(), "unique"))
     vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
     columns = [
-        _table.field("split", pa.string(), "train, val or test"),
-        _table.field("embedding", vector, "the vector"),
+        tables.field("split", pa.string(), "train, val or test"),
+        tables.field("embedding", vector, "the vector"),
     ]
     return pa.schema([*ids, *columns], metadata={"artefact": f"{side} embeddings", "version": "1"})
 
@@ -61,22 +61,22 @@ def write(path: Path, side: Side) -> None:
         "embedding": pa.FixedSizeListArray.from_arrays(flat, type=vector_type),
     }
     wanted = schema(path.stem, dim)
-    _table.write(path, pa.table({name: columns[name] for name in wanted.names}), wanted, side.about)
+    tables.write(path, pa.table({name: columns[name] for name in wanted.names}), wanted, side.about)
 
 
 def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
     """Raises InputError on missing columns, repeated ids, ragged or non-finite vectors."""
-    table = _table.read(path, schema(path.stem, 1), made_by)
+    table = tables.read(path, schema(path.stem, 1), made_by)
     vector = table["embedding"].combine_chunks()
     if not pa.types.is_fixed_size_list(vector.type):
         raise InputError(f"{path}: column 'embedding' is {vector.type}, expected fixed_size_list<float32>")
     key = "image_id" if path.stem == "images" else "caption_id"
-    _table.problems_or_pass(
-        path, [f"{key} {value} occurs more than once" for value in _table.duplicates(table[key])]
+    tables.problems_or_pass(
+        path, [f"{key} {value} occurs more than once" for value in tables.duplicates(table[key])]
     )
     vectors = vector.flatten().to_numpy(zero_copy_only=False).reshape(len(table), -1)
     if not np.isfinite(vectors).all():
         raise InputError(f"{path}: embeddings hold NaN or infinite values")
     ids, image_ids = table[key].to_numpy(), table["image_id"].to_numpy()
     splits = table["split"].to_numpy(zero_copy_only=False)
-    return Side(ids, image_ids, splits, vectors, _table.footer(table))
+    return Side(ids, image_ids, splits, vectors, tables.footer(table))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.artifacts import _table
-from pipeline.artifacts._files import read_json, write_json
+from pipeline.core import tables
+from pipeline.core.files import read_json, write_json
 
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
 RELAXATION = "relaxation.parquet"
@@ -23,20 +23,20 @@ MEASURES = {
 _TOP = pa.list_(pa.field("element", pa.int64(), nullable=False))
 RANKS_SCHEMA = pa.schema(
     [
-        _table.field("direction", pa.string(), "image_to_text or text_to_image"),
-        _table.field("fold", pa.int32(), "0 under protocol full"),
-        _table.field("query_id", pa.int64(), "image_id or caption_id"),
-        _table.field(
+        tables.field("direction", pa.string(), "image_to_text or text_to_image"),
+        tables.field("fold", pa.int32(), "0 under protocol full"),
+        tables.field("query_id", pa.int64(), "image_id or caption_id"),
+        tables.field(
             "image_id", pa.int64(), "the query, or the image it describes; queries that share one go together"
         ),
-        _table.field(
+        tables.field(
             "rank", pa.float64(), "1 = best, of the best correct item; null for matchings", nullable=True
         ),
-        _table.field("hit_1", pa.bool_(), "a correct item among the best 1"),
-        _table.field("hit_5", pa.bool_(), "a correct item among the best 5"),
-        _table.field("hit_10", pa.bool_(), "a correct item among the best 10"),
-        *[_table.field(name, pa.float64(), about, nullable=True) for name, about in MEASURES.items()],
-        _table.field(
+        tables.field("hit_1", pa.bool_(), "a correct item among the best 1"),
+        tables.field("hit_5", pa.bool_(), "a correct item among the best 5"),
+        tables.field("hit_10", pa.bool_(), "a correct item among the best 10"),
+        *[tables.field(name, pa.float64(), about, nullable=True) for name, about in MEASURES.items()],
+        tables.field(
             "top", _TOP, "ids of the best 10 items, best first; for matchings the set matched at K = 10"
         ),
     ],
@@ -44,26 +44,26 @@ RANKS_SCHEMA = pa.schema(
 )
 OCCURRENCE_SCHEMA = pa.schema(
     [
-        _table.field("direction", pa.string(), "image_to_text or text_to_image"),
-        _table.field("fold", pa.int32(), "0 under protocol full"),
-        _table.field("item_id", pa.int64(), "caption_id or image_id"),
-        *[_table.field(f"n_{k}", pa.int32(), f"queries that have it among their best {k}") for k in KS],
+        tables.field("direction", pa.string(), "image_to_text or text_to_image"),
+        tables.field("fold", pa.int32(), "0 under protocol full"),
+        tables.field("item_id", pa.int64(), "caption_id or image_id"),
+        *[tables.field(f"n_{k}", pa.int32(), f"queries that have it among their best {k}") for k in KS],
     ],
     metadata={"artefact": "occurrence", "version": "1"},
 )
 RELAXATION_SCHEMA = pa.schema(
     [
-        _table.field("direction", pa.string(), "image_to_text or text_to_image"),
-        _table.field("k", pa.int32(), "the K of R@K: 1, 5 or 10"),
-        _table.field("lambda", pa.float64(), "relaxation factor of the matching, at least 1"),
-        _table.field("validation", pa.float64(), "R@K in percent on the validation data it was chosen on"),
-        _table.field(
+        tables.field("direction", pa.string(), "image_to_text or text_to_image"),
+        tables.field("k", pa.int32(), "the K of R@K: 1, 5 or 10"),
+        tables.field("lambda", pa.float64(), "relaxation factor of the matching, at least 1"),
+        tables.field("validation", pa.float64(), "R@K in percent on the validation data it was chosen on"),
+        tables.field(
             "ranked",
             pa.float64(),
             "R@K in percent on the split that is measured, which chose nothing; null where it was not tried",
             nullable=True,
         ),
-        _table.field("chosen", pa.bool_(), "the lambda that the criterion was run with; one for each K"),
+        tables.field("chosen", pa.bool_(), "the lambda that the criterion was run with; one for each K"),
     ],
     metadata={"artefact": "relaxation", "version": "1"},
 )
@@ -78,10 +78,10 @@ def write(
 ) -> None:
     """metrics: finite numbers, strings and nested dictionaries only."""
     write_json(folder / METRICS, metrics)
-    _table.write(folder / RANKS, ranks, RANKS_SCHEMA, {})
-    _table.write(folder / OCCURRENCE, occurrence, OCCURRENCE_SCHEMA, {})
+    tables.write(folder / RANKS, ranks, RANKS_SCHEMA, {})
+    tables.write(folder / OCCURRENCE, occurrence, OCCURRENCE_SCHEMA, {})
     if relaxation is not None:
-        _table.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
+        tables.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
 
 
 def read_metrics(folder: Path) -> dict:
@@ -89,14 +89,14 @@ def read_metrics(folder: Path) -> dict:
 
 
 def read_ranks(folder: Path) -> pa.Table:
-    return _table.read(folder / RANKS, RANKS_SCHEMA, "vse-pipe evaluate")
+    return tables.read(folder / RANKS, RANKS_SCHEMA, "vse-pipe evaluate")
 
 
 def read_occurrence(folder: Path) -> pa.Table:
-    return _table.read(folder / OCCURRENCE, OCCURRENCE_SCHEMA, "vse-pipe evaluate")
+    return tables.read(folder / OCCURRENCE, OCCURRENCE_SCHEMA, "vse-pipe evaluate")
 
 
 def read_relaxation(folder: Path) -> pa.Table | None:
     """None where no lambda was chosen: the criterion has none, or params.yaml gives it."""
     path = folder / RELAXATION
-    return _table.read(path, RELAXATION_SCHEMA, "vse-pipe evaluate") if path.is_file() else None
+    return tables.read(path, RELAXATION_SCHEMA, "vse-pipe evaluate") if path.is_file() else None

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import _table
-from pipeline.artifacts._files import read_json, require, sha256, whole_file, write_json
-from pipeline.errors import InputError, IntegrityError
+from pipeline.core import tables
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import read_json, require, sha256, whole_file, write_json
 
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
 # Values of the column status.
@@ -31,10 +31,10 @@ _CHECK_ROWS = 4096
 _FLOATS = pa.list_(pa.float32())
 _COLUMNS = pa.schema(
     [
-        _table.field("image_id", pa.int64(), "unique"),
-        _table.field("row", pa.int64(), "row of features.npy; null unless status is ok", nullable=True),
-        _table.field("status", pa.string(), "ok, or why the image has no features"),
-        _table.field("detail", pa.string(), "empty when ok"),
+        tables.field("image_id", pa.int64(), "unique"),
+        tables.field("row", pa.int64(), "row of features.npy; null unless status is ok", nullable=True),
+        tables.field("status", pa.string(), "ok, or why the image has no features"),
+        tables.field("detail", pa.string(), "empty when ok"),
     ]
 )
 _PLACES = pa.schema([_COLUMNS.field("row"), _COLUMNS.field("status")])
@@ -42,8 +42,8 @@ _ABOUT_BOXES = "x1, y1, x2, y2 of region 0, then 1, ...: edges in pixels of the 
 SCHEMA = pa.schema(
     [
         *_COLUMNS,
-        _table.field("boxes", _FLOATS, _ABOUT_BOXES, nullable=True),
-        _table.field("scores", _FLOATS, "of the R regions, 0..1 and falling; null: none", nullable=True),
+        tables.field("boxes", _FLOATS, _ABOUT_BOXES, nullable=True),
+        tables.field("scores", _FLOATS, "of the R regions, 0..1 and falling; null: none", nullable=True),
     ],
     metadata={"artefact": "features", "version": "2"},
 )
@@ -81,7 +81,7 @@ class Features:
         if self.folder is None or self.array.ndim != 3:
             return None
         path = self.folder / INDEX
-        index = _table.read(path, _PLACES, columns=[*_PLACES.names, name])
+        index = tables.read(path, _PLACES, columns=[*_PLACES.names, name])
         if name not in index.column_names:
             return None
         index = index.filter(pc.and_(pc.equal(index["status"], OK), pc.is_valid(index[name])))
@@ -132,8 +132,8 @@ def write_blocks(
     with whole_file(path) as temporary, temporary.open("wb") as file:
         digested = _Digested(file)
         shape = append_rows(digested, blocks, count, str(path))
-    tables = (_complete(table, shape, folder / INDEX) for table in index)
-    _table.write_groups(folder / INDEX, tables, SCHEMA, {})
+    indexes = (_complete(table, shape, folder / INDEX) for table in index)
+    tables.write_groups(folder / INDEX, indexes, SCHEMA, {})
     beside()
     write_json(folder / META, {**meta, "shape": shape, "sha256": digested.hexdigest()})
 
@@ -187,7 +187,7 @@ def read(folder: Path, verify: bool = True) -> Features:
     array = open_array(path)
     if verify and sha256(path) != meta["sha256"]:
         raise IntegrityError(f"{path}: content does not match the digest in {META}; extract it again")
-    index = _table.read(folder / INDEX, _COLUMNS, advice, columns=_COLUMNS.names)
+    index = tables.read(folder / INDEX, _COLUMNS, advice, columns=_COLUMNS.names)
     failed = index.filter(pc.not_equal(index["status"], OK))["image_id"].to_numpy()
     index = index.filter(pc.equal(index["status"], OK))
     rows = index["row"].to_numpy()

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.artifacts import _table
-from pipeline.artifacts._files import require, whole_file
-from pipeline.errors import InputError, IntegrityError
+from pipeline.core import tables
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import require, whole_file
 
 WEIGHTS = "similarity.safetensors"
 _COLUMN = "fragments"
@@ -33,13 +33,13 @@ class Block:
 
 def schema(side: str, dim: int) -> pa.Schema:
     """side: ``images`` (image_id) or ``captions`` (caption_id, image_id)."""
-    ids = [_table.field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
+    ids = [tables.field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
     if side == "captions":
-        ids.insert(0, _table.field("caption_id", pa.int64(), "unique"))
+        ids.insert(0, tables.field("caption_id", pa.int64(), "unique"))
     vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
     columns = [
-        _table.field("split", pa.string(), "train, val or test"),
-        _table.field(_COLUMN, pa.list_(pa.field("element", vector, nullable=False)), "a vector each"),
+        tables.field("split", pa.string(), "train, val or test"),
+        tables.field(_COLUMN, pa.list_(pa.field("element", vector, nullable=False)), "a vector each"),
     ]
     return pa.schema([*ids, *columns], metadata={"artefact": f"{side} fragments", "version": "1"})
 
@@ -129,8 +129,8 @@ def read(path: Path) -> FragmentSide:
             if field.name not in found.names:
                 raise InputError(f"{path}: column '{field.name}' is missing")
         table = _checked(lambda: file.read([*wanted.names[:-1]]), path)
-    _table.problems_or_pass(
-        path, [f"{key} {value} occurs more than once" for value in _table.duplicates(table[key])]
+    tables.problems_or_pass(
+        path, [f"{key} {value} occurs more than once" for value in tables.duplicates(table[key])]
     )
     splits = table["split"].to_numpy(zero_copy_only=False)
     about = {name.decode(): value.decode() for name, value in (found.metadata or {}).items()}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.artifacts import _table
+from pipeline.core import tables
 
 NAME = "images.parquet"
 # In place of the digest of an image whose bytes could not be read; equal to no digest, whatever is there later.
@@ -12,20 +12,20 @@ UNREAD = "unread"
 SPLITS = ("train", "val", "test")
 SCHEMA = pa.schema(
     [
-        _table.field("image_id", pa.int64(), "unique; the data set's own number where it has one"),
-        _table.field(
+        tables.field("image_id", pa.int64(), "unique; the data set's own number where it has one"),
+        tables.field(
             "file",
             pa.string(),
-            "path relative to the image root, or what pipeline.sources.address reads; <split>_ims.npy#<row> for precomputed features",
+            "path relative to the image root, or what pipeline.pictures.address reads; <split>_ims.npy#<row> for precomputed features",
         ),
-        _table.field("split", pa.string(), "train, val or test"),
-        _table.field(
+        tables.field("split", pa.string(), "train, val or test"),
+        tables.field(
             "width", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"
         ),
-        _table.field(
+        tables.field(
             "height", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"
         ),
-        _table.field(
+        tables.field(
             "sha256",
             pa.string(),
             f"of the image file, or of the row of precomputed features; '{UNREAD}': there was no file to read",
@@ -37,22 +37,22 @@ SCHEMA = pa.schema(
 
 def write(folder: Path, table: pa.Table, root: str) -> None:
     """root: where ``file`` is relative to; itself relative to the project, or absolute."""
-    _table.problems_or_pass(folder / NAME, problems(table))
-    _table.write(folder / NAME, table, SCHEMA, {"root": root})
+    tables.problems_or_pass(folder / NAME, problems(table))
+    tables.write(folder / NAME, table, SCHEMA, {"root": root})
 
 
 def read(folder: Path) -> pa.Table:
-    table = _table.read(folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}")
-    _table.problems_or_pass(folder / NAME, problems(table))
+    table = tables.read(folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}")
+    tables.problems_or_pass(folder / NAME, problems(table))
     return table
 
 
 def root(table: pa.Table) -> Path:
-    return Path(_table.footer(table)["root"])
+    return Path(tables.footer(table)["root"])
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = [f"image_id {value} occurs more than once" for value in _table.duplicates(table["image_id"])]
+    found = [f"image_id {value} occurs more than once" for value in tables.duplicates(table["image_id"])]
     strange = sorted(set(table["split"].unique().to_pylist()) - set(SPLITS))
     found += [f"split '{name}' is not one of {', '.join(SPLITS)}" for name in strange]
     if table.num_rows == 0:

@@ -5,44 +5,44 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import _table
+from pipeline.core import tables
 
 NAME = "pairs.parquet"
 SCHEMA = pa.schema(
     [
-        _table.field("caption_id", pa.int64(), "unique"),
-        _table.field("image_id", pa.int64(), "the image it is shown with"),
-        _table.field(
+        tables.field("caption_id", pa.int64(), "unique"),
+        tables.field("image_id", pa.int64(), "the image it is shown with"),
+        tables.field(
             "true_image_id",
             pa.int64(),
             "the image it describes; null for a train pair whose truth is unknown",
             nullable=True,
         ),
-        _table.field(
+        tables.field(
             "mismatched",
             pa.bool_(),
             "image_id differs from true_image_id; null where that is unknown",
             nullable=True,
         ),
-        _table.field("split", pa.string(), "train, val or test; only train pairs are ever mismatched"),
+        tables.field("split", pa.string(), "train, val or test; only train pairs are ever mismatched"),
     ],
     metadata={"artefact": "pairs", "version": "2"},
 )
 
 
 def write(folder: Path, table: pa.Table, metadata: dict[str, str]) -> None:
-    _table.problems_or_pass(folder / NAME, problems(table))
-    _table.write(folder / NAME, table, SCHEMA, metadata)
+    tables.problems_or_pass(folder / NAME, problems(table))
+    tables.write(folder / NAME, table, SCHEMA, metadata)
 
 
 def read(folder: Path) -> pa.Table:
-    table = _table.read(folder / NAME, SCHEMA, f"vse-pipe inject --noise {folder.name}")
-    _table.problems_or_pass(folder / NAME, problems(table))
+    table = tables.read(folder / NAME, SCHEMA, f"vse-pipe inject --noise {folder.name}")
+    tables.problems_or_pass(folder / NAME, problems(table))
     return table
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = [f"caption_id {value} occurs more than once" for value in _table.duplicates(table["caption_id"])]
+    found = [f"caption_id {value} occurs more than once" for value in tables.duplicates(table["caption_id"])]
     known = pc.is_valid(table["mismatched"])
     if not known.equals(pc.is_valid(table["true_image_id"])):
         found.append("columns mismatched and true_image_id must be null together")

@@ -16,8 +16,8 @@ A list, in the order of epochs. Each entry has
 
 from pathlib import Path
 
-from pipeline.artifacts._files import read_json, write_json
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
+from pipeline.core.files import read_json, write_json
 
 NAME = "rematching.json"
 KEYS = {"epoch", "pairs", "matched", "mixture", "by", "losses", "cost", "moved", "truth"}

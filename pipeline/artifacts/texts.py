@@ -16,26 +16,27 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int64
 
-from pipeline.artifacts import _table, captions
-from pipeline.artifacts._files import read_json, require, save_tensors, sha256, whole_folder, write_json
+from pipeline.artifacts import captions
 from pipeline.artifacts.features import append_rows, open_array
-from pipeline.errors import InputError, IntegrityError
-from pipeline.tokens import SPECIAL, Tokens
+from pipeline.core import tables
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import read_json, require, save_tensors, sha256, whole_folder, write_json
+from pipeline.core.tokens import SPECIAL, Tokens
 
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
 VOCABULARY, STATE, META = "vocabulary.json", "state.safetensors", "meta.json"
 ADVICE = "vse-pipe extract"
-_ID = _table.field("caption_id", pa.int64(), "unique; in the order of captions.parquet")
+_ID = tables.field("caption_id", pa.int64(), "unique; in the order of captions.parquet")
 TOKENS_SCHEMA = pa.schema(
     [
         _ID,
-        _table.field("start", pa.int64(), "place of its first id in tokens.npy"),
-        _table.field("length", pa.int32(), "number of ids, <start> and <end> included"),
+        tables.field("start", pa.int64(), "place of its first id in tokens.npy"),
+        tables.field("length", pa.int32(), "number of ids, <start> and <end> included"),
     ],
     metadata={"artefact": "texts", "version": "1"},
 )
 VECTORS_SCHEMA = pa.schema(
-    [_ID, _table.field("row", pa.int64(), "row of features.npy")],
+    [_ID, tables.field("row", pa.int64(), "row of features.npy")],
     metadata={"artefact": "texts", "version": "1"},
 )
 
@@ -92,7 +93,7 @@ def write_tokens(
     index = pa.table({"caption_id": caption_ids, "start": tokens.starts, "length": tokens.lengths})
     with whole_folder(folder) as building:
         np.save(building / TOKENS, tokens.tokens.astype(np.int32))
-        _table.write(building / INDEX, index, TOKENS_SCHEMA, {})
+        tables.write(building / INDEX, index, TOKENS_SCHEMA, {})
         write_json(building / VOCABULARY, words)
         _seal(building, {**meta, "kind": "tokens", "cut": cut})
 
@@ -122,7 +123,7 @@ def write_vectors(
     with whole_folder(folder) as building:
         with (building / ARRAY).open("wb") as file:
             shape = append_rows(file, counted(), len(caption_ids), str(folder / ARRAY))
-        _table.write(building / INDEX, index, VECTORS_SCHEMA, {})
+        tables.write(building / INDEX, index, VECTORS_SCHEMA, {})
         write_json(building / VOCABULARY, words)
         save_tensors(building / STATE, {name: np.ascontiguousarray(array) for name, array in state.items()})
         _seal(building, {**meta, "kind": "vectors", "shape": shape, "zero_rows": zeros})
@@ -196,9 +197,9 @@ def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
 
 
 def _index(path: Path, schema: pa.Schema) -> pa.Table:
-    index = _table.read(path, schema, ADVICE)
+    index = tables.read(path, schema, ADVICE)
     problems = [
-        f"caption_id {value} occurs more than once" for value in _table.duplicates(index["caption_id"])
+        f"caption_id {value} occurs more than once" for value in tables.duplicates(index["caption_id"])
     ]
-    _table.problems_or_pass(path, problems if index.num_rows else ["no captions"])
+    tables.problems_or_pass(path, problems if index.num_rows else ["no captions"])
     return index

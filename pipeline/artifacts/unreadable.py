@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.artifacts import _table
+from pipeline.core import tables
 
 NAME = "errors.parquet"
 SCHEMA = pa.schema(
     [
-        _table.field("image_id", pa.int64(), "unique; the image's in images.parquet"),
-        _table.field("file", pa.string(), "as images.parquet names it"),
-        _table.field("reason", pa.string(), "why it cannot be read, in words that follow its name"),
+        tables.field("image_id", pa.int64(), "unique; the image's in images.parquet"),
+        tables.field("file", pa.string(), "as images.parquet names it"),
+        tables.field("reason", pa.string(), "why it cannot be read, in words that follow its name"),
     ],
     metadata={"artefact": "errors", "version": "1"},
 )
@@ -19,18 +19,18 @@ SCHEMA = pa.schema(
 
 def write(folder: Path, table: pa.Table) -> None:
     """Raises InputError when an image is named twice or without a reason."""
-    _table.problems_or_pass(folder / NAME, problems(table))
-    _table.write(folder / NAME, table, SCHEMA, {})
+    tables.problems_or_pass(folder / NAME, problems(table))
+    tables.write(folder / NAME, table, SCHEMA, {})
 
 
 def read(folder: Path) -> pa.Table:
     """Raises InputError when the file is missing or unfit, IntegrityError when it is damaged."""
-    table = _table.read(folder / NAME, SCHEMA, "vse-pipe extract")
-    _table.problems_or_pass(folder / NAME, problems(table))
+    table = tables.read(folder / NAME, SCHEMA, "vse-pipe extract")
+    tables.problems_or_pass(folder / NAME, problems(table))
     return table
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = [f"image_id {value} occurs more than once" for value in _table.duplicates(table["image_id"])]
+    found = [f"image_id {value} occurs more than once" for value in tables.duplicates(table["image_id"])]
     silent = sum(not reason for reason in table["reason"].to_pylist())
     return found + ([f"{silent} images have no reason"] if silent else [])

@@ -2,7 +2,7 @@
 
 import json
 
-from pipeline.console import stdout
+from pipeline.core.console import stdout
 
 _ROWS = (
     ("training pairs", "pairs", "{:,}"),

@@ -7,24 +7,25 @@ import pandas as pd
 import pyarrow as pa
 import torch
 
-from pipeline import console, paths, timing
 from pipeline.artifacts import audit as artefact
 from pipeline.artifacts import captions, features, model_files, pairs, rematching
-from pipeline.artifacts._files import require, sha256, whole_folder
-from pipeline.audit import costs, gallery, outcome
-from pipeline.audit.measure import Measured, batches, measure, search
-from pipeline.console import say, warn
-from pipeline.device import resolve
-from pipeline.errors import InputError, IntegrityError
-from pipeline.locks import claim
-from pipeline.params.typed import Params, Run
-from pipeline.seeds import generator
-from pipeline.train import encode, restore
-from pipeline.train.data import Pairs
-from pipeline.train.mixture import beta
-from pipeline.train.model import DualEncoder
-from pipeline.train.pictures import Pictures
-from pipeline.train.table import Table
+from pipeline.audit.engine import costs, gallery, outcome
+from pipeline.audit.engine.measure import Measured, batches, measure, search
+from pipeline.core import console
+from pipeline.core.console import say, warn
+from pipeline.core.device import resolve
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import require, sha256, whole_folder
+from pipeline.core.locks import claim
+from pipeline.core.seeds import generator
+from pipeline.project import paths, timing
+from pipeline.project.params.typed import Params, Run
+from pipeline.train.engine import encode, restore
+from pipeline.train.engine.data import Pairs
+from pipeline.train.engine.mixture import beta
+from pipeline.train.engine.model import DualEncoder
+from pipeline.train.engine.pictures import Pictures
+from pipeline.train.engine.table import Table
 
 # Pairs that share a batch while their losses are computed: that of the L2RM paper.
 BATCH = 128

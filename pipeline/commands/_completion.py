@@ -25,14 +25,14 @@ def losses(incomplete: str) -> list[str]:
 
 
 def backbones(incomplete: str) -> list[str]:
-    from pipeline.registry import BACKBONES
+    from pipeline.project.registry import BACKBONES
 
     return _starting(BACKBONES.names(), incomplete)
 
 
 def inferences(incomplete: str) -> list[str]:
     """The criteria of grid.inferences and every member; after a comma the next one."""
-    from pipeline.registry import INFERENCES
+    from pipeline.project.registry import INFERENCES
 
     given, comma, last = incomplete.rpartition(",")
     grid = (_params().get("grid") or {}).get("inferences") or []
@@ -47,9 +47,9 @@ def exportable(incomplete: str) -> list[str]:
 
 
 def targets(incomplete: str) -> list[str]:
-    from pipeline.registry import Family
+    from pipeline.project.registry import Family
 
-    names = Family("export target", "pipeline.export.targets").names()
+    names = Family("export target", "pipeline.tools.export.targets").names()
     return _starting([name.replace("_", "-") for name in names], incomplete)
 
 
@@ -76,9 +76,9 @@ def _starting(names: list[str], incomplete: str) -> list[str]:
 
 
 def _params() -> dict:
-    from pipeline.errors import PipelineError
-    from pipeline.params.document import read_document
-    from pipeline.paths import PARAMS, find_root
+    from pipeline.core.errors import PipelineError
+    from pipeline.project.params.document import read_document
+    from pipeline.project.paths import PARAMS, find_root
 
     try:
         found = read_document(find_root(Path.cwd()) / PARAMS)

@@ -6,43 +6,43 @@ from types import ModuleType
 
 
 def of_nodes(params, named: dict[str, Sequence[str]], as_json: bool) -> None:
-    """named: the nodes by the module of pipeline.plan that knows their stage."""
-    from pipeline.plan.show import show
+    """named: the nodes by the module of pipeline.project.unused that knows their stage."""
+    from pipeline.commands._plan_table import show
 
     show([_module(stage).plan(params, name) for stage, names in named.items() for name in names], as_json)
 
 
 def of_evaluation(params, runs: Sequence[str], inferences: Sequence[str], as_json: bool) -> None:
-    from pipeline.plan import evaluate
-    from pipeline.plan.show import show
+    from pipeline.commands._plan_table import show
+    from pipeline.evaluate import plan
 
-    show([evaluate.plan(params, run, list(inferences)) for run in runs], as_json)
+    show([plan.plan(params, run, list(inferences)) for run in runs], as_json)
 
 
 def of_files(
     stage: str, images: Path, captions: Path, criteria: Sequence[str], out: Path | None, as_json: bool
 ) -> None:
-    from pipeline.plan import files
-    from pipeline.plan.show import show
+    from pipeline.commands._plan_table import show
+    from pipeline.evaluate.external import plan
 
-    show([files.plan(stage, images, captions, list(criteria), out)], as_json)
+    show([plan.plan(stage, images, captions, list(criteria), out)], as_json)
 
 
 def of_export(params, run: str, direction: str, out: Path, as_json: bool) -> None:
-    from pipeline.plan import export
-    from pipeline.plan.show import show
+    from pipeline.commands._plan_table import show
+    from pipeline.tools.export import plan
 
-    show([export.plan(params, run, direction, out)], as_json)
+    show([plan.plan(params, run, direction, out)], as_json)
 
 
 def of_report(params, as_json: bool) -> None:
-    from pipeline.plan import report
-    from pipeline.plan.show import show
+    from pipeline.commands._plan_table import show
+    from pipeline.report import plan
 
-    show([report.plan(params)], as_json)
+    show([plan.plan(params)], as_json)
 
 
 def _module(stage: str) -> ModuleType:
     import importlib
 
-    return importlib.import_module(f"pipeline.plan.{stage}")
+    return importlib.import_module(f"pipeline.project.unused.{stage}")

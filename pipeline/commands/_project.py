@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from pipeline.commands import _completion
-from pipeline.errors import UsageError
+from pipeline.core.errors import UsageError
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N", autocompletion=_completion.devices)]
 RunName = Annotated[
@@ -37,15 +37,15 @@ overrides: list[str] = []
 
 def enter_root() -> None:
     """Every path in the project is relative to its root, so that DVC and a call from a subfolder agree."""
-    from pipeline.paths import find_root
+    from pipeline.project.paths import find_root
 
     os.chdir(find_root(Path.cwd()))
 
 
 def params():
     """params.yaml of the project around the working directory, with the values of --set."""
-    from pipeline.params.load import load
-    from pipeline.paths import PARAMS
+    from pipeline.project.params.load import load
+    from pipeline.project.paths import PARAMS
 
     enter_root()
     return load(PARAMS, overrides)
@@ -63,7 +63,7 @@ def chosen_runs(name: str | None, params) -> list[str]:
 
 def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
     """``name``, or all of ``nodes`` without one. Raises UsageError with the near miss."""
-    from pipeline.registry import near_miss
+    from pipeline.project.registry import near_miss
 
     if name is None:
         return list(nodes)
@@ -77,6 +77,6 @@ def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
 def wrote(outs: list[Path], as_json: bool) -> None:
     """The result of a command whose result is files: where they lie, as one document with --json."""
     if as_json:
-        from pipeline.console import document
+        from pipeline.core.console import document
 
         document({"outputs": [str(out) for out in outs]})

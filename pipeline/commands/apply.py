@@ -7,7 +7,7 @@ import typer
 
 from pipeline.commands import _completion, _project
 
-# The overlays that ship with the package: pipeline.params.overlay, which takes long to import, finds them there.
+# The overlays that ship with the package: pipeline.project.params.overlay, which takes long to import, finds them there.
 _OVERLAYS = sorted(path.stem for path in (Path(__file__).parents[1] / "params" / "overlays").glob("*.yaml"))
 
 
@@ -21,9 +21,9 @@ def apply(
     ],
 ) -> None:
     """Write an overlay, and the values of --set, into params.yaml; `dvc repro` then runs what it describes."""
-    from pipeline.console import say
-    from pipeline.params import overlay as overlays
-    from pipeline.paths import PARAMS
+    from pipeline.core.console import say
+    from pipeline.project.params import overlay as overlays
+    from pipeline.project.paths import PARAMS
 
     source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
     _project.enter_root()

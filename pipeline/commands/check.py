@@ -13,6 +13,6 @@ def check(as_json: AsJson = False) -> None:
     or parameters than there are now; of several the lowest.
     """
     _project.enter_root()
-    from pipeline.check import show, stage
+    from pipeline.tools.check import show, stage
 
     raise typer.Exit(show.show(stage.check(_project.overrides), as_json))

@@ -8,7 +8,7 @@ import typer
 
 from pipeline.commands import _completion
 from pipeline.commands._project import AsJson
-from pipeline.errors import UsageError
+from pipeline.core.errors import UsageError
 
 _RANKED = _completion.section("runs", "ensembles")
 RunA = Annotated[
@@ -55,8 +55,8 @@ def compare(
     """Compare two evaluations query by query: differences with 95% intervals and p-values."""
     _check(as_markdown, as_json, max_drop, resamples)
     start = Path.cwd()
-    from pipeline.compare import regression, show, sources, stage
-    from pipeline.console import stdout
+    from pipeline.core.console import stdout
+    from pipeline.tools.compare import regression, show, sources, stage
 
     folders = base is None and all(sources.is_path(name) for name in (run_a, run_b) if name is not None)
     params = None if folders else _params(context.parent.params.get("overrides", []))
@@ -72,7 +72,7 @@ def compare(
 
 
 def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: int) -> None:
-    from pipeline.compare.regression import FEWEST_RESAMPLES
+    from pipeline.tools.compare.regression import FEWEST_RESAMPLES
 
     if as_markdown and as_json:
         raise UsageError("--md and --json exclude each other")
@@ -87,8 +87,8 @@ def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: 
 
 def _params(overrides: list[str]):
     """Of the project around the working directory, which becomes its root; None outside a project."""
-    from pipeline.params.load import load
-    from pipeline.paths import PARAMS, find_root
+    from pipeline.project.params.load import load
+    from pipeline.project.paths import PARAMS, find_root
 
     try:
         root = find_root(Path.cwd())

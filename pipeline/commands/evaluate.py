@@ -7,7 +7,7 @@ import typer
 
 from pipeline.commands import _completion, _plans, _project
 from pipeline.commands._project import AsJson, Device, DryRun, RankedName
-from pipeline.errors import UsageError
+from pipeline.core.errors import UsageError
 
 _OWN = "Vectors of your own"
 Images = Annotated[
@@ -83,7 +83,7 @@ def evaluate(
         from pipeline.evaluate import summary
         from pipeline.evaluate.external.inputs import Files
         from pipeline.evaluate.external.stage import DEFAULT, evaluate_files
-        from pipeline.params.load import load_measuring
+        from pipeline.project.params.load import load_measuring
 
         params, options, seed = load_measuring(_project.overrides)
         if dry_run:
@@ -113,7 +113,7 @@ def criteria_named(given: list[str] | None) -> list[str]:
     """The names in ``--inference A,B --inference C``, each once. Raises UsageError for one that does not exist."""
     if not given:
         return []
-    from pipeline.evaluate.criteria import parse
+    from pipeline.ranking.engine.criteria import parse
 
     names = list(dict.fromkeys(name.strip() for text in given for name in text.split(",")))
     for name in names:

@@ -20,7 +20,7 @@ from pipeline.commands.evaluate import (
     ValImages,
     from_files,
 )
-from pipeline.errors import UsageError
+from pipeline.core.errors import UsageError
 
 Inference = Annotated[
     str,
@@ -61,8 +61,8 @@ def export(
     beside = [image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions]
     if from_files(run, images, captions, beside):
         from pipeline.evaluate.external.inputs import Files
-        from pipeline.export.stage import export_files
-        from pipeline.params.load import load_measuring
+        from pipeline.project.params.load import load_measuring
+        from pipeline.tools.export.stage import export_files
 
         params, options, _ = load_measuring(_project.overrides)
         if dry_run:
@@ -74,10 +74,10 @@ def export(
         params = _of_project(run)
         if dry_run:
             return _plans.of_export(params, run, direction, whole, as_json)
-        from pipeline.export.stage import export_run
+        from pipeline.tools.export.stage import export_run
 
         manifest = export_run(params, run, inference, to, direction, whole, device)
-    from pipeline.console import document, say
+    from pipeline.core.console import document, say
 
     say(
         f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values"

@@ -8,7 +8,7 @@ import typer
 from pipeline.commands import _completion, _plans
 from pipeline.commands._project import AsJson, Device, DryRun, chosen, enter_root, overrides, wrote
 from pipeline.commands._project import params as all_params
-from pipeline.errors import UsageError
+from pipeline.core.errors import UsageError
 
 Features = Annotated[
     str | None,
@@ -68,7 +68,7 @@ def extract(
     as_json: AsJson = False,
 ) -> None:
     """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
-    from pipeline.extract.work import work
+    from pipeline.extract.engine.work import work
 
     _exclude_each_other(features, texts, backbone, shard)
     spread = work(shard, engine, workers, address)
@@ -79,8 +79,8 @@ def extract(
         return _plans.of_nodes(params, {"extract": named, "extract_texts": read}, as_json)
     if find_batch_size:
         return _show_batch_sizes(params, named, device, as_json)
-    from pipeline import paths
     from pipeline.extract import stage
+    from pipeline.project import paths
 
     outs = [paths.extracted(params.features[name].dataset, name) for name in named]
     outs += [paths.extracted(params.texts[name].dataset, name) for name in read]
@@ -101,8 +101,8 @@ def extract(
 
 
 def _show_batch_sizes(params, names: list[str], device: str, as_json: bool) -> None:
-    from pipeline.console import say
-    from pipeline.extract import batch_size
+    from pipeline.core.console import say
+    from pipeline.extract.engine import batch_size
 
     if len(names) != 1:
         raise UsageError("--find-batch-size measures one backbone: name it with --features or --backbone")
@@ -130,8 +130,8 @@ def _exclude_each_other(features, texts, backbone, shard) -> None:
 
 
 def _extraction():
-    from pipeline.params.load import load_extraction
-    from pipeline.paths import PARAMS
+    from pipeline.project.params.load import load_extraction
+    from pipeline.project.paths import PARAMS
 
     enter_root()
     return load_extraction(PARAMS, overrides)
@@ -141,6 +141,6 @@ def _selected(params, features: str | None, backbone: str | None, dataset: str |
     """params, with an entry for --backbone, and the name of the features that were asked for."""
     if backbone is None:
         return params, features
-    from pipeline.extract import selection
+    from pipeline.extract.engine import selection
 
     return selection.with_backbone(params, backbone, dataset, weights)

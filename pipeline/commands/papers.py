@@ -8,7 +8,7 @@ import typer
 from pipeline.commands import _completion
 from pipeline.commands._project import AsJson, enter_root
 from pipeline.commands._project import overrides as _overrides
-from pipeline.errors import UsageError
+from pipeline.core.errors import UsageError
 
 
 def papers(
@@ -67,7 +67,7 @@ def _rows(paper: str, as_json: bool) -> None:
 def _show(paper: str, row: str, as_json: bool) -> None:
     from pipeline.papers import catalogue, render
     from pipeline.papers.overlay import overlay
-    from pipeline.params.document import with_overrides
+    from pipeline.project.params.document import with_overrides
 
     found = with_overrides(overlay(paper, row), _overrides, "the row's overlay")
     for section, values in found.items():
@@ -83,11 +83,11 @@ def _apply(paper: str, row: str) -> None:
     import tempfile
     from pathlib import Path
 
-    from pipeline.console import say
+    from pipeline.core.console import say
     from pipeline.papers import catalogue, render
     from pipeline.papers.overlay import overlay, run_name
-    from pipeline.params import overlay as overlays
-    from pipeline.paths import PARAMS
+    from pipeline.project.params import overlay as overlays
+    from pipeline.project.paths import PARAMS
 
     found, entry = overlay(paper, row), catalogue.find(paper, row)
     enter_root()

@@ -8,7 +8,7 @@ def plots() -> None:
     enter_root()
     from pathlib import Path
 
-    from pipeline.console import say
-    from pipeline.experiments import plots_page
+    from pipeline.core.console import say
+    from pipeline.tools.plots import plots_page
 
     say(f"plots: {plots_page.write(Path())}; `dvc plots show` and `dvc plots diff` now work offline")

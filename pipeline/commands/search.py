@@ -13,7 +13,7 @@ import typer
 
 from pipeline.commands import _project
 from pipeline.commands._project import AsJson, Device
-from pipeline.errors import InputError, UsageError
+from pipeline.core.errors import InputError, UsageError
 
 
 def search(
@@ -44,8 +44,8 @@ def search(
     out = None if html is None else html.resolve()
     with _uncollected():
         params = _project.params()
-        from pipeline.search.choose import default_run
-        from pipeline.search.engine import Engine
+        from pipeline.tools.search.choose import default_run
+        from pipeline.tools.search.engine import Engine
 
         run, why = (run, "as asked") if run else default_run(params, inference)
         _answer(Engine.open(params, run, inference, split, device), asked, k, why, as_json, out)
@@ -62,9 +62,9 @@ class _Asked:
 
 
 def _answer(engine, asked: _Asked, k: int, why: str, as_json: bool, out: Path | None) -> None:
-    from pipeline.search import answer as answers
-    from pipeline.search import show
-    from pipeline.search.engine import TO_CAPTIONS, TO_IMAGES
+    from pipeline.tools.search import answer as answers
+    from pipeline.tools.search import show
+    from pipeline.tools.search.engine import TO_CAPTIONS, TO_IMAGES
 
     if asked.text is not None:
         answer = engine.by_text(asked.text, k)
@@ -80,9 +80,9 @@ def _answer(engine, asked: _Asked, k: int, why: str, as_json: bool, out: Path | 
 
 
 def _write_page(out: Path, engine, told: dict, asked: _Asked) -> None:
-    from pipeline.console import say
-    from pipeline.search import page
-    from pipeline.sources.read import shown
+    from pipeline.core.console import say
+    from pipeline.pictures.read import shown
+    from pipeline.tools.search import page
 
     own = None if asked.image_id is None else engine.picture(asked.image_id)
     page.write(out, told, engine.picture, asked.content if own is None else shown(own))

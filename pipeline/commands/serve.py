@@ -9,7 +9,7 @@ import typer
 from pipeline.commands import _project
 from pipeline.commands._project import Device
 from pipeline.commands.evaluate import criteria_named
-from pipeline.errors import InputError, MissingResource
+from pipeline.core.errors import InputError, MissingResource
 
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 
@@ -36,16 +36,16 @@ def serve(
     params = _project.params()
     criteria = criteria_named(inference)
     _project.chosen(run, params.evaluated(), "run")
-    from pipeline.console import say
-    from pipeline.search.choose import default_run
-    from pipeline.serve.server import listen
+    from pipeline.core.console import say
+    from pipeline.tools.search.choose import default_run
+    from pipeline.tools.serve.server import listen
 
     with listen(host, port) as listening:
         why = "as asked"
         if run is None:
             run, why = default_run(params, criteria[0])
             say(f"run {run}: {why}")
-        from pipeline.search.engine import Engine
+        from pipeline.tools.search.engine import Engine
 
         engines = {one: Engine.open(params, run, one, split, device) for one in criteria}
         for engine in engines.values():
@@ -55,7 +55,7 @@ def serve(
 
 def _warm(engine) -> None:
     """Load model, vectors and correction: what is missing of them belongs here, and the first visitor does not wait."""
-    from pipeline.search.engine import TO_IMAGES
+    from pipeline.tools.search.engine import TO_IMAGES
 
     engine.correction(TO_IMAGES)
     # Few vocabularies lack the word; where one does, the model is loaded by the time that is known.
@@ -66,10 +66,10 @@ def _warm(engine) -> None:
 
 
 def _answer(engines: dict, host: str, listening, why: str) -> None:
-    from pipeline.console import say, warn
-    from pipeline.report.formatting import plural
-    from pipeline.serve import guard, server
-    from pipeline.serve.app import create
+    from pipeline.core.console import say, warn
+    from pipeline.report.engine.formatting import plural
+    from pipeline.tools.serve import guard, server
+    from pipeline.tools.serve.app import create
 
     bound = listening.getsockname()[0]
     hosts = guard.accepted_hosts(host, bound)

@@ -8,8 +8,8 @@ from pipeline.commands._project import AsJson
 
 def timings(as_json: AsJson = False) -> None:
     """Show the seconds each stage took when it last ran here."""
-    from pipeline import timing
-    from pipeline.console import document
+    from pipeline.core.console import document
+    from pipeline.project import timing
 
     _project.enter_root()
     seconds = timing.collect()

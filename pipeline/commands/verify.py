@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pipeline.commands._project import AsJson
-from pipeline.errors import UsageError
+from pipeline.core.errors import UsageError
 
 
 def verify(
@@ -20,7 +20,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Read every byte of the artefacts and compare it with the digests that were kept; exit status 5 when one differs."""
-    from pipeline.paths import find_root
+    from pipeline.project.paths import find_root
 
     given = [path.absolute() for path in paths or []]
     try:
@@ -28,7 +28,7 @@ def verify(
     except UsageError:
         if not given:
             raise
-    from pipeline.verify import show, stage
+    from pipeline.tools.verify import show, stage
 
     below = Path.cwd()
     wanted = [path.relative_to(below) if path.is_relative_to(below) else path for path in given]

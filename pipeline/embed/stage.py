@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline import paths, timing
 from pipeline.artifacts import captions, embeddings, images, model_files
-from pipeline.artifacts._files import whole_folder
-from pipeline.console import say, warn
-from pipeline.device import resolve
-from pipeline.embed import fragments, vectors
-from pipeline.embed.sources import Sources
-from pipeline.locks import claim
-from pipeline.params.typed import Params
-from pipeline.train import restore
-from pipeline.train.pictures import Pictures
+from pipeline.core.console import say, warn
+from pipeline.core.device import resolve
+from pipeline.core.files import whole_folder
+from pipeline.core.locks import claim
+from pipeline.embed.engine import fragments, vectors
+from pipeline.embed.engine.inputs import Sources
+from pipeline.project import paths, timing
+from pipeline.project.params.typed import Params
+from pipeline.train.engine import restore
+from pipeline.train.engine.pictures import Pictures
 
 
 def embed(params: Params, run: str, device: str = "auto") -> Path:

@@ -5,22 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline import console, locks, paths, timing
 from pipeline.artifacts import evaluation
-from pipeline.artifacts._files import whole_folder
-from pipeline.device import resolve
-from pipeline.errors import UsageError
-from pipeline.evaluate import banks, criteria
-from pipeline.evaluate.banks import BankSource
-from pipeline.evaluate.criteria import Criterion
-from pipeline.evaluate.embedded import Embedded
-from pipeline.evaluate.ensemble import Ensemble, of_run
-from pipeline.evaluate.fragments import tables
-from pipeline.evaluate.measure import Inputs, Result, measure
-from pipeline.evaluate.split import Split, collapsed
-from pipeline.params.schema import EvaluateParams
-from pipeline.params.typed import Params
-from pipeline.registry import near_miss
+from pipeline.core import console, locks
+from pipeline.core.device import resolve
+from pipeline.core.errors import UsageError
+from pipeline.core.files import whole_folder
+from pipeline.evaluate.engine.embedded import Embedded
+from pipeline.evaluate.engine.ensemble import Ensemble, of_run
+from pipeline.evaluate.engine.measure import Inputs, Result, measure
+from pipeline.project import paths, timing
+from pipeline.project.params.schema import EvaluateParams
+from pipeline.project.params.typed import Params
+from pipeline.project.registry import near_miss
+from pipeline.ranking.engine import banks, criteria
+from pipeline.ranking.engine.banks import BankSource
+from pipeline.ranking.engine.criteria import Criterion
+from pipeline.ranking.engine.fragments import tables
+from pipeline.ranking.engine.split import Split, collapsed
 
 
 def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:

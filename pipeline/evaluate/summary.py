@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.console import stdout
+from pipeline.core.console import stdout
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
 # Characters a line of a name that gives way to the figures.

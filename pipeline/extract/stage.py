@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline import paths, timing
 from pipeline.artifacts import features as artefact
 from pipeline.artifacts import unreadable
-from pipeline.artifacts._files import read_json
-from pipeline.console import say, warn
-from pipeline.errors import InputError, IntegrityError
-from pipeline.extract import fingerprint, policy, recognise
-from pipeline.extract.assemble import assemble
-from pipeline.extract.backbones._backbone import Failure
-from pipeline.extract.job import Job, known, plan
-from pipeline.extract.shards import Damaged, Shards, earlier
-from pipeline.extract.work import Work
-from pipeline.params.typed import FeatureSet, Params
-from pipeline.registry import ENGINES
+from pipeline.core.console import say, warn
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import read_json
+from pipeline.extract.engine import fingerprint, policy, recognise
+from pipeline.extract.engine.assemble import assemble
+from pipeline.extract.engine.backbone import Failure
+from pipeline.extract.engine.job import Job, known, plan
+from pipeline.extract.engine.shards import Damaged, Shards, earlier
+from pipeline.extract.engine.work import Work
+from pipeline.project import paths, timing
+from pipeline.project.params.typed import FeatureSet, Params
+from pipeline.project.registry import ENGINES
 
 
 def extract(params: Params, features: str, device: str = "auto", work: Work | None = None) -> Path:
@@ -38,7 +38,7 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
             if work.share is None:
                 _clear(out)
             return out
-        from pipeline import device as devices
+        from pipeline.core import device as devices
 
         job = plan(node, params.seed, devices.resolve(device))
         shards = Shards(out, job.shards_digest)

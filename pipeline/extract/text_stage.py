@@ -11,15 +11,15 @@ from types import ModuleType
 import numpy as np
 import pyarrow as pa
 
-from pipeline import paths, timing
 from pipeline.artifacts import captions, texts
-from pipeline.artifacts._files import read_json, require, sha256
-from pipeline.console import say, track, warn
-from pipeline.errors import InputError, IntegrityError, MissingResource
-from pipeline.extract.texts._method import Corpus, State
-from pipeline.locks import claim
-from pipeline.params.typed import Params
-from pipeline.registry import TEXT_FEATURES
+from pipeline.core.console import say, track, warn
+from pipeline.core.errors import InputError, IntegrityError, MissingResource
+from pipeline.core.files import read_json, require, sha256
+from pipeline.core.locks import claim
+from pipeline.extract.text_engine.method import Corpus, State
+from pipeline.project import paths, timing
+from pipeline.project.params.typed import Params
+from pipeline.project.registry import TEXT_FEATURES
 
 
 def extract_texts(params: Params, name: str) -> Path:

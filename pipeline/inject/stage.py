@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import paths, timing
 from pipeline.artifacts import captions, images, pairs
-from pipeline.artifacts._files import whole_folder
-from pipeline.console import say
-from pipeline.inject import index_file
-from pipeline.locks import claim
-from pipeline.params.typed import Member, Params
-from pipeline.registry import PROTOCOLS
+from pipeline.core.console import say
+from pipeline.core.files import whole_folder
+from pipeline.core.locks import claim
+from pipeline.inject.engine import index_file
+from pipeline.project import paths, timing
+from pipeline.project.params.typed import Member, Params
+from pipeline.project.registry import PROTOCOLS
 
 UNKNOWN = "unknown"
 

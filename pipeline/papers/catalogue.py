@@ -6,11 +6,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pipeline.errors import ParamsError, UsageError
+from pipeline.core.errors import ParamsError, UsageError
 from pipeline.papers import settings
 from pipeline.papers.schema import Block, Common, Paper, Row, Settings
-from pipeline.params.document import read_document
-from pipeline.registry import near_miss
+from pipeline.project.params.document import read_document
+from pipeline.project.registry import near_miss
 
 FOLDER = Path(__file__).parent
 

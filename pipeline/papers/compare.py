@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pipeline.papers import catalogue
 from pipeline.papers.catalogue import Entry
 from pipeline.papers.differences import differences
-from pipeline.params.typed import Run
+from pipeline.project.params.typed import Run
 
 _WAYS = {"i2t": "image_to_text", "t2i": "text_to_image"}
 # The paper's word, and the key in metrics.json.

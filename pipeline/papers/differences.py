@@ -2,9 +2,9 @@
 
 from pipeline.papers.catalogue import Entry
 from pipeline.papers.schema import MEMBERS
-from pipeline.params.schema import TrainParams
-from pipeline.params.typed import Run
-from pipeline.registry import RUN_FAMILIES
+from pipeline.project.params.schema import TrainParams
+from pipeline.project.params.typed import Run
+from pipeline.project.registry import RUN_FAMILIES
 
 # How a step is computed, not what: every run may have its own.
 COMPUTING = ("precision", "chunk")

@@ -115,12 +115,12 @@ def _table(title: str, /, **columns: str):
 
 
 def _print(table) -> None:
-    from pipeline.console import stdout
+    from pipeline.core.console import stdout
 
     stdout.print(table, markup=False)
 
 
 def _say(line: str) -> None:
-    from pipeline.console import stdout
+    from pipeline.core.console import stdout
 
     stdout.print(line, markup=False, highlight=False, soft_wrap=True)

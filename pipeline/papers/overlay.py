@@ -5,13 +5,13 @@ from typing import Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
-from pipeline.errors import ParamsError, UsageError
+from pipeline.core.errors import ParamsError, UsageError
 from pipeline.papers import catalogue
 from pipeline.papers.catalogue import Entry
 from pipeline.papers.differences import COMPUTING
 from pipeline.papers.schema import MEMBERS
-from pipeline.params.schema import EvaluateParams, TrainParams
-from pipeline.registry import BACKBONES, FORMATS, INFERENCES, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
+from pipeline.project.params.schema import EvaluateParams, TrainParams
+from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 
 # What papers call one model and are two runs, evaluated by the mean of their scores.
 ENSEMBLES = {"sgraf": ("sgr", "saf")}

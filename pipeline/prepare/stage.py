@@ -6,15 +6,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline import paths, timing
 from pipeline.artifacts import captions, images
-from pipeline.artifacts._files import whole_folder
-from pipeline.console import say, warn
-from pipeline.errors import InputError
-from pipeline.locks import claim
-from pipeline.params.typed import Params
-from pipeline.prepare.formats._source import Source
-from pipeline.registry import FORMATS
+from pipeline.core.console import say, warn
+from pipeline.core.errors import InputError
+from pipeline.core.files import whole_folder
+from pipeline.core.locks import claim
+from pipeline.prepare.engine.source import Source
+from pipeline.project import paths, timing
+from pipeline.project.params.typed import Params
+from pipeline.project.registry import FORMATS
 
 _SHOWN = 3
 

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.project.sources import ROOT, closure
-from pipeline.registry import (
+from pipeline.project.registry import (
     BACKBONES,
     ENGINES,
     FORMATS,
@@ -16,6 +15,7 @@ from pipeline.registry import (
     TEXT_FEATURES,
     Family,
 )
+from pipeline.project.sources import ROOT, closure
 
 # These decide messages, where files lie, how options are checked or on which device work runs, never what an artefact
 # holds; an edit there must not retrain every model. Values of parameters are tracked by `params:`.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pipeline.params.document import read_document
-from pipeline.project.stages import lookup
+from pipeline.project.params.document import read_document
+from pipeline.tools.check.dvc_stages import lookup
 
 DVC_LOCK = Path("dvc.lock")
 # What DVC leaves out of folders here: .dvcignore, and the files it puts there itself.

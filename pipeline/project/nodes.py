@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline import paths
-from pipeline.params.typed import Params
+from pipeline.project import paths
+from pipeline.project.params.typed import Params
 
 # How deep below data/<stage>/ its outputs lie.
 DEPTH = {"prepare": 1, "extract": 2, "inject": 2, "train": 1, "embed": 1, "evaluate": 1, "audit": 1}

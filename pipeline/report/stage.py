@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline import paths, timing
-from pipeline.artifacts._files import whole_file, write_json
-from pipeline.console import say, warn
-from pipeline.locks import claim
-from pipeline.params.typed import Params
-from pipeline.report import formatting, outputs, sweeps, timings
-from pipeline.report.collector import Collector
-from pipeline.report.page import render
-from pipeline.report.reading import read
-from pipeline.sources.read import shown
+from pipeline.core.console import say, warn
+from pipeline.core.files import whole_file, write_json
+from pipeline.core.locks import claim
+from pipeline.pictures.read import shown
+from pipeline.project import paths, timing
+from pipeline.project.params.typed import Params
+from pipeline.report.engine import formatting, outputs, sweeps, timings
+from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.page import render
+from pipeline.report.engine.reading import read
 
 _PLURALS = {"criterion": "criteria"}
 

@@ -11,21 +11,21 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline import paths, timing
 from pipeline.artifacts import captions, features, model_files, pairs, texts
-from pipeline.artifacts._files import sha256
-from pipeline.console import say, warn
-from pipeline.device import resolve
-from pipeline.errors import InputError
-from pipeline.locks import claim
-from pipeline.params.typed import FeatureSet, Params, Run
-from pipeline.registry import LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
-from pipeline.seeds import generator
-from pipeline.train import backbone, checkpoint, fingerprint, gradient_cache, loop, validate
-from pipeline.train.model import DualEncoder, build, describe
-from pipeline.train.pictures import Drawing, Pictures
-from pipeline.train.schemes._scheme import Setting
-from pipeline.train.table import Table
+from pipeline.core.console import say, warn
+from pipeline.core.device import resolve
+from pipeline.core.errors import InputError
+from pipeline.core.files import sha256
+from pipeline.core.locks import claim
+from pipeline.core.seeds import generator
+from pipeline.project import paths, timing
+from pipeline.project.params.typed import FeatureSet, Params, Run
+from pipeline.project.registry import LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
+from pipeline.train.engine import backbone, checkpoint, fingerprint, gradient_cache, loop, validate
+from pipeline.train.engine.model import DualEncoder, build, describe
+from pipeline.train.engine.pictures import Drawing, Pictures
+from pipeline.train.engine.scheme.scheme import Setting
+from pipeline.train.engine.table import Table
 
 
 def flush_denormals() -> None:

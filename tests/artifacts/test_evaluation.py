@@ -3,8 +3,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import _table, evaluation
-from pipeline.errors import InputError
+from pipeline.artifacts import evaluation
+from pipeline.core import tables
+from pipeline.core.errors import InputError
 
 RANKED = {"rank": [1.0, 2.5], **{name: [1.0, 0.25] for name in evaluation.MEASURES}}
 MATCHED = {name: [None, None] for name in RANKED}
@@ -46,7 +47,7 @@ def test_the_columns_of_ranks_and_the_version(tmp_path):
         *["direction", "fold", "query_id", "image_id", "rank", "hit_1", "hit_5", "hit_10"],
         *["ap", "ap_at_r", "r_precision", "ndcg_10", "top"],
     ]
-    assert _table.footer(read) == {"artefact": "ranks", "version": "2"}
+    assert tables.footer(read) == {"artefact": "ranks", "version": "2"}
 
 
 def test_ranks_of_version_1_are_refused(tmp_path):

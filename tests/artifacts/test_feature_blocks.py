@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.artifacts import features
-from pipeline.errors import InputError, IntegrityError
+from pipeline.core.errors import InputError, IntegrityError
 
 ROWS = np.arange(30, dtype=np.float32).reshape(5, 3, 2)
 INDEX = pa.table(

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.artifacts import features
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
 
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
 BOXES = np.arange(48, dtype=np.float32).reshape(4, 3, 4)

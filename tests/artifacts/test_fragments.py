@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.artifacts import fragments
 from pipeline.artifacts.fragments import Block
-from pipeline.errors import InputError, IntegrityError
+from pipeline.core.errors import InputError, IntegrityError
 
 RNG = np.random.default_rng(2)
 

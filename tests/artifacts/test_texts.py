@@ -8,9 +8,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from pipeline.artifacts import texts
-from pipeline.artifacts._files import sha256
-from pipeline.errors import InputError, IntegrityError
-from pipeline.tokens import END, PAD, SPECIAL, START, Tokens
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import sha256
+from pipeline.core.tokens import END, PAD, SPECIAL, START, Tokens
 
 IDS = np.array([30, 10, 20])
 TOKENS = Tokens(

@@ -5,18 +5,18 @@ import pyarrow as pa
 import pytest
 import torch
 
-from pipeline import paths
 from pipeline.artifacts import audit as artefact
 from pipeline.artifacts import captions, embeddings, features, model_files, pairs, rematching
-from pipeline.artifacts._files import read_json
 from pipeline.audit import stage
+from pipeline.core.errors import InputError, IntegrityError, LockedError
+from pipeline.core.files import read_json
+from pipeline.core.locks import claim
+from pipeline.core.seeds import generator
 from pipeline.embed.stage import embed
-from pipeline.errors import InputError, IntegrityError, LockedError
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
-from pipeline.locks import claim
-from pipeline.seeds import generator
-from pipeline.train import encode, restore
+from pipeline.project import paths
+from pipeline.train.engine import encode, restore
 from pipeline.train.stage import train
 from tests.fragment_project import run_of, write_fragment_project
 from tests.naive import audit as naive

@@ -13,15 +13,15 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from pipeline.evaluate import criteria, tuning
-from pipeline.evaluate.banks import BankSource
-from pipeline.evaluate.criteria import Criterion
-from pipeline.evaluate.matching import Setting
-from pipeline.evaluate.measure import Inputs, measure
-from pipeline.evaluate.ranking import trials
-from pipeline.evaluate.split import Split
-from pipeline.params.schema import EvaluateParams
-from pipeline.registry import INFERENCES
+from pipeline.evaluate.engine.measure import Inputs, measure
+from pipeline.project.params.schema import EvaluateParams
+from pipeline.project.registry import INFERENCES
+from pipeline.ranking.engine import criteria, tuning
+from pipeline.ranking.engine.banks import BankSource
+from pipeline.ranking.engine.criteria import Criterion
+from pipeline.ranking.engine.matching import Setting
+from pipeline.ranking.engine.ranked import trials
+from pipeline.ranking.engine.split import Split
 
 OPEN = {"rgm": INFERENCES.load("rgm").Params(lam=2.0)}
 
@@ -91,7 +91,7 @@ def literal(split: Split, k: int = 10, lam: float = 2.0) -> float:
 
 def matching(split: Split, k: int = 10, lam: float = 2.0) -> tuple[float, float]:
     """Seconds of ours on the same scores: with the selection of top lists, and without."""
-    from pipeline.evaluate import matching as module
+    from pipeline.ranking.engine import matching as module
 
     scores = trials([split], BankSource("test"), product, EvaluateParams().memory)["image_to_text"][0].scores
     for _ in scores.blocks():

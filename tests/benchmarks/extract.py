@@ -53,7 +53,7 @@ def one(images: int) -> None:
         make(Path(folder), images, 32)
         # Everything up to here is the data set's; what a small extraction needs is in both sizes.
         from pipeline.extract import stage
-        from pipeline.params.load import load
+        from pipeline.project.params.load import load
 
         params = load(Path("params.yaml"))
         started = time.monotonic()
@@ -80,10 +80,10 @@ def again(images: int) -> None:
     """Shards full of random numbers, written as an extraction would: what is measured never looks at an image."""
     import torch
 
-    from pipeline.extract.backbones._backbone import Output
-    from pipeline.extract.job import plan
-    from pipeline.extract.shards import Shard, Shards
-    from pipeline.params.load import load
+    from pipeline.extract.engine.backbone import Output
+    from pipeline.extract.engine.job import plan
+    from pipeline.extract.engine.shards import Shard, Shards
+    from pipeline.project.params.load import load
     from tests.extract import project
 
     with tempfile.TemporaryDirectory() as folder:

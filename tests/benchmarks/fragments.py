@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pipeline.registry import LOSSES, SIMILARITIES
-from pipeline.train.losses._scored import Scored
-from pipeline.train.words import Words
+from pipeline.project.registry import LOSSES, SIMILARITIES
+from pipeline.ranking.engine.words import Words
+from pipeline.train.engine.loss.scored import Scored
 from tests.benchmarks import loops
 from tests.benchmarks.train import Clock, bfloat16_units, peak, seconds, show
 

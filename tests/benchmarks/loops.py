@@ -1,14 +1,14 @@
 """The fragment similarities a caption at a time, all images at once, as the authors' programs go: what ours are timed against.
 
 Batched products and nothing clever: attended vectors are made, all of it is kept for the gradient. The maths of SCAN and SGRAF
-in their published form; scores agree with ours, which ``tests/train/similarities`` checks.
+in their published form; scores agree with ours, which ``tests/ranking/similarities`` checks.
 """
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, leaky_relu
 
-from pipeline.train.words import Words
+from pipeline.ranking.engine.words import Words
 
 EPS = 1e-8
 

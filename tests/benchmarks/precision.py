@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline import paths
 from pipeline.artifacts import embeddings, features
-from pipeline.train import encode, restore
+from pipeline.project import paths
+from pipeline.train.engine import encode, restore
 
 
 def main() -> None:

@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline import paths
 from pipeline.artifacts import captions, embeddings, images, model_files, texts
 from pipeline.artifacts.embeddings import Side
-from pipeline.params.load import load
-from pipeline.registry import RUN_FAMILIES
-from pipeline.tokens import SPECIAL, Tokens
-from pipeline.train.model import build, describe
+from pipeline.core.tokens import SPECIAL, Tokens
+from pipeline.project import paths
+from pipeline.project.params.load import load
+from pipeline.project.registry import RUN_FAMILIES
+from pipeline.train.engine.model import build, describe
 from tests.project import write_params
 
 QUERY = "two dogs running on grass"

@@ -19,10 +19,10 @@ SIZES = (2500, 5000, 10_000, 20_000)
 
 def one(images: int, dim: int, inference: str, memory: int) -> None:
     """Print seconds and peak MiB of this process."""
-    from pipeline.evaluate import criteria
-    from pipeline.evaluate.banks import BankSource
-    from pipeline.evaluate.measure import Inputs, measure
-    from pipeline.params.schema import EvaluateParams
+    from pipeline.evaluate.engine.measure import Inputs, measure
+    from pipeline.project.params.schema import EvaluateParams
+    from pipeline.ranking.engine import criteria
+    from pipeline.ranking.engine.banks import BankSource
     from tests.benchmarks.evaluate import OPEN, embeddings, product
 
     split = embeddings(images, 5 * images, dim)

@@ -24,16 +24,17 @@ import pyarrow as pa
 import torch
 from PIL import Image, ImageFilter
 
-from pipeline import device as devices
-from pipeline import paths
 from pipeline.artifacts import images
-from pipeline.extract import job as jobs
-from pipeline.extract import precision, stage
-from pipeline.extract.compute import Computer
-from pipeline.extract.forward import Forward
-from pipeline.params.load import load
-from pipeline.params.typed import FeatureSet, Member, Params
-from pipeline.registry import BACKBONES
+from pipeline.core import device as devices
+from pipeline.extract import stage
+from pipeline.extract.engine import job as jobs
+from pipeline.extract.engine import precision
+from pipeline.extract.engine.compute import Computer
+from pipeline.extract.engine.forward import Forward
+from pipeline.project import paths
+from pipeline.project.params.load import load
+from pipeline.project.params.typed import FeatureSet, Member, Params
+from pipeline.project.registry import BACKBONES
 from tests.extract import project
 
 WIDTH, HEIGHT, QUALITY = 640, 480, 90

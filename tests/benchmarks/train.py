@@ -20,15 +20,15 @@ import numpy as np
 import torch
 
 from pipeline.artifacts.texts import Texts
-from pipeline.params.schema import TrainParams
-from pipeline.params.typed import Member
-from pipeline.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from pipeline.tokens import Tokens
-from pipeline.train.data import Pairs
-from pipeline.train.encoders.text import _packed_gru
-from pipeline.train.model import build
-from pipeline.train.optimise import optimizer_for, step
-from pipeline.train.schemes._scheme import Scheme, Setting
+from pipeline.core.tokens import Tokens
+from pipeline.project.params.schema import TrainParams
+from pipeline.project.params.typed import Member
+from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from pipeline.train.engine.data import Pairs
+from pipeline.train.engine.encoder import packed_gru
+from pipeline.train.engine.model import build
+from pipeline.train.engine.optimise import optimizer_for, step
+from pipeline.train.engine.scheme.scheme import Scheme, Setting
 
 FEATURES, WORD_DIM, DIM = 2048, 300, 1024
 KERNELS = ("nn.GRU", "own GRU")
@@ -91,13 +91,13 @@ def bare(scheme: Scheme, optimizer: torch.optim.Optimizer, batch) -> None:
 @contextmanager
 def recurrence(kernel: str) -> Iterator[None]:
     """The text encoder with one of ``KERNELS``."""
-    before = _packed_gru.supported
+    before = packed_gru.supported
     if kernel == "nn.GRU":
-        _packed_gru.supported = lambda rnn, device: False
+        packed_gru.supported = lambda rnn, device: False
     try:
         yield
     finally:
-        _packed_gru.supported = before
+        packed_gru.supported = before
 
 
 def peak(rows: int = 2048) -> float:

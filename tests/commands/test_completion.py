@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from pipeline.commands import _completion
-from pipeline.registry import INFERENCES, Family
+from pipeline.project.registry import INFERENCES, Family
 from tests.command_line import caller
 from tests.commands.script import run
 from tests.project import PARAMS, write_params
@@ -77,7 +77,9 @@ def test_an_overlay_may_be_a_file_of_the_folder(complete, tmp_path):
 def test_what_export_offers_is_what_it_can_fold():
     able = [name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "item_bias")]
     assert _completion.exportable("") == sorted(able)
-    assert len(_completion.targets("")) == len(Family("export target", "pipeline.export.targets").names())
+    assert len(_completion.targets("")) == len(
+        Family("export target", "pipeline.tools.export.targets").names()
+    )
 
 
 def test_it_is_quick_and_the_script_can_be_had(tmp_path):

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline import paths
 from pipeline.artifacts import embeddings
+from pipeline.project import paths
 from tests.evaluate.embedded import ABOUT, sides
 from tests.project import PARAMS, write_params
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import locks
-from pipeline.artifacts._files import sha256, write_json
+from pipeline.core import locks
+from pipeline.core.files import sha256, write_json
 from tests.command_line import heed_ctrl_c
 from tests.commands.script import COMMAND, environment, run
 from tests.project import write_params

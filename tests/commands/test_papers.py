@@ -5,7 +5,7 @@ import sys
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.params.load import load
+from pipeline.project.params.load import load
 from tests.command_line import caller
 from tests.rules.sources import ROOT
 

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline.commands import _project
-from pipeline.errors import UsageError
+from pipeline.core.errors import UsageError
 
 
 def test_an_ensemble_is_refused_with_its_runs_where_a_model_is_needed():

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tests.command_line import caller
-from tests.search import project as artefacts
+from tests.tools.search import project as artefacts
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_correction_says_when_it_was_computed(call):
 
 
 def test_a_terminal_obeys_no_caption(call):
-    from pipeline.search.show import plain
+    from pipeline.tools.search.show import plain
 
     assert plain("a\x1b[31m dog\x07\n") == "a\ufffd[31m dog\ufffd\ufffd"
 

@@ -14,13 +14,14 @@ import pytest
 from ruamel.yaml import YAML
 from starlette.testclient import TestClient
 
-from pipeline import cli, paths
+from pipeline import cli
 from pipeline.artifacts import images, model_files
-from pipeline.artifacts._files import read_json, write_json
-from pipeline.params.load import load
-from pipeline.report import page as pages
-from pipeline.search.engine import Engine
-from pipeline.serve.app import create
+from pipeline.core.files import read_json, write_json
+from pipeline.project import paths
+from pipeline.project.params.load import load
+from pipeline.report.engine import page as pages
+from pipeline.tools.search.engine import Engine
+from pipeline.tools.serve.app import create
 from tests import made
 from tests.command_line import caller
 from tests.prepare._data import picture

@@ -81,7 +81,7 @@ TABLE = [
     Rewriting(
         r"dvc exp run -S (train\.lr|loss\.hal\.gamma)=\S+",
         "dvc exp run -S report.examples=1",
-        "training anew takes a minute, and tests/e2e does it: a value that the report alone reads",
+        "training anew takes a minute, and tests/acceptance/e2e does it: a value that the report alone reads",
     ),
     Rewriting(
         r"vse-pipe extract --backbone NAME", "vse-pipe extract --backbone random_filters", _NO_PLACEHOLDER

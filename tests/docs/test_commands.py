@@ -9,8 +9,8 @@ from tests.rules.sources import ROOT
 # Pages that a test of their own walks through, for they need more than a project in which everything has run.
 ELSEWHERE = {
     "docs/extending.md": "tests/docs/test_extending.py",
-    "docs/experiments.md": "tests/experiments/test_workflows.py",
-    "docs/serve.md": "tests/serve/test_documented.py",
+    "docs/experiments.md": "tests/acceptance/workflows/test_workflows.py",
+    "docs/serve.md": "tests/tools/serve/test_documented.py",
 }
 WALKED = [
     pages.name(path)

@@ -6,8 +6,8 @@ import shutil
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.params.load import load
-from pipeline.params.overlay import apply
+from pipeline.project.params.load import load
+from pipeline.project.params.overlay import apply
 from tests.docs import pages, standins
 from tests.docs.runner import Project
 from tests.rules.sources import ROOT

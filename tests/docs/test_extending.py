@@ -56,7 +56,7 @@ def test_a_loss_a_backbone_and_a_criterion_in_one_file_each(copies):
 def test_every_family_of_the_page_is_a_family():
     files = [file for step in pages.steps(PAGE) if isinstance(step, Block) for file in step.files]
     folders = {file.rpartition("/")[0] for file in files if file.endswith(".py")}
-    assert folders == {"pipeline/train/losses", "pipeline/extract/backbones", "pipeline/evaluate/inference"}
+    assert folders == {"pipeline/train/losses", "pipeline/extract/backbones", "pipeline/ranking/inference"}
     assert runner.read_yaml(ROOT / "params.yaml")["loss"].keys() & {"soft"} == set(), (
         "the page must show a new name"
     )

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from pipeline.params.schema import Root
-from pipeline.registry import FORMATS, INFERENCES, RUN_FAMILIES
+from pipeline.project.params.schema import Root
+from pipeline.project.registry import FORMATS, INFERENCES, RUN_FAMILIES
 from tests.docs import pages
 from tests.rules.sources import ROOT
 

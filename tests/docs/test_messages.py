@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.errors import PipelineError
+from pipeline.core.errors import PipelineError
 from tests.rules.sources import ROOT, modules
 
 TEXT = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")

@@ -5,15 +5,15 @@ import pyarrow.compute as pc
 import pytest
 import torch
 
-from pipeline import paths
 from pipeline.artifacts import embeddings, evaluation, fragments
-from pipeline.embed import fragments as embed_fragments
+from pipeline.core.errors import InputError, IntegrityError, ParamsError, UsageError
+from pipeline.embed.engine import fragments as embed_fragments
 from pipeline.embed.stage import embed
-from pipeline.errors import InputError, IntegrityError, ParamsError, UsageError
-from pipeline.evaluate.embedded import Embedded
+from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.stage import evaluate
-from pipeline.export.stage import export_run
-from pipeline.train.restore import load
+from pipeline.project import paths
+from pipeline.tools.export.stage import export_run
+from pipeline.train.engine.restore import load
 from pipeline.train.stage import train
 from tests.fragment_project import fragment_params, run_of, write_fragment_project
 
@@ -96,12 +96,12 @@ def test_the_ranks_are_those_of_the_models_scores(project):
 
 
 def test_an_ensemble_is_the_mean_of_its_runs_scores(project):
-    from pipeline.params.schema import EnsembleNode
+    from pipeline.project.params.schema import EnsembleNode
 
     params = _params(project, ensembles={"sgraf": EnsembleNode(first="sgr", second="saf")})
     found = evaluate(params, "sgraf", ["nns", "csls", "dual_is"], "cpu")
     assert found["nns"]["similarity"] == "sgr + saf"
-    from pipeline.evaluate.ensemble import Ensemble
+    from pipeline.evaluate.engine.ensemble import Ensemble
 
     parts = tuple(Embedded.read(paths.embedded(name), name) for name in ("sgr", "saf"))
     whole = Ensemble(parts)
@@ -160,7 +160,7 @@ def test_a_footer_that_does_not_fit_is_refused(said, project, changes, message):
 
 
 def test_a_split_named_twice_is_embedded_once(project):
-    from pipeline.params.schema import EmbedParams
+    from pipeline.project.params.schema import EmbedParams
 
     params = _params(project, embed=EmbedParams(splits=["test", "val", "test"]))
     embed(params, "scan_t2i", "cpu")

@@ -4,17 +4,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline import paths
 from pipeline.artifacts import captions, embeddings, features, pairs, texts
-from pipeline.artifacts._table import read as read_table
 from pipeline.audit.stage import audit
+from pipeline.core.errors import InputError
+from pipeline.core.tables import read as read_table
 from pipeline.embed.stage import embed
-from pipeline.errors import InputError
 from pipeline.evaluate.stage import evaluate
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
+from pipeline.project import paths
+from pipeline.train.engine.table import Table
 from pipeline.train.stage import train
-from pipeline.train.table import Table
 from tests.project import load_params, write_prepared
 
 # Of data set `toy`: images 0 to 29 are train, 30 to 37 val, 38 to 43 test; image k has id 10 k + 7 and 1 + k % 3 captions.

@@ -5,16 +5,16 @@ import pyarrow as pa
 import pytest
 import torch
 
-from pipeline import paths
 from pipeline.artifacts import captions, embeddings, features, model_files
-from pipeline.artifacts._files import sha256
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import sha256
 from pipeline.embed.stage import embed
-from pipeline.errors import InputError, IntegrityError
+from pipeline.extract.text_engine import tokens as _tokens
 from pipeline.extract.text_stage import extract_texts
-from pipeline.extract.texts import _tokens
 from pipeline.inject.stage import inject
-from pipeline.train import encode
-from pipeline.train.restore import load
+from pipeline.project import paths
+from pipeline.train.engine import encode
+from pipeline.train.engine.restore import load
 from pipeline.train.stage import train
 from tests.project import load_params, write_prepared
 

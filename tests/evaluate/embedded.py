@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from pipeline import paths
 from pipeline.artifacts import embeddings
 from pipeline.artifacts.embeddings import Side
+from pipeline.project import paths
 
 ABOUT = {
     "run": "sum",

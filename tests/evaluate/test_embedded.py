@@ -6,8 +6,8 @@ import torch
 
 from pipeline.artifacts import embeddings, fragments
 from pipeline.artifacts.fragments import Block
-from pipeline.errors import InputError
-from pipeline.evaluate.embedded import Embedded
+from pipeline.core.errors import InputError
+from pipeline.evaluate.engine.embedded import Embedded
 from tests.evaluate.embedded import ABOUT, sides
 
 CPU = torch.device("cpu")

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from pipeline.artifacts import embeddings
-from pipeline.errors import InputError
-from pipeline.evaluate.embedded import Embedded
-from pipeline.evaluate.ensemble import Ensemble
+from pipeline.core.errors import InputError
+from pipeline.evaluate.engine.embedded import Embedded
+from pipeline.evaluate.engine.ensemble import Ensemble
 from tests.evaluate.embedded import sides
 
 CPU = torch.device("cpu")

@@ -5,15 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline import console, paths, timing
 from pipeline.artifacts import embeddings, evaluation
 from pipeline.artifacts.embeddings import Side
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.errors import InputError, LockedError, UsageError
-from pipeline.evaluate import outcome
+from pipeline.core import console
+from pipeline.core.errors import InputError, LockedError, UsageError
+from pipeline.core.locks import claim
 from pipeline.evaluate.stage import evaluate
-from pipeline.locks import claim
-from pipeline.params.typed import Params
+from pipeline.project import paths, timing
+from pipeline.project.params.typed import Params
+from pipeline.ranking.engine import outcome
 from tests.evaluate.embedded import sides, write
 from tests.naive import evaluate as naive
 from tests.project import load_params

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.console import stdout
+from pipeline.core.console import stdout
 from pipeline.evaluate import summary
 
 NAMES = [("hal", "nns"), ("hal", "mutual_proximity"), ("a_run_with_a_long_name_of_its_own", "csls+rgm")]

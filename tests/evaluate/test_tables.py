@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 
 from pipeline.artifacts.evaluation import MEASURES, OCCURRENCE_SCHEMA, RANKS_SCHEMA
-from pipeline.evaluate import outcome
-from pipeline.evaluate.matching import Pairs
-from pipeline.evaluate.metrics.truth import Truth
-from pipeline.evaluate.tables import occurrence_table, rank_table
-from tests.evaluate.dense import dense
+from pipeline.evaluate.engine.tables import occurrence_table, rank_table
+from pipeline.ranking.engine import outcome
+from pipeline.ranking.engine.matching import Pairs
+from pipeline.ranking.metrics.truth import Truth
+from tests.ranking.dense import dense
 
 OWNERS = np.array([30, 30, 40, 40, 40])
 TRUTH = Truth.by_image(OWNERS, np.array([30, 40]))

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 
-from pipeline.extract import compute, stage  # noqa: F401 (imported once here, not in every child)
-from pipeline.extract.backbones import _random_filters  # noqa: F401
+from pipeline.extract import stage
+from pipeline.extract.networks import random_filters  # noqa: F401
 from tests.extract import project
 
 NEVER = -1

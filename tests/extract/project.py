@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from pipeline import paths
 from pipeline.artifacts import images
-from pipeline.params.load import load
-from pipeline.params.typed import FeatureSet, Member, Params
-from pipeline.registry import BACKBONES
+from pipeline.project import paths
+from pipeline.project.params.load import load
+from pipeline.project.params.typed import FeatureSet, Member, Params
+from pipeline.project.registry import BACKBONES
 
 PARAMS = """
 seed: 1

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline import paths
 from pipeline.artifacts import features, unreadable
 from pipeline.artifacts import images as table
 from pipeline.artifacts.images import UNREAD
-from pipeline.errors import InputError, IntegrityError
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.extract import stage
 from pipeline.extract.engines import local
-from pipeline.params.typed import FeatureSet, Params
+from pipeline.project import paths
+from pipeline.project.params.typed import FeatureSet, Params
 from tests.extract import project
 from tests.extract.project import OUT
 

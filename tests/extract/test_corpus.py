@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from pipeline.errors import UnreadableImage
-from pipeline.extract.images import decode
+from pipeline.core.errors import UnreadableImage
+from pipeline.pictures.images import decode
 from tests.extract import corpus
 
 GOOD, BAD = corpus.good(), corpus.bad()

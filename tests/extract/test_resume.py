@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.extract import stage
-from pipeline.extract.forward import Forward
+from pipeline.extract.engine.forward import Forward
 from tests.extract import project
 
 REPOSITORY = Path(__file__).parents[2]

@@ -12,10 +12,10 @@ from torchvision import models
 from torchvision.transforms import v2
 
 from pipeline.artifacts import features, images
-from pipeline.errors import InputError, IntegrityError, LockedError
+from pipeline.core.errors import InputError, IntegrityError, LockedError
+from pipeline.core.locks import claim
 from pipeline.extract import stage
-from pipeline.extract.forward import Forward
-from pipeline.locks import claim
+from pipeline.extract.engine.forward import Forward
 from tests.extract import project
 from tests.naive import extract as naive
 

@@ -11,10 +11,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from pipeline.artifacts import texts
-from pipeline.errors import InputError, IntegrityError, LockedError, MissingResource
+from pipeline.core.errors import InputError, IntegrityError, LockedError, MissingResource
+from pipeline.core.locks import claim
 from pipeline.extract import text_stage
 from pipeline.extract.text_stage import extract_texts
-from pipeline.locks import claim
 from tests.extract.texts import project
 from tests.extract.texts.project import OUT
 from tests.extract.texts.vector_files import as_npz

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from pipeline.artifacts import captions, pairs
-from pipeline.artifacts._files import sha256
-from pipeline.errors import InputError, IntegrityError
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import sha256
 from pipeline.inject.stage import inject
-from pipeline.paths import prepared
+from pipeline.project.paths import prepared
 from tests.project import PARAMS, load_params, write_prepared
 
 

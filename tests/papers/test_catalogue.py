@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.errors import ParamsError, UsageError
+from pipeline.core.errors import ParamsError, UsageError
 from pipeline.papers import catalogue
 from tests.papers.files import PAPER, changed, write
 from tests.rules.sources import ROOT

@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.errors import UsageError
+from pipeline.core.errors import UsageError
 from pipeline.papers import catalogue
 from pipeline.papers.compare import beside, cautions, label, measured, under
 from pipeline.papers.schema import FIGURES

@@ -8,7 +8,7 @@ from pipeline.papers import catalogue
 from pipeline.papers.compare import cautions
 from pipeline.papers.differences import differences
 from pipeline.papers.overlay import overlay, run_name
-from pipeline.params.load import load
+from pipeline.project.params.load import load
 from tests.rules.sources import ROOT
 
 DEMO = YAML(typ="safe").load((ROOT / "params.yaml").read_text())

@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.papers import listing
-from pipeline.registry import Family
+from pipeline.project.registry import Family
 
 
 @pytest.fixture

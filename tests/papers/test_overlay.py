@@ -4,11 +4,11 @@ import re
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.errors import UsageError
+from pipeline.core.errors import UsageError
 from pipeline.papers import catalogue, render
 from pipeline.papers.overlay import ENSEMBLES, needs, overlay, run_name
-from pipeline.params import overlay as overlays
-from pipeline.params.load import load
+from pipeline.project.params import overlay as overlays
+from pipeline.project.params.load import load
 from tests.rules.sources import ROOT
 
 DEMO = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
@@ -74,7 +74,7 @@ def test_a_row_this_version_cannot_run_says_what_it_needs():
 
 
 def test_what_is_missing_is_asked_of_the_families(monkeypatch):
-    from pipeline.registry import Family
+    from pipeline.project.registry import Family
 
     entry = catalogue.find("hal-aaai2020", "2.12")
     assert needs(entry) == []

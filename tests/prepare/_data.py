@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pipeline.params.schema import EvaluateParams, GridParams, ReportParams
-from pipeline.params.typed import Dataset, Member, Params
 from pipeline.prepare import stage
-from pipeline.prepare.formats._source import Source
-from pipeline.registry import FORMATS
+from pipeline.prepare.engine.source import Source
+from pipeline.project.params.schema import EvaluateParams, GridParams, ReportParams
+from pipeline.project.params.typed import Dataset, Member, Params
+from pipeline.project.registry import FORMATS
 
 ODD_CAPTIONS = [
     "NA",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import paths
 from pipeline.artifacts import captions, images
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
+from pipeline.project import paths
 from tests.prepare._data import entry, karpathy, prepare
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline import paths, timing
 from pipeline.artifacts import captions, images
-from pipeline.errors import InputError, LockedError, MissingResource
+from pipeline.core.errors import InputError, LockedError, MissingResource
 from pipeline.prepare import stage
-from pipeline.prepare.formats._source import Source, caption_table, image_table
-from pipeline.registry import FORMATS
+from pipeline.prepare.engine.source import Source, caption_table, image_table
+from pipeline.project import paths, timing
+from pipeline.project.registry import FORMATS
 from tests.prepare._data import (
     ODD_CAPTIONS,
     entry,

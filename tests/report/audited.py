@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pipeline import paths
 from pipeline.artifacts import audit
-from pipeline.artifacts._files import write_json
+from pipeline.core.files import write_json
+from pipeline.project import paths
 from tests.report.project import CAPTIONS_EACH, IMAGES, caption_ids
 
 DIGEST = "a" * 64

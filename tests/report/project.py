@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image, ImageDraw
 
-from pipeline import paths
 from pipeline.artifacts import captions, evaluation, history, images
-from pipeline.artifacts._files import write_json
-from pipeline.params.schema import EvaluateParams, GridParams, ReportParams, TrainParams
-from pipeline.params.strict import Strict
-from pipeline.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run, TextSet
+from pipeline.core.files import write_json
+from pipeline.core.strict import Strict
+from pipeline.project import paths
+from pipeline.project.params.schema import EvaluateParams, GridParams, ReportParams, TrainParams
+from pipeline.project.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run, TextSet
 
 IMAGES, CAPTIONS_EACH = 60, 5
 CRITERIA = ["nns", "is", "csls", "gm", "rgm", "is+rgm", "csls+rgm"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.artifacts import audit
-from pipeline.artifacts._files import write_json
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
+from pipeline.core.files import write_json
 from pipeline.report.stage import report
 from tests.report import project as artefacts
 from tests.report.audited import write_audit

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline import paths
 from pipeline.artifacts import images
-from pipeline.report import page as pages
+from pipeline.project import paths
+from pipeline.report.engine import page as pages
 from pipeline.report.stage import report
 from tests.report import project as artefacts
 

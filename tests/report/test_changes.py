@@ -5,9 +5,9 @@ import re
 
 import pandas as pd
 
-from pipeline import paths
 from pipeline.artifacts import evaluation
 from pipeline.artifacts.evaluation import DIRECTIONS
+from pipeline.project import paths
 from pipeline.report.stage import report
 from tests.naive import report as naive
 from tests.report import project as artefacts

@@ -3,8 +3,8 @@
 import csv
 import dataclasses
 
-from pipeline import paths
-from pipeline.params.schema import EnsembleNode
+from pipeline.project import paths
+from pipeline.project.params.schema import EnsembleNode
 from pipeline.report.stage import report
 from tests.report import project as artefacts
 

@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.report.formatting import fixed, interval, percent, plural, signed, significant, thousands
+from pipeline.report.engine.formatting import fixed, interval, percent, plural, signed, significant, thousands
 
 
 @pytest.mark.parametrize(

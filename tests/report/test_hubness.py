@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.report import hubness
+from pipeline.report.engine import hubness
 from tests.naive import report as naive
 
 COUNTS = st.lists(st.integers(0, 40), min_size=1, max_size=30)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pipeline import paths
 from pipeline.artifacts import evaluation
+from pipeline.project import paths
 from tests.report import project as artefacts
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from pipeline import paths
 from pipeline.artifacts import captions, evaluation
+from pipeline.project import paths
 from pipeline.report.sections import rankings, setup
 from tests.report import project as artefacts
 from tests.report.conftest import HOSTILE

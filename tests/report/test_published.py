@@ -3,9 +3,9 @@ import re
 
 import pytest
 
-from pipeline import paths
 from pipeline.artifacts import evaluation
-from pipeline.errors import UsageError
+from pipeline.core.errors import UsageError
+from pipeline.project import paths
 from pipeline.report.stage import report
 from tests.report import project as artefacts
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from pipeline import paths
-from pipeline.report import relaxation_charts
+from pipeline.project import paths
+from pipeline.report.engine import relaxation_charts
 from pipeline.report.stage import report
 from tests.report import project as artefacts
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.report.selection import KINDS, change, mix, worst
-from pipeline.seeds import generator
+from pipeline.core.seeds import generator
+from pipeline.report.engine.selection import KINDS, change, mix, worst
 from tests.naive import report as naive
 
 HITS = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)

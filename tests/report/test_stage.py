@@ -8,10 +8,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import paths, timing
 from pipeline.artifacts import captions, images
-from pipeline.errors import InputError, LockedError, UsageError
-from pipeline.locks import claim
+from pipeline.core.errors import InputError, LockedError, UsageError
+from pipeline.core.locks import claim
+from pipeline.project import paths, timing
 from pipeline.report.stage import report
 from tests.report import project as artefacts
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from pipeline import paths
 from pipeline.artifacts import evaluation, history
-from pipeline.report import sweeps
-from pipeline.report.reading import read
+from pipeline.project import paths
+from pipeline.report.engine import sweeps
+from pipeline.report.engine.reading import read
 from pipeline.report.stage import report
 from tests.report import project as artefacts
 from tests.rules.sources import ROOT

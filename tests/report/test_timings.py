@@ -4,8 +4,8 @@ import dataclasses
 import re
 from pathlib import Path
 
-from pipeline.params.schema import EnsembleNode
-from pipeline.report import timings
+from pipeline.project.params.schema import EnsembleNode
+from pipeline.report.engine import timings
 from tests.report import project as artefacts
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from pipeline.registry import BACKBONES, FORMATS, INFERENCES, RUN_FAMILIES, TEXT_FEATURES
+from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, RUN_FAMILIES, TEXT_FEATURES
 from tests.rules.sources import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -7,12 +7,12 @@ import pytest
 from dvc.repo import Repo
 from ruamel.yaml import YAML
 
-from pipeline import paths
-from pipeline.params.document import read_document
-from pipeline.params.load import load
-from pipeline.project import stages as resolved
+from pipeline.project import paths
 from pipeline.project.code import FAMILIES, covered, entry, gaps, member_files, needed
-from pipeline.registry import BACKBONES, FORMATS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
+from pipeline.project.params.document import read_document
+from pipeline.project.params.load import load
+from pipeline.project.registry import BACKBONES, FORMATS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
+from pipeline.tools.check import dvc_stages as resolved
 from tests.rules.sources import PACKAGE, ROOT, closure
 
 

@@ -3,9 +3,9 @@ import ast
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.errors import UnknownMember
-from pipeline.params.strict import Strict
-from pipeline.registry import (
+from pipeline.core.errors import UnknownMember
+from pipeline.core.strict import Strict
+from pipeline.project.registry import (
     BACKBONES,
     FORMATS,
     IMAGE_ENCODERS,

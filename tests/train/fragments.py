@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from pipeline.train.data import Batch
-from pipeline.train.words import Words
+from pipeline.ranking.engine.words import Words
+from pipeline.train.engine.data import Batch
 
 
 class FragmentModel(nn.Module):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.train import checkpoint, loop
+from pipeline.train.engine import checkpoint, loop
 from pipeline.train.stage import train
 
 

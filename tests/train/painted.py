@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from pipeline import paths
 from pipeline.artifacts import captions, images
 from pipeline.extract.stage import extract
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
-from pipeline.params.typed import Params
-from pipeline.registry import BACKBONES
+from pipeline.project import paths
+from pipeline.project.params.typed import Params
+from pipeline.project.registry import BACKBONES
 from tests.project import PARAMS, load_params
 
 RAW = Path("raw")

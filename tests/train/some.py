@@ -6,14 +6,14 @@ import numpy as np
 import torch
 
 from pipeline.artifacts.texts import Texts
-from pipeline.params.schema import TrainParams
-from pipeline.params.typed import Member
-from pipeline.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from pipeline.tokens import SPECIAL, Tokens
-from pipeline.train.data import Pairs
-from pipeline.train.model import DualEncoder, build
-from pipeline.train.optimise import optimizer_for
-from pipeline.train.schemes._scheme import Scheme, Setting
+from pipeline.core.tokens import SPECIAL, Tokens
+from pipeline.project.params.schema import TrainParams
+from pipeline.project.params.typed import Member
+from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from pipeline.train.engine.data import Pairs
+from pipeline.train.engine.model import DualEncoder, build
+from pipeline.train.engine.optimise import optimizer_for
+from pipeline.train.engine.scheme.scheme import Scheme, Setting
 
 
 def some_tokens(count: int, longest: int = 5, words: int = 12, seed: int = 0) -> Texts:

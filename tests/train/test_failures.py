@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline import paths
 from pipeline.artifacts import model_files, pairs
-from pipeline.errors import InputError, IntegrityError, PipelineError
+from pipeline.core.errors import InputError, IntegrityError, PipelineError
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
-from pipeline.train import loop
+from pipeline.project import paths
+from pipeline.train.engine import loop
 from pipeline.train.stage import train
 from tests.project import PARAMS, load_params, write_prepared
 from tests.train.some import some_pairs, some_scheme

@@ -8,14 +8,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pipeline import paths
 from pipeline.artifacts import embeddings, features, model_files
+from pipeline.core.errors import IntegrityError, MissingResource
 from pipeline.embed.stage import embed
-from pipeline.errors import IntegrityError, MissingResource
 from pipeline.extract.stage import extract
-from pipeline.registry import BACKBONES
-from pipeline.train import encode
-from pipeline.train.pictures import Pictures
+from pipeline.project import paths
+from pipeline.project.registry import BACKBONES
+from pipeline.train.engine import encode
+from pipeline.train.engine.pictures import Pictures
 from pipeline.train.stage import train
 from tests.train.painted import loaded, original
 

@@ -7,16 +7,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pipeline import paths
 from pipeline.artifacts import features, history, model_files, rematching
+from pipeline.core.errors import UsageError
 from pipeline.embed.stage import embed
-from pipeline.errors import UsageError
 from pipeline.evaluate.stage import evaluate
 from pipeline.inject.stage import inject
-from pipeline.params.schema import TrainParams
-from pipeline.registry import BACKBONES
-from pipeline.train import backbone, checkpoint, fingerprint, gradient_cache, loop, optimise, stage
-from pipeline.train.pictures import Pictures
+from pipeline.project import paths
+from pipeline.project.params.schema import TrainParams
+from pipeline.project.registry import BACKBONES
+from pipeline.train import stage
+from pipeline.train.engine import backbone, checkpoint, fingerprint, gradient_cache, loop, optimise
+from pipeline.train.engine.pictures import Pictures
 from pipeline.train.stage import _inputs, train
 from tests.train.killed import Killed, killed_after
 from tests.train.painted import RUN, loaded, original

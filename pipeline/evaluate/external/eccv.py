@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.artifacts._files import read_json
-from pipeline.errors import MissingResource
-from pipeline.evaluate.metrics.truth import Relevance
+from pipeline.core.errors import MissingResource
+from pipeline.core.files import read_json
+from pipeline.ranking.metrics.truth import Relevance
 
 # By the name in --qrels, what the package's files begin with.
 NAMES = {"eccv_caption": "eccv", "cxc": "cxc"}

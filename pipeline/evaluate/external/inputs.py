@@ -8,16 +8,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pipeline import console
-from pipeline.errors import InputError, UsageError
-from pipeline.evaluate import banks
-from pipeline.evaluate.banks import BankSource
+from pipeline.core import console
+from pipeline.core.errors import InputError, UsageError
+from pipeline.evaluate.engine.measure import Inputs
 from pipeline.evaluate.external import qrels, sides
 from pipeline.evaluate.external.vectors import Vectors, must_fit, must_pair
-from pipeline.evaluate.measure import Inputs
-from pipeline.evaluate.metrics.truth import Relevance
-from pipeline.evaluate.split import Split
-from pipeline.params.schema import EvaluateParams
+from pipeline.project.params.schema import EvaluateParams
+from pipeline.ranking.engine import banks
+from pipeline.ranking.engine.banks import BankSource
+from pipeline.ranking.engine.split import Split
+from pipeline.ranking.metrics.truth import Relevance
 
 SIMILARITIES = ("cosine", "dot")
 # The captions' image where no file tells.

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts._files import require
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
+from pipeline.core.files import require
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _INTEGER = r"^[+-]?[0-9]{1,18}$"

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.artifacts._files import require
-from pipeline.errors import InputError, IntegrityError
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import require
 
 
 def read(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:

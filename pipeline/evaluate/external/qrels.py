@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts._files import require
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
+from pipeline.core.files import require
 from pipeline.evaluate.external import eccv, parquet
-from pipeline.evaluate.metrics.truth import Relevance
+from pipeline.ranking.metrics.truth import Relevance
 
 _COLUMNS = ["caption_id", "image_id", "relevance"]
 _TREC = ["caption_id", "iteration", "image_id", "relevance"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.errors import UsageError
+from pipeline.core.errors import UsageError
 from pipeline.evaluate.external import npy, parquet
 from pipeline.evaluate.external.vectors import Vectors, checked
 

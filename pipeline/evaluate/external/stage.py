@@ -5,18 +5,18 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline import locks
 from pipeline.artifacts import evaluation
-from pipeline.device import resolve
-from pipeline.errors import UsageError
-from pipeline.evaluate import criteria
-from pipeline.evaluate.criteria import Criterion
+from pipeline.core import locks
+from pipeline.core.device import resolve
+from pipeline.core.errors import UsageError
+from pipeline.core.strict import Strict
+from pipeline.evaluate.engine.measure import Inputs, Result, is_open, measure
 from pipeline.evaluate.external import inputs
 from pipeline.evaluate.external.inputs import Files
-from pipeline.evaluate.measure import Inputs, Result, is_open, measure
 from pipeline.evaluate.stage import warn_of_collapse, warn_of_residual, write
-from pipeline.params.schema import EvaluateParams
-from pipeline.params.strict import Strict
+from pipeline.project.params.schema import EvaluateParams
+from pipeline.ranking.engine import criteria
+from pipeline.ranking.engine.criteria import Criterion
 
 DEFAULT = ("nns", "is", "csls")
 

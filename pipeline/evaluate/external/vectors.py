@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float32, Int64
 
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
 
 _SHOWN = 3
 _AT_ONCE = 8192

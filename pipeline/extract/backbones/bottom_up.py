@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from pipeline.extract.backbones._backbone import Backbone
-from pipeline.extract.params import FeatureParams, ShardSize
+from pipeline.extract.engine.backbone import Backbone
+from pipeline.extract.engine.params import FeatureParams, ShardSize
 
 
 class Params(FeatureParams):
@@ -32,14 +32,14 @@ def build(params: Params, seed: int) -> Backbone:
     """
     from torch import nn
 
-    from pipeline.extract.backbones import _tsv
-    from pipeline.extract.backbones._backbone import Output
+    from pipeline.extract.engine.backbone import Output
+    from pipeline.extract.networks import tsv
 
     class Given(nn.Module):
         def forward(self, features, boxes) -> Output:
             return Output(features, boxes)
 
-    index = _tsv.index(_tsv.files(params.tsv))
+    index = tsv.index(tsv.files(params.tsv))
     about = {
         "network": "bottom-up attention",
         "files": index.files,
@@ -48,6 +48,6 @@ def build(params: Params, seed: int) -> Backbone:
     }
 
     def read(root, item):
-        return _tsv.read(index, item, params.key, (params.regions, params.dimensions))
+        return tsv.read(index, item, params.key, (params.regions, params.dimensions))
 
     return Backbone(read=read, module=Given(), about=about, libraries=())

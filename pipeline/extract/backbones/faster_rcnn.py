@@ -4,8 +4,8 @@ from typing import Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from pipeline.extract.backbones._backbone import Backbone
-from pipeline.extract.params import Channels, Digest, FeatureParams, Scales, ShardSize, WeightsName
+from pipeline.extract.engine.backbone import Backbone
+from pipeline.extract.engine.params import Channels, Digest, FeatureParams, Scales, ShardSize, WeightsName
 
 
 class Params(FeatureParams):
@@ -65,6 +65,6 @@ def build(params: Params, seed: int) -> Backbone:
 
     Raises UnknownMember and UsageError for names that are none of these; else what weights and states raise.
     """
-    from pipeline.extract.backbones import _regions
+    from pipeline.extract.networks import regions
 
-    return _regions.assemble(params, seed)
+    return regions.assemble(params, seed)

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from pipeline.extract.backbones._backbone import Backbone
-from pipeline.extract.params import ImageParams, ShardSize
+from pipeline.extract.engine.backbone import Backbone
+from pipeline.extract.engine.params import ImageParams, ShardSize
 
 RANDOM = "random_filters"
 
@@ -49,6 +49,6 @@ def build(params: Params, seed: int) -> Backbone:
     Raises UnknownMember for another name, UsageError for a network without a map (torchvision's ViT; timm's gives its
     patches) or with a smaller one; else as ``assemble``.
     """
-    from pipeline.extract.backbones import _grid
+    from pipeline.extract.networks import grid
 
-    return _grid.assemble(params, seed, params.model == RANDOM)
+    return grid.assemble(params, seed, params.model == RANDOM)

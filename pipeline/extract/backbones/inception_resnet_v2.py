@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from pipeline.extract.backbones._backbone import Backbone
-from pipeline.extract.params import ImageParams
-from pipeline.extract.weights import Source
+from pipeline.extract.engine.backbone import Backbone
+from pipeline.extract.engine.params import ImageParams
+from pipeline.extract.engine.weights import Source
 
 _NAME = "inception_resnet_v2.tf_in1k"
 _WEIGHTS = Source(
@@ -20,8 +20,8 @@ class Params(ImageParams):
 
 def build(params: Params, seed: int) -> Backbone:
     """1536 dimensions after global average pooling. ``weights: imagenet`` is TensorFlow's, converted (timm tf_in1k)."""
-    from pipeline.extract.backbones import _classifier, _timm
+    from pipeline.extract.networks import classifier, timm
 
-    found = _timm.classifier(_NAME, params, {})
+    found = timm.classifier(_NAME, params, {})
     source = _WEIGHTS if found.source else None
-    return _classifier.assemble(replace(found, source=source), params, seed)
+    return classifier.assemble(replace(found, source=source), params, seed)

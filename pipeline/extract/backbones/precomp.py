@@ -9,10 +9,10 @@ from typing import Literal
 import numpy as np
 from pydantic import PositiveInt
 
-from pipeline import paths
-from pipeline.errors import InputError, IntegrityError
-from pipeline.extract.backbones._backbone import Backbone, Item
-from pipeline.extract.params import FeatureParams
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.extract.engine.backbone import Backbone, Item
+from pipeline.extract.engine.params import FeatureParams
+from pipeline.project import paths
 
 
 class Params(FeatureParams):

@@ -7,8 +7,8 @@ from typing import Self
 import numpy as np
 from pydantic import PositiveInt, model_validator
 
-from pipeline.extract.backbones._backbone import Backbone, Item
-from pipeline.extract.params import FeatureParams
+from pipeline.extract.engine.backbone import Backbone, Item
+from pipeline.extract.engine.params import FeatureParams
 
 
 class Params(FeatureParams):
@@ -35,10 +35,10 @@ def build(params: Params, seed: int) -> Backbone:
     ResNet-18, SqueezeNet and MobileNetV3 with random weights do far worse on ``shapes``: the means they end with are
     nearly the same for every image (cosine 0.92 to 0.996), and a small figure hardly moves them.
     """
-    from pipeline.extract import states
-    from pipeline.extract.backbones._random_filters import RandomFilters
-    from pipeline.extract.network import Network
-    from pipeline.extract.transforms import Transform
+    from pipeline.extract.engine import states
+    from pipeline.extract.engine.network import Network
+    from pipeline.extract.networks.random_filters import RandomFilters
+    from pipeline.pictures.transforms import Transform
 
     transform = Transform(
         image_size=params.image_size,
@@ -61,6 +61,6 @@ def build(params: Params, seed: int) -> Backbone:
 
 
 def _read(transform, root: Path, item: Item) -> np.ndarray:
-    from pipeline.extract import images
+    from pipeline.pictures import images
 
     return images.pixels(root, item, transform)

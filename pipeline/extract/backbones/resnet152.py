@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from pipeline.extract.backbones._backbone import Backbone
-from pipeline.extract.params import ImageParams
+from pipeline.extract.engine.backbone import Backbone
+from pipeline.extract.engine.params import ImageParams
 
 
 class Params(ImageParams):
@@ -15,8 +15,8 @@ def build(params: Params, seed: int) -> Backbone:
 
     HAL's own features were downloaded and how they were extracted is not documented, so these differ from them.
     """
-    from pipeline.extract.backbones import _classifier, _torchvision
+    from pipeline.extract.networks import classifier, torchvision
 
-    found = _torchvision.classifier("resnet152", params, {})
+    found = torchvision.classifier("resnet152", params, {})
     published = replace(found.published, image_size=224, resize=256)
-    return _classifier.assemble(replace(found, published=published), params, seed)
+    return classifier.assemble(replace(found, published=published), params, seed)

@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from pipeline.extract.backbones._backbone import Backbone
-from pipeline.extract.params import ImageParams
+from pipeline.extract.engine.backbone import Backbone
+from pipeline.extract.engine.params import ImageParams
 
 
 class Params(ImageParams):
@@ -19,7 +19,7 @@ def build(params: Params, seed: int) -> Backbone:
     ``weights: imagenet`` means the published weights of the tag, whatever they were trained on; where their digest
     is not part of the file's name, ``sha256`` must be set. Raises UnknownMember for another name; else as ``assemble``.
     """
-    from pipeline.extract.backbones import _classifier, _timm
+    from pipeline.extract.networks import classifier, timm
 
-    found = _timm.classifier(params.model, params, params.model_args)
-    return _classifier.assemble(found, params, seed)
+    found = timm.classifier(params.model, params, params.model_args)
+    return classifier.assemble(found, params, seed)

@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from pipeline.extract.backbones._backbone import Backbone
-from pipeline.extract.params import ImageParams
+from pipeline.extract.engine.backbone import Backbone
+from pipeline.extract.engine.params import ImageParams
 
 
 class Params(ImageParams):
@@ -18,7 +18,7 @@ def build(params: Params, seed: int) -> Backbone:
 
     Raises UnknownMember for another name; else as ``assemble``.
     """
-    from pipeline.extract.backbones import _classifier, _torchvision
+    from pipeline.extract.networks import classifier, torchvision
 
-    found = _torchvision.classifier(params.model, params, params.model_args)
-    return _classifier.assemble(found, params, seed)
+    found = torchvision.classifier(params.model, params, params.model_args)
+    return classifier.assemble(found, params, seed)

@@ -1,7 +1,7 @@
 """VGG-19 (Simonyan and Zisserman, ICLR 2015): the 4096 features of fc7 that UVS and order embeddings train on."""
 
-from pipeline.extract.backbones._backbone import Backbone
-from pipeline.extract.params import ImageParams
+from pipeline.extract.engine.backbone import Backbone
+from pipeline.extract.engine.params import ImageParams
 
 
 class Params(ImageParams):
@@ -14,6 +14,6 @@ def build(params: Params, seed: int) -> Backbone:
     Differs from the authors' features: torchvision's weights with RGB mean and std, not Caffe's with BGR means.
     Wang et al. scale to 256x256 without keeping the aspect ratio (``resize_mode: exact``, ``resize: 256``).
     """
-    from pipeline.extract.backbones import _classifier, _torchvision
+    from pipeline.extract.networks import classifier, torchvision
 
-    return _classifier.assemble(_torchvision.classifier("vgg19", params, {}), params, seed)
+    return classifier.assemble(torchvision.classifier("vgg19", params, {}), params, seed)

@@ -8,11 +8,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.console import track
-from pipeline.errors import MissingResource, PipelineError
-from pipeline.extract.job import Job, plan
-from pipeline.extract.shards import Shard
-from pipeline.extract.work import Work
+from pipeline.core.console import track
+from pipeline.core.errors import MissingResource, PipelineError
+from pipeline.extract.engine.job import Job, plan
+from pipeline.extract.engine.shards import Shard
+from pipeline.extract.engine.work import Work
 
 # Of every worker: one shard that it computes and one that waits, so that it never waits for this process.
 _IN_FLIGHT = 2
@@ -91,8 +91,8 @@ class _Worker:
     def _computer(self):
         import torch
 
-        from pipeline import device as devices
-        from pipeline.extract.compute import Computer
+        from pipeline.core import device as devices
+        from pipeline.extract.engine.compute import Computer
 
         torch.set_num_threads(self.threads)
         os.chdir(self.folder)

@@ -7,10 +7,10 @@ import numpy as np
 from jaxtyping import Float32, Float64
 from pydantic import NonNegativeFloat, PositiveInt
 
-from pipeline.console import track, warn
-from pipeline.errors import InputError
-from pipeline.extract.texts._method import Corpus, State
-from pipeline.extract.texts._params import WordVectorParams
+from pipeline.core.console import track, warn
+from pipeline.core.errors import InputError
+from pipeline.extract.text_engine.method import Corpus, State
+from pipeline.extract.text_engine.params import WordVectorParams
 
 KIND = "vectors"
 LIBRARIES = ("nltk", "scikit-learn", "scipy")
@@ -40,9 +40,9 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
     Raises InputError for a file that cannot be used and when there are too few words or captions for what is asked.
     """
-    from pipeline import seeds
-    from pipeline.extract.texts import _mixture
-    from pipeline.extract.texts._bags import known_words, splitter
+    from pipeline.core import seeds
+    from pipeline.extract.text_engine import mixture
+    from pipeline.extract.text_engine.bags import known_words, splitter
 
     words, raw, about = known_words(corpus, params)
     tokens = splitter(params)
@@ -55,7 +55,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
             f"hglmm: components is {params.components}, the train captions hold {len(trained)} known words"
         )
     start = seeds.derive(seed, "mixture") % 2**32
-    found = _mixture.fit(points[trained], params.components, start, params.max_iterations, params.tolerance)
+    found = mixture.fit(points[trained], params.components, start, params.max_iterations, params.tolerance)
     if not found.converged:
         warn(
             f"hglmm: the mixture still gained after {params.max_iterations} iterations; raise max_iterations"
@@ -86,14 +86,14 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
 
 def terms(text: str, params: Params) -> list[str]:
     """The words that are looked up among the known ones."""
-    from pipeline.extract.texts._bags import splitter
+    from pipeline.extract.text_engine.bags import splitter
 
     return splitter(params)(text)
 
 
 def _fisher(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions fisher"]:
-    from pipeline.extract.texts._bags import bags, splitter
-    from pipeline.extract.texts._fisher import fisher_vectors, improved
+    from pipeline.extract.text_engine.bags import bags, splitter
+    from pipeline.extract.text_engine.fisher import fisher_vectors, improved
 
     counts = bags(map(splitter(params), texts), state.words)
     return improved(fisher_vectors(counts, state.arrays["vectors"], _mixture_of(state)))
@@ -134,8 +134,8 @@ def _independent(
 
 def _reduced(state: State, train: list[str], params: Params, seed: int) -> State:
     """``state`` with the PCA of the Fisher vectors of train captions."""
-    from pipeline import seeds
-    from pipeline.extract.texts._pca import principal
+    from pipeline.core import seeds
+    from pipeline.extract.text_engine.pca import principal
 
     if params.pca_captions is not None and params.pca_captions < len(train):
         chosen = seeds.generator(seed, "pca").choice(len(train), params.pca_captions, replace=False)
@@ -162,7 +162,7 @@ def _stored(mixture) -> dict[str, np.ndarray]:
 
 
 def _mixture_of(state: State):
-    from pipeline.extract.texts._mixture import Mixture
+    from pipeline.extract.text_engine.mixture import Mixture
 
     arrays = state.arrays
     return Mixture(arrays["weights"], arrays["laplacian"].astype(bool), arrays["location"], arrays["scale"])

@@ -3,8 +3,8 @@
 import numpy as np
 from jaxtyping import Float32
 
-from pipeline.extract.texts._method import Corpus, State
-from pipeline.extract.texts._params import WordVectorParams
+from pipeline.extract.text_engine.method import Corpus, State
+from pipeline.extract.text_engine.params import WordVectorParams
 
 KIND = "vectors"
 LIBRARIES = ("nltk", "scipy")
@@ -16,7 +16,7 @@ class Params(WordVectorParams):
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """Look up the words of the captions; nothing is learnt. Raises InputError for a file that cannot be used."""
-    from pipeline.extract.texts._bags import known_words
+    from pipeline.extract.text_engine.bags import known_words
 
     words, vectors, about = known_words(corpus, params)
     return State(words, {"vectors": vectors}, about)
@@ -24,7 +24,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
     """Words without a vector are skipped; a caption without any known word is the zero vector."""
-    from pipeline.extract.texts._bags import bags, splitter
+    from pipeline.extract.text_engine.bags import bags, splitter
 
     counts = bags(map(splitter(params), texts), state.words)
     total = np.asarray(counts.sum(axis=1)).reshape(-1, 1)
@@ -34,6 +34,6 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
 
 def terms(text: str, params: Params) -> list[str]:
     """The words that are looked up among the known ones."""
-    from pipeline.extract.texts._bags import splitter
+    from pipeline.extract.text_engine.bags import splitter
 
     return splitter(params)(text)

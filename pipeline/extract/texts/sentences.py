@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Float32
 from pydantic import PositiveInt
 
-from pipeline.errors import MissingResource
-from pipeline.extract.texts._method import Corpus, State
-from pipeline.extract.texts._params import VectorParams
+from pipeline.core.errors import MissingResource
+from pipeline.extract.text_engine.method import Corpus, State
+from pipeline.extract.text_engine.params import VectorParams
 
 KIND = "vectors"
 LIBRARIES = ("sentence-transformers", "torch", "transformers")
@@ -35,7 +35,7 @@ class Params(VectorParams):
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """Load the encoder; nothing is learnt. Raises MissingResource when the package or the weights are not there."""
-    from pipeline.console import warn
+    from pipeline.core.console import warn
 
     model = _loaded(params.model, params.revision, params.device)
     if params.revision is None and not Path(params.model).expanduser().is_dir():
@@ -60,7 +60,7 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
 @lru_cache(maxsize=1)
 def _loaded(name: str, revision: str | None, device: str):
     """Safetensors only, and no code that comes with a model is run."""
-    from pipeline.device import resolve
+    from pipeline.core.device import resolve
 
     chosen = resolve(device)
     try:

@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Float32
 from pydantic import PositiveInt
 
-from pipeline.errors import InputError
-from pipeline.extract.texts._method import Corpus, State
-from pipeline.extract.texts._params import VectorParams
+from pipeline.core.errors import InputError
+from pipeline.extract.text_engine.method import Corpus, State
+from pipeline.extract.text_engine.params import VectorParams
 
 KIND = "vectors"
 LIBRARIES = ("nltk", "scikit-learn", "scipy", "simplemma")
@@ -53,7 +53,7 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     """Counts times idf, scaled to unit length; a caption without any known term is the zero vector."""
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    from pipeline.extract.texts._bags import bags
+    from pipeline.extract.text_engine.bags import bags
 
     weighting = TfidfTransformer(norm="l2" if params.normalise else None)
     weighting.idf_ = state.arrays["idf"]
@@ -65,8 +65,8 @@ def terms(text: str, params: Params) -> list[str]:
     """Lower-case tokens with a letter or digit; lemmas, unless they or their words are stop words."""
     from simplemma import lemmatize
 
-    from pipeline.extract.texts._stop_words import STOP_WORDS
-    from pipeline.extract.texts._tokens import tokenize
+    from pipeline.extract.text_engine.stop_words import STOP_WORDS
+    from pipeline.extract.text_engine.tokens import tokenize
 
     tokens = [token for token in tokenize(text) if any(map(str.isalnum, token))]
     if params.stop_words:

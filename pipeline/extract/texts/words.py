@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import PositiveInt
 
-from pipeline.extract.texts._method import Corpus, State
-from pipeline.extract.texts._params import TextParams
+from pipeline.extract.text_engine.method import Corpus, State
+from pipeline.extract.text_engine.params import TextParams
 
 if TYPE_CHECKING:
-    from pipeline.tokens import Tokens
+    from pipeline.core.tokens import Tokens
 
 KIND = "tokens"
 LIBRARIES = ("nltk",)
@@ -23,20 +23,20 @@ class Params(TextParams):
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """The vocabulary of the train and val captions; the authors' is of train and dev. Test words never enter it."""
-    from pipeline.extract.texts._tokens import build
+    from pipeline.extract.text_engine.tokens import build
 
     return State(words=build(corpus.of("train", "val"), params.min_count))
 
 
 def transform(texts: list[str], state: State, params: Params) -> tuple["Tokens", int]:
     """The ids of the captions and how many were cut at ``max_words``."""
-    from pipeline.extract.texts._tokens import encode
+    from pipeline.extract.text_engine.tokens import encode
 
     return encode(texts, state.words, params.max_words)
 
 
 def terms(text: str, params: Params) -> list[str]:
     """The words that are read, of which the vocabulary gives the ids."""
-    from pipeline.extract.texts._tokens import tokenize
+    from pipeline.extract.text_engine.tokens import tokenize
 
     return tokenize(text)[: params.max_words]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.params.strict import Strict
+from pipeline.core.strict import Strict
 
 # pairs.parquet then holds null where it would tell the truth about a train pair.
 truth = "unknown"

@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import StringConstraints
 
-from pipeline.params.strict import Strict
+from pipeline.core.strict import Strict
 
 # The stage reads what ``path`` names and hands the array over in place of a rate.
 reads = "index"
@@ -29,6 +29,6 @@ def corrupt(
 
     index: int (n_images,), the image whose place each image takes (RCL, DECL: all captions of an image move together),
     or (captions,), the image shown with each caption (NCR, BiCro, L2RM). Where both counts are equal it is read as the
-    first. Nothing is drawn. ``pipeline.inject.index_file.read`` has checked the values.
+    first. Nothing is drawn. ``pipeline.inject.engine.index_file.read`` has checked the values.
     """
     return index[caption_images] if len(index) == n_images else index

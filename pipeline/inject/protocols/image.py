@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from pipeline.params.strict import Strict
+from pipeline.core.strict import Strict
 
 
 class Params(Strict):

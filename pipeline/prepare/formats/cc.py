@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from pipeline.errors import InputError
-from pipeline.params.strict import Strict
-from pipeline.prepare.formats._arrays import open_array, row_digests
-from pipeline.prepare.formats._source import (
+from pipeline.core.errors import InputError
+from pipeline.core.strict import Strict
+from pipeline.prepare.engine.arrays import open_array, row_digests
+from pipeline.prepare.engine.source import (
     Source,
     caption_table,
     caption_text,

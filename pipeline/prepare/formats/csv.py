@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from pipeline.errors import InputError
-from pipeline.params.strict import Strict
-from pipeline.prepare._scan import scan
-from pipeline.prepare.formats._source import (
+from pipeline.core.errors import InputError
+from pipeline.core.strict import Strict
+from pipeline.prepare.engine.scan import scan
+from pipeline.prepare.engine.source import (
     Source,
     caption_table,
     caption_text,

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, PositiveInt, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
-from pipeline.errors import InputError
-from pipeline.params.strict import Strict
-from pipeline.prepare._scan import scan
-from pipeline.prepare.formats._source import (
+from pipeline.core.errors import InputError
+from pipeline.core.strict import Strict
+from pipeline.prepare.engine.scan import scan
+from pipeline.prepare.engine.source import (
     Source,
     Unique,
     caption_table,

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import model_validator
 
-from pipeline.console import track
-from pipeline.errors import InputError
-from pipeline.prepare.formats._shards import Part, ShardParams, assembled, files
-from pipeline.prepare.formats._source import Source, caption_text, split_of
-from pipeline.sources.address import Cell
+from pipeline.core.console import track
+from pipeline.core.errors import InputError
+from pipeline.pictures.address import Cell
+from pipeline.prepare.engine.shards import Part, ShardParams, assembled, files
+from pipeline.prepare.engine.source import Source, caption_text, split_of
 
 
 class Params(ShardParams):

@@ -12,12 +12,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from pipeline.console import warn
-from pipeline.errors import InputError
-from pipeline.params.strict import Strict
-from pipeline.prepare.formats._arrays import open_array, row_digests
-from pipeline.prepare.formats._groups import Groups, group
-from pipeline.prepare.formats._source import (
+from pipeline.core.console import warn
+from pipeline.core.errors import InputError
+from pipeline.core.strict import Strict
+from pipeline.prepare.engine.arrays import open_array, row_digests
+from pipeline.prepare.engine.groups import Groups, group
+from pipeline.prepare.engine.source import (
     Source,
     caption_table,
     caption_text,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.prepare.formats._source import Source
+from pipeline.prepare.engine.source import Source
 from pipeline.prepare.scenes.params import ShapesParams
 
 

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pipeline.console import track
-from pipeline.errors import InputError
-from pipeline.prepare.formats import _tar
-from pipeline.prepare.formats._shards import Part, ShardParams, assembled, files
-from pipeline.prepare.formats._source import Source, caption_text
-from pipeline.sources.address import Member
+from pipeline.core.console import track
+from pipeline.core.errors import InputError
+from pipeline.pictures.address import Member
+from pipeline.prepare.engine import tar
+from pipeline.prepare.engine.shards import Part, ShardParams, assembled, files
+from pipeline.prepare.engine.source import Source, caption_text
 
 _IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff")
 Ending = Annotated[str, Field(min_length=1)]
@@ -56,7 +56,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[Member, str, list[str]]]:
     shard = path.relative_to(root).as_posix()
     with path.open("rb") as file:
-        for sample in _tar.samples(path, file):
+        for sample in tar.samples(path, file):
             where = f"{path} key '{sample.key}'"
             found = [ending for ending in params.images if ending.lower() in sample.members]
             if len(found) != 1 or params.caption.lower() not in sample.members:
@@ -64,7 +64,7 @@ def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[Member, s
                     f"{where}: has the files {', '.join(f'.{ending}' for ending in sample.members)}; expected one image and "
                     f".{params.caption}"
                 )
-            written = _tar.text(path, file, sample.members[params.caption.lower()])
+            written = tar.text(path, file, sample.members[params.caption.lower()])
             image = replace(sample.members[found[0].lower()], shard=shard)
             yield image, sample.key, [caption_text(one, where) for one in _captions(written, params, where)]
 

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.artifacts import captions, images
-from pipeline.console import track
+from pipeline.core.console import track
+from pipeline.core.seeds import generator
 from pipeline.prepare.scenes.captions import describe
 from pipeline.prepare.scenes.drawing import draw
 from pipeline.prepare.scenes.params import ShapesParams
 from pipeline.prepare.scenes.sampling import near_duplicate, sample_scene
 from pipeline.prepare.scenes.scene import Scene
-from pipeline.seeds import generator
 
 FOLDER = "images"
 

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from pipeline.params.strict import Strict
+from pipeline.core.strict import Strict
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 

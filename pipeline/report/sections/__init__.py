@@ -1,1 +1,1 @@
-"""The sections of the page; see ``pipeline.report.page`` for what a section is."""
+"""The sections of the page; see ``pipeline.report.engine.page`` for what a section is."""

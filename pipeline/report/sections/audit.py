@@ -1,10 +1,10 @@
 """The training pairs of the audited runs: who fits, who does not, and what would fit better."""
 
-from pipeline.errors import InputError
-from pipeline.report import audit_charts
-from pipeline.report.audits import Audit
-from pipeline.report.collector import Collector
-from pipeline.report.results import Catalogue, Group, Results
+from pipeline.core.errors import InputError
+from pipeline.report.engine import audit_charts
+from pipeline.report.engine.audits import Audit
+from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.results import Catalogue, Group, Results
 from pipeline.report.sections.examples import shown
 
 TITLE = "Training pairs"

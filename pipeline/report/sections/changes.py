@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import pandas as pd
 
 from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.report import change_charts
-from pipeline.report.collector import Collector
-from pipeline.report.formatting import HEADINGS
-from pipeline.report.results import Catalogue, Evaluation, Group, Results, RunResult
+from pipeline.core.seeds import generator
+from pipeline.report.engine import change_charts
+from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.formatting import HEADINGS
+from pipeline.report.engine.results import Catalogue, Evaluation, Group, Results, RunResult
+from pipeline.report.engine.selection import Change, change
 from pipeline.report.sections.examples import correct, shown
-from pipeline.report.selection import Change, change
-from pipeline.seeds import generator
 
 TITLE = "What each criterion changed"
 KS = (1, 10)

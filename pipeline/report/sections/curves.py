@@ -1,8 +1,8 @@
 """How training went, epoch by epoch."""
 
-from pipeline.report import charts
-from pipeline.report.collector import Collector
-from pipeline.report.results import Group, Results, RunResult
+from pipeline.report.engine import charts
+from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.results import Group, Results, RunResult
 
 TITLE = "Learning curves"
 

@@ -3,10 +3,10 @@
 import pandas as pd
 
 from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.report.collector import Collector
-from pipeline.report.results import Catalogue, Evaluation, Group, Results
-from pipeline.report.selection import Pick, mix
-from pipeline.seeds import generator
+from pipeline.core.seeds import generator
+from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.results import Catalogue, Evaluation, Group, Results
+from pipeline.report.engine.selection import Pick, mix
 
 TITLE = "Example retrievals"
 _RANKED = 5

@@ -1,10 +1,10 @@
 """The queries whose correct item ranks lowest: often wrong labels, sometimes what the model never learnt."""
 
 from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.report.collector import Collector
-from pipeline.report.results import Evaluation, Group, Results
+from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.results import Evaluation, Group, Results
+from pipeline.report.engine.selection import worst
 from pipeline.report.sections.examples import correct, shown
-from pipeline.report.selection import worst
 
 TITLE = "Worst failures"
 _SHOWN = 5

@@ -3,11 +3,11 @@
 from itertools import pairwise
 
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.report import hub_charts
-from pipeline.report.collector import Collector
-from pipeline.report.formatting import percent
-from pipeline.report.hubness import attracted, log_edges, measure
-from pipeline.report.results import Catalogue, Evaluation, Group, Results, RunResult
+from pipeline.report.engine import hub_charts
+from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.formatting import percent
+from pipeline.report.engine.hubness import attracted, log_edges, measure
+from pipeline.report.engine.results import Catalogue, Evaluation, Group, Results, RunResult
 from pipeline.report.sections.examples import correct, shown
 
 TITLE = "Hubness"

@@ -1,8 +1,8 @@
 """Published figures beside those measured here."""
 
-from pipeline.report import published
-from pipeline.report.collector import Collector
-from pipeline.report.results import Results
+from pipeline.report.engine import published
+from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.results import Results
 
 TITLE = "Beside published figures"
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.report.collector import Collector
-from pipeline.report.formatting import HEADINGS
-from pipeline.report.results import Evaluation, Group, Results
+from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.formatting import HEADINGS
+from pipeline.report.engine.results import Evaluation, Group, Results
 
 TITLE = "All runs and criteria"
 _ORDERS = {"most": lambda value: -value, "least": lambda value: value, "zero": abs}

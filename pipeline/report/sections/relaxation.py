@@ -3,10 +3,10 @@
 import pandas as pd
 
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.report import relaxation_charts
-from pipeline.report.collector import Collector
-from pipeline.report.formatting import HEADINGS
-from pipeline.report.results import Group, Results, RunResult
+from pipeline.report.engine import relaxation_charts
+from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.formatting import HEADINGS
+from pipeline.report.engine.results import Group, Results, RunResult
 
 TITLE = "Recall against λ"
 

@@ -5,9 +5,9 @@ from importlib.metadata import version
 
 import pipeline
 from pipeline.artifacts.images import SPLITS
-from pipeline.params.typed import Member
-from pipeline.report.collector import Collector
-from pipeline.report.results import Group, Results, RunResult
+from pipeline.project.params.typed import Member
+from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.results import Group, Results, RunResult
 
 TITLE = "Parameters, fingerprints and versions"
 _LONGEST = 6

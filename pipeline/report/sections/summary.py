@@ -1,9 +1,9 @@
 """What came out, under which protocol, and how far it can be trusted."""
 
 from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.params.schema import EvaluateParams
-from pipeline.report.collector import Collector
-from pipeline.report.results import Evaluation, Group, Results
+from pipeline.project.params.schema import EvaluateParams
+from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.results import Evaluation, Group, Results
 
 TITLE = "Summary"
 _TIES = {

@@ -1,10 +1,10 @@
 """What one value does: rsum of runs that differ in it, as a chart and as a table."""
 
-from pipeline.report import charts, sweeps
-from pipeline.report.collector import Chart, Collector
-from pipeline.report.formatting import plural
-from pipeline.report.results import Results
-from pipeline.report.sweeps import Point, Sweep
+from pipeline.report.engine import charts, sweeps
+from pipeline.report.engine.collector import Chart, Collector
+from pipeline.report.engine.formatting import plural
+from pipeline.report.engine.results import Results
+from pipeline.report.engine.sweeps import Point, Sweep
 
 TITLE = "Sweeps"
 

@@ -7,9 +7,9 @@ from jaxtyping import Float
 from pydantic import PositiveFloat
 from torch import Tensor
 
-from pipeline.params.strict import Strict
-from pipeline.train.losses._scored import Scored
-from pipeline.train.losses._terms import LossTerms
+from pipeline.core.strict import Strict
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.terms import LossTerms
 
 
 class Params(Strict):

@@ -5,11 +5,11 @@ from typing import Literal
 
 from pydantic import NonNegativeFloat, PositiveInt
 
-from pipeline.params.strict import Strict
-from pipeline.train.losses._hinge import plateau, violations
-from pipeline.train.losses._hubs import exponents
-from pipeline.train.losses._scored import Scored
-from pipeline.train.losses._terms import LossTerms
+from pipeline.core.strict import Strict
+from pipeline.train.engine.loss.hinge import plateau, violations
+from pipeline.train.engine.loss.hubs import exponents
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.terms import LossTerms
 
 
 class Params(Strict):

@@ -2,10 +2,10 @@
 
 from pydantic import PositiveFloat
 
-from pipeline.params.strict import Strict
-from pipeline.train.losses._chances import log_chances
-from pipeline.train.losses._scored import Scored
-from pipeline.train.losses._terms import LossTerms
+from pipeline.core.strict import Strict
+from pipeline.train.engine.loss.chances import log_chances
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.terms import LossTerms
 
 
 class Params(Strict):

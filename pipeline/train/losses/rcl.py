@@ -7,10 +7,10 @@ from jaxtyping import Float
 from pydantic import Field, PositiveFloat
 from torch import Tensor
 
-from pipeline.params.strict import Strict
-from pipeline.train.losses._chances import log_chances
-from pipeline.train.losses._scored import Scored
-from pipeline.train.losses._terms import LossTerms
+from pipeline.core.strict import Strict
+from pipeline.train.engine.loss.chances import log_chances
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.terms import LossTerms
 
 _SMALLEST = 1e-10
 

@@ -7,11 +7,11 @@ from jaxtyping import Float
 from pydantic import NonNegativeFloat, PositiveInt, field_validator
 from torch import Tensor
 
-from pipeline.errors import InputError
-from pipeline.params.strict import Strict
-from pipeline.train.losses._scored import Scored
-from pipeline.train.losses._terms import LossTerms
-from pipeline.train.losses._triplets import euclidean, hardest
+from pipeline.core.errors import InputError
+from pipeline.core.strict import Strict
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.terms import LossTerms
+from pipeline.train.engine.loss.triplets import euclidean, hardest
 
 # The Euclidean distance of unit vectors ranks as their cosine does, and as no other similarity.
 similarities = ("cosine",)

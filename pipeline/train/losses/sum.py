@@ -2,10 +2,10 @@
 
 from pydantic import NonNegativeFloat
 
-from pipeline.params.strict import Strict
-from pipeline.train.losses._hinge import violations
-from pipeline.train.losses._scored import Scored
-from pipeline.train.losses._terms import LossTerms
+from pipeline.core.strict import Strict
+from pipeline.train.engine.loss.hinge import violations
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.terms import LossTerms
 
 
 class Params(Strict):

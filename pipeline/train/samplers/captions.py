@@ -3,8 +3,8 @@
 import numpy as np
 from pydantic import NonNegativeInt, PositiveInt
 
-from pipeline.params.strict import Strict
-from pipeline.train.samplers._groups import Groups
+from pipeline.core.strict import Strict
+from pipeline.train.engine.groups import Groups
 
 
 class Params(Strict):

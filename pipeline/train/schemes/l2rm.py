@@ -7,20 +7,20 @@ import torch
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 from torch import Tensor
 
-from pipeline.console import say, warn
-from pipeline.params.strict import Strict
-from pipeline.seeds import generator
-from pipeline.train.data import Batch
+from pipeline.core.console import say, warn
+from pipeline.core.seeds import generator
+from pipeline.core.strict import Strict
+from pipeline.train.engine.data import Batch
+from pipeline.train.engine.loss.terms import LossTerms
+from pipeline.train.engine.scheme.costs import Costs
+from pipeline.train.engine.scheme.scheme import Scheme, Setting
+from pipeline.train.engine.scheme.split import Split
+from pipeline.train.engine.scheme.tally import Tally
+from pipeline.train.engine.transport.partial import partial_plan
+from pipeline.train.engine.transport.rematch import rematch_loss
+from pipeline.train.engine.transport.samples import groups, pair_losses
 from pipeline.train.losses import infonce, infonce_rce
 from pipeline.train.losses import max as triplet
-from pipeline.train.losses._terms import LossTerms
-from pipeline.train.schemes._costs import Costs
-from pipeline.train.schemes._scheme import Scheme, Setting
-from pipeline.train.schemes._split import Split
-from pipeline.train.schemes._tally import Tally
-from pipeline.train.transport.partial import partial_plan
-from pipeline.train.transport.rematch import rematch_loss
-from pipeline.train.transport.samples import groups, pair_losses
 
 # A batch after the warm-up is two: matched pairs and mismatched ones.
 parts = 2

@@ -8,20 +8,20 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from pipeline.console import say
-from pipeline.seeds import generator
-from pipeline.train import encode
-from pipeline.train.data import Batch
-from pipeline.train.losses._scored import Scored
-from pipeline.train.schemes import _weights
-from pipeline.train.schemes._scheme import Scheme, Setting
+from pipeline.core.console import say
+from pipeline.core.seeds import generator
+from pipeline.train.engine import encode
+from pipeline.train.engine.data import Batch
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.scheme.scheme import Scheme, Setting
+from pipeline.train.engine.scheme.weights import Weighting, left_out, weights
 
 losses = ("hal",)
 # Neighbours are sought among vectors: fragments of the whole bank against every batch would cost more than the epoch.
 similarities = ("cosine", "order")
 
 
-class Params(_weights.Weighting):
+class Params(Weighting):
     """share: of the training pairs in the bank (the paper's 5 %); exclude: entries left out of the neighbourhoods, those
     whose caption is in the batch (the authors' code), or those of each pair's own image as well. Table 3 of the paper
     has alpha 40, beta 40, eps1 0.2, eps2 0.1; it does not give k, the authors' code has 250.
@@ -75,22 +75,22 @@ class MemoryBank(Scheme):
         if self.images is None:
             return scored
         with torch.no_grad():
-            weights = _weights.weights(
+            factors = weights(
                 scored.scores.detach(),
                 self.setting.model.score(images, self.texts),
                 self.setting.model.score(self.images, texts),
                 self._left_out(batch),
                 self.params,
             )
-        return replace(scored, weights=weights)
+        return replace(scored, weights=factors)
 
     def _left_out(self, batch: Batch) -> Tensor:
         """(pairs, bank): entries that are no neighbours of a pair."""
         pairs = torch.from_numpy(batch.pairs).to(self.pairs.device)
-        inside = _weights.left_out(pairs, self.pairs)
+        inside = left_out(pairs, self.pairs)
         if self.params.exclude == "caption":
             return inside
-        return inside | _weights.left_out(batch.owners.to(self.pairs.device), self.owners, whole_batch=False)
+        return inside | left_out(batch.owners.to(self.pairs.device), self.owners, whole_batch=False)
 
 
 def _kept(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -> np.ndarray:

@@ -7,21 +7,21 @@ import torch
 from pydantic import Field, NonNegativeInt, PositiveFloat
 from torch import Tensor
 
-from pipeline.console import say, warn
-from pipeline.params.strict import Strict
-from pipeline.seeds import derive, generator
-from pipeline.train import checkpoint
-from pipeline.train.data import Batch
-from pipeline.train.losses._sample import sample_losses
-from pipeline.train.losses._scored import Scored
-from pipeline.train.losses._terms import LossTerms
-from pipeline.train.mixture.quality import auc
-from pipeline.train.model import DualEncoder
-from pipeline.train.optimise import optimizer_for, set_rates
-from pipeline.train.schemes._division import Division
-from pipeline.train.schemes._scheme import Scheme, Setting
-from pipeline.train.schemes._soft import Shape, Variant, predicted, refined, soft_margins, soft_triplets
-from pipeline.train.transport.samples import groups, pair_losses
+from pipeline.core.console import say, warn
+from pipeline.core.seeds import derive, generator
+from pipeline.core.strict import Strict
+from pipeline.train.engine import checkpoint
+from pipeline.train.engine.data import Batch
+from pipeline.train.engine.loss.sample import sample_losses
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.terms import LossTerms
+from pipeline.train.engine.mixture.quality import auc
+from pipeline.train.engine.model import DualEncoder
+from pipeline.train.engine.optimise import optimizer_for, set_rates
+from pipeline.train.engine.scheme.division import Division
+from pipeline.train.engine.scheme.scheme import Scheme, Setting
+from pipeline.train.engine.scheme.soft import Shape, Variant, predicted, refined, soft_margins, soft_triplets
+from pipeline.train.engine.transport.samples import groups, pair_losses
 
 # What the soft margin is made for; ``margin`` stands in the place of the loss's own.
 losses = ("max",)

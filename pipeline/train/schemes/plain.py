@@ -1,7 +1,7 @@
 """The loss of each batch by itself, nothing kept: vsepp, HAL without memory bank, order embeddings, two-branch networks."""
 
-from pipeline.params.strict import Strict
-from pipeline.train.schemes._scheme import Scheme, Setting
+from pipeline.core.strict import Strict
+from pipeline.train.engine.scheme.scheme import Scheme, Setting
 
 
 class Params(Strict):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.evaluate.external import npy
 from tests.evaluate.external.files import Writes
 

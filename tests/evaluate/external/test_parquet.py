@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import InputError, IntegrityError
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.evaluate.external import parquet
 
 VALUES = np.array([[1, 2], [3, 4], [5, 6]], np.float32)

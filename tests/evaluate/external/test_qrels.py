@@ -3,7 +3,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.evaluate.external import qrels
 
 PAIRS = {(10, 1), (10, 2), (11, 2)}

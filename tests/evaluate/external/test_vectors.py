@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.evaluate.external.vectors import Vectors, checked, must_fit, must_pair
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from pipeline.artifacts import features
-from pipeline.errors import InputError, MissingResource
+from pipeline.core.errors import InputError, MissingResource
 from pipeline.extract import stage
-from pipeline.extract.backbones import _tsv
-from pipeline.extract.backbones._backbone import Item
 from pipeline.extract.backbones.bottom_up import Params, build
+from pipeline.extract.engine.backbone import Item
+from pipeline.extract.networks import tsv as _tsv
 from tests.extract import project
 
 RANDOM = np.random.default_rng(0)

@@ -13,11 +13,13 @@ from torch import nn
 from torchvision import models
 
 from pipeline.artifacts import features
-from pipeline.errors import InputError, MissingResource, UnknownMember, UsageError
-from pipeline.extract import download, stage
-from pipeline.extract.backbones import _detector, _regions, torchvision
-from pipeline.extract.backbones._backbone import Backbone, Item
+from pipeline.core.errors import InputError, MissingResource, UnknownMember, UsageError
+from pipeline.extract import stage
+from pipeline.extract.backbones import torchvision
 from pipeline.extract.backbones.faster_rcnn import Params, build
+from pipeline.extract.engine import download
+from pipeline.extract.engine.backbone import Backbone, Item
+from pipeline.extract.networks import detector, regions
 from tests.extract import project
 
 SMALL = {
@@ -101,7 +103,7 @@ def test_a_box_around_the_picture_has_the_classifiers_own_feature(name: str) -> 
 
 
 def test_features_are_those_of_the_chosen_boxes_in_order(backbone: Backbone) -> None:
-    module = _regions.Regions(Known(CORNERS, torch.tensor([0.2, 0.9, 0.5])), backbone.module.trunk, 3).eval()
+    module = regions.Regions(Known(CORNERS, torch.tensor([0.2, 0.9, 0.5])), backbone.module.trunk, 3).eval()
     picture = torch.randint(0, 256, (1, 96, 96, 3), generator=torch.Generator().manual_seed(0)).byte()
     with torch.inference_mode():
         found = module(picture, torch.tensor([[64, 64, 128, 32]], dtype=torch.int32))
@@ -114,7 +116,7 @@ def test_features_are_those_of_the_chosen_boxes_in_order(backbone: Backbone) -> 
 
 def test_too_few_boxes_are_filled(backbone: Backbone) -> None:
     nothing = Known(torch.zeros(0, 4), torch.zeros(0))
-    module = _regions.Regions(nothing, backbone.module.trunk, 5).eval()
+    module = regions.Regions(nothing, backbone.module.trunk, 5).eval()
     with torch.inference_mode():
         found = module(torch.zeros(1, 96, 96, 3).byte(), torch.tensor([[60, 40, 30, 20]], dtype=torch.int32))
     assert found.boxes[0, 0].tolist() == [0, 0, 30, 20]
@@ -165,7 +167,7 @@ def test_from_the_stage_to_the_file(folder: Path) -> None:
 
 def test_a_file_of_weights_for_the_detector(folder: Path) -> None:
     torch.manual_seed(3)
-    net = _detector._made(SMALL["detector"], {"num_classes": 5}, (64, 96))
+    net = detector._made(SMALL["detector"], {"num_classes": 5}, (64, 96))
     frozen = {k: v for k, v in net.state_dict().items() if not k.endswith("num_batches_tracked")}
     torch.save(frozen, "own.pth")
     digest = hashlib.sha256(Path("own.pth").read_bytes()).hexdigest()
@@ -218,10 +220,10 @@ def test_published_weights_are_fetched_or_named(folder: Path, monkeypatch: pytes
         build(Params(), seed=1)
 
 
-@pytest.mark.parametrize("name", _detector.names())
+@pytest.mark.parametrize("name", detector.names())
 def test_every_published_detector_names_its_digest(name: str) -> None:
     for entry in models.get_model_weights(name):
-        found = _detector._source(name, entry.name)
+        found = detector._source(name, entry.name)
         assert found.url == entry.url
         assert len(found.digest) >= 8
 

@@ -14,12 +14,14 @@ from torch.nn import functional
 from torchvision import models
 
 from pipeline.artifacts import features
-from pipeline.errors import InputError, UnknownMember, UsageError
-from pipeline.extract import stage, states
-from pipeline.extract.backbones import _grid, random_filters, torchvision
+from pipeline.core.errors import InputError, UnknownMember, UsageError
+from pipeline.extract import stage
+from pipeline.extract.backbones import random_filters, torchvision
 from pipeline.extract.backbones import timm as timm_backbone
-from pipeline.extract.backbones._backbone import Item
 from pipeline.extract.backbones.grid import Params, build
+from pipeline.extract.engine import states
+from pipeline.extract.engine.backbone import Item
+from pipeline.extract.networks import grid
 from tests.extract import project
 from tests.naive import extract as naive_extract
 from tests.naive import regions as naive
@@ -93,7 +95,7 @@ def test_one_cell_of_random_filters_is_that_backbone() -> None:
 @settings(deadline=None)
 @given(*[st.integers(1, 9)] * 2, *[st.integers(9, 20)] * 2)
 def test_cells_match_the_loop_and_cover_the_map(rows: int, columns: int, height: int, width: int) -> None:
-    found = _grid.cells(rows, columns, height, width).numpy()
+    found = grid.cells(rows, columns, height, width).numpy()
     assert found == pytest.approx(np.array(naive.cells(rows, columns, height, width, [0, 0, 1, 1])), abs=1e-6)
     covered = np.zeros((height, width), bool)
     for x1, y1, x2, y2 in found:

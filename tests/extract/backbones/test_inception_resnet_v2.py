@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.errors import MissingResource
-from pipeline.extract import download, transforms
-from pipeline.extract.backbones import _classifier, inception_resnet_v2
+from pipeline.core.errors import MissingResource
+from pipeline.extract.backbones import inception_resnet_v2
+from pipeline.extract.engine import download
+from pipeline.extract.networks import classifier as _classifier
+from pipeline.pictures import transforms
 
 
 def test_1536_features_at_299_pixels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.artifacts import features
-from pipeline.errors import InputError, IntegrityError
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.extract import stage
 from tests.extract import project
 from tests.naive import extract as naive

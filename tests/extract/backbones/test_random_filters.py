@@ -5,9 +5,9 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pipeline.extract.backbones._backbone import Item
-from pipeline.extract.backbones._random_filters import RandomFilters
 from pipeline.extract.backbones.random_filters import Params, build
+from pipeline.extract.engine.backbone import Item
+from pipeline.extract.networks.random_filters import RandomFilters
 from tests.extract.project import pictures
 
 SMALL = Params(filters=4, size=3, stride=2, image_size=9)

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from pipeline.extract import transforms
-from pipeline.extract.backbones import _classifier, resnet152
+from pipeline.extract.backbones import resnet152
+from pipeline.extract.networks import classifier as _classifier
+from pipeline.pictures import transforms
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 import timm
 import torch
 
-from pipeline.errors import InputError, UnknownMember, UsageError
-from pipeline.extract.backbones import _timm
+from pipeline.core.errors import InputError, UnknownMember, UsageError
 from pipeline.extract.backbones.timm import Params, build
-from pipeline.extract.params import ImageParams
+from pipeline.extract.engine.params import ImageParams
+from pipeline.extract.networks import timm as _timm
 
 NAMES = [
     ("resnet18", 512),

@@ -10,11 +10,11 @@ import torch
 from torchvision import models
 from torchvision.models.regnet import BlockParams
 
-from pipeline.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
-from pipeline.extract import download
-from pipeline.extract.backbones import _torchvision
+from pipeline.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
 from pipeline.extract.backbones.torchvision import Params, build
-from pipeline.extract.params import ImageParams
+from pipeline.extract.engine import download
+from pipeline.extract.engine.params import ImageParams
+from pipeline.extract.networks import torchvision
 
 FAMILIES = [
     ("alexnet", 4096),
@@ -57,7 +57,7 @@ def on_meta(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def shape(name: str) -> tuple[int, ...]:
-    found = _torchvision.classifier(name, ImageParams(weights="random"), {})
+    found = torchvision.classifier(name, ImageParams(weights="random"), {})
     size = found.published.image_size
     return tuple(found.strip(found.make()).eval()(torch.empty(2, 3, size, size)).shape)
 
@@ -70,15 +70,15 @@ def test_a_vector_an_image(name: str, dim: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("on_meta")
-@pytest.mark.parametrize("name", _torchvision.names())
+@pytest.mark.parametrize("name", torchvision.names())
 def test_every_classifier_gives_a_vector_an_image(name: str) -> None:
     assert len(shape(name)) == 2
 
 
-@pytest.mark.parametrize("name", _torchvision.names())
+@pytest.mark.parametrize("name", torchvision.names())
 def test_every_published_file_names_its_digest(name: str) -> None:
     for entry in models.get_model_weights(name):
-        found = _torchvision.classifier(name, ImageParams(weights=entry.name), {})
+        found = torchvision.classifier(name, ImageParams(weights=entry.name), {})
         assert found.source.url == entry.url
         assert len(found.source.digest) >= 8
         assert found.published.image_size == entry.transforms().crop_size[0]
@@ -119,7 +119,7 @@ def test_densenets_published_names_are_translated() -> None:
         name.replace("norm1", "norm.1").replace("conv2", "conv.2"): value
         for name, value in model.state_dict().items()
     }
-    found = _torchvision.classifier("densenet121", ImageParams(), {}).rename(old, model)
+    found = torchvision.classifier("densenet121", ImageParams(), {}).rename(old, model)
     assert found.keys() == model.state_dict().keys()
     assert old.keys() != found.keys()
 

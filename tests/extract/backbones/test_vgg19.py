@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline.extract import transforms
-from pipeline.extract.backbones import _classifier, vgg19
+from pipeline.extract.backbones import vgg19
+from pipeline.extract.networks import classifier as _classifier
+from pipeline.pictures import transforms
 
 
 @pytest.fixture

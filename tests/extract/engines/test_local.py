@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from pipeline.extract.engine.job import plan
+from pipeline.extract.engine.work import Work
 from pipeline.extract.engines import local
-from pipeline.extract.job import plan
-from pipeline.extract.work import Work
 from tests.extract import project
 
 

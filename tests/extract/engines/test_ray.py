@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import InputError, MissingResource
+from pipeline.core.errors import InputError, MissingResource
 from pipeline.extract import stage
-from pipeline.extract.work import Work
+from pipeline.extract.engine.work import Work
 from tests.extract import project
 from tests.extract.test_resume import outputs
 

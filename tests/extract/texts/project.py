@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 
-from pipeline import paths
 from pipeline.artifacts import captions
-from pipeline.params.typed import Member
-from pipeline.registry import TEXT_FEATURES
+from pipeline.project import paths
+from pipeline.project.params.typed import Member
+from pipeline.project.registry import TEXT_FEATURES
 
 TEXTS = ["a red ball", "the blue ball", "a big dog", "a small dog runs", "red dogs run", "zzz"]
 SPLITS = ["train", "train", "train", "train", "val", "test"]

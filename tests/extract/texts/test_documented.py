@@ -5,8 +5,8 @@ import re
 import pytest
 from pydantic_core import PydanticUndefined
 
-from pipeline.extract.texts._params import VectorParams
-from pipeline.registry import TEXT_FEATURES
+from pipeline.extract.text_engine.params import VectorParams
+from pipeline.project.registry import TEXT_FEATURES
 from tests.rules.sources import ROOT
 
 TEXT = (ROOT / "docs" / "texts.md").read_text(encoding="utf-8")

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
+from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.extract.texts import hglmm as method
-from pipeline.extract.texts._method import Corpus, State
 from tests.extract.texts.vector_files import as_npz
 from tests.naive import texts as naive
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.extract.text_engine.method import Corpus
 from pipeline.extract.texts import mean_vectors as method
-from pipeline.extract.texts._method import Corpus
 from tests.extract.texts.vector_files import WORDS, as_npz, vectors
 from tests.naive import texts as naive
 

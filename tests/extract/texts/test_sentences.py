@@ -7,9 +7,9 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from pipeline.errors import MissingResource, UsageError
+from pipeline.core.errors import MissingResource, UsageError
+from pipeline.extract.text_engine.method import Corpus
 from pipeline.extract.texts import sentences as method
-from pipeline.extract.texts._method import Corpus
 
 CORPUS = Corpus(["a dog", "two red balls"], ["train", "test"])
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
+from pipeline.extract.text_engine.method import Corpus
 from pipeline.extract.texts import tfidf as method
-from pipeline.extract.texts._method import Corpus
 from tests.naive import texts as naive
 
 TRAIN = ["Two dogs running .", "a dog runs on the grass", "the children's dogs", "men and children on stairs"]

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.core.tokens import END, PAD, SPECIAL, START, UNK
+from pipeline.extract.text_engine.method import Corpus
+from pipeline.extract.text_engine.tokens import build, encode, tokenize
 from pipeline.extract.texts import words as method
-from pipeline.extract.texts._method import Corpus
-from pipeline.extract.texts._tokens import build, encode, tokenize
-from pipeline.tokens import END, PAD, SPECIAL, START, UNK
 
 
 def test_tokens_are_lower_case_treebank_words():

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from pipeline.registry import LOSSES, SIMILARITIES
-from pipeline.train.losses._scored import Scored
+from pipeline.project.registry import LOSSES, SIMILARITIES
+from pipeline.train.engine.loss.scored import Scored
 from tests.golden.compare import compare
 
 

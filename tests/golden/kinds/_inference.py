@@ -6,14 +6,14 @@ from functools import partial
 import numpy as np
 import torch
 
-from pipeline.evaluate import outcome
-from pipeline.evaluate.bank import Bank
-from pipeline.evaluate.inference import csls, gm, rgm
-from pipeline.evaluate.matching import Pairs, Setting
-from pipeline.evaluate.metrics.hubness import skewness
-from pipeline.evaluate.metrics.truth import Truth
-from pipeline.evaluate.scores import Scores
-from pipeline.registry import INFERENCES
+from pipeline.project.registry import INFERENCES
+from pipeline.ranking.engine import outcome
+from pipeline.ranking.engine.bank import Bank
+from pipeline.ranking.engine.matching import Pairs, Setting
+from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.inference import csls, gm, rgm
+from pipeline.ranking.metrics.hubness import skewness
+from pipeline.ranking.metrics.truth import Truth
 from tests.golden.compare import compare, exact
 
 KS = (1, 5, 10)

@@ -11,12 +11,12 @@ from functools import partial
 import numpy as np
 import torch
 
-from pipeline.evaluate import outcome
-from pipeline.evaluate.metrics import recall
-from pipeline.evaluate.metrics.truth import Truth
-from pipeline.evaluate.outcome import Outcome
-from pipeline.evaluate.scores import Scores
-from pipeline.registry import SIMILARITIES
+from pipeline.project.registry import SIMILARITIES
+from pipeline.ranking.engine import outcome
+from pipeline.ranking.engine.outcome import Outcome
+from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.metrics import recall
+from pipeline.ranking.metrics.truth import Truth
 
 Line = tuple[str, float, float]
 _CLOSE = 1e-6

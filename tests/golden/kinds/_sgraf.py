@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from pipeline.registry import SIMILARITIES
-from pipeline.train.words import Words
+from pipeline.project.registry import SIMILARITIES
+from pipeline.ranking.engine.words import Words
 
 
 def scores(arrays: dict[str, np.ndarray], name: str, dtype: torch.dtype) -> torch.Tensor:

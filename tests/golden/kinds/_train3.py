@@ -10,15 +10,15 @@ from itertools import product
 import numpy as np
 import torch
 
-from pipeline.params.schema import TrainParams
-from pipeline.params.typed import Member
-from pipeline.registry import LOSSES, SIMILARITIES
-from pipeline.train.data import Batch
+from pipeline.project.params.schema import TrainParams
+from pipeline.project.params.typed import Member
+from pipeline.project.registry import LOSSES, SIMILARITIES
 from pipeline.train.encoders.image import linear
 from pipeline.train.encoders.text import gru
-from pipeline.train.model import DualEncoder, build
-from pipeline.train.optimise import optimizer_for, step
-from pipeline.train.schemes._scheme import Scheme, Setting
+from pipeline.train.engine.data import Batch
+from pipeline.train.engine.model import DualEncoder, build
+from pipeline.train.engine.optimise import optimizer_for, step
+from pipeline.train.engine.scheme.scheme import Scheme, Setting
 from tests.golden.compare import compare
 
 

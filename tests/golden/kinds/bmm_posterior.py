@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pipeline.train.mixture import beta
+from pipeline.train.engine.mixture import beta
 from tests.golden.compare import compare
 
 

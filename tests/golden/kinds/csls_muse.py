@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from pipeline.evaluate.bank import Bank
-from pipeline.evaluate.inference import csls
-from pipeline.evaluate.scores import Scores
-from pipeline.evaluate.top import mean_of_top
+from pipeline.ranking.engine.bank import Bank
+from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.top import mean_of_top
+from pipeline.ranking.inference import csls
 from tests.golden.compare import compare
 
 

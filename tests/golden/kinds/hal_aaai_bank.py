@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from pipeline.train.losses._scored import Scored
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.scheme.weights import Weighting, left_out, weights
 from pipeline.train.losses.hal import Params, loss
-from pipeline.train.schemes._weights import Weighting, left_out, weights
 from tests.golden.compare import compare
 
 

@@ -6,8 +6,8 @@ The reading of the equation is not stored. It is found by the exponent, which di
 import numpy as np
 import torch
 
-from pipeline.train.losses._hubs import exponents
-from pipeline.train.losses._scored import Scored
+from pipeline.train.engine.loss.hubs import exponents
+from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.losses.hal_emnlp import Params, loss
 from tests.golden.compare import compare
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from pipeline.train.transport.rematch import rematch_loss
+from pipeline.train.engine.transport.rematch import rematch_loss
 from tests.golden.compare import compare
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from pipeline.registry import LOSSES
-from pipeline.train.losses._sample import sample_losses
-from pipeline.train.losses._scored import Scored
+from pipeline.project.registry import LOSSES
+from pipeline.train.engine.loss.sample import sample_losses
+from pipeline.train.engine.loss.scored import Scored
 from tests.golden.compare import compare
 
 

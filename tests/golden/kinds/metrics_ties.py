@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from pipeline.evaluate.metrics.ranks import best_ranks
-from pipeline.evaluate.metrics.truth import Truth
-from pipeline.evaluate.top import top_k
+from pipeline.ranking.engine.top import top_k
+from pipeline.ranking.metrics.ranks import best_ranks
+from pipeline.ranking.metrics.truth import Truth
 from tests.golden.compare import exact
 
 

@@ -8,8 +8,8 @@ import re
 import numpy as np
 import torch
 
-from pipeline.registry import SIMILARITIES
-from pipeline.train.words import Words
+from pipeline.project.registry import SIMILARITIES
+from pipeline.ranking.engine.words import Words
 from tests.golden.compare import compare
 
 AGGREGATES = {"Mean": "mean", "LogSumExp": "lse", "Max": "max", "Sum": "sum"}

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from pipeline.registry import LOSSES, SIMILARITIES
-from pipeline.train.losses._scored import Scored
-from pipeline.train.words import Words
+from pipeline.project.registry import LOSSES, SIMILARITIES
+from pipeline.ranking.engine.words import Words
+from pipeline.train.engine.loss.scored import Scored
 from tests.golden.compare import compare
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from pipeline.train.losses._scored import Scored
-from pipeline.train.losses._triplets import euclidean, hardest
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.triplets import euclidean, hardest
 from pipeline.train.losses.structure import Params, loss
 from tests.golden.compare import compare, exact
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from pipeline.train.losses._scored import Scored
+from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.losses.structure import Params, loss
 from tests.golden.compare import compare
 

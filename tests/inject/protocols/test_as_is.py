@@ -1,6 +1,6 @@
 import numpy as np
 
-from pipeline.registry import PROTOCOLS
+from pipeline.project.registry import PROTOCOLS
 
 member = PROTOCOLS.load("as_is")
 

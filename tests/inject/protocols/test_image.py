@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.registry import PROTOCOLS
+from pipeline.project.registry import PROTOCOLS
 from tests.naive import inject as naive
 
 member = PROTOCOLS.load("image")

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.errors import InputError, MissingResource, ParamsError
+from pipeline.core.errors import InputError, MissingResource, ParamsError
 from tests.prepare._data import prepare, read, rows
 from tests.project import PARAMS, load_params
 

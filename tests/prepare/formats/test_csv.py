@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.errors import InputError, MissingResource
+from pipeline.core.errors import InputError, MissingResource
 from pipeline.prepare.formats.csv import Params, _rows
 from tests.naive.prepare import hashed_split
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, pictures, read

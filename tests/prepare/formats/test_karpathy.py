@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from pipeline.errors import InputError, MissingResource
+from pipeline.core.errors import InputError, MissingResource
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, entry, karpathy, picture, read
 
 

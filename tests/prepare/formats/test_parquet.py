@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
+from pipeline.pictures import read as sources
 from pipeline.prepare.formats import parquet
-from pipeline.sources import read as sources
 from tests.prepare._data import captions_by_file, picture, read
 
 

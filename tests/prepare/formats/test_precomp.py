@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.errors import InputError, MissingResource
-from pipeline.prepare.formats import _arrays
+from pipeline.core.errors import InputError, MissingResource
+from pipeline.prepare.engine import arrays
 from tests.naive.prepare import vsepp_image_rows
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, precomp, read, rows, three_splits
 
@@ -78,7 +78,7 @@ def test_fortran_order_has_the_digests_of_its_rows(tmp_path):
 def test_blocks_do_not_show(tmp_path, monkeypatch):
     precomp(tmp_path, {"test": (rows(7), list("abcdefg"))})
     whole = read("precomp", tmp_path, tmp_path / "out", splits=["test"]).images
-    monkeypatch.setattr(_arrays, "_BLOCK_BYTES", 3 * 16)
+    monkeypatch.setattr(arrays, "_BLOCK_BYTES", 3 * 16)
     assert read("precomp", tmp_path, tmp_path / "out", splits=["test"]).images.equals(whole)
     np.save(
         tmp_path / "test_ims.npy", np.where(np.arange(7)[:, None] == 5, np.nan, rows(7)).astype("float32")

@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
-from pipeline import paths
 from pipeline.artifacts import captions, images
+from pipeline.project import paths
 from tests.prepare._data import prepare
 
 FEW = {"train": 6, "val": 2, "test": 3, "pixels": 32, "min_captions": 1, "max_captions": 3}

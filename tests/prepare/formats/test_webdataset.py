@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
+from pipeline.pictures import read as sources
+from pipeline.pictures.address import parse
 from pipeline.prepare.formats import webdataset
-from pipeline.sources import read as sources
-from pipeline.sources.address import parse
 from tests.prepare._data import captions_by_file, picture, read
 
 Members = list[tuple[str, bytes]]

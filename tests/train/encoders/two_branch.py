@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 

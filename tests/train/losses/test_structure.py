@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.errors import InputError
-from pipeline.registry import LOSSES
-from pipeline.train.losses._scored import Scored
-from pipeline.train.losses._triplets import euclidean, hardest
+from pipeline.core.errors import InputError
+from pipeline.project.registry import LOSSES
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.triplets import euclidean, hardest
 from tests.naive import losses as naive
 from tests.train.losses.contract import (
     OWNERS,

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.registry import SAMPLERS
+from pipeline.project.registry import SAMPLERS
 from tests.train.samplers.contract import check_contract
 
 member = SAMPLERS.load("captions")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pipeline.registry import SAMPLERS
+from pipeline.project.registry import SAMPLERS
 from tests.train.samplers.contract import check_contract
 
 member = SAMPLERS.load("images")

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.registry import LOSSES, SCHEMES
-from pipeline.train import optimise
-from pipeline.train.losses._scored import Scored
-from pipeline.train.schemes._split import Split
-from pipeline.train.transport.partial import partial_plan
-from pipeline.train.transport.rematch import rematch_loss
+from pipeline.project.registry import LOSSES, SCHEMES
+from pipeline.train.engine import optimise
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.scheme.split import Split
+from pipeline.train.engine.transport.partial import partial_plan
+from pipeline.train.engine.transport.rematch import rematch_loss
 from tests.train.fragments import FragmentModel
 from tests.train.some import adam, some_pairs, some_scheme
 

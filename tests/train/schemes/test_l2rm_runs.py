@@ -4,12 +4,12 @@ import shutil
 
 import pytest
 
-from pipeline import paths
 from pipeline.artifacts import history, model_files, rematching
-from pipeline.errors import UsageError
+from pipeline.core.errors import UsageError
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
-from pipeline.train import checkpoint
+from pipeline.project import paths
+from pipeline.train.engine import checkpoint
 from pipeline.train.stage import train
 from tests.fragment_project import run_of, write_fragment_project
 from tests.project import PARAMS, load_params, write_prepared

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.registry import SCHEMES
-from pipeline.train.schemes import _weights
+from pipeline.project.registry import SCHEMES
+from pipeline.train.engine.scheme import weights as _weights
 from tests.train.some import some_pairs, some_scheme
 
 CPU = torch.device("cpu")

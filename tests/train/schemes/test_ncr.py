@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.registry import SCHEMES, TEXT_ENCODERS
-from pipeline.train import optimise
-from pipeline.train.losses._scored import Scored
-from pipeline.train.schemes._soft import predicted, refined, soft_margins, soft_triplets
+from pipeline.project.registry import SCHEMES, TEXT_ENCODERS
+from pipeline.train.engine import optimise
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.scheme.soft import predicted, refined, soft_margins, soft_triplets
 from tests.naive.losses import hinge
 from tests.train.some import adam, member, some_model, some_pairs, some_scheme
 

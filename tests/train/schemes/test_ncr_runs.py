@@ -8,19 +8,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pipeline import paths
 from pipeline.artifacts import history, model_files
 from pipeline.audit.stage import audit
+from pipeline.core.errors import InputError, IntegrityError, UsageError
 from pipeline.embed.stage import embed
-from pipeline.errors import InputError, IntegrityError, UsageError
-from pipeline.evaluate.embedded import Embedded
-from pipeline.evaluate.ensemble import Ensemble, of_run
+from pipeline.evaluate.engine.embedded import Embedded
+from pipeline.evaluate.engine.ensemble import Ensemble, of_run
 from pipeline.evaluate.stage import evaluate
-from pipeline.export.stage import export_run
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
-from pipeline.params.schema import EnsembleNode
-from pipeline.train import checkpoint, restore
+from pipeline.project import paths
+from pipeline.project.params.schema import EnsembleNode
+from pipeline.tools.export.stage import export_run
+from pipeline.train.engine import checkpoint, restore
 from pipeline.train.stage import train
 from tests.fragment_project import run_of, write_fragment_project
 from tests.project import PARAMS, load_params, write_prepared

@@ -1,8 +1,8 @@
 import numpy as np
 import torch
 
-from pipeline.registry import LOSSES
-from pipeline.train.losses._scored import Scored
+from pipeline.project.registry import LOSSES
+from pipeline.train.engine.loss.scored import Scored
 from tests.train.some import some_pairs, some_scheme
 
 

@@ -8,10 +8,10 @@ from jaxtyping import Float, UInt8
 from pydantic import NonNegativeInt, PositiveFloat
 from torch import Tensor, nn
 
-from pipeline.params.strict import Strict
-from pipeline.train.encoders._norm import l2norm
-from pipeline.train.encoders._rate import OwnRate
-from pipeline.train.encoders._shapes import check_width, one_vector
+from pipeline.core.strict import Strict
+from pipeline.train.engine.encoder.norm import l2norm
+from pipeline.train.engine.encoder.rate import OwnRate
+from pipeline.train.engine.encoder.shapes import check_width, one_vector
 
 reads = "pixels"
 

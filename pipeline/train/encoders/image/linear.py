@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pipeline.params.strict import Strict
-from pipeline.train.encoders._norm import l2norm
-from pipeline.train.encoders._shapes import check_width, one_vector
+from pipeline.core.strict import Strict
+from pipeline.train.engine.encoder.norm import l2norm
+from pipeline.train.engine.encoder.shapes import check_width, one_vector
 
 
 class Params(Strict):

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pipeline.errors import InputError
-from pipeline.params.strict import Strict
-from pipeline.train.encoders._norm import l2norm_eps
+from pipeline.core.errors import InputError
+from pipeline.core.strict import Strict
+from pipeline.train.engine.encoder.norm import l2norm_eps
 
 # It gives (B, R, embed_size): for similarities of fragments, and for no other.
 regions = True

@@ -2,8 +2,8 @@
 
 import torch
 
-from pipeline.train.encoders._shapes import one_vector
-from pipeline.train.encoders._two_branch import Branch, Options, build_branch
+from pipeline.train.engine.encoder.shapes import one_vector
+from pipeline.train.engine.encoder.two_branch import Branch, Options, build_branch
 
 
 class Params(Options):

@@ -9,10 +9,10 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from pipeline.params.strict import Strict, Width
-from pipeline.train.encoders._norm import l2norm, l2norm_eps
-from pipeline.train.encoders._shapes import check_lengths
-from pipeline.train.encoders.text import _packed_gru
+from pipeline.core.strict import Strict, Width
+from pipeline.train.engine.encoder import packed_gru
+from pipeline.train.engine.encoder.norm import l2norm, l2norm_eps
+from pipeline.train.engine.encoder.shapes import check_lengths
 
 reads = "tokens"
 # It also gives a vector for each word, for similarities of fragments.
@@ -91,12 +91,12 @@ class GRUTextEncoder(nn.Module):
         """
         # A query is one caption by itself: the compiled loop takes longer to load than the whole search.
         alone = int(packed.batch_sizes[0]) == 1 and not torch.is_grad_enabled()
-        if alone or not _packed_gru.supported(self.rnn, packed.data.device):
+        if alone or not packed_gru.supported(self.rnn, packed.data.device):
             return self.rnn(_with_data(packed, self.dropout(self.embed(packed.data))))
         if self.training and self.dropout.p > 0:
-            return _packed_gru.run(self.rnn, _with_data(packed, self.dropout(self.embed(packed.data))))
+            return packed_gru.run(self.rnn, _with_data(packed, self.dropout(self.embed(packed.data))))
         words, places = packed.data.unique(return_inverse=True)
-        return _packed_gru.run(self.rnn, _with_data(packed, places), self.embed(words))
+        return packed_gru.run(self.rnn, _with_data(packed, places), self.embed(words))
 
     def _pooled(self, states: PackedSequence, final: Tensor, lengths: Tensor) -> Tensor:
         if self.params.pooling == "last":

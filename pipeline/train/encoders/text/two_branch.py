@@ -2,7 +2,7 @@
 
 import torch
 
-from pipeline.train.encoders._two_branch import Branch, Options, build_branch
+from pipeline.train.engine.encoder.two_branch import Branch, Options, build_branch
 
 reads = "vectors"
 

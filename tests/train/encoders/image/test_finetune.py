@@ -3,10 +3,10 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from pipeline.errors import InputError
-from pipeline.params.schema import TrainParams
+from pipeline.core.errors import InputError
+from pipeline.project.params.schema import TrainParams
 from pipeline.train.encoders.image.finetune import Params, build
-from pipeline.train.optimise import set_rates
+from pipeline.train.engine.optimise import set_rates
 from tests.train.some import adam
 
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.train.encoders.image.linear import Params, build
 from tests.train.encoders.contract import check_draws, check_gradients
 

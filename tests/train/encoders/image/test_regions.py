@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.train.encoders.image.regions import Params, build
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.train.encoders.image.two_branch import Params, build
 from tests.train.encoders import two_branch as shared
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.errors import InputError
+from pipeline.core.errors import InputError
 from pipeline.train.encoders.text import gru
 from pipeline.train.encoders.text.gru import Params, build
 from tests.naive import encoders as naive

@@ -1,0 +1,122 @@
+"""The loss of every pair under a trained model, and the best partners its image and its caption have elsewhere."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy import ndarray
+from torch import Tensor
+
+from pipeline.train.engine.loss.sample import sample_losses
+from pipeline.train.engine.loss.scored import Scored
+
+# Scores held at once by ``search``: 64 MiB of float32.
+_CELLS = 1 << 24
+# Below this, sums of float32 differ by the order of their terms alone, and the mixture would split equal losses by it.
+_DECIMALS = 6
+
+Score = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Partners:
+    """For each pair: another pair's caption for its image and another pair's image for its caption, by the place of that
+    pair, with the similarities. -1 and -inf where every pair compared shows the same image."""
+
+    caption: Int[ndarray, "pairs"]
+    caption_score: Float[ndarray, "pairs"]
+    image: Int[ndarray, "pairs"]
+    image_score: Float[ndarray, "pairs"]
+
+    @classmethod
+    def none(cls, pairs: int) -> "Partners":
+        places, scores = np.full(pairs, -1), np.full(pairs, -np.inf, np.float32)
+        return cls(places, scores, places.copy(), scores.copy())
+
+
+@dataclass(frozen=True)
+class Measured:
+    """losses: see ``measure``; scores: similarity of each image and its caption."""
+
+    losses: Float[ndarray, "pairs"]
+    scores: Float[ndarray, "pairs"]
+    partners: Partners
+
+
+def batches(pairs: int, size: int, rng: np.random.Generator) -> list[ndarray]:
+    """All pairs in random order, in batches of nearly equal size, ``size`` at most and never 1 (for pairs, size >= 3)."""
+    return np.array_split(rng.permutation(pairs), max(1, -(-pairs // size)))
+
+
+def measure(
+    encode: Callable[[ndarray], tuple],
+    score: Score,
+    owners: Int[ndarray, "pairs"],
+    work: Iterable[ndarray],
+) -> Measured:
+    """Loss, similarity and partners of every pair within its batch.
+
+    encode: pairs to what ``score`` takes of their images and captions; owners: the image that each pair shows; work:
+    batches that hold each pair once. The loss is L2RM's (Han et al., CVPR 2024, Eq. 4, as its code has it), except that
+    captions shown with the same image are no negatives of each other and that the mean is over negatives alone: with
+    few images a batch holds several captions of one, and a pair's loss would tell how many. It depends on which pairs
+    share a batch.
+    """
+    losses, scores = np.empty(len(owners)), np.empty(len(owners), np.float32)
+    partners = Partners.none(len(owners))
+    for pairs in work:
+        found = score(*encode(pairs))
+        owner = torch.from_numpy(owners[pairs]).to(found.device)
+        batch = Scored.of(found, owner, mask_same_image=True)
+        negatives = (~batch.same).sum(dim=1).clamp_min(1)
+        mean = sample_losses(batch).double() * len(pairs) / negatives
+        losses[pairs] = mean.cpu().numpy().round(_DECIMALS)
+        scores[pairs] = found.diagonal().float().cpu().numpy()
+        others = found.float().masked_fill(batch.same, -torch.inf)
+        _keep(partners.caption, partners.caption_score, pairs, others, pairs)
+        _keep(partners.image, partners.image_score, pairs, others.T, pairs)
+    return Measured(losses, scores, partners)
+
+
+def _keep(places: ndarray, scores: ndarray, of: ndarray, found: Tensor, among: ndarray) -> None:
+    best, column = (side.cpu().numpy() for side in found.max(dim=1))
+    scores[of] = best
+    places[of] = np.where(np.isneginf(best), -1, among[column])
+
+
+def search(
+    images: Float[Tensor, "images dim"],
+    texts: Float[Tensor, "pairs dim"],
+    shows: Int[ndarray, "pairs"],
+    score: Score,
+    cells: int = _CELLS,
+    progress: Callable[[range], Iterable[int]] = iter,
+) -> Partners:
+    """Partners among all training pairs, for models that compare vectors.
+
+    images: each image once; shows: the row of ``images`` that each pair shows. Every image is scored against every caption
+    once, ``cells`` scores at a time (one row at least). Of equal scores the first caption and the first image win;
+    ``image`` is a pair that shows the image. progress: sees the starts of the blocks.
+    """
+    shown = torch.from_numpy(shows).to(texts.device)
+    caption, caption_score = np.full(len(images), -1), np.full(len(images), -np.inf, np.float32)
+    best = torch.full((len(texts),), -torch.inf, device=texts.device)
+    where = torch.full((len(texts),), -1, device=texts.device)
+    height = max(1, cells // max(1, len(texts)))
+    for start in progress(range(0, len(images), height)):
+        rows = slice(start, min(start + height, len(images)))
+        found = score(images[rows], texts).float()
+        inside = ((shown >= rows.start) & (shown < rows.stop)).nonzero()[:, 0]
+        found[shown[inside] - rows.start, inside] = -torch.inf
+        _keep(caption, caption_score, np.arange(rows.start, rows.stop), found, np.arange(len(texts)))
+        highest, row = found.max(dim=0)
+        better = highest > best
+        best = torch.where(better, highest, best)
+        where = torch.where(better, row + rows.start, where)
+    first = np.full(len(images), -1)
+    first[shows[::-1]] = np.arange(len(shows))[::-1]
+    place = where.cpu().numpy()
+    image = np.where(place < 0, -1, first[place])
+    return Partners(caption[shows], caption_score[shows], image, best.cpu().numpy())

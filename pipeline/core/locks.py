@@ -1,0 +1,114 @@
+"""One writer per output, and no orphans.
+
+``dvc`` killed with SIGKILL leaves its stage running, and the next ``dvc repro`` starts a second writer in the same
+folder; the lock stops the second one at once and the death signal stops the first.
+
+Locks are ``flock`` on files beside the output, which the kernel gives back when a process ends, however it ends. On NFS
+(version 4, or 3 with lockd) Linux passes them on to the server; a mount with ``nolock`` or ``local_lock=flock`` keeps them
+to one machine.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from pipeline.core.errors import LockedError
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to end this process when its parent ends (Linux; elsewhere the lock alone protects)."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it ended before the kernel knew
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def claim(out: Path) -> Iterator[None]:
+    """Hold the only right to write ``out``. Raises LockedError naming the process, or the sharers, that hold it."""
+    with _opened(out.with_name(out.name + ".lock")) as lock:
+        if not _locked(lock, fcntl.LOCK_EX):
+            raise _taken(out, [holder for _, _, holder in _sharers(out)] or [_holder(lock)])
+        _sign(lock)
+        yield
+
+
+@contextlib.contextmanager
+def share(out: Path, number: int, of: int) -> Iterator[None]:
+    """Hold share ``number`` (1 to ``of``) of the work on ``out``, beside others that hold other shares of as many.
+
+    Raises LockedError naming who holds the same share, shares of another number, or ``out`` as a whole.
+    """
+    with (
+        _opened(out.with_name(out.name + ".lock")) as whole,
+        _opened(out.with_name(f"{out.name}.share-{number}of{of}.lock")) as own,
+    ):
+        if not _locked(whole, fcntl.LOCK_SH):
+            raise _taken(out, [_holder(whole)])
+        if not _locked(own, fcntl.LOCK_EX):
+            raise _taken(out, [f"{_holder(own)} (share {number}/{of})"])
+        if others := [holder for _, theirs, holder in _sharers(out) if theirs != of]:
+            raise _taken(out, others)
+        _sign(own)
+        yield
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+", encoding="utf-8", opener=_unless_link) as lock:
+        yield lock
+
+
+def _unless_link(path: str, flags: int) -> int:
+    """The holder's number is written over what is there; through a symbolic link that would be anybody's file."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
+def _locked(lock: TextIO, kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sign(lock: TextIO) -> None:
+    lock.truncate(0)
+    lock.write(f"{os.getpid()} on {socket.gethostname()}\n")
+    lock.flush()
+
+
+def _holder(lock: TextIO) -> str:
+    lock.seek(0)
+    return lock.read().strip() or "unknown"
+
+
+def _sharers(out: Path) -> list[tuple[int, int, str]]:
+    """(share, of how many, holder) of every share that is held now."""
+    found = []
+    for path in sorted(out.parent.glob("*.share-*.lock")):
+        match = re.fullmatch(re.escape(out.name) + r"\.share-(\d+)of(\d+)\.lock", path.name)
+        if match:
+            with path.open("r+") as lock:
+                if not _locked(lock, fcntl.LOCK_SH):
+                    number, of = int(match[1]), int(match[2])
+                    found.append((number, of, f"{_holder(lock)} (share {number}/{of})"))
+    return found
+
+
+def _taken(out: Path, holders: list[str]) -> LockedError:
+    return LockedError(
+        f"{out} is being written by process {', '.join(holders)}; wait for it to end, then try again"
+    )

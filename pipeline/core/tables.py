@@ -1,0 +1,92 @@
+"""The mechanics every Parquet artefact shares: exact schema, page checksums, footer metadata, checks both ways."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import require, whole_file
+
+_SHOWN = 3
+_GROUP = 2**16
+
+
+def field(name: str, kind: pa.DataType, about: str, nullable: bool = False) -> pa.Field:
+    """A column with its meaning and units in the field's metadata."""
+    return pa.field(name, kind, nullable=nullable, metadata={"about": about})
+
+
+def write(path: Path, table: pa.Table, schema: pa.Schema, metadata: dict[str, str]) -> None:
+    """Write ``table`` under exactly ``schema``; ``metadata`` goes to the footer. Appears whole or not at all."""
+    footer = {**(schema.metadata or {}), **{key.encode(): value.encode() for key, value in metadata.items()}}
+    table = table.select(schema.names).cast(schema.remove_metadata()).replace_schema_metadata(footer)
+    with whole_file(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+
+
+def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
+    """``write`` for rows that come in several tables and need not fit in memory together.
+
+    Row groups hold ``_GROUP`` rows however the rows come, so that the bytes do not depend on it.
+    """
+    footer = {**(schema.metadata or {}), **{key.encode(): value.encode() for key, value in metadata.items()}}
+    plain = schema.remove_metadata()
+    with (
+        whole_file(path) as temporary,
+        pq.ParquetWriter(
+            temporary, schema.with_metadata(footer), compression="zstd", write_page_checksum=True
+        ) as file,
+    ):
+        waiting = plain.empty_table()
+        for table in tables:
+            waiting = pa.concat_tables([waiting, table.select(schema.names).cast(plain)])
+            while waiting.num_rows >= _GROUP:
+                file.write_table(waiting.slice(0, _GROUP).cast(file.schema))
+                waiting = waiting.slice(_GROUP)
+        if waiting.num_rows:
+            file.write_table(waiting.cast(file.schema))
+
+
+def read(path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | None = None) -> pa.Table:
+    """Read and check names, types and nulls. Raises InputError; IntegrityError on a failed checksum.
+
+    columns: the only ones to read, those of them that the file has; ``schema`` then holds for those.
+    """
+    require(path, made_by)
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            table = file.read(columns=columns)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise IntegrityError(
+            f"{path}: damaged Parquet file ({reason}); remove it and make it again"
+        ) from error
+    for wanted in schema:
+        if wanted.name not in table.schema.names:
+            raise InputError(f"{path}: column '{wanted.name}' ({wanted.type}) is missing")
+        found = table.schema.field(wanted.name)
+        if found.type != wanted.type and not pa.types.is_fixed_size_list(found.type):
+            raise InputError(f"{path}: column '{wanted.name}' is {found.type}, expected {wanted.type}")
+        if not wanted.nullable and table[wanted.name].null_count:
+            raise InputError(f"{path}: column '{wanted.name}' has {table[wanted.name].null_count} nulls")
+    return table
+
+
+def footer(table: pa.Table) -> dict[str, str]:
+    """The footer metadata that ``write`` stored."""
+    return {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+
+
+def duplicates(column: pa.ChunkedArray) -> list[int]:
+    """The first few values that occur more than once."""
+    counts = column.combine_chunks().value_counts()
+    return counts.field("values").filter(pc.greater(counts.field("counts"), 1))[:_SHOWN].to_pylist()
+
+
+def problems_or_pass(path: Path, problems: list[str]) -> None:
+    """Raises InputError with every problem, each on a line that begins with the file."""
+    if problems:
+        raise InputError("\n".join(f"{path}: {problem}" for problem in problems))

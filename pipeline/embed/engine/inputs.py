@@ -1,0 +1,48 @@
+"""What a run's images and captions are encoded from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor
+
+from pipeline.artifacts.features import Features
+from pipeline.artifacts.texts import Texts
+from pipeline.ranking.engine.words import Words
+from pipeline.train.engine import encode
+from pipeline.train.engine.model import DualEncoder
+from pipeline.train.engine.pictures import Pictures
+
+
+@dataclass(frozen=True)
+class Sources:
+    """model: on its device; images, captions: the data set's tables; inputs: what the image encoder reads."""
+
+    model: DualEncoder
+    images: pa.Table
+    captions: pa.Table
+    features: Features
+    inputs: np.ndarray | Pictures
+    texts: Texts
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def seen(self, image_ids: np.ndarray, shown: str = "") -> Tensor:
+        """(n, dim) or (n, R, dim). shown: what a progress line calls the work; none without."""
+        rows = self.features.rows_of(image_ids)
+        return encode.images(self.model, self.inputs, rows, self.device, shown=shown)
+
+    def read(self, caption_ids: np.ndarray, shown: str = "") -> Tensor | Words:
+        """(n, dim), or the words of n captions. shown: as of ``seen``."""
+        places = self.texts.places_of(caption_ids)
+        return encode.captions(self.model, self.texts, places, self.device, shown=shown)
+
+
+def of_splits(table: pa.Table, splits: Sequence[str] | None) -> pa.Table:
+    """The rows of these splits, in the table's order; all of them for None."""
+    return table if splits is None else table.filter(pc.is_in(table["split"], pa.array(splits, pa.string())))

@@ -1,0 +1,27 @@
+"""The embeddings of a model with one vector for each image and caption."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.artifacts import embeddings
+from pipeline.artifacts.embeddings import Side
+from pipeline.embed.engine.inputs import Sources, of_splits
+
+
+def write(
+    folder: Path, sources: Sources, about: dict[str, str], splits: Sequence[str] | None
+) -> tuple[list[int], int]:
+    """Both files. Returns how many images and captions there are, and the dimensions of a vector."""
+    counts = []
+    sides = [
+        (embeddings.IMAGES, sources.images, "image_id", sources.seen),
+        (embeddings.CAPTIONS, sources.captions, "caption_id", sources.read),
+    ]
+    for name, whole, key, encode in sides:
+        table = of_splits(whole, splits)
+        ids, image_ids = table[key].to_numpy(), table["image_id"].to_numpy()
+        vectors = encode(ids, f"embedding {name.removesuffix('.parquet')}, batches").numpy()
+        split = table["split"].to_numpy(zero_copy_only=False)
+        embeddings.write(folder / name, Side(ids, image_ids, split, vectors, about))
+        counts.append(len(ids))
+    return counts, vectors.shape[1]

@@ -1,0 +1,48 @@
+"""What `vse-pipe embed` would do."""
+
+from pipeline.artifacts import captions, embeddings, features, images, model_files, texts
+from pipeline.project import paths
+from pipeline.project.params.typed import Params
+from pipeline.project.registry import SIMILARITIES
+from pipeline.project.step import (
+    AGAIN,
+    FLOAT32,
+    RUNS,
+    Earlier,
+    Step,
+    blocked,
+    by_split,
+    rows_in,
+    scaled,
+    seconds,
+)
+
+
+def plan(params: Params, run: str) -> Step:
+    node, out = params.runs[run], paths.embedded(run)
+    prepared = paths.prepared(node.dataset)
+    needed = [prepared / images.NAME, prepared / captions.NAME, paths.trained(run) / model_files.MODEL]
+    needed += [paths.extracted(node.dataset, node.features) / features.META]
+    needed += [paths.extracted(node.dataset, node.texts) / texts.META]
+    stopped = blocked("embed", run, out, needed)
+    if stopped:
+        return stopped
+    fragments = getattr(SIMILARITIES.load(node.similarity.name), "fragments", False)
+    splits = params.embed.splits or (["val", "test"] if fragments else ["train", "val", "test"])
+    rows = {
+        name: sum(by_split(prepared / file).get(split, 0) for split in splits)
+        for name, file in (("images", images.NAME), ("captions", captions.NAME))
+    }
+    work, before = sum(rows.values()), _rows(run)
+    alike = [one for one, other in params.runs.items() if one != run and other.image == node.image]
+    alike = [one for one in alike if params.runs[one].text == node.text]
+    spent, because = seconds(work, [Earlier(paths.embedded(one), _rows(one)) for one in (run, *alike)])
+    written = scaled(out, work / before if before else None)
+    if written is None and not fragments:
+        written = work * node.train.embed_size * FLOAT32
+    return Step("embed", run, str(out), AGAIN if before else RUNS, rows, written, spent, because)
+
+
+def _rows(run: str) -> int | None:
+    counts = [rows_in(paths.embedded(run) / name) for name in (embeddings.IMAGES, embeddings.CAPTIONS)]
+    return None if None in counts else sum(counts)

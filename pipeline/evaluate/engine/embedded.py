@@ -1,0 +1,206 @@
+"""What ``vse-pipe embed`` wrote for a run, checked: vectors, or fragments and the weights that compare them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError
+from torch import Tensor
+
+from pipeline.artifacts import embeddings, fragments
+from pipeline.artifacts.embeddings import Side
+from pipeline.artifacts.fragments import Block, FragmentSide
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import require, sha256
+from pipeline.project.params.typed import Member
+from pipeline.project.registry import SIMILARITIES
+from pipeline.ranking.engine.fragments import Sides
+from pipeline.ranking.engine.scores import Similarity
+from pipeline.ranking.engine.similarity import build_similarity
+from pipeline.ranking.engine.split import Split
+from pipeline.ranking.engine.words import Words
+
+_OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """data/embed/<run>/, or any folder with the same two files."""
+
+    folder: Path
+    images: Side | FragmentSide
+    captions: Side | FragmentSide
+
+    @classmethod
+    def read(cls, folder: Path, run: str | None = None) -> "Embedded":
+        """run: whose embeddings they must be, None for any. Raises InputError when a file is missing or unfit, or when the
+        two do not belong together."""
+        command = f"vse-pipe embed --run {run}" if run else "vse-pipe embed"
+        images = _side(folder / embeddings.IMAGES, command)
+        captions = _side(folder / embeddings.CAPTIONS, command)
+        for key in sorted({*images.about, *captions.about} - _OF_THE_FILE):
+            ours, theirs = images.about.get(key), captions.about.get(key)
+            if ours != theirs:
+                raise InputError(
+                    f"{folder}: images.parquet has {key} {ours!r} and captions.parquet {theirs!r}; embed both again"
+                )
+        if run is not None and images.about.get("run") != run:
+            raise InputError(
+                f"{folder}: embeddings of run {images.about.get('run')!r}, expected {run!r}; embed it again"
+            )
+        if type(images) is not type(captions):
+            raise InputError(f"{folder}: one file holds vectors, the other fragments; embed both again")
+        if isinstance(images, Side) and images.vectors.shape[1] != captions.vectors.shape[1]:
+            widths = images.vectors.shape[1], captions.vectors.shape[1]
+            raise InputError(
+                f"{folder}: image vectors have {widths[0]} values and caption vectors {widths[1]}"
+            )
+        return cls(folder, images, captions)
+
+    @property
+    def peer_sha256(self) -> str | None:
+        """Digest of the second network that the run is evaluated with, None where there is none."""
+        return self.images.about.get("peer_sha256")
+
+    @property
+    def compared_by(self) -> str:
+        """The name of the similarity."""
+        return self.images.about.get("similarity", "")
+
+    def left_out(self, split: str) -> dict[str, int]:
+        """How many images could not be read and are not here, with their captions; empty where all are."""
+        said = self.images.about.get(embeddings.LEFT_OUT, "{}")
+        try:
+            return {key: int(count) for key, count in json.loads(said).get(split, {}).items()}
+        except (ValueError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"{self.folder / embeddings.IMAGES}: {embeddings.LEFT_OUT} in the footer is {said!r}; embed the run again"
+            ) from error
+
+    def split(self, name: str, device: torch.device) -> Split:
+        """Raises InputError when the split is empty or an image or caption in it has no counterpart."""
+        if not self.has(name):
+            raise InputError(
+                f"{self.folder / embeddings.IMAGES}: no image of split '{name}'{self._advice(name)}"
+            )
+        images, captions = self.images.split(name), self.captions.split(name)
+        for file, side, other in [
+            (embeddings.IMAGES, images, captions),
+            (embeddings.CAPTIONS, captions, images),
+        ]:
+            lonely = side.image_ids[~np.isin(side.image_ids, other.image_ids)]
+            if len(lonely):
+                raise InputError(
+                    f"{self.folder / file}: {len(lonely)} rows of split '{name}' have no counterpart in the other file, "
+                    f"the first is image_id {lonely[0]}; prepare and embed the data set again"
+                )
+        sides = self._regions(images, device), _words(captions, device)
+        return Split(images.ids, captions.ids, captions.image_ids, *sides)
+
+    def has(self, name: str) -> bool:
+        """Is there an image of that split?"""
+        return bool((self.images.splits == name).any())
+
+    def whole(self, device: torch.device) -> Split:
+        """All splits as one. Raises InputError for fragments, which are read one split at a time."""
+        if isinstance(self.images, FragmentSide):
+            raise InputError(
+                f"{self.folder}: a bank of another folder must be one of vectors, not of fragments"
+            )
+        vectors = [torch.tensor(side.vectors, device=device) for side in (self.images, self.captions)]
+        return Split(self.images.ids, self.captions.ids, self.captions.image_ids, *vectors)
+
+    def must_match(self, other: "Embedded") -> None:
+        """Raises InputError unless both come from the same model and are compared in the same way."""
+        for key in ("model_sha256", "similarity", "similarity_params", "normalised"):
+            ours, theirs = self.images.about.get(key), other.images.about.get(key)
+            if ours != theirs:
+                raise InputError(
+                    f"{other.folder}: {key} is {theirs!r}, that of {self.folder} is {ours!r}; embed with the same model"
+                )
+
+    def similarity(self, device: torch.device | None = None) -> Similarity:
+        """The function of (images, captions), larger is closer, that the files' footer names; its weights on ``device``.
+
+        Raises InputError for one that this version does not know, IntegrityError when its weights are damaged.
+        """
+        where, about = self.folder / embeddings.IMAGES, self.images.about
+        name = about.get("similarity", "")
+        if name not in SIMILARITIES.names():
+            known = ", ".join(SIMILARITIES.names())
+            raise InputError(
+                f"{where}: footer names the similarity '{name}'; known: {known}; embed the run again"
+            )
+        module = SIMILARITIES.load(name)
+        if getattr(module, "fragments", False) != isinstance(self.images, FragmentSide):
+            held = "fragments" if isinstance(self.images, FragmentSide) else "vectors"
+            raise InputError(
+                f"{where}: footer names the similarity '{name}', which does not compare {held}; embed the run again"
+            )
+        try:
+            params = module.Params.model_validate(json.loads(about.get("similarity_params", "{}")))
+        except (json.JSONDecodeError, ValidationError) as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"{where}: similarity_params in the footer do not fit '{name}' ({reason})"
+            ) from error
+        if not hasattr(module, "network"):
+            return partial(module.score, params=params)
+        return self._learned(Member(name, params), device or torch.device("cpu"))
+
+    def _learned(self, member: Member, device: torch.device) -> Callable:
+        about, path = self.images.about, self.folder / fragments.WEIGHTS
+        require(path, f"vse-pipe embed --run {about.get('run')}")
+        if sha256(path) != about.get("weights_sha256"):
+            raise IntegrityError(
+                f"{path}: content does not match the digest in images.parquet; embed the run again"
+            )
+        from safetensors.torch import load_file
+
+        try:
+            whole = build_similarity(member, int(about["dim"]), int(about["regions"]), torch.Generator())
+            whole.network.load_state_dict(load_file(path))
+        except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise IntegrityError(
+                f"{path}: does not fit '{member.name}' ({reason}); embed the run again"
+            ) from error
+        whole = whole.eval().to(device)
+
+        def score(images: Tensor, texts: Words) -> Tensor:
+            with torch.inference_mode():
+                return whole(images, texts)
+
+        return score
+
+    def _regions(self, part: Side | Block, device: torch.device) -> Sides:
+        if isinstance(part, Side):
+            return torch.from_numpy(part.vectors).to(device)
+        said = self.images.about.get("regions", "")
+        wrong = np.flatnonzero(part.lengths.astype(str) != said)
+        if len(wrong):
+            raise InputError(
+                f"{self.folder / embeddings.IMAGES}: image_id {part.ids[wrong[0]]} has {part.lengths[wrong[0]]} regions, "
+                f"the footer says {said!r}; embed the run again"
+            )
+        return torch.from_numpy(part.vectors).to(device).unflatten(0, (-1, int(said)))
+
+    def _advice(self, split: str) -> str:
+        told = f", it holds {', '.join(sorted(set(self.images.splits)))}"
+        if isinstance(self.images, FragmentSide):
+            return f"{told}; name '{split}' in embed.splits and embed the run again"
+        return f"{told}; the data set has none, or embed.splits leaves it out"
+
+
+def _side(path: Path, command: str) -> Side | FragmentSide:
+    return fragments.read(path) if fragments.is_fragments(path, command) else embeddings.read(path, command)
+
+
+def _words(part: Side | Block, device: torch.device) -> Sides:
+    vectors = torch.from_numpy(part.vectors).to(device)
+    return vectors if isinstance(part, Side) else Words(vectors, torch.from_numpy(part.lengths))

@@ -1,0 +1,221 @@
+"""Rank and measure: embeddings in, metrics and tables out, for one criterion after the other. No files, no project."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.artifacts.evaluation import DIRECTIONS, KS
+from pipeline.core import console
+from pipeline.core.errors import InputError
+from pipeline.evaluate.engine import tables
+from pipeline.project.params.schema import EvaluateParams
+from pipeline.ranking.engine import banks, protocol, ranked, tuning
+from pipeline.ranking.engine.banks import BankSource
+from pipeline.ranking.engine.criteria import Criterion
+from pipeline.ranking.engine.outcome import Outcome
+from pipeline.ranking.engine.ranked import Trial, Tuned
+from pipeline.ranking.engine.relaxation import Scan, recalls
+from pipeline.ranking.engine.scores import Similarity
+from pipeline.ranking.engine.split import Split
+
+_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """ranked: what is measured; bank: what corrects it; tuning, tuning_bank: the same for choosing parameters, None where
+    there is no validation data; about: what goes into every metrics document; seed: of the bootstrap."""
+
+    ranked: Split
+    bank: BankSource
+    tuning: Split | None
+    tuning_bank: BankSource
+    similarity: Similarity
+    about: dict[str, object]
+    seed: int = 0
+
+    def validation(self) -> Split:
+        """Raises InputError where there is none."""
+        if self.tuning is None:
+            raise InputError(
+                "there is no validation data to choose parameters on; give them in params.yaml, such as inference.rgm.lam"
+            )
+        return self.tuning
+
+
+@dataclass(frozen=True)
+class Result:
+    """metrics: finite numbers, strings and nested dictionaries; ranks, occurrence, relaxation: as in artifacts.evaluation,
+    the last None where no lambda was chosen."""
+
+    criterion: Criterion
+    metrics: dict
+    ranks: pa.Table
+    occurrence: pa.Table
+    relaxation: pa.Table | None = None
+
+
+def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams) -> Iterator[Result]:
+    """One result a criterion, in turn. Scores that fit into ``params.memory`` are computed once for all of them.
+
+    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. Raises InputError
+    for embeddings that cannot be ranked, and where parameters are to be chosen and there is nothing to choose them on.
+    """
+    folds = protocol.folds(inputs.ranked, params)
+    to_tune = any(is_open(criterion, params) for criterion in criteria)
+    sets = 2 if to_tune else 1
+    ground = ranked.trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
+    to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
+    for criterion in criteria:
+        chosen = {
+            direction: tuning.tuned(criterion, to_choose_on.get(direction, []), params.tune)
+            for direction in DIRECTIONS
+        }
+        yield _result(inputs, criterion, chosen, folds, ground, params)
+
+
+def is_open(criterion: Criterion, params: EvaluateParams) -> bool:
+    """Has it parameters that validation data must choose?"""
+    return len(criterion.lambdas) > 1 or (params.tune and bool(criterion.varied()))
+
+
+def tuning_ground(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict[str, list[Trial]]:
+    """By direction, the validation folds that parameters are chosen on. Raises InputError where there are none, where
+    they are what is ranked, and where the bank holds some of them. sets: see ``ranked.trials``."""
+    validation = inputs.validation()
+    banks.disjoint(validation, inputs.ranked, "validation data", "split")
+    inputs.tuning_bank.checked_against(validation, "validation data")
+    folds = protocol.tuning_folds(validation, params)
+    return ranked.trials(folds, inputs.tuning_bank, inputs.similarity, params.memory, sets)
+
+
+def _result(
+    inputs: Inputs,
+    criterion: Criterion,
+    chosen: dict[str, Tuned],
+    folds: list[Split],
+    ground: dict[str, list[Trial]],
+    params: EvaluateParams,
+) -> Result:
+    units = [(direction, trial) for direction in DIRECTIONS for trial in ground[direction]]
+    outcomes: dict[str, list[Outcome]] = {direction: [] for direction in DIRECTIONS}
+    notes: dict[str, dict[str, float]] = {direction: {} for direction in DIRECTIONS}
+    scans: dict[str, list[Scan]] = {direction: [] for direction in DIRECTIONS}
+    for direction, trial in console.track(units, len(units), f"ranking under {criterion.name}"):
+        found, noted, scanned = ranked.run(chosen[direction], trial, params.ties)
+        outcomes[direction].append(found)
+        scans[direction] += [scanned] if scanned else []
+        notes[direction] |= {
+            key: max(value, notes[direction].get(key, value)) for key, value in noted.items()
+        }
+    ranks, occurrence = _tables(outcomes, folds)
+    metrics = {
+        **inputs.about,
+        **_circumstances(inputs, criterion, params, len(folds)),
+        "parameters": {direction: _parameters(tuned) for direction, tuned in chosen.items()},
+        "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in chosen.items()},
+        "notes": {direction: noted for direction, noted in notes.items() if noted},
+        **_metrics(outcomes, folds, inputs.ranked),
+        "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
+    }
+    return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans))
+
+
+def _relaxation(
+    criterion: Criterion, chosen: dict[str, Tuned], scans: dict[str, list[Scan]]
+) -> pa.Table | None:
+    """Recall against lambda, where lambda was chosen."""
+    if len(criterion.lambdas) < 2:
+        return None
+    return pa.concat_tables(
+        tables.relaxation_table(
+            direction, criterion.lambdas, tuned.lambdas, tuned.recalls, recalls(scans[direction])
+        )
+        for direction, tuned in chosen.items()
+    )
+
+
+def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams, folds: int) -> dict:
+    """What the figures must not be quoted without.
+
+    bank: whose queries went into the scores; transductive: a query's result depends on the other queries ranked.
+    """
+    return {
+        "inference": criterion.name,
+        "split": params.split,
+        "protocol": params.protocol,
+        "folds": folds,
+        "ties": params.ties,
+        "bank": inputs.bank.name if criterion.needs_bank else "none",
+        "transductive": criterion.matching is not None or (criterion.needs_bank and inputs.bank.own),
+    }
+
+
+def _parameters(tuned: Tuned) -> dict:
+    """All that the criterion was run with, but for what it might have tried."""
+    found: dict = {}
+    for part in (tuned.criterion.rescoring, tuned.criterion.matching):
+        given = part.params.model_dump() if part else {}
+        found |= {name: value for name, value in given.items() if not name.endswith("grid") and name != "lam"}
+    if tuned.lambdas:
+        found["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
+    return found
+
+
+def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
+    """The parameters that validation data chose, by name; nothing where they were given."""
+    found: dict = {}
+    if params.tune:
+        best = tuned.criterion.rescoring.params.model_dump()
+        found = {name: best[name] for name in criterion.varied()}
+    if len(criterion.lambdas) > 1:
+        found["lambda"] = {str(k): value for k, value in tuned.lambdas.items()}
+    return found
+
+
+def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Split) -> dict:
+    """Per direction the mean over folds of each metric, and their two sums; items: of a fold;
+    queries: of all folds; unjudged: queries that are in no figure."""
+    found = {}
+    for direction, of_folds in outcomes.items():
+        rows = [one.metrics() for one in of_folds]
+        found[direction] = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+    def total(kind: str) -> float:
+        return round(sum(values[f"{kind}@{k}"] for values in found.values() for k in KS), _DIGITS)
+
+    sums = {"rsum": total("r"), "hs_sum": total("skew")}
+    for direction, values in found.items():
+        found[direction] = {name: round(value, _DIGITS) for name, value in values.items()}
+        queries = sum(len(fold.ids(direction)[0]) for fold in folds)
+        found[direction] |= {"queries": queries, "items": len(folds[0].ids(direction)[1])}
+        if split.relevance is not None:
+            found[direction]["unjudged"] = sum(fold.unjudged(direction) for fold in folds)
+    return {**found, **sums}
+
+
+def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int) -> dict:
+    """95% bootstrap intervals, [low, high] in the place of each figure; nothing without resamples."""
+    if not resamples:
+        return {}
+    from pipeline.ranking.confidence.intervals import intervals
+
+    return _rounded(intervals(ranks, occurrence, resamples, seed))
+
+
+def _rounded(values: dict | list[float]) -> dict | list[float]:
+    if isinstance(values, dict):
+        return {name: _rounded(value) for name, value in values.items()}
+    return [round(value, _DIGITS) for value in values]
+
+
+def _tables(outcomes: dict[str, list[Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:
+    ranks, occurrence = [], []
+    for direction, of_folds in outcomes.items():
+        for index, (one, fold) in enumerate(zip(of_folds, folds, strict=True)):
+            queries, items = fold.ids(direction)
+            ranks.append(tables.rank_table(one, direction, index, queries, items, fold.clusters(direction)))
+            occurrence.append(tables.occurrence_table(one, direction, index, items))
+    return pa.concat_tables(ranks), pa.concat_tables(occurrence)

@@ -1,0 +1,52 @@
+"""What `vse-pipe evaluate` would do."""
+
+from pathlib import Path
+
+from pipeline.artifacts import embeddings, evaluation
+from pipeline.project import paths
+from pipeline.project.params.typed import Params
+from pipeline.project.step import AGAIN, RUNS, Earlier, Step, blocked, by_split, rows_in, seconds, size
+
+
+def plan(params: Params, run: str, inferences: list[str]) -> Step:
+    """Work is images times captions of the split times criteria: every pair is scored."""
+    out, node = paths.evaluations(run), params.ensembles.get(run)
+    sources = [paths.embedded(one) for one in ((run,) if node is None else (node.first, node.second))]
+    needed = [source / name for source in sources for name in (embeddings.IMAGES, embeddings.CAPTIONS)]
+    stopped = blocked("evaluate", run, out, needed)
+    if stopped:
+        return stopped
+    pictures, texts = _queries(sources[0], params.evaluate.split)
+    rows = {"images": pictures, "captions": texts, "criteria": len(inferences)}
+    there = [path for path in out.glob("*") if (path / evaluation.METRICS).is_file()]
+    # What an earlier call ranked is in its tables, be the split another one now.
+    before = sum(_pairs(path) for path in there)
+    spent, because = seconds(pictures * texts * len(inferences), [Earlier(out, before)])
+    again = all((out / name).is_dir() for name in inferences)
+    return Step(
+        "evaluate", run, str(out), AGAIN if again else RUNS, rows, _bytes(rows, there), spent, because
+    )
+
+
+def _queries(source: Path, split: str) -> tuple[int, int]:
+    return tuple(by_split(source / name).get(split, 0) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
+
+
+def _pairs(folder: Path) -> int:
+    """Queries of both directions as ranks.parquet has them: images and captions, whose product is what was scored."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    if rows_in(folder / evaluation.RANKS) is None:
+        return 0
+    column = pq.read_table(folder / evaluation.RANKS, columns=["direction"])["direction"]
+    counts = [pc.sum(pc.equal(column, name)).as_py() or 0 for name in evaluation.DIRECTIONS]
+    return counts[0] * counts[1]
+
+
+def _bytes(rows: dict[str, int], there: list[Path]) -> int | None:
+    """As many for a query as the criteria that lie there have."""
+    queries = sum(rows_in(path / evaluation.RANKS) or 0 for path in there)
+    if not queries:
+        return None
+    return round(sum(map(size, there)) / queries * (rows["images"] + rows["captions"]) * rows["criteria"])

@@ -1,0 +1,80 @@
+"""The options that backbones share; every member's ``Params`` is one of these two, with its own defaults."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, StringConstraints, model_validator
+
+from pipeline.core.strict import Strict
+
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
+Scales = Annotated[list[PositiveFloat], Field(min_length=3, max_length=3)]
+_WEIGHT_FILES = (".pth", ".pt", ".safetensors")
+
+
+def _a_name_or_a_file(weights: str) -> str:
+    # A misspelt name would otherwise be taken for a path and be reported as a missing file.
+    known = weights in ("imagenet", "random") or re.fullmatch(r"[A-Z][A-Z0-9_]*", weights)
+    if not known and not weights.endswith(_WEIGHT_FILES):
+        raise ValueError(f"expected imagenet, random or a path that ends in {', '.join(_WEIGHT_FILES)}")
+    return weights
+
+
+WeightsName = Annotated[str, AfterValidator(_a_name_or_a_file)]
+
+
+# Left out of what the features follow from: it changes when they are written, not what is written.
+ShardSize = Annotated[PositiveInt, Field(exclude=True)]
+
+
+class FeatureParams(Strict):
+    """What happens to the features of any backbone.
+
+    normalise: scale every vector to unit length; store: the type in features.npy; batch_size: images in one forward pass,
+    part of what the last bits depend on; shard_size: images in one shard, rounded up to whole batches: what a killed
+    extraction loses at most, and what is in memory twice while it is written.
+    """
+
+    normalise: bool = True
+    store: Literal["float32", "float16"] | None = "float32"
+    batch_size: PositiveInt = 64
+    shard_size: ShardSize = 1024
+
+
+class ImageParams(FeatureParams):
+    """What a network sees of an image. ``null`` means: as the network's weights were published.
+
+    weights: ``imagenet`` (the published weights), the name of one torchvision weights entry such as
+    IMAGENET1K_V1, ``random``, or a path; sha256: the full digest the weights file must have;
+    image_size: pixels of the square crop; resize: pixels before the crop, by default the published ratio to
+    image_size (``shorter``) or image_size itself (``exact``); resize_mode: ``shorter`` scales the shorter side
+    and keeps the aspect ratio, ``exact`` scales both sides; crops: the centre, or the mean over centre, four
+    corners and their mirror images; interpolation: of the scaling; mean, std: of each colour channel, for
+    pixels from 0 to 1; precision: ``auto`` is bfloat16 where the hardware computes it natively;
+    draft: let libjpeg read large JPEGs at a half, a quarter or an eighth of their size (see ``Transform.enough``);
+    compile: translate the network with torch.compile first, which takes a C++ compiler and half a minute or more, and
+    changes the last bits of the features.
+    """
+
+    weights: WeightsName = "imagenet"
+    sha256: Digest | None = None
+    image_size: PositiveInt | None = None
+    resize: PositiveInt | None = None
+    resize_mode: Literal["shorter", "exact"] = "shorter"
+    interpolation: Literal["bilinear", "bicubic"] | None = None
+    mean: Channels | None = None
+    std: Scales | None = None
+    crops: Literal["center", "ten"] = "center"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    draft: bool = False
+    compile: bool = False
+    store: Literal["float32", "float16"] = "float32"
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ImageParams":
+        if self.resize and self.image_size and self.resize < self.image_size:
+            raise ValueError(f"resize {self.resize} is smaller than image_size {self.image_size}")
+        if self.weights == "random" and self.sha256:
+            raise ValueError("sha256 is given, but random weights have no file to compare it with")
+        return self

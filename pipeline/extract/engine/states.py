@@ -1,0 +1,111 @@
+"""Weight files to parameters: tensors only, every key accounted for."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from pickle import UnpicklingError
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from pipeline.core import seeds
+from pipeline.core.errors import InputError, IntegrityError
+
+State = dict[str, Tensor]
+_WRAPPERS = ("state_dict", "model_state_dict", "model")
+_PREFIX = "module."
+_SHOWN = 4
+
+
+def seeded(make: Callable[[], nn.Module], seed: int, *names: str) -> nn.Module:
+    """Build a module whose initial values follow from ``seed`` and ``names``; torch's global generator stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seeds.derive(seed, "weights", *names))
+        return make()
+
+
+def read(path: Path) -> State:
+    """Tensors by name from .safetensors, or from .pth/.pt through torch's weights-only reader.
+
+    Unwraps ``{"state_dict": ...}`` and the ``module.`` prefix of DataParallel. Raises InputError for a pickle that
+    holds anything but tensors (nothing in it is run, and there is no second, unsafe attempt) and for files that are
+    no state dict; IntegrityError for damaged ones.
+    """
+    content = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
+    for wrapper in _WRAPPERS:
+        if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
+            content = content[wrapper]
+    if (
+        not isinstance(content, dict)
+        or not content
+        or not all(isinstance(value, Tensor) for value in content.values())
+    ):
+        raise InputError(f"{path}: not a state dict: expected names with tensors, got {_describe(content)}")
+    if all(name.startswith(_PREFIX) for name in content):
+        content = {name.removeprefix(_PREFIX): tensor for name, tensor in content.items()}
+    return dict(content)
+
+
+def load(model: nn.Module, state: State, path: Path) -> None:
+    """Copy ``state`` into ``model``, all of it and nothing left over. Raises InputError naming the keys that differ."""
+    own = model.state_dict()
+    shapes = [
+        f"{k} is {_shape(state[k])}, expected {_shape(own[k])}"
+        for k in own
+        if k in state and state[k].shape != own[k].shape
+    ]
+    problems = {
+        "missing": [k for k in own if k not in state],
+        "unexpected": [k for k in state if k not in own],
+        "shapes": shapes,
+    }
+    found = [f"{kind}: {', '.join(keys[:_SHOWN])}{_more(keys)}" for kind, keys in problems.items() if keys]
+    if found:
+        raise InputError(f"{path} does not fit {type(model).__name__}: {'; '.join(found)}")
+    model.load_state_dict(state)
+
+
+def _safetensors(path: Path) -> State:
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise IntegrityError(f"{path}: damaged safetensors file ({error})") from error
+
+
+def _pickled(path: Path) -> object:
+    try:
+        with warnings.catch_warnings():
+            # TorchScript archives and old storages warn before they are refused or read; the outcome says enough.
+            warnings.simplefilter("ignore")
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise InputError(
+            f"{path}: holds more than tensors, refused ({_first_line(error)}); save it as safetensors"
+        ) from error
+    except (RuntimeError, ValueError, EOFError, KeyError, OSError) as error:
+        raise IntegrityError(f"{path}: damaged weights file ({_first_line(error)})") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _describe(content: object) -> str:
+    if not isinstance(content, dict):
+        return type(content).__name__
+    odd = [
+        f"{name!r}: {type(value).__name__}"
+        for name, value in content.items()
+        if not isinstance(value, Tensor)
+    ]
+    return f"a dictionary with {', '.join(odd[:_SHOWN])}{_more(odd)}" if odd else "an empty dictionary"
+
+
+def _shape(tensor: Tensor) -> str:
+    return "x".join(map(str, tensor.shape)) or "a number"
+
+
+def _more(keys: list) -> str:
+    return f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""

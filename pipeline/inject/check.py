@@ -1,0 +1,29 @@
+"""data/inject/<dataset>/<noise>/: the pairs against the captions they shuffle."""
+
+from pipeline.artifacts import captions, pairs
+from pipeline.core import tables
+from pipeline.project import paths
+from pipeline.project.agreement import ids, settings
+from pipeline.project.nodes import Node
+from pipeline.project.params.typed import Params
+from pipeline.project.problems import Problem, collected
+
+
+def problems(params: Params, node: Node) -> list[Problem]:
+    found: list[Problem] = []
+    held = params.noises[node.name]
+    with collected(found):
+        table = pairs.read(node.out)
+        asked = {"protocol": held.protocol.name, "seed": str(params.seed)}
+        made_with = tables.footer(table)
+        found += settings(str(node.out), made_with, asked, f"noises.{node.name}", node.advice)
+        source = paths.prepared(held.dataset) / captions.NAME
+        if source.is_file():
+            shown, known = (
+                table["caption_id"].to_numpy(),
+                captions.read(source.parent)["caption_id"].to_numpy(),
+            )
+            file = node.out / pairs.NAME
+            found += ids(file, "caption_id", shown, known, source, node.advice)
+            found += ids(source, "caption_id", known, shown, file, node.advice)
+    return found

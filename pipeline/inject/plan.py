@@ -1,0 +1,25 @@
+"""What `vse-pipe inject` would do."""
+
+from pathlib import Path
+
+from pipeline.artifacts import captions, images, pairs
+from pipeline.project import paths
+from pipeline.project.params.typed import Params
+from pipeline.project.step import AGAIN, RUNS, Earlier, Step, blocked, rows_in, scaled, seconds
+
+
+def plan(params: Params, noise: str) -> Step:
+    node = params.noises[noise]
+    out, source = paths.injected(node.dataset, noise), paths.prepared(node.dataset)
+    index = getattr(node.protocol.params, "path", None)
+    needed = [source / images.NAME, source / captions.NAME, *([Path(index)] if index else [])]
+    stopped = blocked("inject", noise, out, needed)
+    if stopped:
+        return stopped
+    count, before = rows_in(source / captions.NAME), rows_in(out / pairs.NAME)
+    others = [paths.injected(other.dataset, name) for name, other in params.noises.items()]
+    spent, because = seconds(count, [Earlier(one, rows_in(one / pairs.NAME)) for one in (out, *others)])
+    written = scaled(out, count / before if count and before else None)
+    return Step(
+        "inject", noise, str(out), AGAIN if before else RUNS, {"pairs": count or 0}, written, spent, because
+    )

@@ -1,0 +1,114 @@
+"""Image files to RGB, as people see them: upright, on white, 8 bits a channel."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from pipeline.core.errors import IntegrityError, UnreadableImage
+from pipeline.extract.engine.backbone import Item
+from pipeline.pictures import read
+from pipeline.pictures.picture import opened, undecodable
+from pipeline.pictures.transforms import Transform
+
+Size = tuple[int, int]
+_GRAY16 = ("I;16", "I;16L", "I;16B", "I;16N")
+_ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
+
+
+def load(root: Path, item: Item) -> Image.Image:
+    """The image of one row, in mode RGB.
+
+    Raises UnreadableImage when it is missing or does not decode, InputError when it lies outside ``root``,
+    IntegrityError when it is not what ``prepare`` saw.
+    """
+    return decode(*_content(root, item))
+
+
+def pixels(root: Path, item: Item, transform: Transform) -> np.ndarray:
+    """uint8 (crops, S, S, 3): what a network sees of one row. Raises as ``load``."""
+    return seen(root, item, transform)[0]
+
+
+def seen(root: Path, item: Item, transform: Transform) -> tuple[np.ndarray, Size]:
+    """The pixels, and width and height of the upright image that they are of. Raises as ``load``."""
+    content, name = _content(root, item)
+    image, size = reduced(content, name, transform.enough)
+    try:
+        return transform.pixels(image, size), size
+    except UnreadableImage as error:
+        raise UnreadableImage(name, error.reason) from error
+
+
+def decode(content: bytes, name: str) -> Image.Image:
+    """Decode to RGB. name: for messages.
+
+    EXIF orientation is applied; the first frame of an animation is taken; transparent pixels show white; 16-bit
+    greys keep their high byte; CMYK is converted without a colour profile. The authors' loaders call
+    ``convert("RGB")`` only, which differs for rotated, transparent and 16-bit images.
+
+    Raises UnreadableImage: not an image, truncated, more pixels than ``picture.opened`` allows, floating point pixels.
+    """
+    return _decoded(opened(content, name), name)[0]
+
+
+def reduced(content: bytes, name: str, enough: Callable[[int, int], Size | None]) -> tuple[Image.Image, Size]:
+    """As ``decode``, where libjpeg may draw a JPEG at a half, a quarter or an eighth of its size.
+
+    enough: of the size as stored, the least that the picture must still have; None: all of it. Returns the picture, and
+    the upright size that it would have had.
+    """
+    image = opened(content, name)
+    stored = image.size
+    least = enough(*stored)
+    if least is not None:
+        image.draft(None, least)
+    smaller = image.size != stored
+    upright, turned = _decoded(image, name)
+    if not smaller:
+        return upright, upright.size
+    return upright, stored[::-1] if turned else stored
+
+
+def _content(root: Path, item: Item) -> tuple[bytes, str]:
+    """The bytes of an item, checked, and its name for messages."""
+    name = f"{root / item.file} (image_id {item.image_id})"
+    try:
+        content = read.content(root, item.file, item.where)
+    except UnreadableImage as error:
+        raise UnreadableImage(name, error.reason) from error
+    if item.sha256 and hashlib.sha256(content).hexdigest() != item.sha256:
+        raise IntegrityError(
+            f"{name}: the file changed after prepare read it; restore it or run `vse-pipe prepare` again"
+        )
+    return content, name
+
+
+def _decoded(image: Image.Image, name: str) -> tuple[Image.Image, bool]:
+    """The upright picture, and whether its sides were exchanged for it."""
+    try:
+        image.load()
+        turned = image.getexif().get(_ORIENTATION) in _ON_ITS_SIDE
+        ImageOps.exif_transpose(image, in_place=True)
+        return _rgb(image), turned
+    except Exception as error:
+        raise undecodable(name, error) from error
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode in _GRAY16 or image.mode == "I":
+        return _gray16(image).convert("RGB")
+    if image.has_transparency_data:
+        layer = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _gray16(image: Image.Image) -> Image.Image:
+    # Pillow's own conversion clips every value above 255 to white.
+    values = np.asarray(image)
+    if values.min() < 0 or values.max() > 65535:
+        raise ValueError("its grey values do not fit 16 bits; save it with 8 bits a channel")
+    return Image.fromarray((values.astype(np.uint32) >> 8).astype(np.uint8))

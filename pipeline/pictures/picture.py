@@ -1,0 +1,54 @@
+"""What counts as an image file, decided before any of its pixels is decoded."""
+
+import io
+import warnings
+
+from PIL import Image, UnidentifiedImageError
+
+from pipeline.core.errors import UnreadableImage
+
+# Raster formats only: Pillow starts an external program to draw EPS, and a data set must not decide that.
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
+_SHOWN = 12
+
+# From here on a warning says too little: what Pillow warns of is refused below, whatever the filters are.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+
+def opened(content: bytes, name: str) -> Image.Image:
+    """The image whose header ``content`` begins with; its pixels are decoded when they are asked for.
+
+    Raises UnreadableImage: empty, no image of a known format, a damaged header, floating point
+    pixels, or more pixels than ``Image.MAX_IMAGE_PIXELS`` (89.5 million; Pillow itself refuses twice as many).
+    """
+    limit = Image.MAX_IMAGE_PIXELS
+    if not content:
+        raise UnreadableImage(name, "is empty (0 bytes)")
+    try:
+        image = Image.open(io.BytesIO(content), formats=FORMATS)
+    except UnidentifiedImageError as error:
+        shown = f"{len(content)} bytes, the first are {content[:_SHOWN]!r}"
+        raise UnreadableImage(name, f"is no image in a known format ({shown})") from error
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise UnreadableImage(name, f"has too many pixels (more than {limit})") from error
+    except Exception as error:
+        raise undecodable(name, error) from error
+    width, height = image.size
+    if limit is not None and width * height > limit:
+        raise UnreadableImage(name, f"has too many pixels ({width} x {height}, more than {limit})")
+    if image.mode == "F":
+        raise UnreadableImage(
+            name, "has floating point numbers of unknown range for pixels; save it with 8 bits a channel"
+        )
+    return image
+
+
+def undecodable(name: str, error: Exception) -> UnreadableImage:
+    """Pillow's decoders let nearly any exception out on damaged bytes; none may end a run without the file's name.
+
+    Raises MemoryError as it is: it says nothing about the file.
+    """
+    if isinstance(error, MemoryError):
+        raise error
+    text = " ".join(str(error).split())
+    return UnreadableImage(name, f"does not decode ({type(error).__name__}: {text})")

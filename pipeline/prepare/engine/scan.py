@@ -1,0 +1,94 @@
+"""Open every image once: does it exist below its root, does it decode, how large is it, what is its digest."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from pipeline.artifacts.images import UNREAD
+from pipeline.core import console
+from pipeline.core.errors import InputError, UnreadableImage
+from pipeline.pictures import read
+from pipeline.pictures.address import path_of
+from pipeline.pictures.picture import opened, undecodable
+from pipeline.prepare.engine.source import is_text
+from pipeline.project import paths
+
+Read = tuple[int, int, str, str | None]
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """Parallel to the files given. widths and heights: pixels as stored, before any EXIF rotation; digests: sha256, hex.
+
+    Of an image that cannot be used both sizes are 0, and the digest is ``UNREAD`` where there are no bytes to digest;
+    broken: "<where>: <file> <reason>" of each of those, in order.
+    """
+
+    widths: list[int]
+    heights: list[int]
+    digests: list[str]
+    broken: list[str] = field(default_factory=list)
+
+
+def scan(root: Path, files: list[str], where: Callable[[int], str]) -> Scanned:
+    """Read and decode ``root / file`` for every file, in threads (Pillow and hashlib release the lock).
+
+    files: as ``pipeline.pictures.address`` reads them; where: the place in the data set that names file ``i``. Raises
+    InputError at the first name that leaves ``root``.
+    """
+    if not root.is_dir():
+        raise InputError(
+            f"image folder {root} does not exist; put the images there or set `images` to their folder"
+        )
+    places = [where(number) for number in range(len(files))]
+    for file, place in zip(files, places, strict=True):
+        _locate(root, file, place)
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
+        results = list(console.track(pool.map(partial(_open, root), files, places), len(files), "images"))
+    broken = [
+        f"{place}: {file} {result[3]}"
+        for place, file, result in zip(places, files, results, strict=True)
+        if result[3] is not None
+    ]
+    return Scanned(*([result[column] for result in results] for column in range(3)), broken)
+
+
+def _locate(root: Path, file: str, where: str) -> None:
+    name = path_of(file)
+    if not name:
+        raise InputError(f"{where}: the image's file name is empty")
+    # An absolute name would be stored as it is and name nothing on another machine, even where it lies below the root.
+    if Path(name).is_absolute():
+        raise InputError(
+            f"{where}: file {name!r} is absolute; names must be relative to {root} and stay below it"
+        )
+    paths.inside(root, name, where)
+    if not is_text(file):
+        raise InputError(f"{where}: file {file!r} is not UTF-8; rename it")
+
+
+def _open(root: Path, file: str, where: str) -> Read:
+    """Width, height, sha256, and None or why the image cannot be used."""
+    digest = UNREAD
+    try:
+        content = read.content(root, file, where)
+        digest = hashlib.sha256(content).hexdigest()
+        return *_size(content), digest, None
+    except UnreadableImage as error:
+        return 0, 0, digest, error.reason
+
+
+def _size(content: bytes) -> tuple[int, int]:
+    with opened(content, "") as image:
+        size = image.size
+        try:
+            # A JPEG still has to be read to its last block, but is drawn at an eighth of its size.
+            image.draft(image.mode, (1, 1))
+            image.load()
+        except Exception as error:
+            raise undecodable("", error) from error
+    return size

@@ -1,0 +1,94 @@
+"""Which files a data set of shards consists of, and which split each of them belongs to."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+from pydantic import AfterValidator, model_validator
+
+from pipeline.core.errors import InputError
+from pipeline.core.strict import Strict
+from pipeline.prepare.engine.scan import scan
+from pipeline.prepare.engine.source import Source, caption_table, drawn_split, existing, image_table
+from pipeline.project import paths
+
+
+def _a_pattern_or_a_share(value: object) -> object:
+    if isinstance(value, str) or (
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
+    ):
+        return value
+    raise ValueError("expected a pattern of file names, or a share from 0 to below 1")
+
+
+Part = Annotated[object, AfterValidator(_a_pattern_or_a_share)]
+
+
+class ShardParams(Strict):
+    """train, val, test: patterns of file names below ``source``; of val and test also the share of the train images that
+    are drawn for them, 0 for none.
+    """
+
+    train: str
+    val: Part
+    test: Part
+
+    @model_validator(mode="after")
+    def _leave_some_to_train(self) -> "ShardParams":
+        if sum(one for one in (self.val, self.test) if not isinstance(one, str)) >= 1:
+            raise ValueError(f"val and test must leave a share to train, got {self.val} + {self.test}")
+        return self
+
+    def drawn(self, name: str, seed: int) -> str:
+        """The split of an image of a train file."""
+        val, test = (0.0 if isinstance(one, str) else one for one in (self.val, self.test))
+        return drawn_split(name, val, test, seed)
+
+
+def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tuple[Path, str]]]:
+    """The image root, and each file with its split, by split and name. source: their folder, or a file that is all of
+    train. Raises InputError for a pattern without files, a file of two splits, another suffix, a file outside of the folder.
+    """
+    if existing(source).is_file():
+        found = {"train": [source]}
+        root = source.parent
+    else:
+        root = source
+        found = {
+            split: sorted(path for path in root.glob(pattern) if path.is_file())
+            for split in ("train", "val", "test")
+            if isinstance(pattern := getattr(params, split), str)
+        }
+    pairs = [(path, split) for split, group in found.items() for path in group]
+    for split, group in found.items():
+        if not group:
+            advice = (
+                "" if split == "train" else "; name others, or the share of train that is to be drawn for it"
+            )
+            raise InputError(f"{root}: no file matches {split}: '{getattr(params, split)}'{advice}")
+    seen: dict[Path, str] = {}
+    for path, split in pairs:
+        if path in seen:
+            raise InputError(f"{path}: the patterns of {seen[path]} and {split} both match it")
+        seen[path] = split
+        if path.suffix != suffix:
+            raise InputError(
+                f"{path}: expected a file that ends in {suffix}, unpacked: images are read in place"
+            )
+        paths.inside(root, str(path.relative_to(root)), str(root))
+    return root, pairs
+
+
+def assembled(
+    root: Path, images: Sequence[tuple[str, str, str]], captions: Sequence[Sequence[str]]
+) -> Source:
+    """images: address, split and where it stands, of each image; captions: its texts. Ids are running numbers."""
+    scanned = scan(root, [file for file, _, _ in images], lambda number: images[number][2])
+    splits = [split for _, split, _ in images]
+    sizes = scanned.widths, scanned.heights, scanned.digests
+    table = image_table(range(len(images)), [file for file, _, _ in images], splits, *sizes)
+    owners = [number for number, texts in enumerate(captions) for _ in texts]
+    texts = [text for group in captions for text in group]
+    told: pa.Table = caption_table(range(len(texts)), owners, texts, [splits[owner] for owner in owners])
+    return Source(table, told, str(root), scanned.broken)

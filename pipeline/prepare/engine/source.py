@@ -1,0 +1,127 @@
+"""What every format hands back, and the checks that all of them share."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.core import seeds
+from pipeline.core.errors import InputError, MissingResource
+from pipeline.project.registry import near_miss
+
+_SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "test": "test"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """images and captions: the columns of ``pipeline.artifacts.images`` and ``.captions``, in the data set's order.
+
+    root: the folder that the column ``file`` is relative to, itself relative to the project or absolute. broken: a line
+    for each image that is missing or does not decode; the stage decides whether it stops for them.
+    """
+
+    images: pa.Table
+    captions: pa.Table
+    root: str
+    broken: list[str] = field(default_factory=list)
+
+
+def existing(source: Path) -> Path:
+    """``source`` if it exists. Raises MissingResource: no command makes the raw data."""
+    if not source.exists():
+        raise MissingResource(
+            f"source {source} does not exist; put the data set there or correct `source` in params.yaml"
+        )
+    return source
+
+
+def split_of(name: str, where: str) -> str:
+    """train, val or test; ``restval`` counts as train and ``dev`` as val. Raises InputError."""
+    if name not in _SPLITS:
+        known = list(_SPLITS)
+        raise InputError(
+            f"{where}: unknown split '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}"
+        )
+    return _SPLITS[name]
+
+
+def drawn_split(name: str, val: float, test: float, seed: int) -> str:
+    """From a hash of the seed and ``name``, so that it does not change when other images are added. val, test: shares."""
+    drawn = seeds.derive(seed, "split", name) / 2**63
+    if drawn < test:
+        return "test"
+    return "val" if drawn < test + val else "train"
+
+
+def caption_text(text: str, where: str) -> str:
+    """``text`` unchanged: captions keep their case, quotes and spaces. Raises InputError when there is nothing to read, or
+    half of a surrogate pair, as JSON can write it: no file can hold that as UTF-8."""
+    if not text.strip():
+        raise InputError(f"{where}: the caption is empty; write one or remove the row")
+    if not is_text(text):
+        raise InputError(f"{where}: the caption {text[:40]!r} holds half of a surrogate pair; correct it")
+    return text
+
+
+def is_text(value: str) -> bool:
+    """Can it be written as UTF-8? Not so names of other encodings, as Python shows them, and some escapes of JSON."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class Unique:
+    """Remembers where each value was first given. ``add`` raises InputError when it is given again."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.first = what, {}
+
+    def add(self, value, where: str):
+        if value in self.first:
+            raise InputError(
+                f"{where}: {self.what} {value!r} was given to {self.first[value]} already; it must be unique"
+            )
+        self.first[value] = where
+        return value
+
+
+def read_text(path: Path) -> str:
+    """A whole UTF-8 file, a byte order mark dropped. Raises InputError with the line of the first byte that is not UTF-8."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # utf-8-sig counts from behind the byte order mark, so the line is found in what the error carries.
+        line = error.object.count(b"\n", 0, error.start) + 1
+        byte = error.object[error.start]
+        raise InputError(
+            f"{path} line {line}: byte 0x{byte:02x} is not UTF-8 text; convert the file to UTF-8"
+        ) from error
+
+
+def read_lines(path: Path) -> list[str]:
+    """Lines of a UTF-8 file, cut at ``\\n`` alone: U+2028 and U+0085 belong to the caption they stand in.
+
+    A carriage return before the cut is dropped, and the final newline may be missing.
+    """
+    lines = read_text(path).split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def image_table(ids, files, splits, widths, heights, digests) -> pa.Table:
+    """The columns of ``pipeline.artifacts.images`` from parallel sequences."""
+    columns = {"image_id": pa.int64(), "file": pa.string(), "split": pa.string()}
+    columns |= {"width": pa.int32(), "height": pa.int32(), "sha256": pa.string()}
+    return pa.table([ids, files, splits, widths, heights, digests], schema=pa.schema(columns))
+
+
+def caption_table(ids, image_ids, texts, splits) -> pa.Table:
+    """The columns of ``pipeline.artifacts.captions`` from parallel sequences."""
+    columns = {"caption_id": pa.int64(), "image_id": pa.int64(), "text": pa.string(), "split": pa.string()}
+    return pa.table([ids, image_ids, texts, splits], schema=pa.schema(columns))

@@ -1,0 +1,101 @@
+"""Samples in a tar shard, found by reading its headers; nothing is unpacked."""
+
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from pipeline.core.errors import InputError
+from pipeline.pictures.address import Member
+from pipeline.prepare.engine.source import is_text
+
+_BLOCK = 512
+_LONGEST_TEXT = 2**20
+
+
+@dataclass
+class Sample:
+    """The members whose names begin with ``key``, by what follows its dot, in lower case."""
+
+    key: str
+    members: dict[str, Member] = field(default_factory=dict)
+
+
+def samples(path: Path, file: BinaryIO) -> list[Sample]:
+    """The samples of a shard in its order. path: for messages and addresses.
+
+    A key is a name up to the first dot of its last part, as webdataset has it. Folders are passed over. Raises InputError:
+    no tar file, cut off or damaged, a link or another member that is no plain file, a key that comes again after another
+    one, two members of one key with the same ending.
+    """
+    found: list[Sample] = []
+    seen = set()
+    for name, member in _members(path, file):
+        key, ending = _split(name)
+        if not found or key != found[-1].key:
+            if key in seen:
+                raise InputError(
+                    f"{path}: key '{key}' comes again after other keys; the files of a sample must stand together"
+                )
+            seen.add(key)
+            found.append(Sample(key))
+        if ending in found[-1].members:
+            raise InputError(f"{path}: key '{key}' has two files '.{ending}'")
+        found[-1].members[ending] = member
+    return found
+
+
+def text(path: Path, file: BinaryIO, member: Member) -> str:
+    """A member's content as UTF-8 text without its final line break. Raises InputError."""
+    if member.size > _LONGEST_TEXT:
+        raise InputError(f"{path} {member.name}: {member.size} bytes are no caption")
+    file.seek(member.offset)
+    try:
+        found = file.read(member.size).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} {member.name}: not UTF-8 text ({error})") from error
+    return found.removesuffix("\n").removesuffix("\r")
+
+
+def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, Member]]:
+    """Names with their folders, which the members themselves lose: an address must hold no ``..``."""
+    try:
+        with tarfile.open(fileobj=file, mode="r:") as tar:
+            end = 0
+            while (info := tar.next()) is not None:
+                tar.members = []  # tarfile would keep every member of every shard
+                if info.size < 0 or info.offset_data < end:
+                    raise InputError(
+                        f"{path}: damaged at byte {info.offset}: a member lies before its predecessor"
+                    )
+                end = info.offset_data + info.size
+                if not info.isdir():
+                    yield info.name, _member(path, info)
+            _refuse_cut(path, file, tar.offset)
+    # RecursionError: thousands of extended headers, each about the next one.
+    except (tarfile.TarError, OSError, ValueError, EOFError, RecursionError) as error:
+        raise InputError(f"{path}: not a whole tar file ({error}); copy it again") from error
+
+
+def _member(path: Path, info: tarfile.TarInfo) -> Member:
+    if not info.isreg() or info.issparse():
+        raise InputError(f"{path}: {info.name!r} is a link or a special file; a shard holds plain files")
+    if not is_text(info.name):
+        raise InputError(f"{path}: the name {info.name!r} is not UTF-8; rename it and write the shard again")
+    return Member(path.name, info.offset_data, info.size, info.name.rpartition("/")[2])
+
+
+def _refuse_cut(path: Path, file: BinaryIO, end: int) -> None:
+    # tarfile takes a damaged header, and the end of a file cut between two members, for the end of the archive.
+    file.seek(end)
+    if file.read(_BLOCK) != bytes(_BLOCK):
+        raise InputError(
+            f"{path}: damaged, or cut off, at byte {end}: there is no end-of-archive mark; copy it again"
+        )
+
+
+def _split(name: str) -> tuple[str, str]:
+    folder, slash, base = name.rpartition("/")
+    stem, _, ending = base.partition(".")
+    return folder + slash + stem, ending.lower()

@@ -1,0 +1,29 @@
+"""What `vse-pipe prepare` would do."""
+
+from pathlib import Path
+
+from pipeline.artifacts import captions, images
+from pipeline.project import paths
+from pipeline.project.params.typed import Params
+from pipeline.project.step import AGAIN, RUNS, Earlier, Step, blocked, rows_in, scaled, seconds
+
+
+def plan(params: Params, dataset: str) -> Step:
+    """Rows are known beforehand where the renderer is told them, and else from what an earlier call found."""
+    node, out = params.datasets[dataset], paths.prepared(dataset)
+    stopped = blocked("prepare", dataset, out, [Path(node.source)])
+    if stopped:
+        return stopped
+    there = {"images": rows_in(out / images.NAME), "captions": rows_in(out / captions.NAME)}
+    before = there["images"]
+    rows = {name: count for name, count in there.items() if count is not None}
+    counts = getattr(node.format.params, "counts", None)
+    if counts is not None:
+        wanted = sum(counts().values())
+        rows = {"images": wanted} | ({"captions": rows["captions"]} if before == wanted else {})
+    work = rows.get("images")
+    spent, because = seconds(work, [Earlier(out, before)])
+    if before is None and counts is None:
+        because = "how many rows the source has is known once it has been read"
+    written = scaled(out, work / before if work and before else None)
+    return Step("prepare", dataset, str(out), AGAIN if before else RUNS, rows, written, spent, because)

@@ -1,0 +1,52 @@
+"""YAML files and single values of it, read and not yet checked.
+
+ruamel.yaml, not PyYAML: DVC writes ``lr: 1e-05``, which YAML 1.1 reads as a string.
+"""
+
+from pathlib import Path
+
+from ruamel.yaml import YAML, YAMLError
+
+from pipeline.core.errors import ParamsError, UsageError
+
+
+def read_document(path: Path) -> dict:
+    """The mapping in a YAML file, unchecked. Raises ParamsError when there is none."""
+    try:
+        content = parsed(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ParamsError([f"{path.name}: not UTF-8 text ({error.reason} at byte {error.start})"]) from error
+    except ValueError as error:
+        raise ParamsError([f"{path.name}: not valid YAML: {error}"]) from error
+    if not isinstance(content, dict):
+        raise ParamsError([f"{path.name}: expected a mapping of sections, got {type(content).__name__}"])
+    return content
+
+
+def with_overrides(content: dict, overrides: list[str], name: str) -> dict:
+    """Set ``KEY=VALUE`` pairs in ``content``, values read as YAML. Raises UsageError on a malformed one."""
+    for text in overrides:
+        address, separator, value = text.partition("=")
+        if not separator or not address:
+            raise UsageError(f"--set {text!r}: expected KEY=VALUE, for example train.lr=1e-4")
+        *parents, last = address.split(".")
+        section = content
+        for parent in parents:
+            section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
+                raise UsageError(f"--set {text!r}: {name} has no section {'.'.join(parents)}")
+        try:
+            section[last] = parsed(value)
+        except ValueError as error:
+            raise UsageError(f"--set {text!r}: not valid YAML: {error}") from error
+    return content
+
+
+def parsed(text: str) -> object:
+    """What YAML text holds. Raises ValueError with one line that says why it holds nothing."""
+    try:
+        return YAML(typ="safe").load(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    except (YAMLError, ValueError) as error:  # ValueError: a date that no calendar has
+        raise ValueError(" ".join(str(error).split())) from error

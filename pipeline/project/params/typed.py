@@ -1,0 +1,90 @@
+"""params.yaml after loading: every name resolved to its member, every value validated."""
+
+from dataclasses import dataclass, field
+
+from pipeline.core.strict import Strict
+from pipeline.project.params.schema import (
+    EmbedParams,
+    EnsembleNode,
+    EvaluateParams,
+    GridParams,
+    ReportParams,
+    TrainParams,
+)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A family's member by name, with its validated parameters."""
+
+    name: str
+    params: Strict
+
+
+@dataclass(frozen=True)
+class Dataset:
+    format: Member
+    source: str
+    on_error: str = "fail"
+
+
+@dataclass(frozen=True)
+class FeatureSet:
+    """max_errors: images that may be left out under ``on_error: skip``; below 1 a share of all, rounded up."""
+
+    dataset: str
+    backbone: Member
+    on_error: str = "fail"
+    max_errors: float = 0.01
+
+
+@dataclass(frozen=True)
+class TextSet:
+    dataset: str
+    method: Member
+
+
+@dataclass(frozen=True)
+class Noise:
+    dataset: str
+    protocol: Member
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model; the members carry the parameters of their sections with the run's ``options`` on top."""
+
+    dataset: str
+    features: str
+    texts: str
+    noise: str
+    loss: Member
+    scheme: Member
+    similarity: Member
+    text: Member
+    image: Member
+    sampler: Member
+    train: TrainParams
+    row: str | None = None
+
+
+@dataclass(frozen=True)
+class Params:
+    """Everything in params.yaml, typed. ``inference`` is keyed by criterion, composite names excluded."""
+
+    seed: int
+    grid: GridParams
+    datasets: dict[str, Dataset]
+    features: dict[str, FeatureSet]
+    texts: dict[str, TextSet]
+    noises: dict[str, Noise]
+    runs: dict[str, Run]
+    evaluate: EvaluateParams
+    inference: dict[str, Strict]
+    report: ReportParams
+    embed: EmbedParams = field(default_factory=EmbedParams)
+    ensembles: dict[str, EnsembleNode] = field(default_factory=dict)
+
+    def evaluated(self) -> list[str]:
+        """Everything that is ranked and reported: the runs, then the ensembles of two runs."""
+        return [*self.runs, *self.ensembles]

@@ -1,0 +1,102 @@
+"""All figures of one evaluation, measured again under any weights of its images."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from jaxtyping import Float, Int
+
+from pipeline.artifacts.evaluation import DIRECTIONS, KS
+from pipeline.core import seeds
+from pipeline.core.errors import InputError
+from pipeline.ranking.confidence.sides import Side
+
+# ("image_to_text", "r@1") or, for the sums over both directions, ("rsum",).
+Address = tuple[str, ...]
+Sample = dict[Address, Float[np.ndarray, " draws"]]
+_SUMS = {"rsum": "r", "hs_sum": "skew"}
+_WEIGHTS_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True)
+class Figures:
+    """sides: by fold, then direction. Both directions of a fold have the same images."""
+
+    sides: dict[int, dict[str, Side]]
+
+    @classmethod
+    def of(cls, ranks: pa.Table, occurrence: pa.Table) -> "Figures":
+        """From ranks.parquet and occurrence.parquet. Raises InputError when the two do not belong
+        together."""
+        sides: dict[int, dict[str, Side]] = {}
+        for fold in sorted(pc.unique(ranks["fold"]).to_pylist()):
+            of_fold = ranks.filter(pc.field("fold") == fold)
+            images = np.unique(of_fold["image_id"].to_numpy())
+            items = occurrence.filter(pc.field("fold") == fold)
+            for direction in DIRECTIONS:
+                here = pc.field("direction") == direction
+                if len(queries := of_fold.filter(here)):
+                    listed = items.filter(here)["item_id"].to_numpy()
+                    sides.setdefault(fold, {})[direction] = Side.of(images, queries, listed)
+        return cls(sides)
+
+    def images(self) -> dict[int, int]:
+        """How many images each fold has."""
+        return {fold: len(next(iter(of_fold.values())).images) for fold, of_fold in self.sides.items()}
+
+    def measure(self, weights: dict[int, Int[np.ndarray, "draws images"]]) -> Sample:
+        """weights: by fold, how often each image counts in each draw. A metric is the mean over the folds;
+        the sums are there when all their parts are."""
+        parts: dict[Address, list[np.ndarray]] = {}
+        for fold, of_fold in self.sides.items():
+            for direction, side in of_fold.items():
+                for metric, values in side.measure(weights[fold]).items():
+                    parts.setdefault((direction, metric), []).append(values)
+        found = {address: np.mean(values, axis=0) for address, values in parts.items()}
+        for name, part in _SUMS.items():
+            summands = [(direction, f"{part}@{k}") for direction in DIRECTIONS for k in KS]
+            if all(address in found for address in summands):
+                found[(name,)] = np.sum([found[address] for address in summands], axis=0)
+        return found
+
+    def estimate(self) -> dict[Address, float]:
+        """The figures themselves: every image once."""
+        once = {fold: np.ones((1, images), np.int64) for fold, images in self.images().items()}
+        return {address: float(values[0]) for address, values in self.measure(once).items()}
+
+
+def sample(
+    evaluations: Sequence[Figures], resamples: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE
+) -> list[Sample]:
+    """The metrics of each evaluation under the same ``resamples`` draws of images with replacement.
+
+    Each fold draws as many images as it has, from its own generator. All evaluations must have the same
+    images. at_once: weights held in memory, which does not change the result. Draws in which a side has no
+    query are left out; it takes images without captions and very few of them.
+    """
+    images = evaluations[0].images()
+    streams = {fold: seeds.generator(seed, "bootstrap", fold) for fold in images}
+    step = max(1, at_once // max(1, sum(images.values())))
+    chunks: list[list[Sample]] = [[] for _ in evaluations]
+    for start in range(0, resamples, step):
+        count = min(step, resamples - start)
+        weights = {fold: _weights(streams[fold], count, images[fold]) for fold in images}
+        for parts, figures in zip(chunks, evaluations, strict=True):
+            parts.append(figures.measure(weights))
+    samples = [
+        {address: np.concatenate([part[address] for part in parts]) for address in parts[0]}
+        for parts in chunks
+    ]
+    defined = np.all([np.isfinite(values) for one in samples for values in one.values()], axis=0)
+    if not defined.any():
+        raise InputError(
+            f"none of {resamples} bootstrap draws has a query in every direction and fold; there are too few images"
+        )
+    return [{address: values[defined] for address, values in one.items()} for one in samples]
+
+
+def _weights(stream: np.random.Generator, count: int, images: int) -> np.ndarray:
+    drawn = [np.bincount(stream.integers(images, size=images), minlength=images) for _ in range(count)]
+    return np.stack(drawn)

@@ -1,0 +1,112 @@
+"""An inference criterion by name: a rescoring, a matching, or ``is+rgm``, the second on top of the first."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+
+from pipeline.core.errors import UsageError
+from pipeline.core.seeds import generator
+from pipeline.core.strict import Strict
+from pipeline.project.registry import INFERENCES
+from pipeline.ranking.engine.bank import Bank, ItemBias
+from pipeline.ranking.engine.matching import Pairs, Setting
+from pipeline.ranking.engine.scores import Scores, Shuffled
+
+PLAIN = "nns"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A member of the family with its parameters."""
+
+    name: str
+    module: ModuleType
+    params: Strict
+
+    @classmethod
+    def load(cls, name: str, options: dict[str, Strict]) -> "Part":
+        module = INFERENCES.load(name)
+        return cls(name, module, options.get(name, module.Params()))
+
+    @property
+    def matches(self) -> bool:
+        return hasattr(self.module, "match")
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """rescoring: scores to scores, nns where a matching stands alone; matching: scores to pairs, or None."""
+
+    name: str
+    rescoring: Part
+    matching: Part | None
+
+    @property
+    def needs_bank(self) -> bool:
+        """Do the scores depend on the queries of a bank?"""
+        return self.rescoring.name != PLAIN
+
+    @property
+    def lambdas(self) -> tuple[float, ...]:
+        """The relaxation factors its matching may choose from, empty when it ends in no matching."""
+        return tuple(self.matching.params.lambdas()) if self.matching else ()
+
+    def rerank(self, scores: Scores, bank: Bank) -> Scores:
+        return self.rescoring.module.rerank(scores, bank, self.rescoring.params)
+
+    def item_bias(self, bank: Bank) -> ItemBias | None:
+        """The criterion as one number an item; None for those that are more than that."""
+        fold: Callable | None = getattr(self.rescoring.module, "item_bias", None)
+        return fold(bank, self.rescoring.params) if fold and not self.matching else None
+
+    def candidates(self) -> list["Criterion"]:
+        """The same criterion with every combination of parameters that its grids name; itself where there are none."""
+        options = getattr(self.rescoring.params, "candidates", lambda: [self.rescoring.params])()
+        return [replace(self, rescoring=replace(self.rescoring, params=params)) for params in options]
+
+    def varied(self) -> list[str]:
+        """Names of the parameters that its candidates have at another value than it has."""
+        own = self.rescoring.params.model_dump()
+        others = [one.rescoring.params.model_dump() for one in self.candidates()]
+        return [name for name in own if any(other[name] != own[name] for other in others)]
+
+    def match(self, scores: Scores, settings: Sequence[Setting]) -> Iterator[Pairs]:
+        """One matching for each setting, of scores that ``rerank`` made.
+
+        Equal scores go to the lowest row and column, and data sets list captions in the order of their images: in that
+        order a model that scores everything alike would be matched without a mistake. So the items are shuffled first,
+        always in the same way; without ties it makes no difference.
+        """
+        order = generator(0, "order of items in a matching").permutation(scores.shape[1])
+        for pairs in self.matching.module.match(Shuffled(scores, order), settings, self.matching.params):
+            yield Pairs(pairs.rows, order[pairs.columns])
+
+
+def parse(name: str, options: dict[str, Strict]) -> Criterion:
+    """options: parameters by member; a member that is not there gets its defaults.
+
+    Raises UnknownMember for an unknown part, UsageError for parts that do not go together.
+    """
+    parts = [Part.load(part, options) for part in name.split("+")]
+    objection = _objection(parts)
+    if objection:
+        raise UsageError(f"inference criterion '{name}': {objection}")
+    rescoring = Part.load(PLAIN, options) if parts[0].matches else parts[0]
+    return Criterion(name, rescoring, parts[-1] if parts[-1].matches else None)
+
+
+def _objection(parts: list[Part]) -> str | None:
+    names, matching = [part.name for part in parts], [part.matches for part in parts]
+    if len(parts) > 2:
+        return f"{len(parts)} parts; give one rescoring and one matching at most, such as is+rgm"
+    if matching == [True, True]:
+        return "two matchings; the first leaves no scores for the second"
+    if matching == [True, False]:
+        return f"a matching comes last; write '{names[1]}+{names[0]}'"
+    if matching == [False, False]:
+        return "two rescorings; combine one with a matching, such as is+rgm"
+    if matching == [False, True] and not getattr(parts[0].module, "COMPARABLE_ROWS", True):
+        return (
+            f"the rows of {names[0]} are on different scales and a matching compares rows; use is+{names[1]}"
+        )
+    return None

@@ -1,0 +1,174 @@
+"""Greedy matching with quotas, without sorting all pairs.
+
+Algorithm 1 of the RGM paper sorts every (query, item) pair and walks down the list. Under scores that both sides share,
+the pairs it accepts are the one stable assignment with those quotas, which deferred acceptance finds from each
+query's best candidates alone; a query that runs out of them gets the next ones it can still win.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.core.errors import InputError
+from pipeline.ranking.engine.counting import per_row
+from pipeline.ranking.engine.ragged import spans
+from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.top import best_of, top_k
+
+Mode = Literal["rows", "literal"]
+FIRST_CANDIDATES = 128
+FETCHED_AT_ONCE = 1 << 23
+
+
+@dataclass(frozen=True)
+class Setting:
+    """k: items a query may take (the K of R@K); lam: the relaxation factor lambda, which scales an item's quota."""
+
+    k: int
+    lam: float = 1.0
+
+    def quota(self, queries: int, items: int, mode: Mode) -> int:
+        """How many queries an item may serve; halves round to even."""
+        crowding = max(1, queries / items) if mode == "rows" else 1
+        return round(self.lam * self.k * crowding)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """rows, columns: int64 (pairs,), query and item of each matched pair in the order of Algorithm 1."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+
+
+_NOTHING = Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def greedy(scores: Scores, settings: Sequence[Setting], mode: Mode) -> Iterator[Pairs]:
+    """The pairs that Algorithm 1 accepts under each setting, ties by the lowest (row, column).
+
+    rows: an item's quota is round(lambda k max(1, queries / items)); the end comes when every query has k items or the
+    list is exhausted. literal: as printed, quota round(lambda k), cut at min(queries, items) k pairs.
+    """
+    candidates = _first_candidates(scores)
+    last, found = None, _NOTHING
+    for setting in settings:
+        quota = min(setting.quota(*scores.shape, mode), scores.shape[0])
+        # Along a grid many a lambda rounds to the quota of the one before it.
+        if (setting.k, quota) != last:
+            last, found = (setting.k, quota), _matched(scores, candidates, setting.k, quota, mode)
+        yield found
+
+
+def _matched(
+    scores: Scores, candidates: tuple[np.ndarray, np.ndarray], k: int, quota: int, mode: Mode
+) -> Pairs:
+    if quota == 0:
+        return _NOTHING
+    rows, columns, values = _Assignment(scores, candidates, k, quota).solve()
+    order = np.lexsort((columns, rows, -values))
+    if mode == "literal":
+        order = order[: min(scores.shape) * k]
+    return Pairs(rows[order], columns[order])
+
+
+def _first_candidates(scores: Scores) -> tuple[np.ndarray, np.ndarray]:
+    """The best items of each query: scores float64 and columns int32, both (queries, best)."""
+    shape = scores.shape[0], min(FIRST_CANDIDATES, scores.shape[1])
+    values, columns = np.empty(shape), np.empty(shape, np.int32)
+    for rows in scores.strips():
+        best, places = best_of(scores, rows, FIRST_CANDIDATES)
+        if not best.isfinite().all():
+            raise InputError("scores hold NaN or infinite values and cannot be matched")
+        values[rows], columns[rows] = best.double().cpu().numpy(), places.int().cpu().numpy()
+    return values, columns
+
+
+class _Assignment:
+    """The state of one setting: a heap of proposals per item, the rest of a candidate list per query.
+
+    ``listed_scores`` and ``listed_items`` hold the lists one after the other, that of query q from ``position[q]`` to
+    ``end[q]``; ``last_score`` and ``last_item`` are what each list ends with, also after it is used up and dropped;
+    ``complete[q]``: there is nothing to add to it.
+    """
+
+    def __init__(self, scores: Scores, candidates: tuple[np.ndarray, np.ndarray], k: int, quota: int) -> None:
+        queries, items = scores.shape
+        self.scores, self.k = scores, k
+        self.listed_scores, self.listed_items = (part.ravel() for part in candidates)
+        self.position = np.arange(queries, dtype=np.int64) * candidates[0].shape[1]
+        self.end = self.position + candidates[0].shape[1]
+        self.last_score, self.last_item = (part[:, -1].copy() for part in candidates)
+        self.complete = np.full(queries, candidates[0].shape[1] == items)
+        self.filled = np.zeros(queries, np.int64)
+        self.held_scores = np.empty((items, quota))
+        self.held_rows = np.empty((items, quota), np.int32)
+        self.held = np.zeros(items, np.int32)
+
+    def solve(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, columns and scores of the matched pairs, in no order."""
+        self._propose()
+        while len(dry := np.flatnonzero(self._unsatisfied())):
+            self._extend(dry)
+            self._propose()
+        taken = np.arange(self.held_rows.shape[1]) < self.held[:, None]
+        columns = np.repeat(np.arange(len(self.held)), self.held)
+        return self.held_rows[taken].astype(np.int64), columns, self.held_scores[taken]
+
+    def _propose(self) -> None:
+        # numba takes half a second to import, which commands that only read params.yaml should not pay.
+        from pipeline.ranking.compiled.proposals import propose
+
+        lists, heaps = (self.listed_scores, self.listed_items), (self.held_scores, self.held_rows, self.held)
+        propose(*lists, self.position, self.end, self.filled, self.k, *heaps)
+
+    def _unsatisfied(self) -> np.ndarray:
+        return (self.filled < self.k) & (self.position == self.end) & ~self.complete
+
+    def _extend(self, dry: np.ndarray) -> None:
+        """Give the ``dry`` queries further candidates; drop what the others have used up of theirs."""
+        width = min(max(FETCHED_AT_ONCE // len(dry), FIRST_CANDIDATES), self.scores.shape[1])
+        parts = []
+        for rows in self.scores.strips():
+            of_strip = slice(*np.searchsorted(dry, [rows.start, rows.stop]))
+            if of_strip.start < of_strip.stop:
+                parts.append(self._still_winnable(rows, dry[of_strip], width))
+        values, items, found = (np.concatenate(part) for part in zip(*parts, strict=True))
+        self.complete[dry] = found <= width
+        kept = spans(self.position, self.end - self.position)
+        self.listed_scores = np.concatenate([self.listed_scores[kept], values])
+        self.listed_items = np.concatenate([self.listed_items[kept], items])
+        lengths = self.end - self.position
+        self.end = lengths.cumsum()
+        lengths[dry] = np.minimum(found, width)
+        self.end[dry] = len(kept) + lengths[dry].cumsum()
+        self.position = self.end - lengths
+        extended = dry[found > 0]
+        self.last_score[extended] = self.listed_scores[self.end[extended] - 1]
+        self.last_item[extended] = self.listed_items[self.end[extended] - 1]
+
+    def _still_winnable(
+        self, rows: slice, queries: np.ndarray, width: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of some queries of one strip, the best ``width`` items beyond their lists that may accept them:
+        scores and items, flat, and how many there are in all. What an item refuses now it refuses for good."""
+        strip = self.scores.strip(rows)[torch.from_numpy(queries - rows.start)]
+        columns = torch.arange(strip.shape[1], device=strip.device)
+
+        def beside(values: np.ndarray) -> Tensor:
+            return torch.from_numpy(values).to(strip.device)
+
+        last_score = beside(self.last_score[queries]).to(strip)[:, None]
+        last_item = beside(self.last_item[queries])[:, None]
+        unlisted = (strip < last_score) | ((strip == last_score) & (columns > last_item))
+        full = self.held == self.held_rows.shape[1]
+        bar = beside(np.where(full, self.held_scores[:, 0], -np.inf)).to(strip)
+        winnable = unlisted & (strip >= bar)
+        values, items = top_k(strip.masked_fill(~winnable, -torch.inf), width)
+        found = per_row(winnable)
+        chosen = torch.arange(values.shape[1], device=strip.device) < found[:, None]
+        return values[chosen].double().cpu().numpy(), items[chosen].int().cpu().numpy(), found.cpu().numpy()

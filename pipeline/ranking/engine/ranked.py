@@ -1,0 +1,76 @@
+"""The queries of some folds, both ways, under one criterion."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from pipeline.artifacts.evaluation import DIRECTIONS, KS
+from pipeline.ranking.engine import outcome, relaxation
+from pipeline.ranking.engine.bank import Bank
+from pipeline.ranking.engine.banks import BankSource
+from pipeline.ranking.engine.criteria import Criterion
+from pipeline.ranking.engine.judged import judged, judged_pairs
+from pipeline.ranking.engine.matching import Setting
+from pipeline.ranking.engine.outcome import Outcome
+from pipeline.ranking.engine.relaxation import Scan
+from pipeline.ranking.engine.scores import Scores, Similarity
+from pipeline.ranking.engine.split import Split
+from pipeline.ranking.metrics.ranks import Ties
+from pipeline.ranking.metrics.truth import Truth
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One direction of one fold: what is ranked, what corrects it, and what is right."""
+
+    scores: Scores
+    bank: Bank
+    truth: Truth
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A criterion with its parameters chosen. lambdas: the relaxation factor of its matching by K, empty without one;
+    recalls: R@K on validation data under every lambda it was chosen from, None where it was given."""
+
+    criterion: Criterion
+    lambdas: dict[int, float]
+    recalls: Float[np.ndarray, "ks lambdas"] | None = None
+
+
+def trials(
+    folds: Sequence[Split], source: BankSource, similarity: Similarity, memory: int, sets: int = 1
+) -> dict[str, list[Trial]]:
+    """By direction, one for each fold; both directions of a fold share scores. memory: MiB for these ``sets`` of folds
+    and others together."""
+    found: dict[str, list[Trial]] = {direction: [] for direction in DIRECTIONS}
+    sets *= len(folds)
+    for fold in folds:
+        one = fold.scores(similarity, memory, sets)
+        for direction, scores in zip(DIRECTIONS, (one, one.transposed()), strict=True):
+            bank = source.bank(fold, scores, direction, similarity, memory, sets)
+            found[direction].append(Trial(scores, bank, fold.truth(direction)))
+    return found
+
+
+def run(tuned: Tuned, trial: Trial, ties: Ties) -> tuple[Outcome, dict[str, float], Scan | None]:
+    """What comes out, the notes of the rescoring (see ``Scores.notes``), and where lambda was chosen what the other
+    lambdas would have given.
+
+    All queries are ranked and correct hubs; those without a correct item are left out of the outcome. Raises InputError
+    when no other is left.
+    """
+    criterion = tuned.criterion
+    scores = criterion.rerank(trial.scores, trial.bank)
+    if not criterion.matching:
+        return outcome.rank(*judged(scores, trial.truth), ties), dict(scores.notes), None
+    scan = None
+    if tuned.recalls is None:
+        settings = [Setting(k, tuned.lambdas[k]) for k in KS]
+        pairs = dict(zip(KS, criterion.match(scores, settings), strict=True))
+    else:
+        scan = relaxation.scan(criterion, scores, trial.truth, keep=tuned.lambdas)
+        pairs = scan.kept
+    return outcome.matched(*judged_pairs(pairs, trial.truth)), dict(scores.notes), scan

@@ -1,0 +1,188 @@
+"""A score matrix that is computed strip by strip and held only where the memory for it is given."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from pipeline.core.errors import UsageError
+from pipeline.ranking.engine.fragments import Sides, plain
+from pipeline.ranking.engine.matrix import Kept
+
+# A product of float32 matrices changes in its last bits with the height of its left side. Every score is therefore
+# computed in strips at fixed rows, whose height follows from the number of items alone: no result depends on the block
+# or on the memory that is given.
+STRIP = 256
+_WIDEST = 1 << 18
+# Copies of a strip that are alive at once in the costliest criterion.
+_COPIES = 6
+_MIB = 1 << 20
+# What scores of one direction may take of the memory: those of the queries and of a bank, both ways, make a half.
+_HELD_SHARE = 8
+
+Similarity = Callable[[Sides, Sides], Tensor]
+Rescore = Callable[[Tensor, slice], Tensor]
+
+
+def strip_height(items: int) -> int:
+    """Rows of a strip of so many items: STRIP, fewer from 2^18 items on, so that a strip stays below 256 MiB."""
+    height = STRIP
+    while height > 1 and height * items > STRIP * _WIDEST:
+        height //= 2
+    return height
+
+
+class Scores:
+    """Scores of queries (rows) against items (columns), larger is better.
+
+    Each pass computes them again unless they are held. Memory in use is that of one block plus some copies of a strip.
+    ``block`` is the height of what ``blocks`` yields and changes no value. notes: how a rescoring came about.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        compute: Callable[[slice], Tensor],
+        block: int = STRIP,
+        transpose: Callable[[], "Scores"] | None = None,
+        hold: bool = False,
+        notes: Mapping[str, float] | None = None,
+    ) -> None:
+        self.shape, self.block = shape, block
+        self.notes = notes or {}
+        self._compute, self._transpose = compute, transpose
+        self._height = strip_height(shape[1])
+        self._held: dict[int, Tensor] | None = {} if hold else None
+
+    @classmethod
+    def of(
+        cls,
+        queries: Sides,
+        items: Sides,
+        similarity: Similarity,
+        block: int = STRIP,
+        memory: int = 0,
+        sets: int = 1,
+    ) -> "Scores":
+        """similarity: (B, D) and (N, D) to (B, N), of the queries' kind and the items' kind in this order. With
+        images as queries, ``transposed()`` gives text to image under the same function. Fragments are scored once, when
+        first needed, and kept.
+
+        memory: MiB for all of an evaluation, 0 for no limit and nothing held; sets: how many pairs of scores and bank
+        share it, 0 to hold nothing. Scores that fit into an eighth of their share are computed once and held. Raises
+        UsageError where the memory is too little for one strip.
+        """
+        if not (plain(queries) and plain(items)):
+            return cls._of_kept(Kept(queries, items, similarity, memory), block)
+        left, right = _aligned(queries), _aligned(items)
+        shape = (len(left), len(right))
+        _must_take(shape, memory)
+        hold = shape[0] * shape[1] * 4 * _HELD_SHARE * sets <= memory * _MIB if sets else False
+
+        def forward(rows: slice) -> Tensor:
+            return similarity(left[rows], right)
+
+        def backward(rows: slice) -> Tensor:
+            return similarity(left, right[rows]).T.contiguous()
+
+        one = cls(shape, forward, block, lambda: other, hold)
+        other = cls(shape[::-1], backward, block, lambda: one, hold)
+        return one
+
+    @classmethod
+    def dense(cls, matrix: Float[Tensor, "queries items"], block: int = STRIP) -> "Scores":
+        """Of a matrix that is there already; its precision is kept."""
+
+        def transpose() -> Scores:
+            return cls.dense(matrix.T.contiguous(), block)
+
+        return cls(tuple(matrix.shape), lambda rows: matrix[rows], block, transpose)
+
+    @classmethod
+    def _of_kept(cls, kept: Kept, block: int) -> "Scores":
+        def backward(rows: slice) -> Tensor:
+            return kept.matrix[:, rows].T.contiguous()
+
+        one = cls(kept.shape, lambda rows: kept.matrix[rows], block, lambda: other)
+        other = cls(kept.shape[::-1], backward, block, lambda: one)
+        return one
+
+    def transposed(self) -> "Scores":
+        """Items as queries. Raises ValueError after ``mapped``: a rescoring is defined along the rows it was made for."""
+        if self._transpose is None:
+            raise ValueError("rescored scores have no transpose; transpose first, then rescore")
+        return self._transpose()
+
+    def mapped(self, rescore: Rescore, notes: Mapping[str, float] | None = None) -> "Scores":
+        """The scores after ``rescore(strip, rows)``, which gets (B, N) and the rows it covers, keeps the shape, and
+        must not write into the strip."""
+        return Scores(self.shape, lambda rows: rescore(self.strip(rows), rows), self.block, notes=notes)
+
+    def strips(self) -> Iterator[slice]:
+        """The fixed row slices that ``strip`` accepts; sums over queries run along them."""
+        for start in range(0, self.shape[0], self._height):
+            yield slice(start, min(start + self._height, self.shape[0]))
+
+    def strip(self, rows: slice) -> Float[Tensor, "rows items"]:
+        """One of ``strips``, not to be written into."""
+        if self._held is None:
+            return self._compute(rows)
+        if rows.start not in self._held:
+            self._held[rows.start] = self._compute(rows)
+        return self._held[rows.start]
+
+    def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
+        """All rows in order, ``block`` at a time (the last may be shorter)."""
+        waiting: list[Tensor] = []
+        start = held = 0
+        for rows in self.strips():
+            waiting.append(self.strip(rows))
+            held += rows.stop - rows.start
+            while held >= self.block or (held and rows.stop == self.shape[0]):
+                size = min(self.block, held)
+                yield slice(start, start + size), _take(waiting, size)
+                start, held = start + size, held - size
+
+
+class Shuffled(Scores):
+    """Scores whose items come in another order: item j here is item ``order[j]`` of ``base``."""
+
+    def __init__(self, base: Scores, order: Int[np.ndarray, " items"]) -> None:
+        self.base, self.order = base, order
+        super().__init__(base.shape, self._gathered, base.block, notes=base.notes)
+
+    def _gathered(self, rows: slice) -> Tensor:
+        strip = self.base.strip(rows)
+        return strip[:, torch.from_numpy(self.order).to(strip.device)]
+
+
+def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
+    """The last bits of a product can depend on the address of its factors; a fresh copy is aligned."""
+    return vectors if vectors.is_contiguous() and vectors.data_ptr() % 64 == 0 else vectors.clone()
+
+
+def _must_take(shape: tuple[int, int], memory: int) -> None:
+    """Raises UsageError when ``memory`` MiB, unless 0, cannot take a strip of float32 scores, either way."""
+    least = max(
+        _COPIES * min(rows, strip_height(columns)) * columns * 4 for rows, columns in (shape, shape[::-1])
+    )
+    if memory and least > memory * _MIB:
+        raise UsageError(
+            f"evaluate.memory: {memory} MiB is too little to rank {shape[0]} against {shape[1]}; "
+            f"give at least {-(-least // _MIB)}"
+        )
+
+
+def _take(waiting: list[Tensor], size: int) -> Tensor:
+    """Remove the first ``size`` rows from a list of strips; a view where one strip is enough."""
+    taken = []
+    while size:
+        first = waiting[0]
+        taken.append(first[:size])
+        size -= len(taken[-1])
+        waiting[0] = first[len(taken[-1]) :]
+        if not len(waiting[0]):
+            del waiting[0]
+    return taken[0] if len(taken) == 1 else torch.cat(taken)

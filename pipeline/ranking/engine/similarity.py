@@ -1,0 +1,32 @@
+"""How a model compares its images with its texts: a member of the family, its options and the weights it learns, if any."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from pipeline.project.params.typed import Member
+from pipeline.project.registry import SIMILARITIES
+from pipeline.ranking.engine.words import Words
+
+
+class Similarity(nn.Module):
+    """``(images, dim)`` and ``(texts, dim)`` to ``(images, texts)``; of fragments ``(images, R, dim)`` and ``Words``."""
+
+    def __init__(self, member: Member, network: nn.Module | None = None) -> None:
+        super().__init__()
+        module = SIMILARITIES.load(member.name)
+        self.member = member
+        self.fragments = getattr(module, "fragments", False)
+        self.network = network
+        self._score = module.score
+
+    def forward(self, images: Tensor, texts: Tensor | Words) -> Float[Tensor, "images texts"]:
+        if self.network is None:
+            return self._score(images, texts, self.member.params)
+        return self._score(images, texts, self.member.params, self.network)
+
+
+def build_similarity(member: Member, dim: int, regions: int, rng: torch.Generator) -> Similarity:
+    """dim: of a fragment; regions: of an image. A member that learns draws its weights from ``rng``."""
+    network = getattr(SIMILARITIES.load(member.name), "network", None)
+    return Similarity(member, network and network(member.params, dim, regions, rng))

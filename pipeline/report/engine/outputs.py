@@ -1,0 +1,64 @@
+"""reports/metrics.json and the CSV files behind DVC's plots: pure functions from results to content."""
+
+import numpy as np
+import pandas as pd
+
+from pipeline.artifacts.evaluation import DIRECTIONS
+from pipeline.report.engine.results import Results
+
+# Below one query in a million; keeps the last bits of a float, which differ between machines, out of git.
+_DECIMALS = 4
+# Sizes of the split: they would be two lines of every `dvc metrics show` and never change.
+_COUNTS = ("queries", "items")
+
+
+def metrics(results: Results) -> dict:
+    """{run: {criterion: {direction: {metric: number}, "rsum": number, "hs_sum": number}}}, numbers only."""
+    return {
+        run.name: {name: _numbers(one.metrics) for name, one in run.evaluations.items()}
+        for run in results.runs()
+    }
+
+
+def _numbers(measured: dict) -> dict:
+    content: dict = {name: round(measured[name], _DECIMALS) for name in ("rsum", "hs_sum")}
+    for direction in DIRECTIONS:
+        figures = {name: value for name, value in measured[direction].items() if _is_number(value)}
+        content[direction] = {
+            name: round(value, _DECIMALS) for name, value in figures.items() if name not in _COUNTS
+        }
+    return content
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def rsum(results: Results) -> pd.DataFrame:
+    """run, inference, rsum: one row per run and criterion."""
+    rows = [
+        {"run": one.run, "inference": one.inference, "rsum": round(one.rsum, _DECIMALS)}
+        for run in results.runs()
+        for one in run.evaluations.values()
+    ]
+    return pd.DataFrame(rows)
+
+
+def history(results: Results) -> pd.DataFrame:
+    """run, epoch, val_rsum, loss: one row per run and epoch."""
+    tables = [
+        run.history.assign(run=run.name)[["run", "epoch", "val_rsum", "loss"]] for run in results.trained()
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def occurrence(results: Results) -> pd.DataFrame:
+    """run, inference, direction, n_10, items: how many items are among the best 10 of exactly n_10 queries."""
+    tables = []
+    for run in results.runs():
+        for one in run.evaluations.values():
+            for direction in DIRECTIONS:
+                values, counts = np.unique(one.items(direction)["n_10"].to_numpy(), return_counts=True)
+                names = {"run": one.run, "inference": one.inference, "direction": direction}
+                tables.append(pd.DataFrame({"n_10": values, "items": counts}).assign(**names))
+    return pd.concat(tables, ignore_index=True)[["run", "inference", "direction", "n_10", "items"]]

@@ -1,0 +1,131 @@
+"""The page: one HTML file that asks nothing of the network.
+
+A section is one module and one template of the same name in ``sections``: ``TITLE`` and
+``context(results, collector) -> dict | None`` (None: nothing to show, the section is left out). SECTIONS is the
+reading order. Everything a data set says (captions, file names) is escaped by the templates; the page's own security
+policy allows its two scripts by their digest and no request at all.
+"""
+
+import base64
+import hashlib
+import importlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from pipeline.report.engine import charts, formatting
+from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.results import Results
+
+SECTIONS = (
+    "summary",
+    "rankings",
+    "published",
+    "sweeps",
+    "curves",
+    "relaxation",
+    "audit",
+    "hubness",
+    "changes",
+    "examples",
+    "failures",
+    "setup",
+)
+# The whole page stays below 10 MB; what a symbol needs beside its picture is within the difference.
+LIMIT = 9_000_000
+_STYLES = ("page.css", "tables.css", "figures.css")
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Section:
+    name: str
+    title: str
+    html: Markup
+
+
+def render(results: Results, collector: Collector) -> str:
+    """The whole document, below LIMIT unless its tables alone are larger. Raises InputError from the sections."""
+    # Pictures take what the rest leaves. Those that do not fit even when small are linked, which needs a second round.
+    while True:
+        sections = [found for name in SECTIONS if (found := _section(name, results, collector))]
+        room = LIMIT - len(_document(results, collector, sections, {}, collector.side).encode())
+        symbols, side, whole = collector.symbols(max(0, room))
+        if whole:
+            return _document(results, collector, sections, symbols, side)
+
+
+def _document(
+    results: Results,
+    collector: Collector,
+    sections: list[Section],
+    symbols: dict[str, str],
+    side: int,
+) -> str:
+    scripts = [_trusted(charts.library()), _asset("page.js")]
+    return (
+        environment()
+        .get_template("template/page.html")
+        .render(
+            title=results.params.report.title,
+            sections=sections,
+            symbols=symbols,
+            reduced_to=side if side < collector.side else None,
+            linked=collector.links,
+            dropped=len(collector.linked) - collector.links,
+            unreadable=len(collector.unreadable),
+            style=style(),
+            scripts=scripts,
+            policy=_policy(scripts),
+        )
+    )
+
+
+def style() -> Markup:
+    """Of every page."""
+    return Markup("\n").join(_asset(name) for name in _STYLES)
+
+
+@cache
+def environment() -> Environment:
+    """Templates of every page; what a data set says is escaped."""
+    made = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= formatting.FILTERS
+    return made
+
+
+def _section(name: str, results: Results, collector: Collector) -> Section | None:
+    module = importlib.import_module(f"pipeline.report.sections.{name}")
+    context = module.context(results, collector)
+    if context is None:
+        return None
+    html = environment().get_template(f"sections/{name}.html").render(**context)
+    return Section(name, module.TITLE, _trusted(html))
+
+
+def _asset(name: str) -> Markup:
+    return _trusted((_FOLDER / "template" / name).read_text(encoding="utf-8"))
+
+
+def _trusted(text: str) -> Markup:
+    """For the page's own code and for what a template has already escaped."""
+    return Markup(text)  # noqa: S704
+
+
+def _policy(scripts: list[str]) -> str:
+    """Vega compiles its expressions, hence unsafe-eval; it styles its tooltips, hence inline styles."""
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed} 'unsafe-eval'; "
+        "base-uri 'none'; form-action 'none'"
+    )

@@ -1,0 +1,148 @@
+"""Read what params.yaml names through the artefact readers; never what happens to lie on disk."""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from pipeline.artifacts import captions, evaluation, history, images
+from pipeline.core.errors import InputError, UsageError
+from pipeline.core.files import read_json, sha256
+from pipeline.project import paths
+from pipeline.project.params.typed import Params
+from pipeline.report.engine import audits
+from pipeline.report.engine.results import Catalogue, Evaluation, Group, Results, RunResult
+
+_SHOWN = 5
+_NEEDED = ("r@1", "r@5", "r@10", "skew@1", "skew@5", "skew@10")
+_CURVES = ("epoch", "loss", "val_rsum")
+_CONFIG, _WEIGHTS = "config.json", "model.safetensors"
+
+
+def read(params: Params) -> Results:
+    """Everything params names, nothing else. Raises InputError for what is missing, stale or not finite, UsageError
+    when params names no run."""
+    if not params.runs:
+        raise UsageError("params.yaml runs: there is no run to report on")
+    _all_there(params)
+    by_dataset: dict[str, list[RunResult]] = {}
+    for name, run in params.runs.items():
+        found = {inference: _evaluation(params, name, inference) for inference in params.grid.inferences}
+        by_dataset.setdefault(run.dataset, []).append(
+            RunResult(name, run, _history(name), found, row=run.row, digests=_digests(name))
+        )
+    for name, node in params.ensembles.items():
+        found = {inference: _evaluation(params, name, inference) for inference in params.grid.inferences}
+        dataset = params.runs[node.first].dataset
+        by_dataset[dataset].append(RunResult(name, None, None, found, (node.first, node.second), node.row))
+    groups = [Group(_catalogue(dataset), runs) for dataset, runs in by_dataset.items()]
+    return Results(params, groups, audits.read(params))
+
+
+def _all_there(params: Params) -> None:
+    wanted = {
+        paths.trained(run) / file: f"vse-pipe train --run {run}"
+        for run in params.runs
+        for file in (history.NAME, _CONFIG)
+    }
+    for run in params.evaluated():
+        for inference in params.grid.inferences:
+            command = f"vse-pipe evaluate --run {run} --inference {inference}"
+            for file in (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE):
+                wanted[paths.evaluated(run, inference) / file] = command
+    missing = {command: path for path, command in wanted.items() if not path.is_file()}
+    lines = [
+        f"{path} does not exist; make it with `{command}` or `dvc repro`" for command, path in missing.items()
+    ]
+    if len(lines) > _SHOWN:
+        lines = [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more; `dvc repro` makes them all"]
+    if lines:
+        raise InputError("\n".join(lines))
+
+
+def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
+    folder = paths.evaluated(run, inference)
+    metrics = evaluation.read_metrics(folder)
+    problems = _problems(metrics, params)
+    if problems:
+        advice = f"run `vse-pipe evaluate --run {run} --inference {inference}` again"
+        raise InputError(
+            "\n".join(f"{folder / evaluation.METRICS}: {problem}; {advice}" for problem in problems)
+        )
+    tables = (evaluation.read_ranks, evaluation.read_occurrence, evaluation.read_relaxation)
+    return Evaluation(run, inference, metrics, *(read_table(folder) for read_table in tables))
+
+
+def _problems(metrics: dict, params: Params) -> list[str]:
+    """Missing or non-finite figures, and figures measured under another protocol than params.yaml now asks for."""
+    figures = {name: metrics.get(name) for name in ("rsum", "hs_sum")}
+    for direction in evaluation.DIRECTIONS:
+        side = metrics.get(direction)
+        measured = side if isinstance(side, dict) else {}
+        names = [*_NEEDED, *[name for name, value in measured.items() if isinstance(value, int | float)]]
+        figures |= {f"{direction}.{name}": measured.get(name) for name in names}
+    found = [
+        f"{name} is {value!r}, expected a finite number"
+        for name, value in figures.items()
+        if not _finite(value)
+    ]
+    for name in ("split", "protocol", "ties"):
+        wanted = getattr(params.evaluate, name)
+        if metrics.get(name) != wanted:
+            found.append(f"{name} is {metrics.get(name)!r}, params.yaml evaluate.{name} is {wanted!r}")
+    if not isinstance(metrics.get("bank"), str):
+        found.append(f"bank is {metrics.get('bank')!r}, expected the name of the query bank")
+    found += [
+        f"intervals.{name} is {ends!r}, expected two finite numbers"
+        for name, ends in _ends(metrics.get("intervals", {}))
+        if not (isinstance(ends, list) and len(ends) == 2 and all(map(_finite, ends)))
+    ]
+    if not isinstance(metrics.get("transductive"), bool):
+        found.append(f"transductive is {metrics.get('transductive')!r}, expected true or false")
+    return found
+
+
+def _ends(intervals: dict, prefix: str = "") -> list[tuple[str, object]]:
+    found = []
+    for name, value in intervals.items():
+        found += _ends(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return found
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _history(run: str) -> pd.DataFrame:
+    table = history.read(paths.trained(run))
+    absent = [name for name in _CURVES if name not in table.columns]
+    problem = None
+    if absent:
+        problem = f"column '{absent[0]}' is missing"
+    elif table.empty:
+        problem = "no epochs"
+    elif not np.isfinite(table[list(_CURVES)].to_numpy(dtype=float)).all():
+        problem = f"{', '.join(_CURVES)} must be finite numbers in every row"
+    if problem:
+        raise InputError(
+            f"{paths.trained(run) / history.NAME}: {problem}; run `vse-pipe train --run {run}` again"
+        )
+    return table
+
+
+def _digests(run: str) -> dict[str, str]:
+    """Of what a run was trained on and of its weights, as training wrote them beside the weights."""
+    config = read_json(paths.trained(run) / _CONFIG)
+    of_files = config.get("sha256")
+    found = {name: config.get(f"{name}_sha256") for name in ("features", "texts", "pairs")}
+    found["weights"] = of_files.get(_WEIGHTS) if isinstance(of_files, dict) else None
+    return {name: digest for name, digest in found.items() if isinstance(digest, str)}
+
+
+def _catalogue(dataset: str) -> Catalogue:
+    folder = paths.prepared(dataset)
+    pictures = images.read(folder)
+    texts = captions.read(folder).to_pandas().set_index("caption_id")
+    digests = {name: sha256(folder / name) for name in (images.NAME, captions.NAME)}
+    table = pictures.to_pandas().set_index("image_id")
+    return Catalogue(dataset, table, texts, images.root(pictures), digests)

@@ -1,0 +1,177 @@
+"""What the report is about: data sets, their runs, and each run under each criterion."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.core.errors import InputError
+from pipeline.project import paths
+from pipeline.project.params.typed import Params, Run
+from pipeline.report.engine.audits import Audit
+
+BASELINE = "nns"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One run under one criterion. metrics: as evaluate wrote it, checked; the tables as in artifacts.evaluation."""
+
+    run: str
+    inference: str
+    metrics: dict
+    ranks: pa.Table
+    occurrence: pa.Table
+    relaxation: pa.Table | None = None
+
+    @property
+    def rsum(self) -> float:
+        return self.metrics["rsum"]
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of rsum; see ``interval_of``."""
+        return self.interval_of(("rsum",))
+
+    def interval_of(self, path: tuple[str, ...]) -> tuple[float, float] | None:
+        """95%, from a bootstrap over images; None where evaluate drew no resamples, or has none of that figure. path: keys
+        into metrics.json."""
+        found = self.metrics.get("intervals", {})
+        for key in path:
+            found = found.get(key, {})
+        return tuple(found) if found else None
+
+    @property
+    def transductive(self) -> bool:
+        """Does a query's result depend on the other queries it is measured with?"""
+        return self.metrics["transductive"]
+
+    @cached_property
+    def matching(self) -> bool:
+        """Matchings (gm, rgm) assign sets, so a query has hits at K but no rank."""
+        return self.ranks["rank"].null_count == self.ranks.num_rows
+
+    def queries(self, direction: str) -> pd.DataFrame:
+        """The rows of ranks.parquet in one direction, indexed by query_id in ascending order."""
+        rows = self.ranks.filter(pc.equal(self.ranks["direction"], direction)).to_pandas()
+        return rows.set_index("query_id").sort_index()
+
+    def lists(self, direction: str) -> tuple[np.ndarray, pa.ListArray]:
+        """query_ids in one direction, as they lie in the file, and what each retrieved, best first."""
+        rows = self.ranks.filter(pc.equal(self.ranks["direction"], direction))
+        top = rows["top"].combine_chunks()
+        return rows["query_id"].to_numpy(), top.chunk(0) if isinstance(top, pa.ChunkedArray) else top
+
+    def items(self, direction: str) -> pd.DataFrame:
+        """The rows of occurrence.parquet in one direction."""
+        return self._items[direction]
+
+    @cached_property
+    def _items(self) -> dict[str, pd.DataFrame]:
+        return {str(direction): rows for direction, rows in self.occurrence.to_pandas().groupby("direction")}
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """history: one row per epoch; evaluations: in the order of grid.inferences.
+
+    An ensemble has no parameters and no history of its own, but ``parts``: the names of its runs. row: of a paper, if named.
+    digests: SHA-256 of what it was trained on and of its weights, by name.
+    """
+
+    name: str
+    params: Run | None
+    history: pd.DataFrame | None
+    evaluations: dict[str, Evaluation]
+    parts: tuple[str, ...] = ()
+    row: str | None = None
+    digests: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return "ensemble" if self.parts else "run"
+
+    @property
+    def best(self) -> Evaluation:
+        return max(self.evaluations.values(), key=lambda one: one.rsum)
+
+    @property
+    def baseline(self) -> Evaluation:
+        """Plain nearest neighbours where the grid has them, else its first criterion."""
+        return self.evaluations.get(BASELINE) or next(iter(self.evaluations.values()))
+
+    @property
+    def contrast(self) -> Evaluation:
+        """The criterion to set beside the baseline: the best that ranks, else the best, else the baseline itself."""
+        others = [one for one in self.evaluations.values() if one is not self.baseline]
+        ranking = [one for one in others if not one.matching]
+        return max(ranking or others or [self.baseline], key=lambda one: one.rsum)
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """A data set's pictures and texts. images: indexed by image_id; captions: indexed by caption_id; root: of the files;
+    digests: SHA-256 of its tables, by file name."""
+
+    name: str
+    images: pd.DataFrame
+    captions: pd.DataFrame
+    root: Path
+    digests: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def captions_of(self) -> dict[int, list[int]]:
+        """caption_ids of each image, in the data set's order."""
+        return {image: list(group.index) for image, group in self.captions.groupby("image_id", sort=False)}
+
+    def known(self, ids: list[int], direction: str, side: str) -> list[int]:
+        """``ids`` if the data set has them all. side: ``queries`` or ``items``. Raises InputError."""
+        pictures = (direction == "image_to_text") == (side == "queries")
+        table, key = (self.images, "image_id") if pictures else (self.captions, "caption_id")
+        strange = [number for number in ids if number not in table.index]
+        if strange:
+            advice = "run `vse-pipe evaluate` again"
+            raise InputError(
+                f"{paths.prepared(self.name)}: no {key} {strange[0]}, but the evaluation names it; {advice}"
+            )
+        return ids
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one data set, then their ensembles: only these can be compared with each other."""
+
+    catalogue: Catalogue
+    runs: list[RunResult]
+
+    @property
+    def best_run(self) -> RunResult:
+        return max(self.runs, key=lambda run: run.best.rsum)
+
+    @property
+    def trained(self) -> list[RunResult]:
+        """Without the ensembles."""
+        return [run for run in self.runs if not run.parts]
+
+    def evaluations(self) -> list[Evaluation]:
+        return [one for run in self.runs for one in run.evaluations.values()]
+
+
+@dataclass(frozen=True)
+class Results:
+    """audits: by run, those that params names."""
+
+    params: Params
+    groups: list[Group]
+    audits: dict[str, Audit] = field(default_factory=dict)
+
+    def runs(self) -> list[RunResult]:
+        return [run for group in self.groups for run in group.runs]
+
+    def trained(self) -> list[RunResult]:
+        """Without the ensembles."""
+        return [run for group in self.groups for run in group.trained]

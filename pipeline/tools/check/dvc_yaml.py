@@ -1,0 +1,144 @@
+"""dvc.yaml against params.yaml and the code."""
+
+from pathlib import Path
+
+from pipeline.core.errors import ParamsError
+from pipeline.project import code, paths
+from pipeline.project.nodes import Node, nodes
+from pipeline.project.params.typed import Params
+from pipeline.project.problems import PARAMS, Problem
+from pipeline.project.registry import RUN_FAMILIES, Family
+from pipeline.tools.check import dvc_stages
+from pipeline.tools.check.dvc_stages import DVC_YAML, Stage, lookup
+
+_RESTORE, _WRONG_NAME = "`git checkout pipeline` brings it back", "correct the name or remove the line"
+_REPORT = {str(paths.REPORTS / "index.html"), str(paths.REPORTS / "metrics.json")}
+# The member that a node of params.yaml names, by stage: (section of Params, field of the node).
+_MEMBERS = {
+    "prepare": ("datasets", "format"),
+    "extract": ("features", "backbone"),
+    "extract_texts": ("texts", "method"),
+    "inject": ("noises", "protocol"),
+}
+
+
+def problems(params: Params, document: dict) -> list[Problem]:
+    """params: checked; document: params.yaml as it stands in the file. In the working directory."""
+    if not DVC_YAML.is_file():
+        return [Problem(PARAMS, str(DVC_YAML), "does not exist", "`git checkout dvc.yaml` brings it back")]
+    try:
+        found, wrong = dvc_stages.read(DVC_YAML, document)
+    except ParamsError as error:
+        return [Problem(PARAMS, str(DVC_YAML), text.removeprefix(f"{DVC_YAML}: ")) for text in error.problems]
+    listed = [_problem(*text.split(": ", 1)) for text in wrong]
+    by_name = {stage.name: stage for stage in found}
+    for node in nodes(params):
+        listed += _node(node, by_name.get(node.stage), found)
+    listed += _report(by_name.get("report"))
+    if not Path("pipeline").is_dir():
+        listed.append(
+            Problem(PARAMS, str(DVC_YAML), "its stages depend on pipeline/, which is not there", _RESTORE)
+        )
+    for stage in found:
+        listed += _dependencies(stage, found) + _parameters(stage, document)
+    if (Path("pipeline") / "cli.py").is_file():
+        listed += _code(params, found)
+    return list(dict.fromkeys(listed))
+
+
+def _problem(stage: str, what: str, advice: str = "correct the stage, or `git checkout dvc.yaml`") -> Problem:
+    return Problem(PARAMS, f"{DVC_YAML} {stage}", what, advice)
+
+
+def _node(node: Node, stage: Stage | None, found: list[Stage]) -> list[Problem]:
+    if stage is None:
+        groups = {one.group for one in found}
+        what = (
+            f"has no entry '{node.name}'"
+            if node.group in groups
+            else "the stage is missing or names no entry"
+        )
+        return [_problem(node.group, what, f"its foreach must go over the section that names '{node.name}'")]
+    listed = []
+    if stage.outs != (str(node.out),):
+        listed.append(
+            _problem(stage.name, f"writes {', '.join(stage.outs) or 'nothing'}, the code {node.out}")
+        )
+    if not stage.cmd.endswith(node.command):
+        listed.append(_problem(stage.name, f"runs `{stage.cmd}`, expected `{node.command}`"))
+    return listed
+
+
+def _report(stage: Stage | None) -> list[Problem]:
+    if stage is None:
+        return [_problem("report", "the stage is missing")]
+    absent = sorted(_REPORT - set(stage.outs))
+    return [_problem("report", f"does not name {absent[0]} among its outputs")] if absent else []
+
+
+def _dependencies(stage: Stage, found: list[Stage]) -> list[Problem]:
+    """A dependency exists, or another stage makes it, or something below it or above it."""
+    made = [Path(out) for one in found for out in one.outs]
+    listed = []
+    for dep in stage.deps:
+        path = Path(dep)
+        if path.exists() or any(path == out or path in out.parents or out in path.parents for out in made):
+            continue
+        if dep.startswith("pipeline/"):
+            if Path("pipeline").is_dir():
+                listed.append(_problem(stage.group, f"dependency {dep} does not exist", _WRONG_NAME))
+            continue
+        advice = _WRONG_NAME
+        if stage.group == "prepare":
+            advice = f"put the data set there or correct datasets.{stage.name.partition('@')[2]}.source"
+        listed.append(_problem(stage.name, f"dependency {dep} does not exist", advice))
+    return listed
+
+
+def _parameters(stage: Stage, document: dict) -> list[Problem]:
+    return [
+        _problem(stage.name, f"params.yaml has no {address}", f"add {address}: {{}} to params.yaml")
+        for address in stage.params
+        if lookup(document, address) is None
+    ]
+
+
+def _code(params: Params, found: list[Stage]) -> list[Problem]:
+    """The source tree is there: every file a stage runs must be a dependency of it, or an edit would go unseen."""
+    root, listed = Path.cwd(), []
+    seen = set()
+    for stage in found:
+        deps = [root / dep for dep in stage.deps]
+        shared = (stage.group, tuple(dep for dep in stage.deps if dep.startswith("pipeline/")))
+        if stage.group in code.FAMILIES and shared not in seen:
+            seen.add(shared)
+            for file in code.gaps(stage.group, deps, root):
+                listed.append(_missing(stage.group, file.relative_to(root)))
+        listed += [
+            _missing(stage.name, file.relative_to(root))
+            for file in _own_members(params, stage, root)
+            if not code.covered(file, deps)
+        ]
+    return listed
+
+
+def _missing(where: str, file: Path) -> Problem:
+    return _problem(where, f"runs {file}, which is no dependency", f"add `- {file}` to its deps")
+
+
+def _own_members(params: Params, stage: Stage, root: Path) -> list[Path]:
+    """The modules of the members that the entry names."""
+    name = stage.name.partition("@")[2]
+    if stage.group in _MEMBERS:
+        section, field = _MEMBERS[stage.group]
+        held = getattr(params, section).get(name)
+        family = code.FAMILIES[stage.group][0]
+        return [] if held is None else [_module(family, getattr(held, field).name, root)]
+    if stage.group in ("train", "embed") and name in params.runs:
+        families = {key: one for key, one in RUN_FAMILIES.items() if one in code.FAMILIES[stage.group]}
+        return [_module(one, getattr(params.runs[name], key).name, root) for key, one in families.items()]
+    return []
+
+
+def _module(family: Family, member: str, root: Path) -> Path:
+    return code.folder(family, root) / f"{member}.py"

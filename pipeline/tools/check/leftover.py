@@ -1,0 +1,83 @@
+"""What lies below data/ and reports/ that params.yaml no longer names, and outputs made from what has changed since."""
+
+from pathlib import Path
+
+from pipeline.core.files import read_json
+from pipeline.project import paths
+from pipeline.project.lock import Lock
+from pipeline.project.nodes import DEPTH, nodes
+from pipeline.project.params.typed import Params
+from pipeline.project.problems import DIGEST, NOTE, Problem, collected
+
+_SHOWN = 3
+
+
+def left_over(params: Params) -> list[Problem]:
+    """Notes: nothing reads these, so nothing is wrong."""
+    known = {node.out for node in nodes(params)}
+    found = []
+    for stage, depth in DEPTH.items():
+        for path in sorted((paths.DATA / stage).glob("/".join("*" * depth))):
+            if path.name.endswith(".partial"):
+                found.append(
+                    Problem(NOTE, str(path), "left by a call that was killed", "the next call removes it")
+                )
+            elif path.is_dir() and path not in known and not _holds(path, known):
+                found.append(
+                    Problem(
+                        NOTE,
+                        str(path),
+                        "params.yaml does not name it",
+                        f"`rm -r {path}` if you need it no longer",
+                    )
+                )
+    for name in params.evaluated():
+        for path in sorted(paths.evaluations(name).glob("*")):
+            if (
+                path.is_dir()
+                and path.name not in params.grid.inferences
+                and not path.name.endswith(".partial")
+            ):
+                what = "a criterion that grid.inferences does not name"
+                found.append(Problem(NOTE, str(path), what, f"`rm -r {path}` if you need it no longer"))
+    return found
+
+
+def _holds(path: Path, known: set[Path]) -> bool:
+    return any(path in one.parents for one in known)
+
+
+def stale(params: Params, lock: Lock, skip: set[str]) -> list[Problem]:
+    """Outputs that are there and that DVC made from other parameters, code or inputs than there are now.
+
+    skip: stages about which something was said already.
+    """
+    found = []
+    for node in nodes(params):
+        if node.stage in skip or node.stage not in lock.stages or not node.out.exists():
+            continue
+        changed = lock.changed(node.stage)
+        if changed:
+            found.append(
+                Problem(DIGEST, str(node.out), f"stale: {_listed(changed)} changed since", node.advice)
+            )
+    return found + report(params)
+
+
+def report(params: Params) -> list[Problem]:
+    """reports/metrics.json must speak of the runs of params.yaml and of no other."""
+    path, found = paths.REPORTS / "metrics.json", []
+    if not path.is_file() or not any(paths.evaluations(run).is_dir() for run in params.evaluated()):
+        return []
+    with collected(found):
+        there = set(read_json(path))
+        wrong = sorted(there ^ set(params.evaluated()))
+        if wrong:
+            what = f"stale: runs that only it or only params.yaml has: {', '.join(wrong[:_SHOWN])}"
+            found.append(Problem(DIGEST, str(path), what, "run `vse-pipe report`"))
+    return found
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

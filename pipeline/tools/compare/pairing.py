@@ -1,0 +1,59 @@
+"""Only evaluations of the same queries, among the same items and under the same protocol can be paired."""
+
+import pandas as pd
+import pyarrow as pa
+
+from pipeline.core.errors import InputError
+from pipeline.tools.compare.sources import Evaluation
+
+_PROTOCOL = ("split", "protocol", "ties")
+
+
+def check(a: Evaluation, b: Evaluation) -> None:
+    """Raises InputError with what differs: the protocol, the queries, their images or the items."""
+    names = f"{a.name} and {b.name} cannot be compared"
+    for key in _PROTOCOL:
+        if a.metrics.get(key) != b.metrics.get(key):
+            raise InputError(
+                f"{names}: {key} is {a.metrics.get(key)!r} in the first, {b.metrics.get(key)!r} in the second"
+            )
+    queries = _index(a, a.ranks, "query_id"), _index(b, b.ranks, "query_id")
+    _same(names, *queries, "queries")
+    images = [
+        pd.Series(one.ranks["image_id"].to_numpy(), index=index).sort_index()
+        for one, index in zip((a, b), queries, strict=True)
+    ]
+    moved = images[0].index[images[0].to_numpy() != images[1].to_numpy()]
+    if len(moved):
+        ids = ", ".join(str(one[moved[0]]) for one in images)
+        raise InputError(
+            f"{names}: {len(moved)} queries belong to other images, the first is "
+            f"{_text(moved[0], 'query_id')} of images {ids}"
+        )
+    _same(names, _index(a, a.occurrence, "item_id"), _index(b, b.occurrence, "item_id"), "items")
+
+
+def _index(one: Evaluation, table: pa.Table, column: str) -> pd.MultiIndex:
+    index = pd.MultiIndex.from_arrays(
+        [table["direction"].to_numpy(), table["fold"].to_numpy(), table[column].to_numpy()],
+        names=["direction", "fold", column],
+    )
+    if index.has_duplicates:
+        twice = index[index.duplicated()][0]
+        raise InputError(f"{one.name}: {_text(twice, column)} is there more than once; evaluate again")
+    return index
+
+
+def _same(names: str, a: pd.MultiIndex, b: pd.MultiIndex, what: str) -> None:
+    differing = a.symmetric_difference(b)
+    if len(differing):
+        first = differing[0]
+        side = "first" if first in a else "second"
+        raise InputError(
+            f"{names}: {len(a)} and {len(b)} {what}, of which {len(differing)} are on one side only; "
+            f"{_text(first, a.names[2])} is only in the {side}"
+        )
+
+
+def _text(key: tuple, column: str) -> str:
+    return f"{key[0]} fold {key[1]} {column} {key[2]}"

@@ -1,0 +1,66 @@
+"""compare: two evaluations, query by query, with intervals and p-values of their differences."""
+
+from pathlib import Path
+
+from pipeline.core.errors import UsageError
+from pipeline.project.params.typed import Params
+from pipeline.tools.compare import sources
+from pipeline.tools.compare.difference import Comparison, compared
+from pipeline.tools.compare.files import Disk
+from pipeline.tools.compare.sources import Place
+
+
+def compare(
+    run_a: str,
+    run_b: str | None,
+    start: Path,
+    params: Params | None,
+    *,
+    inference: str | None = None,
+    base: str | None = None,
+    resamples: int = 1000,
+    seed: int = 1,
+) -> list[Comparison]:
+    """One comparison for each criterion that was asked for, or that both sides have, in the order of
+    grid.inferences.
+
+    run_a, run_b: a run of the project, or a folder with metrics.json, ranks.parquet and occurrence.parquet,
+    as seen from ``start``; params: of the project whose root is the working directory, None outside one;
+    base: the git revision that side A is read from. Raises UsageError for what does not exist,
+    MissingResource when the data of ``base`` is not in the DVC cache, InputError for evaluations that cannot
+    be paired.
+    """
+    if run_b is None and base is None:
+        raise UsageError("compare needs RUN_B, or --base REV to compare RUN_A with what it was")
+    a = (
+        sources.find(run_a, start, params, Disk())
+        if base is None
+        else sources.at_revision(run_a, start, params, base)
+    )
+    b = sources.find(run_b or run_a, start, params, Disk())
+    found = []
+    for of_a, of_b in _chosen(a, b, inference, params):
+        found.append(compared(a.read(of_a), b.read(of_b), resamples, seed))
+    return found
+
+
+def _chosen(a: Place, b: Place, inference: str | None, params: Params | None) -> list[tuple[str, str]]:
+    """Which criterion of A to compare with which of B."""
+    if a.single and b.single:
+        if inference is not None:
+            raise UsageError(
+                "--inference chooses a criterion of a run; both sides are folders of one criterion"
+            )
+        return [(a.criteria()[0], b.criteria()[0])]
+    if a.single or b.single:
+        wanted = inference or (a if a.single else b).criteria()[0]
+        return [
+            (
+                a.criteria()[0] if a.single else a.check(wanted),
+                b.criteria()[0] if b.single else b.check(wanted),
+            )
+        ]
+    if inference is not None:
+        return [(a.check(inference), b.check(inference))]
+    names = sources.common(a, b, params.grid.inferences if params else [])
+    return [(name, name) for name in names]

@@ -1,0 +1,52 @@
+"""Installed versions against the ranges of pyproject.toml."""
+
+import tomllib
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from pipeline.tools.doctor._versions import allowed, split
+from pipeline.tools.doctor.line import FAIL, OK, WARN, Line
+
+_NAME = "vse-pipe"
+_REMEDY = "run `make setup`, or pip install '{}'"
+
+
+def look() -> list[Line]:
+    """A line for each package that is missing or outside its range, one for all that are as they should be."""
+    listed, good = [], []
+    for requirement in requirements():
+        name, ranges, marker = split(requirement)
+        if marker:
+            continue
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            listed.append(
+                Line(
+                    FAIL,
+                    name,
+                    f"not installed, {ranges or 'any version'} is needed",
+                    _REMEDY.format(requirement),
+                )
+            )
+            continue
+        verdict = allowed(found, ranges)
+        if verdict:
+            good.append(f"{name} {found}")
+        elif verdict is None:
+            listed.append(
+                Line(WARN, name, f"{found}, cannot tell whether it is within {ranges}", "compare by hand")
+            )
+        else:
+            listed.append(Line(FAIL, name, f"{found}, outside {ranges}", _REMEDY.format(requirement)))
+    return [*listed, Line(OK, "packages", ", ".join(good))] if good else listed
+
+
+def requirements() -> list[str]:
+    """Of pyproject.toml beside the package where it runs from its source tree, else as they were installed."""
+    path = Path(__file__).parents[3] / "pyproject.toml"
+    if path.is_file():
+        project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
+        if project.get("name") == _NAME:
+            return project.get("dependencies", [])
+    return [text for text in requires(_NAME) or [] if "extra ==" not in text]

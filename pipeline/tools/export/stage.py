@@ -1,0 +1,166 @@
+"""export: the vectors of one direction with a criterion's correction folded in, for systems that search by inner product."""
+
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.artifacts import embeddings
+from pipeline.artifacts.evaluation import DIRECTIONS
+from pipeline.core import locks
+from pipeline.core.device import resolve
+from pipeline.core.errors import UsageError
+from pipeline.core.files import sha256, whole_folder, write_json
+from pipeline.core.strict import Strict
+from pipeline.evaluate.engine.embedded import Embedded
+from pipeline.evaluate.engine.measure import Inputs, is_open, tuning_ground
+from pipeline.evaluate.external import inputs as external
+from pipeline.evaluate.external.inputs import Files
+from pipeline.evaluate.external.stage import must_be_given
+from pipeline.evaluate.stage import read_inputs, warn_of_residual
+from pipeline.project import paths
+from pipeline.project.params.schema import EvaluateParams
+from pipeline.project.params.typed import Params
+from pipeline.project.registry import INFERENCES, Family, near_miss
+from pipeline.ranking.engine import criteria, tuning
+from pipeline.ranking.engine.bank import ItemBias
+from pipeline.ranking.engine.criteria import Criterion
+from pipeline.ranking.engine.split import Split
+from pipeline.tools.export.fold import Folded, Side, folded
+
+MANIFEST = "manifest.json"
+TARGETS = Family("export target", "pipeline.tools.export.targets")
+# Similarities of this pipeline that are the inner product of the stored vectors.
+_INNER_PRODUCTS = ("cosine",)
+
+
+def export_run(
+    params: Params, run: str, inference: str, to: str, direction: str, out: Path, device: str = "auto"
+) -> dict:
+    """Write ``out`` from data/embed/<run>/ and return the manifest.
+
+    to: a member of ``TARGETS``, ``-`` or ``_`` alike. Raises UsageError for a name that does not exist, a criterion that
+    is more than one number an item and a similarity that is no inner product; MissingResource where a target's package
+    is not installed; InputError for embeddings that cannot be used.
+    """
+    criterion = _foldable(inference, params.inference)
+    folder = paths.embedded(run)
+    target, where = _target(to, direction, params.evaluate), resolve(device)
+    embedded = Embedded.read(folder, run)
+    similarity = embedded.compared_by
+    if similarity not in _INNER_PRODUCTS:
+        raise UsageError(
+            f"run '{run}' compares by {similarity}, which is no inner product; export works for: "
+            f"{', '.join(_INNER_PRODUCTS)}"
+        )
+    if embedded.peer_sha256 is not None:
+        raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
+    given = read_inputs(embedded, run, params.evaluate, where)
+    sources = [folder / embeddings.IMAGES, folder / embeddings.CAPTIONS]
+    return _export(given, criterion, params.evaluate, target, direction, out, sources)
+
+
+def export_files(
+    files: Files,
+    inference: str,
+    params: EvaluateParams,
+    options: dict[str, Strict],
+    to: str,
+    direction: str,
+    out: Path,
+    device: str = "auto",
+) -> dict:
+    """The same for files; which caption belongs to which image does not matter. Raises as ``export_run`` does."""
+    criterion = _foldable(inference, options)
+    target, where = _target(to, direction, params), resolve(device)
+    given = external.read(files, params, where, paired=False)
+    must_be_given(given, [criterion], params)
+    return _export(given, criterion, params, target, direction, out, files.existing())
+
+
+def _foldable(inference: str, options: dict[str, Strict]) -> Criterion:
+    criterion = criteria.parse(inference, options)
+    if criterion.matching or not hasattr(criterion.rescoring.module, "item_bias"):
+        able = [name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "item_bias")]
+        raise UsageError(
+            f"{inference} is more than one number an item and cannot be exported; these can: {', '.join(able)}"
+        )
+    return criterion
+
+
+def _target(to: str, direction: str, params: EvaluateParams):
+    """The module that writes it. All that can be wrong with the options is said before any work."""
+    if direction not in DIRECTIONS:
+        raise UsageError(
+            f"unknown direction '{direction}'{near_miss(direction, list(DIRECTIONS)) or ';'} known: {', '.join(DIRECTIONS)}"
+        )
+    if params.protocol != "full":
+        raise UsageError("an export has no folds; use -S evaluate.protocol=full")
+    return TARGETS.load(to.replace("-", "_"))
+
+
+def _export(
+    given: Inputs,
+    criterion: Criterion,
+    params: EvaluateParams,
+    target,
+    direction: str,
+    out: Path,
+    sources: list[Path],
+) -> dict:
+    if out.exists() and not (out / MANIFEST).is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"--out: {out} exists and is not an export; choose another folder")
+    if is_open(criterion, params):
+        trials = tuning_ground(given, params)[direction]
+        criterion = tuning.tuned(criterion, trials, params.tune).criterion
+    bias = _bias(given, criterion, direction, params)
+    warn_of_residual(criterion, direction, bias.notes)
+    content = _folded(given.ranked, bias, direction)
+    manifest = _manifest(given, criterion, bias, content, target.__name__.rpartition(".")[2])
+    manifest["sources"] = {str(path): sha256(path) for path in sources}
+    with locks.claim(out), whole_folder(out) as folder:
+        target.write(folder, content)
+        write_json(folder / MANIFEST, manifest)
+    return manifest
+
+
+def _bias(given: Inputs, criterion: Criterion, direction: str, params: EvaluateParams) -> ItemBias:
+    split = given.ranked
+    scores = split.scores(given.similarity, params.memory)
+    if direction == "text_to_image":
+        scores = scores.transposed()
+    if not given.bank.own and criterion.needs_bank:
+        side = "images" if direction == "image_to_text" else "captions"
+        if not len(getattr(given.bank.split, side)):
+            raise UsageError(f"the bank has no queries for {direction}; give --bank-{side}")
+    bank = given.bank.bank(split, scores, direction, given.similarity, params.memory)
+    return criterion.item_bias(bank)
+
+
+def _folded(split: Split, bias: ItemBias, direction: str) -> Folded:
+    images, captions = ("image_id", split.image_ids), ("caption_id", split.caption_ids)
+    queries, items = folded(
+        *((split.images, split.captions) if direction == "image_to_text" else (split.captions, split.images)),
+        bias,
+    )
+    ids = (images, captions) if direction == "image_to_text" else (captions, images)
+    sides = [Side(*of, np.asarray(vectors.cpu())) for of, vectors in zip(ids, (queries, items), strict=True)]
+    return Folded(direction, items=sides[1], queries=sides[0])
+
+
+def _manifest(given: Inputs, criterion: Criterion, bias: ItemBias, content: Folded, target: str) -> dict:
+    parameters = criterion.rescoring.params.model_dump()
+    return {
+        **given.about,
+        "inference": criterion.name,
+        "parameters": {name: value for name, value in parameters.items() if not name.endswith("grid")},
+        "notes": bias.notes,
+        "bank": given.bank.name if criterion.needs_bank else "none",
+        "transductive": criterion.needs_bank and given.bank.own,
+        "direction": content.direction,
+        "to": target,
+        "search": "inner product, vectors not normalised",
+        "scale": bias.scale,
+        "dimensions": content.items.vectors.shape[1],
+        "items": len(content.items.ids),
+        "queries": len(content.queries.ids),
+    }

@@ -1,0 +1,35 @@
+"""The folders that ``clip-retrieval index`` reads: img_emb, text_emb, metadata, with one part each.
+
+metadata_0.parquet has a row for each item, in the order of its vectors: ``image_path`` or ``caption``, where that program
+looks for what to show, holds the id as text; the id itself is beside it. The queries, whose ids are in queries_ids.npy, are
+in the folder of their kind and have no metadata.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.core import tables
+from pipeline.tools.export.fold import Folded
+
+_FOLDERS = {"image_id": "img_emb", "caption_id": "text_emb"}
+_SHOWN = {"image_id": "image_path", "caption_id": "caption"}
+
+
+def write(folder: Path, folded: Folded) -> None:
+    for side in (folded.items, folded.queries):
+        name = _FOLDERS[side.key]
+        (folder / name).mkdir()
+        np.save(folder / name / f"{name}_0.npy", side.vectors)
+    np.save(folder / "queries_ids.npy", folded.queries.ids)
+    key = folded.items.key
+    schema = pa.schema(
+        [
+            tables.field(_SHOWN[key], pa.string(), "the id as text"),
+            tables.field(key, pa.int64(), "as in the embeddings"),
+        ]
+    )
+    ids = pa.array(folded.items.ids)
+    table = pa.table({_SHOWN[key]: ids.cast(pa.string()), key: ids})
+    tables.write(folder / "metadata" / "metadata_0.parquet", table, schema, {})

@@ -1,0 +1,24 @@
+"""items.faiss, an exact inner-product index that answers with ids; beside it queries.npy and queries_ids.npy."""
+
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.core.errors import MissingResource
+from pipeline.tools.export.fold import Folded
+
+try:
+    import faiss
+except ImportError as error:
+    raise MissingResource(
+        "--to faiss needs the package faiss-cpu, which is not installed: pip install 'vse-pipe[faiss]'"
+    ) from error
+
+
+def write(folder: Path, folded: Folded) -> None:
+    items, queries = folded.items, folded.queries
+    index = faiss.IndexIDMap2(faiss.IndexFlatIP(items.vectors.shape[1]))
+    index.add_with_ids(np.ascontiguousarray(items.vectors), items.ids)
+    faiss.write_index(index, str(folder / "items.faiss"))
+    np.save(folder / "queries.npy", queries.vectors)
+    np.save(folder / "queries_ids.npy", queries.ids)

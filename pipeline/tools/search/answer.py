@@ -1,0 +1,62 @@
+"""What a search gives back."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Hit:
+    """rank: from 1; score: under the criterion, larger is closer; caption_id: None where images are searched.
+
+    text: the caption found, or the image's first caption (empty where it has none); file: as images.parquet names it,
+    relative to the data set's root.
+    """
+
+    rank: int
+    score: float
+    image_id: int
+    caption_id: int | None
+    text: str
+    file: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """query: the sentence, the file or the image asked with; hits: best first; unknown: words of the sentence that the
+    run's vocabulary does not hold; seconds: from the query to the hits; notes: what else to know about the query."""
+
+    query: str
+    run: str
+    inference: str
+    hits: tuple[Hit, ...]
+    unknown: tuple[str, ...]
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict:
+        """For JSON."""
+        return asdict(self)
+
+
+class Asked(Protocol):
+    """What ``document`` needs of ``pipeline.tools.search.engine.Engine``."""
+
+    split: str
+    counts: dict[str, int]
+    left_out: dict[str, int]
+
+    def correction(self, direction: str) -> Any: ...
+
+
+def document(engine: Asked, answer: Answer, direction: str, why: str) -> dict:
+    """The answer, with what was searched and what corrected it: what ``vse-pipe search --json`` prints and what the page of
+    ``vse-pipe serve`` answers to programs. why: how the run was chosen."""
+    return {
+        **answer.as_dict(),
+        "chosen": why,
+        "split": engine.split,
+        "direction": direction,
+        "searched": engine.counts["images" if direction == "text_to_image" else "captions"],
+        "left_out": engine.left_out,
+        "correction": engine.correction(direction).about,
+    }

@@ -1,0 +1,100 @@
+"""What the data set says of the images and captions that are found: file, captions."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.artifacts import captions, images
+from pipeline.core import tables
+from pipeline.core.errors import InputError, MissingResource
+from pipeline.pictures.address import path_of
+from pipeline.project import paths
+from pipeline.tools.search.columns import numbers
+
+_IMAGES = ["image_id", "file", "width"]
+_CAPTIONS = ["caption_id", "image_id", "text"]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """dataset: its name; images, captions: the tables of data/prepare/<dataset>/."""
+
+    dataset: str
+    images: pa.Table
+    captions: pa.Table
+
+    @classmethod
+    def read(cls, dataset: str) -> "Catalogue":
+        """Raises MissingResource where the data set is not prepared, else as the artefacts' readers."""
+        folder = paths.prepared(dataset)
+        for name in (images.NAME, captions.NAME):
+            if not (folder / name).is_file():
+                raise MissingResource(
+                    f"{folder / name} does not exist; make it with `vse-pipe prepare --dataset {dataset}`"
+                )
+        found = [
+            tables.read(folder / of.NAME, pa.schema([of.SCHEMA.field(name) for name in names]), columns=names)
+            for of, names in ((images, _IMAGES), (captions, _CAPTIONS))
+        ]
+        return cls(dataset, *found)
+
+    def file(self, image_id: int) -> str:
+        return self._of_image("file", image_id)
+
+    def first_caption(self, image_id: int) -> str:
+        """Empty where the image has none."""
+        place = _place(self._first_captions, image_id)
+        return "" if place is None else self.captions["text"][place].as_py()
+
+    def text(self, caption_id: int) -> str:
+        place = _place(self._caption_order, caption_id)
+        if place is None:
+            raise InputError(self._strange("caption_id", caption_id, captions.NAME))
+        return self.captions["text"][place].as_py()
+
+    def path(self, image_id: int) -> Path | None:
+        """Where the image lies, as ``sources.read.at`` takes it: a file, or a member of a shard. None where the file is gone
+        or the image exists as features only. Raises InputError for a name that leads out of the data set's root."""
+        if not self._of_image("width", image_id):
+            return None
+        where = f"{paths.prepared(self.dataset) / images.NAME}: image_id {image_id}"
+        root, file = images.root(self.images), self.file(image_id)
+        return root / file if paths.inside(root, path_of(file), where).is_file() else None
+
+    def _of_image(self, column: str, image_id: int):
+        place = _place(self._image_order, image_id)
+        if place is None:
+            raise InputError(self._strange("image_id", image_id, images.NAME))
+        return self.images[column][place].as_py()
+
+    def _strange(self, key: str, value: int, name: str) -> str:
+        return (
+            f"{paths.prepared(self.dataset) / name}: no {key} {value}; prepare and embed the data set again"
+        )
+
+    @cached_property
+    def _image_order(self) -> tuple[np.ndarray, np.ndarray]:
+        return _order(numbers(self.images["image_id"]))
+
+    @cached_property
+    def _caption_order(self) -> tuple[np.ndarray, np.ndarray]:
+        return _order(numbers(self.captions["caption_id"]))
+
+    @cached_property
+    def _first_captions(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.unique(numbers(self.captions["image_id"]), return_index=True)
+
+
+def _order(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted, and where each of them lies."""
+    order = np.argsort(ids, kind="stable")
+    return ids[order], order
+
+
+def _place(order: tuple[np.ndarray, np.ndarray], wanted: int) -> int | None:
+    ids, places = order
+    found = int(np.searchsorted(ids, wanted))
+    return int(places[found]) if found < len(ids) and ids[found] == wanted else None

@@ -1,0 +1,190 @@
+"""The embeddings of one network: what is searched. Ids are read at once, vectors where they are asked for."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from jaxtyping import Float32, Int64
+
+from pipeline.artifacts import embeddings, fragments
+from pipeline.artifacts.embeddings import Side
+from pipeline.artifacts.fragments import FragmentSide
+from pipeline.core.errors import InputError
+from pipeline.evaluate.engine.embedded import Embedded
+from pipeline.project import paths
+from pipeline.ranking.engine.fragments import Sides
+from pipeline.ranking.engine.scores import Similarity
+from pipeline.ranking.engine.words import Words
+from pipeline.tools.search import kept
+from pipeline.tools.search.columns import ALL, footer, numbers, opened, rows
+
+# Bytes of vectors that are worth unpacking: Parquet gives 120 MB in 0.6 s, a memory map at once.
+_LARGE = 1 << 24
+SPLITS = ("test", "val", "train", ALL)
+_MUST_AGREE = ("run", "model_sha256", "peer_sha256", "similarity", "similarity_params")
+
+
+@dataclass(frozen=True)
+class Ids:
+    """In the order of the embedding files; caption_images: the image that each caption describes."""
+
+    image_ids: Int64[np.ndarray, " images"]
+    caption_ids: Int64[np.ndarray, " captions"]
+    caption_images: Int64[np.ndarray, " captions"]
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """folder: data/embed/<run>/ or the peer in it; split: one of ``SPLITS``; about: the footer of images.parquet."""
+
+    folder: Path
+    run: str
+    split: str
+    about: dict[str, str]
+    _read: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, folder: Path, run: str, split: str) -> "Gallery":
+        """Raises MissingResource naming the command that makes the files, InputError for those of another run and where
+        nothing is of that split, IntegrityError for damaged ones."""
+        ours, theirs = (footer(folder / name, run) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
+        if ours.get("run") != run:
+            raise InputError(
+                f"{folder}: embeddings of run {ours.get('run')!r}, expected {run!r}; embed it again"
+            )
+        for key in _MUST_AGREE:
+            if ours.get(key) != theirs.get(key):
+                raise InputError(
+                    f"{folder}: images.parquet and captions.parquet differ in {key}; embed both again"
+                )
+        return cls(folder, run, split, ours).of(split)
+
+    def of(self, split: str) -> "Gallery":
+        """The same network's embeddings of another split. Raises InputError where it has no image or no caption."""
+        found = replace(self, split=split, _read={})
+        for name, ids in [
+            (embeddings.IMAGES, found.ids.image_ids),
+            (embeddings.CAPTIONS, found.ids.caption_ids),
+        ]:
+            if not len(ids):
+                advice = f"name '{split}' in embed.splits and run `vse-pipe embed --run {self.run}`"
+                raise InputError(
+                    f"{self.folder / name}: nothing of split '{split}'; if the data set has it, {advice}"
+                )
+        return found
+
+    @property
+    def files(self) -> list[Path]:
+        """Everything that scores follow from."""
+        names = (embeddings.IMAGES, embeddings.CAPTIONS, fragments.WEIGHTS)
+        return [path for name in names if (path := self.folder / name).is_file()]
+
+    @cached_property
+    def ids(self) -> Ids:
+        images = self._columns(embeddings.IMAGES, "image_id")
+        captions = self._columns(embeddings.CAPTIONS, "caption_id", "image_id")
+        return Ids(*images, *captions)
+
+    def split_of(self, image_id: int) -> str:
+        """Where an image is. Raises InputError where the run has embedded none of that id."""
+        ids, splits = opened(
+            self.folder / embeddings.IMAGES, lambda file: file.read(["image_id", "split"])
+        ).columns
+        place = np.flatnonzero(numbers(ids) == image_id)
+        if not len(place):
+            raise InputError(
+                f"{self.folder / embeddings.IMAGES}: run '{self.run}' has embedded no image_id {image_id}"
+            )
+        return splits[int(place[0])].as_py()
+
+    def images(self) -> Sides:
+        """Of every image of the split, in the order of ``ids``, on the CPU."""
+        return self._side(embeddings.IMAGES)
+
+    def captions(self) -> Sides:
+        return self._side(embeddings.CAPTIONS)
+
+    def keep(self) -> None:
+        """Unpack vectors that are large and were read from Parquet, so that the next search maps them into memory."""
+        for name, vectors in self._read.items():
+            path, identity, files = self._place(name)
+            kept.write(path, kept.Kept({"vectors": vectors}, {}), identity, files)
+        self._read.clear()
+
+    def similarity(self, device: torch.device) -> Similarity:
+        """The function that the footer names; raises as ``Embedded.similarity``."""
+        return self._footer_alone().similarity(device)
+
+    @cached_property
+    def left_out(self) -> dict[str, int]:
+        """``images`` and ``captions`` of the split that could not be read, empty where there are none."""
+        own = self._footer_alone()
+        splits = SPLITS[:-1] if self.split == ALL else (self.split,)
+        found = [one for split in splits if (one := own.left_out(split))]
+        return {key: sum(one[key] for one in found) for key in found[0]} if found else {}
+
+    def _footer_alone(self) -> Embedded:
+        """What the footer says, without a row."""
+        nothing = np.empty(0, np.int64)
+        if self._holds_fragments:
+            side = FragmentSide(self.folder / embeddings.IMAGES, nothing, nothing, nothing, self.about)
+        else:
+            side = Side(nothing, nothing, nothing, np.empty((0, 0), np.float32), self.about)
+        return Embedded(self.folder, side, side)
+
+    @cached_property
+    def _holds_fragments(self) -> bool:
+        return fragments.is_fragments(self.folder / embeddings.IMAGES, "")
+
+    def _columns(self, name: str, *keys: str) -> list[np.ndarray]:
+        table = opened(self.folder / name, lambda file: file.read(columns=[*keys, "split"]))
+        kept = rows(table["split"], self.split)
+        return [numbers(table[key])[kept] for key in keys]
+
+    def _side(self, name: str) -> Sides:
+        if self._holds_fragments:
+            return self._fragments(name)
+        found = kept.read(*self._place(name))
+        if found is not None:
+            return found.tensors["vectors"]
+        vectors = torch.tensor(self._vectors(self.folder / name))
+        if vectors.nbytes >= _LARGE:
+            self._read[name] = vectors
+        return vectors
+
+    def _place(self, name: str) -> tuple[Path, dict, list[Path]]:
+        """Where unpacked vectors are kept, what they are, and the file they come from."""
+        path = paths.searched(self.run) / f"{self.folder.name}.{Path(name).stem}.{self.split}.safetensors"
+        return path, {"vectors": name, "split": self.split}, [self.folder / name]
+
+    def _fragments(self, name: str) -> Sides:
+        path = self.folder / name
+        side = fragments.read(path)
+        splits = list(dict.fromkeys(side.splits.tolist())) if self.split == ALL else [self.split]
+        blocks = [side.split(one) for one in splits]
+        vectors = torch.from_numpy(np.concatenate([block.vectors for block in blocks]))
+        lengths = np.concatenate([block.lengths for block in blocks])
+        if name == embeddings.CAPTIONS:
+            return Words(vectors, torch.from_numpy(lengths))
+        said = self.about.get("regions")
+        if (lengths.astype(str) != said).any():
+            raise InputError(
+                f"{path}: not every image has the {said} regions of the footer; embed the run again"
+            )
+        return vectors.unflatten(0, (len(lengths), -1))
+
+    def _vectors(self, path: Path) -> Float32[np.ndarray, "rows dim"]:
+        table = opened(path, lambda file: file.read(columns=["split", "embedding"]))
+        column = table["embedding"].combine_chunks()
+        if not pa.types.is_fixed_size_list(column.type) or column.type.value_type != pa.float32():
+            raise InputError(
+                f"{path}: column 'embedding' is {column.type}, expected fixed_size_list<float32>"
+            )
+        flat = numbers(column.flatten())
+        vectors = flat.reshape(len(column), column.type.list_size)[rows(table["split"], self.split)]
+        if not np.isfinite(vectors).all():
+            raise InputError(f"{path}: embeddings hold NaN or infinite values")
+        return vectors

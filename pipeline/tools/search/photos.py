@@ -1,0 +1,117 @@
+"""A photo as the input of a run's image encoder, treated as the run's own images were."""
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.artifacts import features, model_files
+from pipeline.core.errors import IntegrityError, MissingResource, UsageError
+from pipeline.core.files import read_json
+from pipeline.extract.engine import precision
+from pipeline.extract.engine.backbone import Backbone, Item
+from pipeline.extract.engine.forward import Forward
+from pipeline.pictures import images
+from pipeline.project import paths
+from pipeline.project.params.typed import FeatureSet, Params
+from pipeline.project.registry import BACKBONES
+from pipeline.train.engine import backbone as networks
+from pipeline.train.engine import restore
+from pipeline.train.engine.model import DualEncoder
+
+# Backbones that pass on what somebody else computed: there is no network to show a photo to.
+_NO_NETWORK = ("precomp", "bottom_up")
+
+
+@dataclass(frozen=True)
+class Eye:
+    """model: the trained network; config: what lies beside it; backbone, forward, computing: what makes its features,
+    None where its image encoder reads pixels itself."""
+
+    model: DualEncoder
+    config: dict
+    device: torch.device
+    backbone: Backbone | None
+    forward: Forward | None
+    computing: str
+
+    @classmethod
+    def open(
+        cls, params: Params, run: str, trained: Path, files: model_files.ModelFiles, device: torch.device
+    ) -> "Eye":
+        """Raises UsageError where the features were computed elsewhere, MissingResource where weights are not there,
+        IntegrityError where weights or transform are not those of the run's features."""
+        name = files.config["features"]
+        source = params.features.get(name)
+        if source is None:
+            raise UsageError(
+                f"run '{run}' was trained on features.{name}, which params.yaml does not name any more"
+            )
+        if source.backbone.name in _NO_NETWORK:
+            raise UsageError(
+                f"features.{name} of run '{run}' are '{source.backbone.name}': computed elsewhere, with no network here to "
+                "show a photo to; search by an image of the data set with --image-id"
+            )
+        model = restore.load(trained, run)[0].to(device)
+        if model.tests_on_pixels:
+            return cls(model, files.config, device, None, None, "float32")
+        meta = _meta(source, name, run, files.config)
+        backbone = BACKBONES.load(source.backbone.name).build(source.backbone.params, params.seed)
+        _must_be_the_same(backbone, meta, name)
+        forward = Forward(backbone.module.to(device), source.backbone.params, device)
+        return cls(model, files.config, device, backbone, forward, meta.get("precision", "float32"))
+
+    def see(self, content: bytes, name: str) -> Tensor:
+        """(1, dim) or (1, R, dim). name: for messages. Raises InputError when ``content`` is no picture that can be read."""
+        picture = images.decode(content, name)
+        if self.backbone is None:
+            pixels = networks.transform(self.config["backbone"]).pixels(picture)
+            seen = torch.from_numpy(pixels[None])
+        else:
+            seen = torch.from_numpy(np.asarray(self._features(content, name), np.float32))
+        with torch.inference_mode():
+            return self.model.img(seen.to(self.device)).float()
+
+    def _features(self, content: bytes, name: str) -> np.ndarray:
+        with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
+            (Path(folder) / "photo").write_bytes(content)
+            read = self.backbone.read(Path(folder), Item(0, "photo", "", name))
+        arrays = read if isinstance(read, tuple) else (read,)
+        batch = tuple(np.stack([array]) for array in arrays)
+        with precision.inference(self.device, self.computing):
+            return self.forward(batch if isinstance(read, tuple) else batch[0]).features
+
+
+def _meta(source: FeatureSet, name: str, run: str, config: dict) -> dict:
+    path = paths.extracted(source.dataset, name) / features.META
+    if not path.is_file():
+        raise MissingResource(
+            f"{path} does not exist: it says which weights saw the images; make it with `vse-pipe extract --features {name}`"
+        )
+    meta = read_json(path)
+    if meta.get("sha256") != config.get("features_sha256"):
+        raise IntegrityError(
+            f"run {run} was trained on other features than data/extract now holds; run `vse-pipe train --run {run}` again"
+        )
+    return meta
+
+
+def _must_be_the_same(backbone: Backbone, meta: dict, name: str) -> None:
+    """Weights, transform and all else that the backbone says the features depend on; libraries are left out."""
+    about = json.loads(json.dumps(backbone.about))
+    changed = [key for key, value in about.items() if _identity(value) != _identity(meta.get(key))]
+    if changed:
+        raise IntegrityError(
+            f"features.{name} was made with other {' and '.join(changed)} than there are now; run `vse-pipe extract --features {name}` again"
+        )
+
+
+def _identity(value: object) -> object:
+    """Of weights the content, not where it came from."""
+    if isinstance(value, dict) and ("sha256" in value or "seed" in value):
+        return value.get("sha256"), value.get("seed")
+    return value

@@ -1,0 +1,73 @@
+"""A search's answer on the terminal: a table for people, or one JSON document for programs."""
+
+import json
+
+from pipeline.core.console import say, stdout
+from pipeline.tools.search.sentences import shortened
+
+_SHOWN = 20
+
+
+def show(told: dict, as_json: bool) -> None:
+    """told: as ``answer.document``."""
+    if as_json:
+        text = json.dumps(told, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        stdout.file.write(text + "\n")
+    else:
+        for line in remarks(told):
+            say(line)
+        _table(told)
+    stdout.file.flush()  # what comes after the answer takes its time
+
+
+def remarks(told: dict) -> list[str]:
+    """What to know beside the hits, a sentence each."""
+    found = [f"run {told['run']} ({told['chosen']})"]
+    if told["unknown"]:
+        named = [plain(shortened(word)) for word in told["unknown"][:_SHOWN]]
+        more = len(told["unknown"]) - len(named)
+        found.append(f"not in the vocabulary: {', '.join(named)}" + (f" and {more} more" if more else ""))
+    found += told["notes"]
+    if told["left_out"]:
+        images, captions = (told["left_out"][kind] for kind in ("images", "captions"))
+        found.append(
+            f"{images:,} images that could not be read are not searched, nor their {captions:,} captions"
+        )
+    return found + ([corrected(told)] if told["correction"] else [])
+
+
+def corrected(told: dict) -> str:
+    """Whose queries corrected the scores, and when that was computed."""
+    about = told["correction"]
+    kind = "captions" if told["direction"] == "text_to_image" else "images"
+    when = f"on {about['computed']}" if about["kept"] else "now"
+    return (
+        f"{told['inference']}: corrected by {about['queries']:,} {kind} of {about['bank']}, computed {when} in "
+        f"{about['seconds']:.1f} s and kept"
+    )
+
+
+def plain(text: str) -> str:
+    """Without characters that a terminal would obey."""
+    return "".join(one if one.isprintable() else "\ufffd" for one in text)
+
+
+def _table(told: dict) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    to_images = told["direction"] == "text_to_image"
+    kind = "images" if to_images else "captions"
+    caption = f"{told['inference']}, {told['searched']:,} {kind} of {told['split']}, {told['seconds']:.2f} s"
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=Text(caption), caption_justify="left")
+    for name in ("rank", "score"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("image", overflow="fold")
+    table.add_column("its first caption" if to_images else "caption", overflow="fold", ratio=1)
+    table.add_column("image_id" if to_images else "caption_id", justify="right", no_wrap=True)
+    for hit in told["hits"]:
+        number = hit["image_id"] if to_images else hit["caption_id"]
+        cells = str(hit["rank"]), f"{hit['score']:.4f}", plain(hit["file"]), plain(hit["text"]), str(number)
+        table.add_row(*map(Text, cells))
+    stdout.print(table)

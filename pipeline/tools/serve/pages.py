@@ -1,0 +1,64 @@
+"""The page as HTML: everything that a data set or a visitor says is escaped by the template."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from pipeline.report.engine import formatting
+from pipeline.report.engine.pictures import data_uri, thumbnail
+from pipeline.tools.serve.query import DEFAULT_K, MAX_K, MAX_TEXT, MAX_UPLOAD, Query
+from pipeline.tools.serve.searching import Desk, Found
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_PREVIEW = 240
+
+
+@dataclass(frozen=True)
+class Form:
+    """What the boxes of the page hold, as the visitor left them."""
+
+    text: str = ""
+    k: str = str(DEFAULT_K)
+    inference: str = ""
+
+
+class Pages:
+    """The templates of one desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        environment = Environment(
+            loader=FileSystemLoader(_TEMPLATES),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        environment.filters |= formatting.FILTERS
+        environment.globals |= {"max_k": MAX_K, "max_text": MAX_TEXT, "max_megabytes": MAX_UPLOAD // 10**6}
+        self._page = environment.get_template("page.html")
+        self.style = (_TEMPLATES / "style.css").read_text(encoding="utf-8")
+        self.icon = (_TEMPLATES / "icon.svg").read_text(encoding="utf-8")
+
+    def empty(self) -> str:
+        return self._render(Form())
+
+    def problem(self, message: str, form: Form) -> str:
+        return self._render(form, message=message)
+
+    def results(self, query: Query, found: Found) -> str:
+        form = Form(query.text or "", str(query.k), query.inference)
+        small = thumbnail(query.photo, _PREVIEW) if query.photo is not None else None
+        return self._render(form, query=query, found=found, preview=data_uri(small) if small else None)
+
+    def _render(self, form: Form, **shown: object) -> str:
+        kept = {"k": form.k, "inference": form.inference}
+
+        def again(**asked: object) -> str:
+            """The address of another search with the same options."""
+            return "/?" + urlencode({**asked, **kept})
+
+        context = {"message": None, "query": None, "found": None, "preview": None, **shown}
+        return self._page.render(desk=self._desk, form=form, again=again, **context)

@@ -1,0 +1,95 @@
+"""What a request asks for, read strictly: every wrong value is one plain sentence, never a guess."""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from pipeline.core.errors import UsageError
+from pipeline.project.registry import near_miss
+
+MAX_TEXT = 1000
+MAX_K = 100
+DEFAULT_K = 10
+# Of the whole upload: a photo of a telephone has 3 to 12 MB.
+MAX_UPLOAD = 20_000_000
+FIELDS = ("text", "image_id", "k", "inference")
+_INT64 = 2**63
+
+
+@dataclass(frozen=True)
+class Query:
+    """One search: exactly one of ``text``, ``image_id`` and ``photo`` is set. ``k``: how many results."""
+
+    k: int
+    inference: str
+    text: str | None = None
+    image_id: int | None = None
+    photo: bytes | None = None
+
+
+def read(
+    values: Iterable[tuple[str, str]], inferences: Collection[str], photo: bytes | None = None
+) -> Query | None:
+    """The query in the name-value pairs of a form or an address; None when they ask for nothing.
+
+    inferences: the criteria that can be asked for, the first is the default. photo: the content of an upload, which
+    stands in place of text and image_id. Raises UsageError with the sentence to show.
+    """
+    given = _once(values)
+    k = _integer("k", given.get("k", str(DEFAULT_K)), 1, MAX_K)
+    inference = _member(given.get("inference"), inferences)
+    asked = [name for name in ("text", "image_id") if name in given]
+    if photo is not None and asked:
+        raise UsageError(f"a photo and {asked[0]} exclude each other: ask for one of them")
+    if len(asked) > 1:
+        raise UsageError("text and image_id exclude each other: ask for one of them")
+    if photo is not None:
+        return Query(k, inference, photo=photo)
+    if "text" in given:
+        return Query(k, inference, text=_sentence(given["text"]))
+    if "image_id" in given:
+        return Query(k, inference, image_id=image_id(given["image_id"]))
+    return None
+
+
+def image_id(value: str) -> int:
+    """Raises UsageError unless ``value`` is a decimal 64-bit integer."""
+    return _integer("image_id", value, -_INT64, _INT64 - 1)
+
+
+def _once(values: Iterable[tuple[str, str]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in values:
+        if name not in FIELDS:
+            raise UsageError(
+                f"unknown field {name[:40]!r}{near_miss(name, list(FIELDS)) or ';'} known: {', '.join(FIELDS)}"
+            )
+        if name in found:
+            raise UsageError(f"{name} is given twice")
+        found[name] = value
+    return found
+
+
+def _integer(name: str, value: str, low: int, high: int) -> int:
+    # int() alone would take spaces, underscores and the digits of other scripts.
+    if re.fullmatch(r"-?[0-9]{1,19}", value) and low <= int(value) <= high:
+        return int(value)
+    bounds = f" from {low} to {high}" if high < _INT64 - 1 else ""
+    raise UsageError(f"{name} must be a whole number{bounds}, got {value[:40]!r}")
+
+
+def _member(value: str | None, inferences: Collection[str]) -> str:
+    if value is None:
+        return next(iter(inferences))
+    if value not in inferences:
+        raise UsageError(f"inference {value[:40]!r} is not served here; served: {', '.join(inferences)}")
+    return value
+
+
+def _sentence(value: str) -> str:
+    text = " ".join(value.split())
+    if not text:
+        raise UsageError("type a sentence to search with")
+    if len(text) > MAX_TEXT:
+        raise UsageError(f"the sentence has {len(text):,} characters; {MAX_TEXT:,} are the most")
+    return text

@@ -1,0 +1,84 @@
+"""One file against the digest that was kept of it, and what to do when they differ."""
+
+import hashlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import sha256
+from pipeline.pictures.read import at, file_of
+from pipeline.project.lock import Lock, cached, md5
+from pipeline.project.nodes import Node
+from pipeline.tools.verify.claims import locked, unreadable
+from pipeline.tools.verify.finding import DAMAGED, IN_LOCK, MISSING, OK, OWN, PAGES, READABLE, Claim, Finding
+
+
+def compared(claim: Claim) -> Finding:
+    """Reads the whole file; of a shard the member."""
+    if not file_of(claim.path).is_file():
+        return Finding(claim.path, MISSING, claim.by, "its digest was kept, and it is not there")
+    if claim.by == PAGES:
+        problem = _pages(claim.path)
+    elif claim.by == OWN:
+        problem = _own(claim.path)
+    elif claim.by == READABLE:
+        problem = unreadable(claim.path)
+    else:
+        problem = _digest(claim)
+    return Finding(claim.path, DAMAGED if problem else OK, claim.by, problem)
+
+
+def _digest(claim: Claim) -> str:
+    if file_of(claim.path) != claim.path:
+        try:
+            found = hashlib.sha256(at(claim.path)).hexdigest()
+        except (InputError, IntegrityError) as error:
+            return str(error)
+    else:
+        found = md5(claim.path) if claim.by == IN_LOCK else sha256(claim.path)
+    same = found.startswith(claim.digest)
+    return "" if same else f"{claim.by} is {claim.digest[:12]}..., its content has {found[:12]}..."
+
+
+def _pages(path: Path) -> str:
+    """Every page of a Parquet file, row group by row group; what is wrong, or nothing."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            for group in range(file.num_row_groups):
+                file.read_row_group(group)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
+def _own(path: Path) -> str:
+    """The state a killed training goes on from has its digest in its header."""
+    from pipeline.train.engine import checkpoint
+
+    if checkpoint.fingerprint(path.parent.parent) is None:
+        return "its content does not match the digest in its header"
+    return ""
+
+
+def remedy(path: Path, folder: Path, node: Node | None, lock: Lock | None) -> str:
+    """What brings ``path`` of the artefact ``folder`` back: from the cache where its object there is whole, else by
+    running the stage, and a damaged object has to go first or DVC would put it back."""
+    digest = locked(folder, lock).get(path) if lock else None
+    stage = lock.outs[str(folder)].stage if lock and str(folder) in lock.outs else None
+    if digest is not None:
+        kept = cached(digest)
+        if kept.is_file() and md5(kept) == digest:
+            return (
+                f"remove it and run `dvc checkout {folder}`, DVC's cache has it whole; "
+                f"`dvc commit {stage}` if it was made anew by hand"
+            )
+        if kept.is_file():
+            return f"remove it and the cache object {kept}, which is damaged too, and run `dvc repro {stage}`"
+    if stage is not None:
+        return f"remove it and run `dvc repro {stage}`"
+    if file_of(path) != path:
+        again = f"run `{node.command}` to take it as it is now" if node else "prepare the data set again"
+        return f"put the shard back as it was, or {again}"
+    return f"remove it and run `{node.command}`" if node else "remove it and make it again"

@@ -1,0 +1,95 @@
+"""The training pairs as arrays: everything a batch needs is one gather away."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.artifacts.texts import Texts
+from pipeline.train.engine.pictures import Pictures
+
+
+@dataclass(frozen=True)
+class Batch:
+    """On the CPU. features: (B, ...) float32, or uint8 pixels (B, crops, S, S, 3); texts: what the text encoder takes, (tokens (B, L), lengths (B,)) int64 or
+    (vectors (B, D),) float32; owners: (B,) int64 ids of the images shown; pairs: (B,) positions.
+    """
+
+    features: Tensor
+    texts: tuple[Tensor, ...]
+    owners: Tensor
+    pairs: np.ndarray
+
+    def split(self, size: int) -> list["Batch"]:
+        """Consecutive parts of ``size`` pairs."""
+        return [self.part(slice(start, start + size)) for start in range(0, len(self.pairs), size)]
+
+    def part(self, pairs: slice) -> "Batch":
+        """Consecutive pairs; views."""
+        texts = tuple(side[pairs] for side in self.texts)
+        return Batch(self.features[pairs], texts, self.owners[pairs], self.pairs[pairs])
+
+
+def image_inputs(array: np.ndarray, rows: np.ndarray) -> Tensor:
+    """(len(rows), ...) float32 from an array that may be a memory map of any float type."""
+    return torch.from_numpy(np.asarray(array[rows], dtype=np.float32))
+
+
+def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:
+    """What the text encoder takes of the captions at ``places``; token ids are padded to the longest of them."""
+    if texts.tokens is not None:
+        tokens, lengths = texts.tokens.padded(places)
+        return torch.from_numpy(tokens), torch.from_numpy(lengths)
+    return (torch.from_numpy(np.asarray(texts.array[texts.rows[places]], dtype=np.float32)),)
+
+
+def text_lengths(texts: Texts, places: np.ndarray) -> np.ndarray:
+    """Words of each caption; 1 where the texts are vectors, which are all alike."""
+    return texts.tokens.lengths[places] if texts.tokens is not None else np.ones(len(places), np.int64)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pair i shows the image ``owners[i]``, feature row ``rows[i]``, with the caption at ``places[i]`` of ``texts``.
+
+    pictures: the images themselves, for encoders that read pixels. mismatched: which pairs are known to show an image that
+    the caption does not describe, for records only; None where that is unknown or true of no pair.
+    """
+
+    array: np.ndarray
+    rows: np.ndarray
+    texts: Texts
+    places: np.ndarray
+    owners: np.ndarray
+    pictures: Pictures | None = None
+    mismatched: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return text_lengths(self.texts, self.places)
+
+    def source(self, pixels: bool) -> np.ndarray | Pictures:
+        """What ``encode.images`` reads: the stored features, or the images as they were extracted."""
+        return self.pictures if pixels else self.array
+
+    def batch(self, pairs: np.ndarray) -> Batch:
+        return self._batch(pairs, image_inputs(self.array, self.rows[pairs]))
+
+    def batches(self, work: list[np.ndarray], pixels_of: int | None = None) -> Iterator[Batch]:
+        """One batch for each array of pairs; pixels_of: the epoch whose pixels they hold, None for stored features."""
+        if pixels_of is None:
+            yield from map(self.batch, work)
+            return
+        with contextlib.closing(self.pictures.drawn(self.rows, work, pixels_of)) as reading:
+            for pairs, pixels in zip(work, reading, strict=True):
+                yield self._batch(pairs, pixels)
+
+    def _batch(self, pairs: np.ndarray, images: Tensor) -> Batch:
+        texts = text_inputs(self.texts, self.places[pairs])
+        return Batch(images, texts, torch.from_numpy(self.owners[pairs]), pairs)

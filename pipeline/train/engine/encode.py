@@ -1,0 +1,86 @@
+"""Run a trained dual encoder over many images or captions, in batches, without gradients; results lie on the CPU."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.artifacts.texts import Texts
+from pipeline.core.console import track
+from pipeline.ranking.engine.words import Words
+from pipeline.train.engine.data import image_inputs, text_inputs, text_lengths
+from pipeline.train.engine.model import DualEncoder
+from pipeline.train.engine.pictures import Pictures
+
+
+def images(
+    model: DualEncoder,
+    source: np.ndarray | Pictures,
+    rows: np.ndarray,
+    device: torch.device,
+    batch: int = 1024,
+    shown: str = "",
+) -> Tensor:
+    """(len(rows), dim) or (len(rows), R, dim) float32 of the feature rows given, from the features or from the images
+    behind them. shown: what a progress line calls the work; none without."""
+    size = batch if isinstance(source, np.ndarray) else min(batch, source.batch_size)
+    work = _parts(rows, size)
+    if isinstance(source, np.ndarray):
+        inputs: Iterable[Tensor] = (image_inputs(source, chosen) for chosen in work)
+    else:
+        inputs = source.tested(work)
+    parts = _parts(np.arange(len(rows)), size)
+    with evaluating(model):
+        return _placed(_told((model.img(chosen.to(device)) for chosen in inputs), parts, shown), parts)
+
+
+def captions(
+    model: DualEncoder,
+    texts: Texts,
+    places: np.ndarray,
+    device: torch.device,
+    batch: int = 256,
+    shown: str = "",
+) -> Tensor | Words:
+    """(len(places), dim) float32 vectors of the captions given, or their words; batches hold captions of like length.
+    shown: as of ``images``."""
+    order = np.argsort(text_lengths(texts, places), kind="stable")
+    parts = _parts(order, batch)
+    with evaluating(model):
+        encoded = (model.captions(text_inputs(texts, places[part]), device) for part in parts)
+        if not model.fragments:
+            return _placed(_told(encoded, parts, shown), parts)
+        words = [one.float().to(torch.device("cpu")) for one in encoded]
+        return Words.cat(words).take(torch.from_numpy(np.argsort(order, kind="stable")))
+
+
+@contextlib.contextmanager
+def evaluating(model: DualEncoder) -> Iterator[None]:
+    """Without gradients and as in evaluation; afterwards the model is in the mode it was."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def _parts(order: np.ndarray, size: int) -> list[np.ndarray]:
+    return [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def _told(encoded: Iterable[Tensor], parts: list[np.ndarray], shown: str) -> Iterable[Tensor]:
+    return track(encoded, len(parts), shown) if shown else encoded
+
+
+def _placed(encoded: Iterable[Tensor], parts: list[np.ndarray]) -> Tensor:
+    """parts: places of what each of ``encoded`` holds."""
+    whole = torch.empty((0, 0))
+    for part, chosen in zip(parts, encoded, strict=True):
+        if not len(whole):
+            whole = torch.empty((sum(map(len, parts)), *chosen.shape[1:]))
+        whole[torch.from_numpy(part)] = chosen.float().cpu()
+    return whole

@@ -1,0 +1,36 @@
+"""What an encoder refuses before torch would fail with a message about matrices."""
+
+from torch import Tensor
+
+from pipeline.core.errors import InputError
+
+
+def one_vector(encoder: str, feature_shape: tuple[int, ...]) -> int:
+    """The width of features (rows, D). Raises InputError for region features (rows, R, D)."""
+    if len(feature_shape) != 1:
+        raise InputError(
+            f"image encoder '{encoder}' needs one vector per image, the features are {feature_shape} each"
+        )
+    return feature_shape[0]
+
+
+def check_width(encoder: str, vectors: Tensor, width: int) -> None:
+    """Raises InputError unless ``vectors`` are (rows, width)."""
+    if vectors.ndim != 2 or vectors.shape[1] != width:
+        raise InputError(
+            f"{encoder} was built for vectors of {width} numbers, got shape {tuple(vectors.shape)}"
+        )
+
+
+def check_lengths(encoder: str, tokens: Tensor, lengths: Tensor) -> None:
+    """Raises InputError unless ``tokens`` are (captions, L) with at least one caption, each of 1 to L tokens."""
+    if tokens.ndim != 2 or lengths.shape != tokens.shape[:1] or not len(lengths):
+        raise InputError(
+            f"{encoder} needs tokens (captions, length) and a length each, "
+            f"got shapes {tuple(tokens.shape)} and {tuple(lengths.shape)}"
+        )
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    if shortest < 1 or longest > tokens.shape[1]:
+        raise InputError(
+            f"{encoder} needs captions of 1 to {tokens.shape[1]} tokens, got lengths {shortest} to {longest}"
+        )

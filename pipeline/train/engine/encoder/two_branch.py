@@ -1,0 +1,90 @@
+"""One branch of a two-branch network: linear layers with nonlinearities between them, unit length at the end.
+
+Source: Wang, Li and Lazebnik, Learning deep structure-preserving image-text embeddings, CVPR 2016, Figure 1 and section 3.1.
+"""
+
+import math
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor, nn
+
+from pipeline.core.errors import InputError
+from pipeline.core.strict import Strict, Width
+from pipeline.train.engine.encoder.norm import normalize
+from pipeline.train.engine.encoder.shapes import check_width
+
+
+class Options(Strict):
+    """The defaults are the paper's for tf-idf and Fisher vectors.
+
+    hidden: outputs of the layers before the last, whose outputs are ``train.embed_size`` (paper: 2048 then 512; mean
+    word2vec: 1024 then 256; phrases: 8192 then 4096). nonlinear: false is the paper's "Linear" rows: one layer straight
+    into unit length, so that hidden, dropout and batch_norm have no part. dropout: after each ReLU, in training. batch_norm:
+    ``last``, after the last layer (paper), ``first``, before each ReLU (the authors' code), or ``none``. use_abs: absolute
+    values at the end (order).
+    """
+
+    hidden: Width | Annotated[list[Width], Field(min_length=1)] = 2048
+    nonlinear: bool = True
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
+    batch_norm: Literal["last", "first", "none"] = "last"
+    use_abs: bool = False
+
+
+class Branch(nn.Module):
+    """(B, D) to (B, embed_size). Layers are ``fc1``, ``fc2``, ... as in the authors' PyTorch code; ``bn`` if it comes last."""
+
+    def __init__(self, name: str, options: Options, in_features: int, embed_size: int) -> None:
+        super().__init__()
+        self.name, self.options, self.in_features = name, options, in_features
+        hidden = [options.hidden] if isinstance(options.hidden, int) else options.hidden
+        sizes = [in_features, *(hidden if options.nonlinear else []), embed_size]
+        layers = {}
+        for place in range(1, len(sizes) - 1):
+            layers[f"fc{place}"] = _hidden(options, sizes[place - 1], sizes[place])
+        layers[f"fc{len(sizes) - 1}"] = nn.Linear(sizes[-2], sizes[-1])
+        if options.nonlinear and options.batch_norm == "last":
+            layers["bn"] = _batch_norm(embed_size)
+        for place, layer in layers.items():
+            self.add_module(place, layer)
+        self._needs_two = options.nonlinear and options.batch_norm != "none"
+
+    def forward(self, vectors: Float[Tensor, "rows features"]) -> Float[Tensor, "rows dim"]:
+        """Raises InputError for vectors of another width, and for a lone row in training under batch normalisation."""
+        check_width(self.name, vectors, self.in_features)
+        if self.training and self._needs_two and len(vectors) < 2:
+            raise InputError(
+                f"{self.name} normalises over the batch and needs at least 2 rows in training, got {len(vectors)}; "
+                "change train.batch_size or set batch_norm: none"
+            )
+        for layer in self.children():
+            vectors = layer(vectors)
+        vectors = normalize(vectors)
+        return vectors.abs() if self.options.use_abs else vectors
+
+
+def _hidden(options: Options, inputs: int, outputs: int) -> nn.Sequential:
+    normalised = [_batch_norm(outputs)] if options.batch_norm == "first" else []
+    return nn.Sequential(nn.Linear(inputs, outputs), *normalised, nn.ReLU(), nn.Dropout(options.dropout))
+
+
+def _batch_norm(size: int) -> nn.BatchNorm1d:
+    """eps 1e-5 and momentum 0.1 (authors' PyTorch code). Their TensorFlow code also says 0.1, meaning PyTorch's 0.9."""
+    return nn.BatchNorm1d(size, eps=1e-5, momentum=0.1)
+
+
+def build_branch(
+    name: str, options: Options, in_features: int, embed_size: int, rng: torch.Generator
+) -> Branch:
+    """Weights and biases uniform in +-1/sqrt(in), PyTorch's default, as the authors' PyTorch code leaves it; the paper says
+    nothing. Batch normalisation starts at scale 1, shift 0."""
+    branch = Branch(name, options, in_features, embed_size)
+    for layer in branch.modules():
+        if isinstance(layer, nn.Linear):
+            bound = 1.0 / math.sqrt(layer.in_features)
+            nn.init.uniform_(layer.weight, -bound, bound, generator=rng)
+            nn.init.uniform_(layer.bias, -bound, bound, generator=rng)
+    return branch

@@ -1,0 +1,115 @@
+"""The epochs of one run: train, validate, keep the best, checkpoint."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.artifacts import history, rematching
+from pipeline.core.console import say, track
+from pipeline.core.errors import PipelineError
+from pipeline.core.seeds import derive
+from pipeline.train.engine import checkpoint
+from pipeline.train.engine.checkpoint import Progress
+from pipeline.train.engine.gradient_cache import ADVICE
+from pipeline.train.engine.model import DualEncoder
+from pipeline.train.engine.optimise import optimizer_for, set_rates, step
+from pipeline.train.engine.scheme.scheme import Scheme
+
+Validate = Callable[[Sequence[DualEncoder]], dict[str, float]]
+
+
+def fit(
+    scheme: Scheme,
+    sampler: Callable[[int], list[np.ndarray]],
+    validate: Validate,
+    out: Path,
+    fingerprint: str,
+    name: str,
+) -> Progress:
+    """Train to ``epochs`` of the scheme's setting, going on from ``out``'s checkpoint when it belongs to ``fingerprint``.
+
+    sampler: an epoch, counted from 0, to the positions of the pairs of each of its batches. validate: the models of the
+    scheme, as one, to their validation recalls and ``rsum``; the first best epoch by rsum is kept (strict >).
+    """
+    model, params = scheme.setting.model, scheme.setting.train
+    optimizer = optimizer_for(model, params)
+    progress = checkpoint.resume(out, model, optimizer, fingerprint)
+    if progress.epoch:
+        scheme.load_state(progress.scheme)
+        _write(out, progress)
+    if 0 < progress.epoch < params.epochs:
+        say(f"train {name}: going on after epoch {progress.epoch} of {params.epochs}")
+    for epoch in range(progress.epoch, params.epochs):
+        lr = set_rates(optimizer, params, epoch, scheme.decays_from)
+        mean = _epoch(scheme, optimizer, sampler, epoch, name)
+        row = {"epoch": epoch + 1, "lr": lr, "loss": mean, **_validated(validate, scheme.models, epoch, name)}
+        progress.epoch = epoch + 1
+        progress.history.append(row)
+        progress.scheme, record = scheme.state(), scheme.record()
+        progress.records += [{"epoch": epoch + 1, **record}] if record else []
+        if row["val_rsum"] > progress.best_rsum:
+            progress.best_rsum, progress.best_epoch = row["val_rsum"], epoch + 1
+            progress.best, *peer = map(_copied, scheme.models)
+            progress.best_peer = peer[0] if peer else {}
+        checkpoint.save(out, model, optimizer, progress, fingerprint)
+        _write(out, progress)
+        say(
+            f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}"
+        )
+    return progress
+
+
+def _write(out: Path, progress: Progress) -> None:
+    """What is read beside the model. Again when a run goes on: it may have been killed between state and files."""
+    history.write(out, progress.history)
+    if progress.records:
+        rematching.write(out, progress.records)
+
+
+def _copied(model: DualEncoder) -> dict[str, Tensor]:
+    return {key: value.detach().cpu().clone() for key, value in model.state_dict().items()}
+
+
+def _validated(validate: Validate, models: Sequence[DualEncoder], epoch: int, name: str) -> dict[str, float]:
+    """Raises PipelineError with run and epoch: weights that are not finite fail here when the last step made them so."""
+    try:
+        return validate(models)
+    except PipelineError as error:
+        finite = all(weight.isfinite().all() for model in models for weight in model.state_dict().values())
+        kind, advice = (type(error), "") if finite else (PipelineError, f"; {ADVICE}")
+        raise kind(f"train {name}, epoch {epoch + 1}, validation: {error}{advice}") from error
+
+
+def _epoch(
+    scheme: Scheme,
+    optimizer: torch.optim.Optimizer,
+    sampler: Callable[[int], list[np.ndarray]],
+    epoch: int,
+    name: str,
+) -> float:
+    """One pass over the epoch's batches. Returns the mean loss of a pair's batch, weighted by batch size."""
+    setting = scheme.setting
+    # Dropout draws from torch's own generator: tie it to the epoch, so that a resumed run draws the same.
+    torch.manual_seed(derive(setting.seed, "dropout", epoch))
+    for model in scheme.models:
+        model.start(epoch)
+    scheme.start(epoch)
+    batches = scheme.batches(epoch, sampler(epoch))
+    for model in scheme.models:
+        model.train()
+    total, seen = 0.0, 0
+    pixels_of = epoch if setting.model.trains_on_pixels else None
+    with contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading:
+        for batch in track(reading, len(batches), f"train {name} epoch {epoch + 1}"):
+            try:
+                value = step(scheme, optimizer, batch)
+            except PipelineError as error:
+                first = ", ".join(map(str, batch.pairs[:5]))
+                raise type(error)(f"train {name}, epoch {epoch + 1}, pairs {first}, ...: {error}") from error
+            total += value * len(batch.pairs)
+            seen += len(batch.pairs)
+    return total / seen

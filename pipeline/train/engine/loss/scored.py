@@ -1,0 +1,51 @@
+"""What a loss sees of a batch."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from pipeline.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A batch of B pairs, pair i being image i shown with text i.
+
+    scores: rows are images, columns texts, positives on the diagonal; same: the cells that are no negatives: the
+    diagonal, and under ``train.mask_same_image`` every text of the same image; owners: the image that each pair shows,
+    by its id; images, texts: the vectors; weights: factors that a scheme gives to the cells, None where it gives none.
+    """
+
+    scores: Float[Tensor, "pairs pairs"]
+    same: Bool[Tensor, "pairs pairs"]
+    owners: Int[Tensor, "pairs"]
+    images: Float[Tensor, "pairs dim"] | None = None
+    texts: Float[Tensor, "pairs dim"] | None = None
+    weights: Float[Tensor, "pairs pairs"] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        scores: Tensor,
+        owners: Tensor | None = None,
+        mask_same_image: bool = False,
+        images: Tensor | None = None,
+        texts: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> "Scored":
+        """owners: left out, every pair has an image of its own.
+
+        Raises InputError unless ``scores`` is square with at least two pairs: a pair alone has no negative.
+        """
+        if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or scores.shape[0] < 2:
+            raise InputError(
+                f"a loss needs square scores of at least 2 pairs, got shape {tuple(scores.shape)}"
+            )
+        if owners is None:
+            owners = torch.arange(len(scores), device=scores.device)
+        same = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+        if mask_same_image:
+            same = owners[:, None] == owners[None, :]
+        return cls(scores, same, owners, images, texts, weights)

@@ -1,0 +1,110 @@
+"""The dual encoder: an image side, a text side and the similarity between them."""
+
+import torch
+from torch import Tensor, nn
+
+from pipeline.core.seeds import derive
+from pipeline.core.strict import Strict
+from pipeline.project.params.typed import Member
+from pipeline.project.registry import IMAGE_ENCODERS, TEXT_ENCODERS
+from pipeline.ranking.engine.similarity import Similarity, build_similarity
+from pipeline.ranking.engine.words import Words
+from pipeline.train.engine.data import Batch
+
+
+class DualEncoder(nn.Module):
+    """Images and captions into one space; ``score`` compares them.
+
+    Either has one vector, or fragments: an image its regions, a caption its words.
+    """
+
+    def __init__(self, image: nn.Module, text: nn.Module, similarity: Similarity) -> None:
+        super().__init__()
+        self.img, self.txt, self.sim = image, text, similarity
+
+    @property
+    def fragments(self) -> bool:
+        """Whether images are compared by regions and captions by words."""
+        return self.sim.fragments
+
+    @property
+    def trains_on_pixels(self) -> bool:
+        """Whether the epoch that ``start`` spoke of trains on images and not on their stored features."""
+        return getattr(self.img, "trains_on_pixels", False)
+
+    @property
+    def tests_on_pixels(self) -> bool:
+        """Whether vectors of images must be computed from the images: their stored features are another network's."""
+        return getattr(self.img, "tests_on_pixels", False)
+
+    def start(self, epoch: int) -> None:
+        """Before ``epoch``, counted from 0; tells an image encoder that does not train alike in all epochs."""
+        if hasattr(self.img, "start"):
+            self.img.start(epoch)
+
+    def score(self, images: Tensor, texts: Tensor | Words) -> Tensor:
+        """(images, dim) and (texts, dim), or (images, R, dim) and words, to (images, texts)."""
+        return self.sim(images, texts)
+
+    def captions(self, texts: tuple[Tensor, ...], device: torch.device) -> Tensor | Words:
+        """(B, dim) vectors of captions, or their words; texts: as in a ``Batch``."""
+        inputs = on_device(texts, device)
+        return Words.of(self.txt.words(*inputs), inputs[1]) if self.fragments else self.txt(*inputs)
+
+    def encode(
+        self, batch: Batch, device: torch.device, precision: str = "float32"
+    ) -> tuple[Tensor, Tensor | Words]:
+        """float32 images (B, dim) or (B, R, dim), and captions (B, dim) or words, of a batch.
+
+        precision: ``bfloat16`` runs the products in bfloat16 under autocast; weights and vectors stay float32, and
+        similarities and losses, where a margin of 0.05 has to be resolved, are computed from float32.
+        """
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+            images = self.img(batch.features.to(device))
+            texts = self.captions(batch.texts, device)
+        return images.float(), texts.float()
+
+
+def on_device(texts: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
+    """Token ids or vectors go to the device; lengths stay on the CPU, where packing needs them."""
+    return texts[0].to(device), *texts[1:]
+
+
+def build(
+    image: Member,
+    text: Member,
+    similarity: Member,
+    feature_shape: tuple[int, ...],
+    text_inputs: int,
+    embed_size: int,
+    seed: int,
+    backbone: nn.Module | None = None,
+) -> DualEncoder:
+    """Fresh weights from ``seed``; image side, text side and similarity draw from generators of their own.
+
+    text_inputs: words of the vocabulary, or dimensions of the text vectors. backbone: for image encoders that read pixels,
+    the network that makes the features, with its weights.
+    """
+
+    def generator(side: str) -> torch.Generator:
+        return torch.Generator().manual_seed(derive(seed, "weights", side))
+
+    image_side = IMAGE_ENCODERS.load(image.name).build(
+        image.params, feature_shape, embed_size, generator("image"), *([backbone] if backbone else [])
+    )
+    text_side = TEXT_ENCODERS.load(text.name).build(text.params, text_inputs, embed_size, generator("text"))
+    regions = feature_shape[0] if len(feature_shape) == 2 else 1
+    return DualEncoder(
+        image_side, text_side, build_similarity(similarity, embed_size, regions, generator("similarity"))
+    )
+
+
+def describe(member: Member) -> dict:
+    """A member as JSON: what ``restore`` reads back."""
+    return {"name": member.name, "params": member.params.model_dump(mode="json")}
+
+
+def restore(family, described: dict) -> Member:
+    """The member that ``describe`` wrote down."""
+    params: Strict = family.load(described["name"]).Params.model_validate(described["params"])
+    return Member(described["name"], params)

@@ -1,0 +1,86 @@
+"""One optimisation step and the schedules: Adam or SGD, gradient clipping, step decay (vsepp and its descendants)."""
+
+import torch
+from torch import nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from pipeline.core.errors import PipelineError
+from pipeline.project.params.schema import TrainParams
+from pipeline.train.engine import gradient_cache
+from pipeline.train.engine.data import Batch
+from pipeline.train.engine.encoder.rate import OwnRate
+from pipeline.train.engine.scheme.scheme import Scheme
+
+
+def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimizer:
+    """Adam with default betas and eps, or SGD with ``params.momentum``. Parameters that take no gradient are left out.
+
+    Each module with an ``own_rate`` is a group of its own; the first group is all the rest, at ``params.lr``.
+    """
+    own = {module: module.own_rate for module in model.modules() if hasattr(module, "own_rate")}
+    later = next((module.takes_over for module in model.modules() if hasattr(module, "takes_over")), None)
+    theirs = {parameter for module in own for parameter in module.parameters()}
+    rest = [parameter for parameter in model.parameters() if parameter not in theirs]
+    groups = [{"params": rest, "rate": OwnRate(params.lr), "later": later}]
+    groups += [{"params": module.parameters(), "rate": rate, "later": None} for module, rate in own.items()]
+    trained = [{**group, "params": [one for one in group["params"] if one.requires_grad]} for group in groups]
+    trained = [group for group in trained if group["params"]]
+    common = {"lr": params.lr, "weight_decay": params.weight_decay, "fused": True}
+    if params.optimiser == "sgd":
+        return torch.optim.SGD(trained, momentum=params.momentum, **common)
+    return torch.optim.Adam(trained, **common)
+
+
+def set_rates(
+    optimizer: torch.optim.Optimizer, params: TrainParams, epoch: int, decays_from: int = 0
+) -> float:
+    """Give every group its rate for ``epoch``, counted from 0. Returns that of the parameters without an own rate.
+
+    decays_from: the epoch from which decay is counted, L2RM's end of the warm-up.
+    """
+    for group in optimizer.param_groups:
+        later: OwnRate | None = group["later"]
+        rate: OwnRate = later if later and epoch >= later.after else group["rate"]
+        group["lr"] = decayed(rate.lr, max(epoch - max(rate.after, decays_from), 0), params.lr_update)
+    return optimizer.param_groups[0]["lr"]
+
+
+def decayed(lr: float, epoch: int, lr_update: int) -> float:
+    """``lr * 0.1 ^ (epoch // lr_update)``, epochs counted from 0."""
+    return lr * 0.1 ** (epoch // lr_update)
+
+
+def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
+    """Forward, backward, clip the norm of all gradients, update. Returns the loss before the update.
+
+    optimizer: that of the run's own model; a scheme that trains another one has its own.
+    Raises PipelineError on a loss that is not finite, before any weight changes.
+    """
+    params = scheme.setting.train
+    scheme.prepare(batch)
+    model, optimizer = scheme.model, scheme.optimizer(optimizer)
+    optimizer.zero_grad(set_to_none=True)
+    if params.chunk and params.chunk < len(batch.pairs):
+        value = gradient_cache.backward(scheme, batch, params.chunk)
+    else:
+        images, texts = model.encode(batch, scheme.setting.device, params.precision)
+        total = scheme.terms(images, texts, batch).total()
+        value = gradient_cache.finite(total)
+        total.backward()
+    clip(model, params.grad_clip)
+    optimizer.step()
+    return value
+
+
+def clip(model: nn.Module, limit: float) -> None:
+    """Scale all gradients so that their common norm is at most ``limit``, as ``clip_grad_norm_`` does.
+
+    Below the limit that one multiplies every gradient by 1, which is a sixth of a step's overhead. Raises PipelineError
+    when the norm is NaN or infinite: the step would spoil every weight.
+    """
+    gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
+    norm = get_total_norm(gradients)
+    if not torch.isfinite(norm):
+        raise PipelineError(f"the norm of the gradients is {norm.item()}; {gradient_cache.ADVICE}")
+    if norm > limit:
+        clip_grads_with_norm_(model.parameters(), limit, norm)

@@ -1,0 +1,77 @@
+"""A trained run as a model again."""
+
+from pathlib import Path
+
+from pipeline.artifacts import features, model_files, texts
+from pipeline.core.errors import IntegrityError, UnknownMember
+from pipeline.project import paths
+from pipeline.project.params.typed import Run
+from pipeline.project.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
+from pipeline.train.engine import backbone
+from pipeline.train.engine.model import DualEncoder, build, restore
+
+
+def load_all(folder: Path) -> list[tuple[DualEncoder, model_files.ModelFiles]]:
+    """The models that data/train/<run>/ evaluates as one, each as ``load`` gives it: one, or two where the scheme trains a
+    peer. Raises as ``load`` does, IntegrityError also for a peer that is not the one config.json names."""
+    first = load(folder)
+    wanted = first[1].config.get("peer_sha256")
+    if wanted is None:
+        return [first]
+    second = load(folder / model_files.PEER, folder.name)
+    if second[1].digest != wanted:
+        raise IntegrityError(
+            f"{folder / model_files.PEER}: holds another network than {model_files.CONFIG} names; train the run again"
+        )
+    return [first, second]
+
+
+def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files.ModelFiles]:
+    """The model of data/train/<run>/, on the CPU and in evaluation mode, and what lies beside its weights.
+
+    run: for messages, the folder's name when left out. Raises InputError when a file is missing, IntegrityError when one
+    is damaged or config.json describes another model than the weights are of.
+    """
+    files = model_files.read(folder, run)
+    try:
+        return _model(files).eval(), files
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, UnknownMember) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise IntegrityError(
+            f"{folder / model_files.CONFIG}: does not fit {model_files.MODEL} or this version; train the run again "
+            f"({reason})"
+        ) from error
+
+
+def inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[features.Features, texts.Texts]:
+    """The features and texts of the run. Raises IntegrityError unless they are what it was trained on."""
+    words = paths.extracted(node.dataset, node.texts)
+    source = features.read(paths.extracted(node.dataset, node.features))
+    texts.require_captions(words, paths.prepared(node.dataset))
+    read = texts.read(words)
+    for what, found in [("features", source.meta["sha256"]), ("texts", read.digest)]:
+        if found != files.config.get(f"{what}_sha256"):
+            raise IntegrityError(
+                f"run {run} was trained on other {what} than data/extract now holds; run `vse-pipe train --run {run}` again"
+            )
+    return source, read
+
+
+def _model(files: model_files.ModelFiles) -> DualEncoder:
+    config = files.config
+    members = {
+        "image": restore(IMAGE_ENCODERS, config["image"]),
+        "text": restore(TEXT_ENCODERS, config["text"]),
+        "similarity": restore(SIMILARITIES, config["similarity"]),
+    }
+    described = config.get("backbone")
+    model = build(
+        **members,
+        backbone=described and backbone.restore(described),
+        feature_shape=tuple(config["feature_shape"]),
+        text_inputs=config["text_inputs"],
+        embed_size=config["embed_size"],
+        seed=0,
+    )
+    model.load_state_dict(files.weights)
+    return model

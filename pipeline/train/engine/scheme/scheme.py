@@ -1,0 +1,88 @@
+"""What every scheme is: how a batch becomes terms, and what is kept across steps and epochs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.project.params.schema import TrainParams
+from pipeline.train.engine.data import Batch, Pairs
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.terms import LossTerms
+from pipeline.train.engine.model import DualEncoder
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a scheme may use. loss: the run's loss with its parameters; pairs: all training pairs; build: a model like
+    ``model`` with fresh weights from a seed, on the CPU.
+    """
+
+    model: DualEncoder
+    loss: Callable[[Scored], LossTerms]
+    pairs: Pairs
+    train: TrainParams
+    seed: int
+    device: torch.device
+    build: Callable[[int], DualEncoder] | None = None
+
+
+class Scheme:
+    """No state: the loss of the batch. Schemes with state override ``start`` and ``scored`` or ``terms``.
+
+    What ``start`` keeps must follow from (seed, epoch) and the model, so that a resumed run is bit-equal to one that never
+    stopped; anything else that lasts from epoch to epoch goes through ``state`` and ``load_state``.
+
+    decays_from: the epoch, counted from 0, from which the rate's decay is counted; until then the rate is ``train.lr``.
+    """
+
+    decays_from = 0
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+
+    @property
+    def models(self) -> tuple[DualEncoder, ...]:
+        """What is evaluated as one, by the mean of their scores: the run's own model first, at most one beside it."""
+        return (self.setting.model,)
+
+    @property
+    def model(self) -> DualEncoder:
+        """The one of ``models`` that the step at hand trains, after ``prepare``."""
+        return self.setting.model
+
+    def optimizer(self, own: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """That of ``model``. own: that of the run's own model."""
+        return own
+
+    def start(self, epoch: int) -> None:
+        """Before the first step of ``epoch``, counted from 0."""
+
+    def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
+        """The pairs of each batch, asked for after ``start``. sampled: those of the run's sampler."""
+        return sampled
+
+    def prepare(self, batch: Batch) -> None:
+        """Before the forward pass of a step."""
+
+    def record(self) -> dict | None:
+        """What the epoch that has ended leaves in rematching.json; None for nothing."""
+        return None
+
+    def state(self) -> dict[str, Tensor]:
+        """What must outlive the process beside model and optimizer, by name."""
+        return {}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Take over what ``state`` gave."""
+
+    def scored(self, images: Tensor, texts: Tensor, batch: Batch) -> Scored:
+        """images, texts: (pairs, dim) vectors of the batch."""
+        scores = self.model.score(images, texts)
+        owners = batch.owners.to(scores.device)
+        return Scored.of(scores, owners, self.setting.train.mask_same_image, images, texts)
+
+    def terms(self, images: Tensor, texts: Tensor, batch: Batch) -> LossTerms:
+        return self.setting.loss(self.scored(images, texts, batch))

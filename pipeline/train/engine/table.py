@@ -1,0 +1,105 @@
+"""Captions, pairs, features and texts of one run, joined: what training and validation gather from."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.artifacts.features import Features
+from pipeline.artifacts.texts import Texts
+from pipeline.core.errors import InputError
+from pipeline.train.engine.data import Pairs
+from pipeline.train.engine.pictures import Pictures
+
+
+@dataclass(frozen=True)
+class Table:
+    """array: features; val_captions: places in ``texts`` and val_caption_images their images; val_image_rows: rows of array.
+
+    train_rows: (pairs,) where the training pairs stand in pairs.parquet. left_out: how many training pairs and validation
+    captions are not there because the image that they show, or their own, could not be read.
+    """
+
+    array: np.ndarray
+    texts: Texts
+    train_pairs: Pairs
+    val_captions: np.ndarray
+    val_caption_images: np.ndarray
+    val_images: np.ndarray
+    val_image_rows: np.ndarray
+    features_digest: str
+    train_rows: np.ndarray
+    left_out: tuple[int, int] = (0, 0)
+    pictures: Pictures | None = None
+
+    @property
+    def feature_shape(self) -> tuple[int, ...]:
+        """Shape of one image's features: (D,) or (R, D)."""
+        return self.array.shape[1:]
+
+    def source(self, pixels: bool) -> np.ndarray | Pictures:
+        """What ``encode.images`` reads: the stored features, or the images as they were extracted."""
+        return self.pictures if pixels else self.array
+
+    @classmethod
+    def join(
+        cls,
+        caption_table: pa.Table,
+        pair_table: pa.Table,
+        features: Features,
+        texts: Texts,
+        pictures: Pictures | None = None,
+    ) -> "Table":
+        """Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty.
+
+        Images that ``extract`` recorded as unreadable are left out with their captions, and with every pair that shows
+        them; one that is missing for another reason is an error.
+        """
+        if not caption_table["caption_id"].equals(pair_table["caption_id"]):
+            raise InputError(
+                "captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again"
+            )
+        ids = caption_table["caption_id"].to_numpy()
+        split = caption_table["split"].to_numpy(zero_copy_only=False)
+        own, shown = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
+        kept = features.readable(own) & features.readable(shown)
+        train, val = (np.flatnonzero((split == name) & kept) for name in ("train", "val"))
+        left_out = tuple(int(((split == name) & ~kept).sum()) for name in ("train", "val"))
+        if len(train) < 2 or not len(val):
+            without = f" that have features ({sum(left_out)} have none)" if any(left_out) else ""
+            raise InputError(
+                f"training needs train and val captions{without}, the data set has {len(train)} and {len(val)}"
+            )
+        shown, true = shown[train], own[val]
+        val_images = true[np.sort(np.unique(true, return_index=True)[1])]
+        return cls(
+            array=features.array,
+            texts=texts,
+            train_pairs=Pairs(
+                features.array,
+                features.rows_of(shown),
+                texts,
+                texts.places_of(ids[train]),
+                shown,
+                pictures,
+                _mismatched(pair_table["mismatched"], train),
+            ),
+            val_captions=texts.places_of(ids[val]),
+            val_caption_images=true,
+            val_images=val_images,
+            val_image_rows=features.rows_of(val_images),
+            features_digest=features.meta["sha256"],
+            train_rows=train,
+            left_out=left_out,
+            pictures=pictures,
+        )
+
+
+def _mismatched(column: pa.ChunkedArray, train: np.ndarray) -> np.ndarray | None:
+    """Of the train pairs; None where the truth about one of them is unknown, and where nothing was mixed up: then there
+    is nothing to measure a split against."""
+    found = column.take(pa.array(train))
+    if found.null_count:
+        return None
+    mismatched = found.to_numpy(zero_copy_only=False)
+    return mismatched if mismatched.any() else None

@@ -1,0 +1,62 @@
+"""Validation after every epoch: recall both ways under plain nearest neighbours, and their sum."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.ranking.engine.fragments import MeanScore, Several
+from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.words import Words
+from pipeline.ranking.metrics.ranks import best_ranks
+from pipeline.ranking.metrics.recall import hits_at, recall
+from pipeline.ranking.metrics.truth import Truth
+from pipeline.train.engine import encode
+from pipeline.train.engine.model import DualEncoder
+from pipeline.train.engine.table import Table
+
+KS = (1, 5, 10)
+
+
+def validator(
+    table: Table, images: int, device: torch.device
+) -> Callable[[Sequence[DualEncoder]], dict[str, float]]:
+    """A function of the models: R@1, 5 and 10 in percent and ``val_rsum`` on the first ``images`` validation images, by the
+    mean of the models' scores.
+
+    The authors validate on the first 1,000 dev images whatever their number; a smaller set is used whole.
+    """
+    chosen = table.val_images[:images]
+    rows = table.val_image_rows[:images]
+    known = np.isin(table.val_caption_images, chosen)
+    captions, owners = table.val_captions[known], table.val_caption_images[known]
+
+    def encoded(model: DualEncoder) -> tuple[Tensor, Tensor | Words]:
+        seen = encode.images(model, table.source(model.tests_on_pixels), rows, device)
+        read = encode.captions(model, table.texts, captions, device)
+        return (seen.to(device), read.to(device)) if model.fragments else (seen, read)
+
+    def check(models: Sequence[DualEncoder]) -> dict[str, float]:
+        sides = [encoded(model) for model in models]
+        (seen, read), score = sides[0], models[0].score
+        if len(models) > 1:
+            seen, read = (Several(side) for side in zip(*sides, strict=True))
+            score = MeanScore([model.score for model in models])
+        with contextlib.ExitStack() as modes:
+            for model in models:
+                modes.enter_context(encode.evaluating(model))
+            scores = Scores.of(seen, read, score)
+            measured = {
+                **_recalls(scores, Truth.by_image(chosen, owners), "i2t"),
+                **_recalls(scores.transposed(), Truth.by_image(owners, chosen), "t2i"),
+            }
+        return {**measured, "val_rsum": round(sum(measured.values()), 6)}
+
+    return check
+
+
+def _recalls(scores: Scores, truth: Truth, direction: str) -> dict[str, float]:
+    ranks = np.concatenate([best_ranks(block, rows, truth, "pessimistic") for rows, block in scores.blocks()])
+    return {f"val_{direction}_r{k}": round(recall(hits_at(ranks, k)), 6) for k in KS}

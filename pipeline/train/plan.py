@@ -1,0 +1,92 @@
+"""What `vse-pipe train` would do."""
+
+import csv
+import json
+from pathlib import Path
+
+from pipeline.artifacts import captions, features, images, model_files, pairs, texts
+from pipeline.project import paths
+from pipeline.project.params.typed import Params, Run
+from pipeline.project.step import (
+    AGAIN,
+    DONE,
+    GOES_ON,
+    RUNS,
+    Earlier,
+    Step,
+    blocked,
+    by_split,
+    scaled,
+    seconds,
+)
+
+_HISTORY, _STATE = "history.csv", Path("last") / "state.safetensors"
+
+
+def plan(params: Params, run: str) -> Step:
+    """Work is pairs times epochs; of a run that goes on, those that are left, as far as its parameters are what they were:
+    the command itself compares everything and begins again where anything differs."""
+    node, out = params.runs[run], paths.trained(run)
+    shown = paths.injected(node.dataset, node.noise) / pairs.NAME
+    prepared = paths.prepared(node.dataset)
+    needed = [prepared / images.NAME, prepared / captions.NAME, shown]
+    needed += [paths.extracted(node.dataset, node.features) / features.META]
+    needed += [paths.extracted(node.dataset, node.texts) / texts.META]
+    stopped = blocked("train", run, out, needed)
+    if stopped:
+        return stopped
+    count, epochs = by_split(shown).get("train", 0), node.train.epochs
+    done = _epochs_done(out)
+    left = max(0, epochs - done)
+    spent, because = seconds(count * left, [_earlier(params, one) for one in _alike(params, run)])
+    state = RUNS
+    if (out / _STATE).is_file():
+        finished = not left and (out / model_files.MODEL).is_file()
+        state = DONE if finished else GOES_ON
+        said = f"after {done} of {epochs} epochs, if nothing has changed since"
+        because = said if finished else f"{said}; {because}"
+    elif (out / model_files.MODEL).is_file():
+        state = AGAIN
+    rows = {"pairs": count, "epochs": left}
+    return Step("train", run, str(out), state, rows, 0 if state == DONE else scaled(out, 1.0), spent, because)
+
+
+def _alike(params: Params, run: str) -> list[str]:
+    """This run, then those whose network and scheme are the same: what an epoch takes hardly depends on the loss."""
+
+    def work(node: Run) -> tuple:
+        return (
+            node.image,
+            node.text,
+            node.similarity,
+            node.scheme,
+            node.train.embed_size,
+            node.features,
+            node.texts,
+        )
+
+    wanted = work(params.runs[run])
+    return [run, *(one for one, node in params.runs.items() if one != run and work(node) == wanted)]
+
+
+def _earlier(params: Params, run: str) -> Earlier:
+    node, out = params.runs[run], paths.trained(run)
+    shown = paths.injected(node.dataset, node.noise) / pairs.NAME
+    epochs = _epochs_done(out)
+    return Earlier(out, by_split(shown).get("train", 0) * epochs if shown.is_file() and epochs else None)
+
+
+def _epochs_done(out: Path) -> int:
+    """As history.csv has them, else the header of the state that a killed run left."""
+    if (out / _HISTORY).is_file():
+        with (out / _HISTORY).open(encoding="utf-8", newline="") as file:
+            return sum(1 for _ in csv.DictReader(file))
+    if not (out / _STATE).is_file():
+        return 0
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(out / _STATE, framework="numpy") as file:
+            return int(json.loads((file.metadata() or {}).get("progress", "{}")).get("epoch", 0))
+    except (SafetensorError, ValueError):
+        return 0

@@ -1,0 +1,272 @@
+"""The workflows of .github: what they may do, and every command of theirs run in a small project."""
+
+import re
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.workflows import runner
+from tests.acceptance.workflows.runner import Runner
+from tests.small_project import Project, clone, set_params
+
+NAMES = sorted(path.name for path in runner.FOLDER.glob("*.yml"))
+TINY = [
+    "datasets.shapes.train=120",
+    "datasets.shapes.val=20",
+    "datasets.shapes.test=40",
+    "train.epochs=4",
+    "train.embed_size=64",
+    "train.batch_size=64",
+    "train.lr=3e-3",
+    "grid.inferences=[nns]",
+    "runs.max=null",
+    "runs.hal=null",
+    "report.examples=2",
+]
+
+
+def test_there_are_workflows():
+    assert NAMES == ["ci.yml", "experiments.yml"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_least_rights_limits_and_pinned_actions(name):
+    workflow = runner.load(name)
+    assert workflow["permissions"] == {"contents": "read"}
+    assert workflow["concurrency"]["cancel-in-progress"] is True
+    assert workflow["defaults"]["run"]["shell"] == "bash"
+    assert "pull_request_target" not in workflow["on"]
+    for job in workflow["jobs"].values():
+        assert 0 < job["timeout-minutes"] <= 60
+        assert "permissions" not in job
+    uses = {step["uses"] for step in runner.steps(workflow) if "uses" in step}
+    assert uses
+    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+", action) for action in uses), uses
+    options = {
+        step["uses"].partition("@")[0]: step["with"] for step in runner.steps(workflow) if "uses" in step
+    }
+    assert options["actions/checkout"] == {"fetch-depth": 0, "persist-credentials": False}
+    assert options["actions/setup-python"]["cache"] == "pip"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_address_and_no_expression_in_a_script(name):
+    """A title or branch put into a script by GitHub would be run by it: values come as environment variables."""
+    text = (runner.FOLDER / name).read_text()
+    assert "://" not in text
+    assert "index-url" not in text
+    scripts = [step["run"] for step in runner.steps(runner.load(name)) if "run" in step]
+    assert scripts
+    assert not any("${{" in script for script in scripts)
+
+
+@pytest.mark.parametrize("command", runner.HEAVY)
+def test_make_knows_the_heavy_targets(command, tmp_path):
+    used = [step.get("run", "").strip() for name in NAMES for step in runner.steps(runner.load(name))]
+    assert command in used
+    here = Project(runner.ROOT)
+    assert here.run("make", "-n", *command.split()[1:])
+    assert here.call("make", "-n", "no-such-target").returncode == 2
+
+
+def test_the_portable_settings_are_those_of_the_makefile():
+    line = next(
+        line for line in (runner.ROOT / "Makefile").read_text().splitlines() if line.startswith("PORTABLE")
+    )
+    settings = dict(word.split("=", 1) for word in line.partition(":=")[2].split())
+    assert settings
+    assert settings.items() <= runner.load("experiments.yml")["env"].items()
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory) -> Project:
+    """The branch that pull requests go to, as a server has it: without data and without a lock file."""
+    return clone(tmp_path_factory.mktemp("origin") / "project", TINY)
+
+
+def _pull_request(origin: Project, root: Path, edit) -> Project:
+    """A fresh checkout of a branch with one commit, its page for plots made."""
+    origin.run("git", "clone", "-q", str(origin.root), str(root))
+    project = Project(root)
+    for key, value in (("email", "test@example.org"), ("name", "test")):
+        project.run("git", "config", f"user.{key}", value)
+    project.run("git", "checkout", "-q", "-b", "change")
+    edit(root)
+    project.commit("change")
+    project.run("vse-pipe", "plots")  # of `make setup`
+    return project
+
+
+@pytest.fixture(scope="module")
+def dropped(origin, tmp_path_factory):
+    """A change in code after which nothing is learnt; the runner has no cache."""
+
+    def edit(root: Path) -> None:
+        module = root / "pipeline" / "train" / "optimise.py"
+        text = module.read_text()
+        module.write_text(text.replace("return lr * ", "return 1e-9 * lr * "))
+        assert module.read_text() != text
+
+    folder = tmp_path_factory.mktemp("dropped")
+    project = _pull_request(origin, folder / "project", edit)
+    return _ran(project, folder / "temporary")
+
+
+def _ran(project: Project, temporary: Path):
+    one = Runner(project, temporary, "main")
+    return one, one.run(runner.load("experiments.yml"))
+
+
+def test_a_drop_fails_the_last_step(dropped):
+    runner, done = dropped
+    *before, gate = done.values()
+    assert [step.returncode for step in before] == [0] * len(before), before[-1].stderr[-2000:]
+    assert next(reversed(done)).startswith("No run may lose more")
+    assert gate.returncode == 1
+    assert "rsum fell by" in gate.stderr
+    assert "**sum**" in runner.summary
+    assert re.search(r"^    error: nns: rsum fell by .*; allowed is 1$", runner.summary, flags=re.M)
+    assert "run `make demo` and commit them" in runner.summary
+
+
+def test_the_base_ran_its_own_code(dropped, origin):
+    """The branch's code learns nothing, so a base that used it could not be better."""
+    runner, done = dropped
+    assert set(re.findall(r"Running stage '(\w+)@?", done["Reproduce the base"].stdout)) >= {
+        "train",
+        "report",
+    }
+    rows = re.findall(r"\| sum\.nns\.rsum +\| ([\d.]+) +\| ([\d.]+)", runner.summary)
+    assert len(rows) == 2, "once by itself, once among all"
+    base, here = map(float, rows[0])
+    assert base > here + 50
+
+
+def test_the_summary_has_tables_of_every_kind(dropped):
+    runner, _ = dropped
+    assert re.search(r"## rsum\n\n\| Path .*\n\|-", runner.summary)
+    assert "sum.nns.image_to_text.r@1 " in runner.summary
+    assert "### A: " in runner.summary
+    page = (runner.project.root / "dvc_plots" / "index.html").read_text()
+    assert "<script src=" not in page
+
+
+@pytest.fixture(scope="module")
+def harmless(dropped, origin, tmp_path_factory):
+    """A change of the report alone, to a branch with a lock file; actions/cache has brought the cache back."""
+    before, _ = dropped
+    base = before.files["GITHUB_ENV"].read_text().partition("BASE=")[2].strip()
+    origin.run("git", "fetch", "-q", str(before.project.root), base)
+    origin.run("git", "reset", "-q", "--hard", "FETCH_HEAD")
+    folder = tmp_path_factory.mktemp("harmless")
+    title = ["report.title=Another title", "report.examples=1"]
+    project = _pull_request(origin, folder / "project", lambda root: set_params(root / "params.yaml", title))
+    shutil.copytree(before.project.root / ".dvc" / "cache", project.root / ".dvc" / "cache")
+    return _ran(project, folder / "temporary")
+
+
+def test_a_harmless_change_passes(harmless):
+    runner, done = harmless
+    failed = {name: step.stderr[-2000:] for name, step in done.items() if step.returncode}
+    assert failed == {}
+    assert next(reversed(done)).startswith("No run may lose more")
+    assert re.search(r"report\.title +\|", runner.summary)
+    assert "error:" not in runner.summary
+
+
+def test_a_cache_saves_the_training(harmless):
+    _, done = harmless
+    assert "Running stage" not in done["Reproduce the base"].stdout
+    assert re.findall(r"Running stage '(\w+)", done["Reproduce the pull request"].stdout) == ["report"]
+
+
+@pytest.fixture(scope="module")
+def walked(harmless):
+    """Every command of docs/experiments.md, in order, in the project of the harmless change: what each one shows in
+    the page and what it gave."""
+    project = harmless[0].project
+    project.commit("results")
+    walk = []
+    for command, shown in page_commands():
+        done = project.call("bash", "-c", command)
+        walk.append((command, shown, done))
+        if command.startswith("dvc queue start"):
+            _wait(project)
+    return walk
+
+
+def page_commands() -> list[tuple[str, list[str]]]:
+    """(command, the lines below it) of the page's console blocks."""
+    text = (runner.ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+    found = []
+    for block in re.findall(r"^```console\n(.*?)^```", text, flags=re.M | re.S):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def _wait(project: Project) -> None:
+    """Until the background worker is done."""
+    deadline = time.monotonic() + 600
+    while len(re.findall(r"rate-\d .* Success", status := project.run("dvc", "queue", "status"))) < 2:
+        assert "Failed" not in status, project.run("dvc", "queue", "logs", "rate-1")
+        assert time.monotonic() < deadline, status
+        time.sleep(2)
+
+
+def test_every_command_of_the_page_works(walked):
+    assert len(walked) > 12
+    for command, _, done in walked:
+        # 1: a figure fell, which is what the page shows.
+        status = 1 if "--max-drop" in command else 0
+        assert done.returncode == status, f"{command}\n{done.stdout[-1000:]}\n{done.stderr[-2000:]}"
+
+
+def test_the_page_shows_the_tables_that_come(walked):
+    """The same columns; of messages, the same words around what differs from call to call."""
+    tables = 0
+    for command, shown, done in walked:
+        header = next((line for line in shown if line.startswith("|")), None)
+        if header:
+            assert _cells(header) in [_cells(line) for line in done.stdout.splitlines()], command
+            tables += 1
+    assert tables == 4
+    said = {command: done.stdout + done.stderr for command, _, done in walked}
+    for command, shown, _ in walked:
+        plain = [
+            line
+            for line in shown
+            if re.match(r"(Queue|Queued|Removed|Changes|Git|Started|Ran|Setting|rate)", line)
+        ]
+        for line in plain:
+            assert line in said[command], command
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in row.split("|")]
+
+
+def test_queued_experiments_ran_with_their_values(walked):
+    (table,) = [done.stdout for command, _, done in walked if command.startswith("dvc exp show")]
+    rows = [_cells(line) for line in table.splitlines() if line.startswith("|")]
+    rates = {name: row[-2] for row in rows for name in ("rate-1", "rate-2", "slower") if name in row[1]}
+    assert rates == {"rate-1": "0.001", "rate-2": "0.002", "slower": "1e-05"}
+    scores = {row[2] for row in rows if "rate-" in row[1] or "slower" in row[1]}
+    assert len(scores) == 3, "each was trained with its own"
+
+
+def test_rows_of_a_difference_keep_their_order(harmless):
+    project = harmless[0].project
+    tables = {
+        project.call("dvc", "metrics", "diff", "--md", "rate-1", "rate-2", PYTHONHASHSEED=seed).stdout
+        for seed in "123"
+    }
+    assert len(tables) == 1
+    names = [_cells(line)[2] for line in tables.pop().splitlines()[2:] if line.startswith("|")]
+    assert len(names) > 20
+    assert names == sorted(names)

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.audit.engine.measure import batches, measure, search
+from tests.naive import audit as naive
+
+
+def _dot(images: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
+    return images @ texts.T
+
+
+def _sides(owners: list[int], seed: int, ties: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """A vector per image 0..max and a vector per pair; whole numbers make equal scores."""
+    rng = np.random.default_rng(seed)
+    shape = (max(owners) + 1, 3), (len(owners), 3)
+    draw = [rng.integers(-1, 2, one) if ties else rng.standard_normal(one) for one in shape]
+    return tuple(torch.from_numpy(one.astype(np.float32)) for one in draw)
+
+
+def _matrix(images, texts, owners) -> list[list[float]]:
+    return _dot(images[torch.tensor(owners)], texts).tolist()
+
+
+OWNERS = st.lists(st.integers(0, 4), min_size=1, max_size=20)
+
+
+@given(OWNERS, st.integers(0, 50), st.booleans(), st.integers(1, 60))
+def test_search_finds_the_best_of_all_whatever_the_block(owners, seed, ties, cells):
+    # Images that no pair shows do not exist for the audit.
+    owners = np.unique(owners, return_inverse=True)[1].tolist()
+    images, texts = _sides(owners, seed, ties)
+    found = search(images, texts, np.array(owners), _dot, cells=cells)
+    expected = naive.partners(_matrix(images, texts, owners), owners)
+    for i, (caption, caption_score, image, image_score) in enumerate(expected):
+        if caption is None:
+            assert (found.caption[i], found.image[i]) == (-1, -1)
+            continue
+        assert found.caption_score[i] == pytest.approx(caption_score, abs=1e-5)
+        assert found.image_score[i] == pytest.approx(image_score, abs=1e-5)
+        if not ties:
+            assert found.caption[i] == caption
+            assert owners[found.image[i]] == image
+
+
+def test_of_equal_scores_the_first_wins():
+    owners = np.array([0, 0, 1, 2, 2])
+    found = search(torch.zeros(3, 2), torch.zeros(5, 2), owners, _dot, cells=5)
+    assert found.caption.tolist() == [2, 2, 0, 0, 0]
+    assert owners[found.image].tolist() == [1, 1, 0, 0, 0]
+
+
+@given(OWNERS, st.integers(0, 50))
+def test_losses_and_partners_of_one_batch(owners, seed):
+    if len(owners) < 2:
+        owners = [*owners, 0]
+    images, texts = _sides(owners, seed, ties=False)
+    rows = images[torch.tensor(owners)]
+    found = measure(
+        lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), [np.arange(len(owners))]
+    )
+    matrix = _matrix(images, texts, owners)
+    np.testing.assert_allclose(found.losses, naive.pair_losses(matrix, owners, 0.2), atol=1e-5)
+    np.testing.assert_allclose(found.scores, [matrix[i][i] for i in range(len(owners))], atol=1e-6)
+    for i, (caption, _, image, _) in enumerate(naive.partners(matrix, owners)):
+        assert found.partners.caption[i] == (-1 if caption is None else caption)
+        place = found.partners.image[i]
+        assert (None if place < 0 else owners[place]) == image
+
+
+def test_partners_of_a_batch_come_from_that_batch():
+    owners = np.arange(12)
+    vectors = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
+    work = [np.array([3, 9, 1, 4]), np.array([0, 2, 5, 6, 7, 8, 10, 11])]
+    found = measure(lambda pairs: (vectors[pairs], vectors[pairs]), _dot, owners, work)
+    for pairs in work:
+        assert set(found.partners.caption[pairs]) | set(found.partners.image[pairs]) <= set(pairs)
+        assert (found.partners.caption[pairs] != pairs).all()
+
+
+@given(st.integers(2, 600), st.integers(3, 130))
+def test_batches_hold_each_pair_once_and_never_one_alone(pairs, size):
+    work = batches(pairs, size, np.random.default_rng(0))
+    assert sorted(np.concatenate(work)) == list(range(pairs))
+    assert 2 <= min(map(len, work)) <= max(map(len, work)) <= size
+    assert max(map(len, work)) - min(map(len, work)) <= 1

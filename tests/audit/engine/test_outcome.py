@@ -1,0 +1,75 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.audit.engine import outcome
+from pipeline.audit.engine.measure import Measured, Partners
+from pipeline.train.engine.mixture import beta
+
+
+def _audited(true=(10, 20, 10, 40), shown=(10, 20, 30, 10)):
+    """Four pairs: the third and the fourth show a wrong image; partners by pair number."""
+    truth = pa.table(
+        {
+            "caption_id": [1, 2, 3, 4],
+            "image_id": list(shown),
+            "true_image_id": pa.array(true, pa.int64()),
+            "mismatched": pa.array(
+                [None if a is None else a != b for a, b in zip(true, shown, strict=True)], pa.bool_()
+            ),
+        }
+    )
+    partners = Partners(
+        np.array([1, -1, 0, 2]),
+        np.array([0.5, -np.inf, 0.5, 0.5]),
+        np.array([1, -1, 0, 2]),
+        np.array([0.5, -np.inf, 0.5, 0.5]),
+    )
+    losses = np.array([0.0, 0.1, 0.9, 1.0])
+    found = Measured(losses, np.array([0.9, 0.8, 0.1, 0.0]), partners)
+    nothing = np.full(2, np.nan)
+    mixture = beta.BetaMixture(
+        nothing, nothing, np.array([1.0, 0.0]), np.array([1.0, 0.9, 0.2, 0.7]), False, 0, ("few",)
+    )
+    return outcome.pairs_table(truth, found, mixture), truth, mixture
+
+
+def test_partners_are_named_by_their_ids_and_null_where_there_is_none():
+    table, _, _ = _audited()
+    assert table["rematch_caption_id"].to_pylist() == [2, None, 1, 3]
+    assert table["rematch_image_id"].to_pylist() == [20, None, 10, 30]
+    assert table["rematch_image_score"].to_pylist() == [0.5, None, 0.5, 0.5]
+    assert table["probability"].to_pylist() == pytest.approx([0.0, 0.1, 0.8, 0.3])
+
+
+def test_figures_against_the_truth():
+    found = outcome.metrics(*_audited(), threshold=0.5)
+    assert (found["flagged"], found["mismatched"], found["auc"]) == (1, 2, 1.0)
+    assert (found["precision"], found["recall"]) == (1.0, 0.5)
+    # Image 30 is best matched by caption 1, which is of image 10; image 10 by caption 3, which is of it.
+    assert found["rematched_caption_right"] == 0.5
+    # Caption 3 describes image 10 and is given it; caption 4 describes 40 and is given 30.
+    assert found["rematched_image_right"] == 0.5
+    assert found["mixture"] | {"doubts": []} == {
+        "alpha": None,
+        "beta": None,
+        "mean": None,
+        "weight": [1.0, 0.0],
+        "converged": False,
+        "iterations": 0,
+        "doubts": [],
+    }
+
+
+def test_without_the_truth_there_are_no_such_figures():
+    table, truth, mixture = _audited(true=(None,) * 4)
+    found = outcome.metrics(table, truth, mixture, threshold=0.5)
+    assert found["truth"] == "unknown"
+    assert not {"auc", "precision", "mismatched", "rematched_image_right"} & set(found)
+    assert outcome.histogram(table, mixture)["matched"].isna().all()
+
+
+def test_nothing_mismatched_leaves_figures_undefined():
+    found = outcome.metrics(*_audited(shown=(10, 20, 10, 40)), threshold=0.9)
+    for name in ("auc", "average_precision", "precision", "recall", "rematched_caption_right"):
+        assert found[name] is None, name

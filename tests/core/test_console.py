@@ -1,0 +1,144 @@
+"""Progress for people and for logs, levels, and terminals of every kind."""
+
+import io
+import sys
+
+import pytest
+from rich.console import Console
+
+from pipeline.core import console
+from tests.command_line import caller
+from tests.commands.script import run
+from tests.project import write_params
+
+
+@pytest.fixture(autouse=True)
+def _normal():
+    yield
+    console.set_level(console.NORMAL)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that moves by ten seconds an item."""
+    now = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+
+    def items(count: int, step: float = 10.0):
+        for number in range(count):
+            now[0] += step
+            yield number
+
+    return items
+
+
+def test_plain_lines_come_now_and_then_and_end_with_one(clock, capsys):
+    assert list(console.track(clock(5), 5, "work")) == [0, 1, 2, 3, 4]
+    assert capsys.readouterr().err.splitlines() == [
+        "work: 2/5, 0.1/s, 30 s left",
+        "work: 4/5, 0.1/s, 10 s left",
+        "work: 5/5, 0.1/s, done in 50 s",
+    ]
+
+
+def test_short_work_says_nothing_and_long_work_always_ends_with_a_line(clock, capsys):
+    list(console.track(clock(5, 1.0), 5, "quick"))
+    assert capsys.readouterr().err == ""
+    list(console.track(clock(1, 20.0), 1, "one"))
+    assert capsys.readouterr().err == "one: 1/1, 0.1/s, done in 20 s\n"
+
+
+def test_no_items(clock, capsys):
+    assert list(console.track(clock(0), 0, "nothing")) == []
+    assert capsys.readouterr().err == ""
+
+
+def test_verbose_lines_come_more_often_and_quiet_ones_never(clock, capsys):
+    console.set_level(console.VERBOSE)
+    list(console.track(clock(3, 2.0), 3, "work"))
+    assert len(capsys.readouterr().err.splitlines()) == 3
+    console.set_level(console.QUIET)
+    assert list(console.track(clock(5), 5, "work")) == [0, 1, 2, 3, 4]
+    console.say("a log line")
+    console.warn("a warning")
+    assert capsys.readouterr().err == "warning: a warning\n"
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("variables", "watched"),
+    [({}, True), ({"DVC_STAGE": "train@hal"}, False), ({"CI": "true"}, False), ({"TERM": "dumb"}, False)],
+    ids=["terminal", "dvc", "ci", "dumb"],
+)
+def test_a_bar_is_for_people_alone(monkeypatch, variables, watched):
+    for name in ("DVC_STAGE", "CI"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"TERM": "xterm", **variables}.items():
+        monkeypatch.setenv(name, value)
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(console, "stderr", Console(file=terminal, force_terminal=True, width=80))
+    assert console.watched() is watched
+    assert list(console.track(range(3), 3, "work [of brackets]")) == [0, 1, 2]
+    assert ("work [of brackets]" in terminal.getvalue()) is watched
+    if watched:
+        assert "3/3" in terminal.getvalue()
+
+
+def test_quiet_and_verbose(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_params(tmp_path)
+    call = caller(monkeypatch, capsys)
+    assert call("-q", "-v", "timings") == (2, "", "error: --quiet and --verbose exclude each other\n")
+    status, _, err = call("-v", "timings")
+    assert status == 0
+    assert err.endswith("MB at most\n")
+    status, _, err = call("-v", "inject", "--noise", "clean")
+    assert status == 3
+    assert "Traceback" in err
+    assert "error: data/prepare/toy/images.parquet does not exist" in err
+    (tmp_path / "toy.csv").write_text("image,caption\n", encoding="utf-8")
+    monkeypatch.setattr(
+        "pipeline.prepare.stage.prepare", lambda *given: console.say("a log line") or tmp_path
+    )
+    assert call("-q", "prepare", "--json") == (0, f'{{\n  "outputs": [\n    "{tmp_path}"\n  ]\n}}\n', "")
+    assert call("prepare") == (0, "", "a log line\n")
+
+
+TERMINALS = [
+    {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
+    {"LC_ALL": "C", "PYTHONIOENCODING": "latin-1", "COLUMNS": "30"},
+    {"NO_COLOR": "1", "COLUMNS": "1"},
+    {"TERM": "dumb", "COLUMNS": "500"},
+]
+
+
+@pytest.mark.parametrize("terminal", TERMINALS, ids=str)
+def test_no_terminal_is_too_poor(tmp_path, terminal):
+    """Names with letters that the terminal lacks, in results, help and errors."""
+    write_params(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "größe 写真.timing.json").write_text('{"seconds": 1}', encoding="utf-8")
+    status, out, err = run("timings", cwd=tmp_path, **terminal)
+    assert (status, err) == (0, b"")
+    assert b"1.0 s" in out
+    assert run("--help", cwd=tmp_path, **terminal)[0] == 0
+    (tmp_path / "data" / "größe 写真.timing.json").write_text("{", encoding="utf-8")
+    status, out, err = run("timings", cwd=tmp_path, **terminal)
+    assert (status, out) == (3, b"")
+    assert b"Traceback" not in err
+    if terminal.get("PYTHONIOENCODING") == "ascii":
+        assert b"gr\\xf6\\xdfe \\u5199\\u771f" in err
+
+
+def test_streams_that_can_show_everything_are_left_alone(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="strict")
+    poor = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stderr", poor)
+    console.tolerate_any_terminal()
+    assert (stream.errors, poor.errors) == ("strict", "backslashreplace")

@@ -1,0 +1,35 @@
+import pytest
+import torch
+
+from pipeline.core.device import resolve
+from pipeline.core.errors import UsageError
+
+
+def test_auto_takes_a_gpu_when_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert resolve("auto") == torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert resolve("auto") == torch.device("cpu")
+
+
+def test_a_gpu_is_named_by_number(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert resolve("cuda:1") == torch.device("cuda:1")
+    assert resolve("cuda") == torch.device("cuda")
+    assert resolve("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("gpu", "unknown device 'gpu'; known: auto, cpu, cuda, cuda:N"),
+        ("cuda:", "unknown device 'cuda:'"),
+        ("cuda:x", "unknown device 'cuda:x'"),
+        ("", "unknown device ''"),
+        ("cuda:2", "device 'cuda:2' is not there: this machine offers 2 CUDA devices"),
+    ],
+)
+def test_names_that_are_refused(name, message, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(UsageError, match=message):
+        resolve(name)

@@ -1,0 +1,137 @@
+import json
+import os
+import resource
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.numpy import load_file
+
+from pipeline.core import files
+from pipeline.core.errors import InputError, PipelineError
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "deep" / "file.txt"
+    with pytest.raises(RuntimeError), files.whole_file(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert list(path.parent.iterdir()) == []
+    with files.whole_file(path) as temporary:
+        temporary.write_text("whole")
+        assert not path.exists()
+    assert path.read_text() == "whole"
+
+
+def test_a_failed_folder_leaves_the_old_one(tmp_path):
+    out = tmp_path / "out"
+    with files.whole_folder(out) as folder:
+        (folder / "a").write_text("old")
+    with pytest.raises(RuntimeError), files.whole_folder(out) as folder:
+        (folder / "a").write_text("new")
+        raise RuntimeError
+    assert (out / "a").read_text() == "old"
+    with files.whole_folder(out) as folder:
+        (folder / "b").write_text("new")
+    assert [path.name for path in out.iterdir()] == ["b"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_a_killed_writer_left_is_cleared(tmp_path):
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial" / "half").write_text("x")
+    with files.whole_folder(tmp_path / "out") as folder:
+        assert list(folder.iterdir()) == []
+
+
+def test_replacing_never_writes_into_the_old_file(tmp_path):
+    """DVC hard-links outputs to its cache: writing in place would change the cache too."""
+    path, cache = tmp_path / "file", tmp_path / "cache"
+    path.write_text("cached")
+    os.link(path, cache)
+    with files.whole_file(path) as temporary:
+        temporary.write_text("new")
+    assert cache.read_text() == "cached"
+
+
+def test_json_is_sorted_and_finite(tmp_path):
+    files.write_json(tmp_path / "a.json", {"b": 1, "a": {"d": 1.5, "c": "é"}})
+    assert (
+        tmp_path / "a.json"
+    ).read_text() == '{\n  "a": {\n    "c": "é",\n    "d": 1.5\n  },\n  "b": 1\n}\n'
+    with pytest.raises(ValueError, match="Out of range"):
+        files.write_json(tmp_path / "b.json", {"a": float("nan")})
+    assert not (tmp_path / "b.json").exists()
+
+
+def test_read_json_names_the_file(tmp_path):
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(InputError, match=r"a\.json: not a JSON document"):
+        files.read_json(tmp_path / "a.json")
+    with pytest.raises(InputError, match="does not exist"):
+        files.read_json(tmp_path / "b.json")
+    assert json.dumps({}) == "{}"
+
+
+@pytest.fixture
+def full_disk():
+    """No file grows beyond 4 KiB: the write fails, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("tensor", [np.zeros(10_000), torch.zeros(10_000)], ids=["numpy", "torch"])
+def test_tensors_that_do_not_fit_the_disk_name_their_file(tmp_path, full_disk, tensor):
+    path = tmp_path / "a.safetensors"
+    with pytest.raises(PipelineError, match=r"a\.safetensors: .*(File too large|os error 27)"):
+        files.save_tensors(path, {"a": tensor})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tensors_come_back(tmp_path):
+    files.save_tensors(tmp_path / "a", {"a": torch.arange(3)}, {"key": "value"})
+    with safe_open(tmp_path / "a", framework="np") as file:
+        assert file.get_tensor("a").tolist() == [0, 1, 2]
+        assert file.metadata() == {"key": "value"}
+    files.save_tensors(tmp_path / "b", {"a": np.arange(3)})
+    assert load_file(tmp_path / "b")["a"].tolist() == [0, 1, 2]
+    files.save_tensors(tmp_path / "c", {})
+    assert load_file(tmp_path / "c") == {}
+
+
+def test_a_failed_write_names_the_file_it_was_for(tmp_path, full_disk):
+    with pytest.raises(OSError, match=r"out\.txt") as caught, files.whole_file(tmp_path / "out.txt") as path:
+        path.write_bytes(bytes(10_000))
+    assert caught.value.filename == str(tmp_path / "out.txt")
+    assert caught.value.strerror == "File too large"
+    with pytest.raises(OSError, match="folder") as caught, files.whole_folder(tmp_path / "folder") as path:
+        np.save(path / "a.npy", np.zeros(10_000))
+    assert caught.value.filename == str(tmp_path / "folder")
+    assert "written" in caught.value.strerror
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_that_names_its_file_keeps_it(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught, files.whole_file(tmp_path / "out.txt"):
+        (tmp_path / "nowhere").read_text()
+    assert caught.value.filename == str(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("content", ["[]", "7", "null", '"text"', "[" * 100_000, "9" * 5000, "\udcff"])
+def test_a_document_that_is_no_object(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(
+        InputError, match=r"a\.json: (the JSON document is a .*, expected an object|not a JSON)"
+    ):
+        files.read_json(tmp_path / "a.json")
+
+
+def test_a_list_where_one_is_expected(tmp_path):
+    (tmp_path / "a.json").write_text('["a"]')
+    (tmp_path / "b.json").write_text("{}")
+    assert files.read_json(tmp_path / "a.json", list) == ["a"]
+    with pytest.raises(InputError, match="is a dict, expected a list"):
+        files.read_json(tmp_path / "b.json", list)

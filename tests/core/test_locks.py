@@ -1,0 +1,98 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.core.errors import LockedError
+from pipeline.core.locks import claim, share
+
+HOLD = "import sys, time; from pathlib import Path; from pipeline.core.locks import claim\nwith claim(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def holder(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "out")], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_second_writer_stops_at_once_and_names_the_first(tmp_path, holder):
+    started = time.monotonic()
+    with pytest.raises(LockedError, match=f"process {holder.pid}"), claim(tmp_path / "out"):
+        pytest.fail("two writers")
+    assert time.monotonic() - started < 1
+
+
+def test_a_killed_writer_holds_nothing(tmp_path, holder):
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with claim(tmp_path / "out"):
+        assert (tmp_path / "out.lock").read_text() == f"{os.getpid()} on {socket.gethostname()}\n"
+
+
+def test_a_stage_started_by_dvc_ends_with_its_parent(tmp_path):
+    child = "from pipeline.core.locks import die_with_parent; import os, time; die_with_parent(); print(os.getpid(), flush=True); time.sleep(60)"
+    parent = (
+        f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
+    orphan = int(process.stdout.readline())
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    for _ in range(50):
+        try:
+            gone = Path(f"/proc/{orphan}/stat").read_text(encoding="ascii").split()[2] == "Z"
+        except FileNotFoundError:
+            gone = True
+        if gone:
+            return
+        time.sleep(0.1)
+    os.kill(orphan, signal.SIGKILL)
+    pytest.fail("the orphan went on")
+
+
+def test_shares_exclude_their_like_and_the_whole(tmp_path):
+    out = tmp_path / "out"
+    me = f"process {os.getpid()} on "
+    with share(out, 1, 3), share(out, 3, 3):
+        with pytest.raises(LockedError, match=rf"{me}.* \(share 1/3\); wait"), share(out, 1, 3):
+            pytest.fail("two processes with one share")
+        with (
+            pytest.raises(LockedError, match=rf"{me}.*\(share 1/3\), \d+ on .*\(share 3/3\); wait"),
+            claim(out),
+        ):
+            pytest.fail("a writer beside sharers")
+        with pytest.raises(LockedError, match=r"share 1/3"), share(out, 1, 2):
+            pytest.fail("shares of two and of three")
+    with claim(out), pytest.raises(LockedError, match=me), share(out, 2, 3):
+        pytest.fail("a sharer beside a writer")
+
+
+def test_sharers_of_another_output_are_not_in_the_way(tmp_path):
+    with share(tmp_path / "out.x", 1, 2), claim(tmp_path / "out"), share(tmp_path / "out2", 2, 3):
+        assert (tmp_path / "out.lock").read_text().startswith(f"{os.getpid()} on ")
+
+
+@pytest.mark.parametrize(
+    ("lock", "name"),
+    [(claim, "out.lock"), (lambda out: share(out, 1, 2), "out.share-1of2.lock")],
+    ids=["whole", "share"],
+)
+def test_a_link_in_place_of_a_lock_is_not_written_through(tmp_path, lock, name):
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (tmp_path / name).symlink_to(precious)
+    with pytest.raises(OSError, match="symbolic link"), lock(tmp_path / "out"):
+        pass
+    assert precious.read_text() == "mine"

@@ -1,0 +1,216 @@
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.artifacts import captions, embeddings, features, images, pairs
+from pipeline.artifacts.embeddings import Side
+from pipeline.core import tables as _table
+from pipeline.core.errors import InputError, IntegrityError
+
+
+def _images(**columns) -> pa.Table:
+    base = {"image_id": [3, 1], "file": ["a.png", "b.png"], "split": ["train", "test"]}
+    sizes = {
+        "width": pa.array([8, 8], pa.int32()),
+        "height": pa.array([8, 8], pa.int32()),
+        "sha256": ["0", "1"],
+    }
+    return pa.table({**base, **sizes, **columns})
+
+
+def _captions(**columns) -> pa.Table:
+    return pa.table(
+        {
+            "caption_id": [0, 1],
+            "image_id": [3, 1],
+            "text": ["NA", "a\u2028b"],
+            "split": ["train", "test"],
+            **columns,
+        }
+    )
+
+
+def _pairs(**columns) -> pa.Table:
+    base = {"caption_id": [0, 1], "image_id": [3, 1], "true_image_id": [3, 1]}
+    return pa.table({**base, "mismatched": [False, False], "split": ["train", "test"], **columns})
+
+
+def test_round_trips_keep_text_and_root(tmp_path):
+    images.write(tmp_path, _images(), "some/root")
+    captions.write(tmp_path, _captions())
+    assert str(images.root(images.read(tmp_path))) == "some/root"
+    assert captions.read(tmp_path)["text"].to_pylist() == ["NA", "a\u2028b"]
+
+
+def test_pairs_may_leave_the_truth_of_a_train_pair_open(tmp_path):
+    pairs.write(tmp_path, _pairs(true_image_id=[None, 1], mismatched=[None, False]), {})
+    table = pairs.read(tmp_path)
+    assert table["true_image_id"].to_pylist() == [None, 1]
+    assert table["mismatched"].to_pylist() == [None, False]
+
+
+BAD = [
+    (images, _images(image_id=[3, 3]), "image_id 3 occurs more than once"),
+    (images, _images(split=["train", "dev"]), "split 'dev' is not one of train, val, test"),
+    (images, _images().slice(0, 0), "no images"),
+    (captions, _captions(text=["a", "  "]), "caption_id 1: the caption is empty"),
+    (captions, _captions(caption_id=[1, 1]), "caption_id 1 occurs more than once"),
+    (captions, _captions().slice(0, 0), "no captions"),
+    (pairs, _pairs(mismatched=[True, False]), "column mismatched contradicts"),
+    (
+        pairs,
+        _pairs(image_id=[3, 3], mismatched=[False, True]),
+        "a pair outside the train split is mismatched",
+    ),
+    (
+        pairs,
+        _pairs(true_image_id=[None, 1]),
+        "columns mismatched and true_image_id must be null together",
+    ),
+    (
+        pairs,
+        _pairs(true_image_id=[3, None], mismatched=[False, None]),
+        "the truth about a pair outside the train split is unknown",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "table", "message"), BAD, ids=[message[:30] for *_, message in BAD])
+def test_a_refused_table_leaves_no_file(tmp_path, kind, table, message):
+    extra = {"images": (".",), "captions": (), "pairs": ({},)}[kind.NAME.split(".")[0]]
+    with pytest.raises(InputError, match=message):
+        kind.write(tmp_path, table, *extra)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_columns_and_wrong_types_are_named(tmp_path):
+    import pyarrow.parquet as pq
+
+    pq.write_table(_captions().drop_columns(["text"]), tmp_path / captions.NAME)
+    with pytest.raises(InputError, match=r"captions\.parquet: column 'text' \(string\) is missing"):
+        captions.read(tmp_path)
+    pq.write_table(_captions(caption_id=["x", "y"]), tmp_path / captions.NAME)
+    with pytest.raises(InputError, match="column 'caption_id' is string, expected int64"):
+        captions.read(tmp_path)
+
+
+def test_no_flipped_bit_changes_a_value_silently(tmp_path):
+    captions.write(tmp_path, _captions(text=["a dog " * 50, "a cat"]))
+    path = tmp_path / captions.NAME
+    whole, table = path.read_bytes(), captions.read(tmp_path)
+    noticed = 0
+    for place in range(4, len(whole), 5):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        try:
+            assert captions.read(tmp_path).to_pylist() == table.to_pylist(), f"byte {place}"
+        except (IntegrityError, InputError):
+            noticed += 1
+    assert noticed > 10
+
+
+def test_truncated_files_are_integrity_errors(tmp_path):
+    captions.write(tmp_path, _captions())
+    path = tmp_path / captions.NAME
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(IntegrityError, match="damaged Parquet file"):
+        captions.read(tmp_path)
+
+
+def _side(vectors: np.ndarray) -> Side:
+    n = len(vectors)
+    return Side(
+        np.arange(n),
+        np.arange(n) // 2,
+        np.array(["test"] * n, dtype=object),
+        vectors,
+        {"similarity": "cosine"},
+    )
+
+
+def test_embeddings_are_fixed_size_lists_of_float32(tmp_path):
+    import pyarrow.parquet as pq
+
+    vectors = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+    embeddings.write(tmp_path / "captions.parquet", _side(vectors))
+    assert pq.read_schema(tmp_path / "captions.parquet").field("embedding").type == pa.list_(
+        pa.field("element", pa.float32(), nullable=False), 3
+    )
+    side = embeddings.read(tmp_path / "captions.parquet")
+    assert (side.vectors == vectors).all()
+    assert side.about["similarity"] == "cosine"
+    assert side.ids.tolist() == [0, 1, 2, 3, 4]
+    assert side.image_ids.tolist() == [0, 0, 1, 1, 2]
+
+
+def test_embeddings_that_are_not_finite_are_refused(tmp_path):
+    vectors = np.ones((4, 2), np.float32)
+    vectors[2, 1] = np.nan
+    with pytest.raises(InputError, match="NaN or infinite"):
+        embeddings.write(tmp_path / "images.parquet", _side(vectors))
+    assert list(tmp_path.iterdir()) == []
+
+
+def _index(rows) -> pa.Table:
+    n = len(rows)
+    return pa.table({"image_id": np.arange(n) + 10, "row": rows, "status": ["ok"] * n, "detail": [""] * n})
+
+
+def test_features_find_rows_by_image(tmp_path):
+    array = np.arange(12, dtype=np.float32).reshape(4, 3)
+    features.write(tmp_path, array, _index([3, 1, 0, 2]), {})
+    read = features.read(tmp_path)
+    assert read.rows_of(np.array([12, 10, 10])).tolist() == [0, 3, 3]
+    with pytest.raises(InputError, match="1 images have no features, the first is image_id 9"):
+        read.rows_of(np.array([10, 9]))
+
+
+FAULTS = [
+    (lambda p: p.write_bytes(p.read_bytes()[:-3]), IntegrityError),
+    (lambda p: p.write_bytes(p.read_bytes()[:-1] + b"\x99"), IntegrityError),
+    (lambda p: p.write_bytes(b"not an array"), IntegrityError),
+    (lambda p: p.unlink(), InputError),
+]
+
+
+@pytest.mark.parametrize(("damage", "error"), FAULTS)
+def test_damaged_features_are_noticed(tmp_path, damage, error):
+    features.write(tmp_path, np.ones((4, 3), np.float32), _index([0, 1, 2, 3]), {})
+    damage(tmp_path / features.ARRAY)
+    with pytest.raises(error, match=r"features\.npy"):
+        features.read(tmp_path)
+
+
+def test_features_with_nan_are_refused_with_their_rows(tmp_path):
+    array = np.ones((4, 3), np.float32)
+    array[[1, 3], 0] = np.inf
+    with pytest.raises(InputError, match="2 rows hold NaN or infinite values, the first is row 1"):
+        features.write(tmp_path, array, _index([0, 1, 2, 3]), {})
+
+
+def test_an_index_beyond_the_array_is_refused(tmp_path):
+    features.write(tmp_path, np.ones((2, 3), np.float32), _index([0, 5]), {})
+    with pytest.raises(InputError, match=r"rows up to 5, but features\.npy has 2"):
+        features.read(tmp_path)
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [3, 4, 9], [0, 5, 5, 10]])
+def test_rows_in_several_tables_are_the_same_bytes(tmp_path, monkeypatch, cuts):
+    monkeypatch.setattr(_table, "_GROUP", 4)
+    table = _captions(
+        caption_id=list(range(10)), image_id=[3] * 10, text=["é"] * 10, split=["train"] * 10
+    ).replace_schema_metadata({"left": "out"})
+    bounds = [0, *cuts, 10]
+    parts = [table.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
+    for name, tables in (("whole", [table]), ("parts", parts)):
+        _table.write_groups(tmp_path / name, tables, captions.SCHEMA, {"made": "here"})
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "parts").read_bytes()
+    found = _table.read(tmp_path / "parts", captions.SCHEMA)
+    assert found["caption_id"].to_pylist() == list(range(10))
+    assert _table.footer(found) == {**_table.footer(captions.SCHEMA.empty_table()), "made": "here"}
+
+
+def test_no_rows_in_no_tables(tmp_path):
+    _table.write_groups(tmp_path / "none", [], captions.SCHEMA, {})
+    assert _table.read(tmp_path / "none", captions.SCHEMA).num_rows == 0

@@ -1,0 +1,175 @@
+"""docs/parameters.md: every section and every member with its keys, types, defaults and meanings."""
+
+import re
+from collections import Counter
+
+from pydantic import BaseModel
+
+from pipeline.core.strict import Strict
+from pipeline.project.params import schema
+from pipeline.project.registry import (
+    BACKBONES,
+    FORMATS,
+    INFERENCES,
+    PROTOCOLS,
+    RUN_FAMILIES,
+    TEXT_FEATURES,
+    Family,
+)
+from tests.docs.reference import descriptions, types
+from tests.docs.reference.markdown import code, first_paragraph, table, text
+
+_INTRODUCTION = """# Parameters
+
+Every key of params.yaml. An unknown key, a wrong type and a value out of bounds stop every command with the address.
+`vse-pipe -S KEY=VALUE ...` overrides one for a call, `dvc exp run -S KEY=VALUE` for an experiment. The defaults are those
+of the code; params.yaml in the repository sets some values of its own for the demo.
+
+This page is written from the code by `python -m tests.docs.reference`."""
+_HEAD = ("key", "type", "default", "meaning")
+# Sections in the order of the page, with the page that tells more.
+SECTIONS = {
+    "grid": (schema.GridParams, "criteria.md"),
+    "datasets.<name>": (schema.DatasetNode, "data.md"),
+    "features.<name>": (schema.FeaturesNode, "features.md"),
+    "texts.<name>": (schema.TextsNode, "texts.md"),
+    "noises.<name>": (schema.NoiseNode, "noise.md"),
+    "runs.<name>": (schema.RunNode, "training.md"),
+    "ensembles.<name>": (schema.EnsembleNode, "fragments.md"),
+    "train": (schema.TrainParams, "training.md"),
+    "embed": (schema.EmbedParams, "fragments.md"),
+    "evaluate": (schema.EvaluateParams, "criteria.md"),
+    "report": (schema.ReportParams, "sweeps.md"),
+    "report.sweeps.<name>": (schema.SweepNode, "sweeps.md"),
+}
+# Families whose member a node names, with the key that names it.
+_OF_NODES = {
+    "datasets.<name>": ("format", FORMATS),
+    "features.<name>": ("backbone", BACKBONES),
+    "texts.<name>": ("method", TEXT_FEATURES),
+    "noises.<name>": ("protocol", PROTOCOLS),
+}
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_INTRODUCTION, _seed()]
+    for address, (model, more) in SECTIONS.items():
+        parts += [f"## {text(address)}", _about(model, address, more), _keys(model, model.model_fields)]
+        if address in _OF_NODES:
+            key, family = _OF_NODES[address]
+            parts += _family(key, family)
+    for key, family in (*RUN_FAMILIES.items(), ("inference", INFERENCES)):
+        parts += [
+            f"## {key}",
+            f"One entry a member, `{key}.<member>`. {_RUNS if key in RUN_FAMILIES else _CRITERIA}",
+        ]
+        parts += _family(key, family)
+    return "\n\n".join(parts) + "\n"
+
+
+_RUNS = "A run names the member, and `options` of the run override single values."
+_CRITERIA = "`grid.inferences` names those that every run is ranked under."
+
+
+def _seed() -> str:
+    field = schema.Root.model_fields["seed"]
+    return f"## seed\n\nEverything random derives from it: {types.describe(field)}."
+
+
+def _about(model: type[BaseModel], address: str, more: str) -> str:
+    said = descriptions.of_model(model)
+    said = said.removeprefix(f"{text(address)}:").strip()
+    return f"{said[:1].upper()}{said[1:].rstrip(':')} More: [{more}]({more})."
+
+
+def _family(key: str, family: Family) -> list[str]:
+    """The members' sections, options that several of them share in one table of their own."""
+    members = {name: family.load(name) for name in family.names()}
+    bases = _shared_bases([module.Params for module in members.values()])
+    parts = []
+    for base in bases:
+        parts += [f"### {_shared_title(key, base)}", _joined(descriptions.of_model(base))]
+        parts += [_keys(base, {name: base.model_fields[name] for name in _own(base)})]
+    for name, module in members.items():
+        parts += [f"### {key}: {name}", _member(family, name, module)]
+        shared = [base for base in bases if issubclass(module.Params, base)]
+        taken = {
+            option for base in shared for option in _own(base) if _unchanged(module.Params, base, option)
+        }
+        own = {option: field for option, field in module.Params.model_fields.items() if option not in taken}
+        parts += [_keys(module.Params, own)] if own else []
+        if shared:
+            links = " and ".join(
+                f"[{_shared_title(key, base)}](#{anchor(_shared_title(key, base))})" for base in shared
+            )
+            parts.append(f"{'Further ' if own else 'Its '}options: {links}.")
+        elif not own:
+            parts.append("No options.")
+    return parts
+
+
+def _member(family: Family, name: str, module) -> str:
+    """First line of the module, the formula and the source of its callable, the defaults' origin, the file."""
+    said = [first_paragraph(module.__doc__)]
+    source = re.search(r"Source: (.*?)(?:;|\.\s+[A-Z]|\.?$)", _callable_doc(module))
+    if source:
+        said.append(f"Source: {text(source.group(1))}.")
+    path = (family.folder / f"{name}.py").relative_to(
+        family.folder.parents[len(family.package.split(".")) - 1]
+    )
+    return " ".join([*said, f"([code](../{path.as_posix()}))"])
+
+
+def _callable_doc(module) -> str:
+    documents = (
+        " ".join((one.__doc__ or "").split())
+        for name, one in vars(module).items()
+        if callable(one) and getattr(one, "__module__", "") == module.__name__ and name != "Params"
+    )
+    return next((found for found in documents if "Source: " in found), "")
+
+
+def _keys(model: type[BaseModel], fields: dict) -> str:
+    meanings = descriptions.of_keys(model)
+    return table(
+        _HEAD,
+        [
+            (code(name), types.describe(field), types.default(field), meanings.get(name, ""))
+            for name, field in fields.items()
+        ],
+    )
+
+
+def _shared_bases(models: list[type[BaseModel]]) -> list[type[BaseModel]]:
+    """Bases with options of their own that two or more of ``models`` have, general ones first."""
+    counted = Counter(
+        base for model in models for base in model.__mro__[1:] if _is_options(base) and _own(base)
+    )
+    return sorted((base for base, times in counted.items() if times > 1), key=lambda base: len(base.__mro__))
+
+
+def _is_options(base: type) -> bool:
+    return issubclass(base, Strict) and base is not Strict
+
+
+def _own(base: type[BaseModel]) -> list[str]:
+    return [name for name in base.__annotations__ if name in base.model_fields]
+
+
+def _unchanged(model: type[BaseModel], base: type[BaseModel], option: str) -> bool:
+    ours, theirs = model.model_fields[option], base.model_fields[option]
+    return types.describe(ours) == types.describe(theirs) and types.default(ours) == types.default(theirs)
+
+
+def _shared_title(key: str, base: type[BaseModel]) -> str:
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", base.__name__).removesuffix(" Params").lower()
+    return f"{key}: shared options{'' if words == 'options' else f' of {words}s'}"
+
+
+def anchor(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def _joined(said: str) -> str:
+    return said or "Options that several members have."

@@ -1,0 +1,82 @@
+"""The generated pages: what is committed is what the code gives, and nothing is left out or unexplained."""
+
+import re
+
+import pyarrow as pa
+import pytest
+
+from pipeline.core.strict import Strict
+from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
+from tests.docs.reference import __main__ as reference
+from tests.docs.reference import artefacts, parameters
+from tests.rules.sources import PACKAGE
+
+FAMILIES = {"format": FORMATS, "backbone": BACKBONES, "method": TEXT_FEATURES, "protocol": PROTOCOLS}
+FAMILIES |= {**RUN_FAMILIES, "inference": INFERENCES}
+MEMBERS = [(key, name) for key, family in FAMILIES.items() for name in family.names()]
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return parameters.page()
+
+
+def test_the_committed_pages_are_what_the_code_gives():
+    assert reference.stale(reference.DOCS) == [], "run `python -m tests.docs.reference`"
+
+
+def test_writing_makes_what_is_missing_and_check_tells(tmp_path, capsys):
+    assert reference.main(["--check"], tmp_path) == 1
+    assert "docs/parameters.md is not up to date" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+    assert reference.main([], tmp_path) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["artefacts.md", "parameters.md"]
+    assert reference.main(["--check"], tmp_path) == 0
+    (tmp_path / "artefacts.md").write_text("stale")
+    assert reference.stale(tmp_path) == ["artefacts.md"]
+
+
+@pytest.mark.parametrize(("key", "name"), MEMBERS)
+def test_every_option_of_every_member_is_there(page, key, name):
+    section = _section(page, f"### {key}: {name}")
+    for shared in re.findall(r"\]\(#([\w-]+)\)", section):
+        title = next(line for line in page.splitlines() if parameters.anchor(line.lstrip("# ")) == shared)
+        section += _section(page, title)
+    for option in FAMILIES[key].load(name).Params.model_fields:
+        assert f"| `{option}` |" in section, f"{key} {name}: {option}"
+
+
+def test_every_key_has_a_meaning(page):
+    unexplained = re.findall(r"^\| (`\w+`) .*\|  \|$", page, flags=re.M)
+    assert unexplained == [], "explain it in the docstring of its model, as `key: meaning`"
+
+
+def test_every_schema_of_every_artefact_has_its_columns():
+    page = artefacts.page()
+    modules = {module.__name__.rpartition(".")[2] for module in artefacts.modules()}
+    assert modules == {path.stem for path in (PACKAGE / "artifacts").glob("[!_]*.py")}
+    for module in artefacts.modules():
+        declared = [one for one in vars(module).values() if isinstance(one, pa.Schema) and one.metadata]
+        sides = 2 if hasattr(module, "schema") else 0
+        found = artefacts.schemas(module)
+        assert len(found) == len(declared) + sides, module.__name__
+        for file, schema in found.items():
+            for column in schema:
+                assert f"| `{column.name}` |" in page, f"{file}: {column.name}"
+                assert (column.metadata or {}).get(b"about"), f"{module.__name__} {column.name}: no meaning"
+
+
+def test_models_of_the_page_are_strict():
+    for model, _ in parameters.SECTIONS.values():
+        assert issubclass(model, Strict)
+
+
+def _section(page: str, heading: str) -> str:
+    level = heading.partition(" ")[0]
+    lines = page.splitlines()
+    start = lines.index(heading)
+    end = next(
+        (at for at in range(start + 1, len(lines)) if re.match(rf"#{{2,{len(level)}}} ", lines[at])),
+        len(lines),
+    )
+    return "\n".join(lines[start:end])

@@ -1,0 +1,189 @@
+"""Shards put together: statuses in the index, damage found, nothing else than what is theirs."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.numpy import save
+
+from pipeline.artifacts import features
+from pipeline.core.errors import InputError, PipelineError
+from pipeline.extract import stage
+from pipeline.extract.engine.assemble import assemble
+from pipeline.extract.engine.backbone import Failure, Output
+from pipeline.extract.engine.forward import Forward
+from pipeline.extract.engine.job import Job, plan
+from pipeline.extract.engine.shards import Damaged, Shard, Shards
+from tests.extract import project
+from tests.extract.test_resume import outputs
+
+OUT = project.OUT
+
+
+def job() -> Job:
+    """Nine images in shards of 4, 4 and 1; image_ids 59, 52, ... 3."""
+    node = project.params("random_filters", batch_size=4, shard_size=4).features["small"]
+    return plan(node, 1, torch.device("cpu"))
+
+
+def filled(work: Job, without: set[int]) -> Shards:
+    """All shards, each row full of its image_id; regions of two with boxes; the images ``without`` have none."""
+    shards = Shards(OUT, work.shards_digest)
+    for number in range(work.count):
+        ids = [i for i in work.ids(number).to_pylist() if i not in without]
+        failures = [
+            Failure(i, "truncated", f"{i} is cut") for i in work.ids(number).to_pylist() if i in without
+        ]
+        values = np.array(ids, dtype=np.float32)[:, None, None]
+        rows = Output(np.tile(values, (1, 2, 3)), np.tile(values, (1, 2, 4))) if ids else None
+        shards.write(number, Shard(rows, failures), work.manifest(number))
+    return shards
+
+
+@pytest.mark.parametrize("without", [set(), {59}, {52, 3}, {45, 31, 24, 17, 10}, {59, 52, 45, 38, 3}])
+def test_images_without_features_are_left_out_with_their_reason(tiny: Path, without: set[int]) -> None:
+    work = job()
+    assemble(work, filled(work, without), OUT)
+    found = features.read(OUT)
+    ids = work.table["image_id"].to_pylist()
+    kept = [i for i in ids if i not in without]
+    assert found.image_ids.tolist() == kept
+    assert found.array[found.rows, 0, 0].tolist() == kept
+    assert found.boxes[found.rows, 1, 3].tolist() == kept
+    assert len(found.array) == len(kept)
+    index = pq.read_table(OUT / "index.parquet").to_pylist()
+    assert [row["image_id"] for row in index] == ids
+    for row in index:
+        lost = row["image_id"] in without
+        assert (row["row"] is None) == (row["boxes"] is None) == lost
+        assert (row["status"], row["detail"]) == (
+            ("truncated", f"{row['image_id']} is cut") if lost else ("ok", "")
+        )
+
+
+def test_no_image_at_all_is_an_error_that_says_why(tiny: Path) -> None:
+    work = job()
+    shards = filled(work, set(work.table["image_id"].to_pylist()))
+    with pytest.raises(
+        InputError, match="none of its 9 images has features, the first for this reason: 59 is cut"
+    ):
+        assemble(work, shards, OUT)
+    assert not (OUT / "features.npy").exists()
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(tiny: Path, monkeypatch) -> None:
+    work = job()
+    shards = filled(work, set())
+    needed = sum(path.stat().st_size for path in shards.found().values())
+    usage = shutil.disk_usage(tiny)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=needed - 1))
+    with pytest.raises(PipelineError, match=r"takes 0\.00 GB .* the shards are kept: make room"):
+        assemble(work, shards, OUT)
+    assert [path.name for path in OUT.iterdir()] == ["shards"]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=needed))
+    assemble(work, shards, OUT)
+    assert (OUT / "features.npy").stat().st_size <= needed
+
+
+@pytest.mark.parametrize(
+    "change", [{"images": 3}, {"image_ids_sha256": "0" * 64}, {"of": 4}, {"about": {"seed": 2}}]
+)
+def test_shards_of_other_images_are_not_taken(tiny: Path, change: dict) -> None:
+    work = job()
+    shards = filled(work, set())
+    shards.drop(1)
+    rows = Output(np.ones((4, 2, 3), np.float32), np.ones((4, 2, 4), np.float32))
+    shards.write(1, Shard(rows), {**work.manifest(1), **change})
+    with pytest.raises(Damaged, match="does not fit") as error:
+        assemble(work, shards, OUT)
+    assert error.value.number == 1
+
+
+def test_a_manifest_says_what_its_shard_follows_from(tiny: Path) -> None:
+    work = job()
+    shards = filled(work, {52})
+    found = shards.manifest(0, shards.found()[0])
+    assert found["about"] == work.about
+    assert {"backbone", "weights", "transform", "precision", "code_sha256", "params"} <= found["about"].keys()
+    assert (found["shard"], found["of"], found["rows"], found["images"]) == (0, 3, 3, 4)
+    assert found["failures"] == [Failure(52, "truncated", "52 is cut")]
+
+
+def test_a_damaged_shard_is_computed_again(tiny: Path, monkeypatch, capsys) -> None:
+    params = project.params("random_filters", batch_size=4, shard_size=4)
+    stage.extract(params, "small", "cpu")
+    whole = outputs(tiny)
+    interrupted_before_assembling(params, monkeypatch)
+    path = sorted((OUT / "shards").glob("*/*"))[1]
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    seen = []
+    run = Forward.__call__
+    monkeypatch.setattr(Forward, "__call__", lambda self, batch: seen.append(len(batch)) or run(self, batch))
+    stage.extract(params, "small", "cpu")
+    assert seen == [4]
+    assert outputs(tiny) == whole
+    said = capsys.readouterr().err
+    assert "does not match the digest in its name; computing shard 1 again" in said
+
+
+def interrupted_before_assembling(params, monkeypatch) -> None:
+    """All shards are there, and no features."""
+    for path in OUT.iterdir():
+        path.unlink()
+
+    def stopped(*args) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(stage, "assemble", stopped)
+        stage.extract(params, "small", "cpu")
+    assert {name.split("/")[0] for name in outputs(Path.cwd())} == {"shards"}
+
+
+def test_shards_of_another_fingerprint_are_replaced(tiny: Path, monkeypatch) -> None:
+    params = project.params("random_filters", batch_size=4, shard_size=4)
+    stage.extract(params, "small", "cpu")
+    interrupted_before_assembling(params, monkeypatch)
+    other = project.params("random_filters", batch_size=4, shard_size=4, filters=16)
+    stage.extract(other, "small", "cpu")
+    assert json.loads((OUT / "meta.json").read_text())["shape"] == [9, 32]
+    assert sorted(outputs(tiny)) == ["errors.parquet", "features.npy", "index.parquet", "meta.json"]
+
+
+LIES = {
+    "other tensors": ({"x": np.ones((4, 2, 3), np.float32)}, {}),
+    "fewer rows": ({"features": np.ones((3, 2, 3), np.float32)}, {}),
+    "fewer boxes": (
+        {"features": np.ones((4, 2, 3), np.float32), "boxes": np.ones((1, 2, 4), np.float32)},
+        {},
+    ),
+    "no array of rows": ({"features": np.ones((), np.float32)}, {}),
+    "rows in words": (None, {"rows": "4"}),
+    "negative rows": (None, {"rows": -1, "failures": [[59, "truncated", "x"]] * 5}),
+    "one failure twice": (None, {"rows": 2, "failures": [[59, "truncated", "x"]] * 2}),
+    "a failure of another shard": (None, {"rows": 3, "failures": [[3, "truncated", "x"]]}),
+    "a failure that is no number": (None, {"rows": 3, "failures": [[[1], "truncated", "x"]]}),
+}
+
+
+@pytest.mark.parametrize(("tensors", "told"), LIES.values(), ids=LIES)
+def test_a_shard_that_lies_under_a_digest_that_fits_is_damaged(tiny: Path, tensors, told) -> None:
+    work = job()
+    shards = filled(work, set())
+    path = shards.found()[0]
+    manifest = {**shards.manifest(0, path), **told}
+    content = save(tensors or shards.rows(0, path), {"manifest": json.dumps(manifest)})
+    path.unlink()
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    path.with_name(f"000000-{digest}.safetensors").write_bytes(content)
+    with pytest.raises(Damaged) as caught:
+        assemble(work, shards, OUT)
+    assert caught.value.number == 0
+    assert not (OUT / "meta.json").exists()

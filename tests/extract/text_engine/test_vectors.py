@@ -1,0 +1,248 @@
+"""Word vectors: the same from every form of file; damage is named by line or byte."""
+
+import codecs
+import gzip
+import struct
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.core.errors import InputError, UsageError
+from pipeline.extract.text_engine import vectors as _vectors
+from pipeline.extract.text_engine.vectors import read
+from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
+
+ARRAY = vectors()
+TEXT = as_text(WORDS, ARRAY)
+BINARY = as_binary(WORDS, ARRAY)
+WANTED = {"red", "caf\u00e9", "ball", "nowhere"}
+
+
+def written(folder: Path, name: str, content: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return path
+
+
+FORMS = {
+    "glove.txt": TEXT,
+    "word2vec.vec": as_text(WORDS, ARRAY, header=True),
+    "trailing.txt": TEXT.replace(b"\n", b" \r\n"),
+    "unfinished.txt": TEXT.rstrip(b"\n"),
+    "packed.txt.gz": TEXT,
+    "word2vec.bin": BINARY,
+    "GoogleNews.bin": as_binary(WORDS, ARRAY, b""),
+    "packed.BIN.gz": BINARY,
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("chunk", [1, 7, 2**20])
+def test_every_form_gives_the_same(
+    tmp_path: Path, name: str, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_vectors, "_CHUNK", chunk)
+    words, array = read(written(tmp_path, name, FORMS[name]), WANTED)
+    assert words == ["ball", "caf\u00e9", "red"]
+    assert array.dtype == np.float32
+    np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]])
+
+
+@pytest.mark.parametrize("store", [np.float16, np.float32, np.float64])
+def test_npz(tmp_path: Path, store: type) -> None:
+    words, array = read(as_npz(tmp_path / "v.npz", WORDS, ARRAY.astype(store)), WANTED)
+    assert words == ["ball", "caf\u00e9", "red"]
+    np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]].astype(store).astype(np.float32))
+
+
+def test_a_word_with_spaces_is_passed_over(tmp_path: Path) -> None:
+    content = b"dog 1 2\n. . . 3 4\nred 5 6\n"
+    words, array = read(written(tmp_path, "glove.txt", content), {"dog", "red", "."})
+    assert words == ["dog", "red"]
+    assert array.tolist() == [[1, 2], [5, 6]]
+
+
+@pytest.mark.parametrize("form", ["txt", "bin", "npz"])
+def test_the_first_of_two_vectors_counts(tmp_path: Path, form: str) -> None:
+    words, array = ["dog", "red", "dog"], vectors(["a", "b", "c"])
+    path = tmp_path / f"v.{form}"
+    if form == "npz":
+        as_npz(path, words, array)
+    else:
+        path.write_bytes(as_text(words, array) if form == "txt" else as_binary(words, array))
+    found, rows = read(path, {"dog"})
+    assert found == ["dog"]
+    np.testing.assert_array_equal(rows, array[:1])
+
+
+def test_words_that_are_not_utf8_are_passed_over_in_binary_files(tmp_path: Path) -> None:
+    content = BINARY.replace(b"unused", b"\xff\xfe\xfd\xfc\xfb\xfa")
+    assert read(written(tmp_path, "v.bin", content), {"dog"})[0] == ["dog"]
+
+
+FAULTS = {
+    "short line": ("v.txt", b"dog 1 2 3\nred 1 2\n", r"v\.txt line 2: 2 values, expected 3"),
+    "long line": ("v.txt", b"dog 1 2 3\nred 1 2 3 4\n", r"v\.txt line 2: 4 values, expected 3"),
+    "other dimension than announced": ("v.vec", b"2 3\ndog 1 2\nred 1 2\n", r"line 2: 2 values, expected 3"),
+    "no number": ("v.txt", b"dog 1 2\nred 1 x\n", r"line 2: could not convert"),
+    "not finite": ("v.txt", b"dog 1 2\nred 1 nan\n", r"line 2: the vector of 'red' holds NaN"),
+    "not UTF-8": ("v.txt", b"dog 1 2\ncaf\xe9 1 2\nred 1 2\n", r"line 2: not UTF-8"),
+    "UTF-16": ("v.txt", "dog 1 2\n".encode("utf-16"), r"line 1: not UTF-8"),
+    "fewer lines than announced": (
+        "v.vec",
+        b"3 1\ndog 1\nred 2\n",
+        r"ends after line 3 with 2 words, expected 3",
+    ),
+    "empty": ("v.txt", b"", r"ends after line 0 with 0 words"),
+    "words alone": ("v.txt", b"dog\nred\n", r"line 1: vectors of 0 dimensions"),
+    "truncated": ("v.bin", BINARY[:-9], r"v\.bin byte \d+: no whole entry of 4 dimensions for word 7 of 7"),
+    "no header": ("v.bin", BINARY[4:], r"byte 0: begins with b'.*expected word2vec's 'count dimensions'"),
+    "smaller dimension": ("v.bin", BINARY.replace(b"7 4\n", b"7 3\n"), r"byte \d+: (no whole entry|goes on)"),
+    "larger dimension": ("v.bin", BINARY.replace(b"7 4\n", b"7 9\n"), r"no whole entry of 9 dimensions"),
+    "fewer entries": ("v.bin", BINARY.replace(b"7 4\n", b"6 4\n"), r"goes on after the 6 words it announces"),
+    "infinite": (
+        "v.bin",
+        as_binary(["red"], np.array([[np.inf]], np.float32)),
+        r"byte 4: the vector of 'red' holds",
+    ),
+    "damaged gzip": ("v.txt.gz", None, r"v\.txt\.gz: damaged gzip file"),
+    "a number of 5000 digits": (
+        "v.vec",
+        b"9" * 5000 + b" 3\ndog 1 2 3\n",
+        r"line 1: a number of 5000 digits",
+    ),
+    "no dimensions": ("v.vec", b"2 0\ndog\nred\n", r"line 2: vectors of 0 dimensions"),
+    "too many dimensions": ("v.bin", b"2 9999999999999999\ndog ", r"byte 0: announces 9999999999999999 dim"),
+    "a line without end": ("v.txt", b"dog 1" + b" 1" * 2**20, r"line 1: longer than 1048576 bytes"),
+    "no known word": ("v.txt", b"Dog 1\nRed 2\n", r"knows none of the 2 words"),
+    "no npz": ("v.npz", b"dog 1 2\n", r"v\.npz: no \.npz file with plain arrays words and vectors"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_damage_is_named(tmp_path: Path, fault: str) -> None:
+    name, content, message = FAULTS[fault]
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(TEXT)[:-12] if content is None else content)
+    with pytest.raises(InputError, match=message):
+        read(path, {"dog", "red"})
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"words": np.array(["dog"], dtype=object), "vectors": ARRAY[:1]},
+        {"words": np.array(["dog", "red"]), "vectors": ARRAY[:1]},
+        {"words": np.array([1]), "vectors": ARRAY[:1]},
+        {"words": np.array(["dog"]), "vectors": np.array([1.0])},
+        {"words": np.array(["dog"]), "other": ARRAY[:1]},
+        {"words": np.array(["dog"]), "vectors": np.full((1, 2), np.nan)},
+    ],
+)
+def test_npz_files_of_another_make(tmp_path: Path, arrays: dict) -> None:
+    np.savez(tmp_path / "v.npz", **arrays)
+    with pytest.raises(InputError, match=r"v\.npz"):
+        read(tmp_path / "v.npz", {"dog"})
+
+
+def test_another_kind_of_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"word vectors are read from \.bin"):
+        read(written(tmp_path, "v.pkl", b""), {"dog"})
+
+
+@pytest.mark.parametrize("form", ["txt", "bin"])
+def test_memory_is_for_the_wanted_words_alone(tmp_path: Path, form: str) -> None:
+    words = [f"w{number}" for number in range(20_000)]
+    array = np.ones((len(words), 64), np.float32)
+    path = written(tmp_path, f"v.{form}", (as_text if form == "txt" else as_binary)(words, array))
+    tracemalloc.start()
+    read(path, {"w7"})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert path.stat().st_size > 5e6
+    assert peak < 4.5e6
+
+
+def test_the_mark_of_an_editor_before_the_first_word(tmp_path: Path) -> None:
+    """Some editors begin a UTF-8 file with a byte order mark."""
+    for content in (b"dog 1 2\nred 3 4\n", b"2 2\ndog 1 2\nred 3 4\n"):
+        words, array = read(written(tmp_path, "v.txt", codecs.BOM_UTF8 + content), {"dog", "red"})
+        assert words == ["dog", "red"]
+        assert array.tolist() == [[1, 2], [3, 4]]
+
+
+def test_a_line_without_end_is_not_unpacked(tmp_path: Path) -> None:
+    path = written(tmp_path, "v.txt.gz", b"1" * 2**26)
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"v\.txt\.gz line 1: longer than"):
+        read(path, {"dog"})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**24
+
+
+def npy(header: str, content: bytes = b"") -> bytes:
+    """A .npy file of this header."""
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header.encode() + b"\n" + content
+
+
+def as_zip(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content)
+    return path
+
+
+GOOD = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2)}", bytes(8))
+STRANGE = {
+    "no .npy inside": {"words.npy": b"dog", "vectors.npy": b"1 2"},
+    "more than any memory": {
+        "words.npy": npy("{'descr': '<U3', 'fortran_order': False, 'shape': (1" + "0" * 17 + ",)}"),
+        "vectors.npy": GOOD,
+    },
+    "more than any number": {
+        "words.npy": npy("{'descr': '<U3', 'fortran_order': False, 'shape': (" + "9" * 30 + ",)}"),
+        "vectors.npy": GOOD,
+    },
+    "a header that is no header": {"words.npy": npy("((((((("), "vectors.npy": GOOD},
+    "no such character": {
+        "words.npy": npy("{'descr': '<U1', 'fortran_order': False, 'shape': (1,)}", b"\xff\xff\xff\x7f"),
+        "vectors.npy": GOOD,
+    },
+    "no dimensions": {
+        "words.npy": npy(
+            "{'descr': '<U3', 'fortran_order': False, 'shape': (1,)}", "dog".encode("utf-32-le")
+        ),
+        "vectors.npy": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 0)}"),
+    },
+}
+
+
+@pytest.mark.parametrize("fault", STRANGE)
+def test_npz_files_of_strange_members(tmp_path: Path, fault: str) -> None:
+    with pytest.raises(InputError, match=r"v\.npz: ") as caught:
+        read(as_zip(tmp_path / "v.npz", STRANGE[fault]), {"dog"})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("place", "value"), [(6, 1), (8, 99)], ids=["encrypted", "unknown compression"])
+def test_npz_files_that_cannot_be_unpacked(tmp_path: Path, place: int, value: int) -> None:
+    path = as_npz(tmp_path / "v.npz", WORDS, ARRAY)
+    content = bytearray(path.read_bytes())
+    start = content.index(b"PK\x03\x04")
+    content[start + place] = value
+    start = content.index(b"PK\x01\x02")
+    content[start + place + 2] = value
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"v\.npz: no \.npz file with plain arrays"):
+        read(path, {"dog"})
+
+
+def test_an_npy_file_under_the_name_of_an_npz(tmp_path: Path) -> None:
+    with (tmp_path / "v.npz").open("wb") as file:
+        np.save(file, ARRAY)
+    with pytest.raises(InputError, match=r"v\.npz: no \.npz file with plain arrays"):
+        read(tmp_path / "v.npz", {"dog"})

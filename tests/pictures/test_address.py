@@ -1,0 +1,46 @@
+"""Addresses are read back as they were written, and ordinary file names stay file names."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.pictures.address import Cell, Member, parse, path_of
+
+NUMBERS = st.integers(0, 10**17)
+NAMES = st.text(st.characters(exclude_characters="\0/"), min_size=1)
+
+
+@given(offset=NUMBERS, size=NUMBERS, name=NAMES)
+def test_members(offset: int, size: int, name: str) -> None:
+    member = Member("a/train-0.tar", offset, size, name)
+    assert parse(str(member)) == member
+    assert path_of(str(member)) == "a/train-0.tar"
+
+
+@given(row=NUMBERS, column=NAMES)
+def test_cells(row: int, column: str) -> None:
+    cell = Cell("a/b.parquet", row, column)
+    assert parse(str(cell)) == cell
+    assert path_of(str(cell)) == "a/b.parquet"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "a.jpg",
+        "a/b.tar",
+        "b.parquet",
+        "a.tar::1::x",
+        "a.tar::-1:2::x",
+        "a.zip::1:2::x",
+        "b.parquet::x::image",
+        "a::b.jpg",
+    ],
+)
+def test_plain_names(file: str) -> None:
+    assert parse(file) == path_of(file) == file
+
+
+def test_a_member_cannot_pass_for_another_shard() -> None:
+    name = "evil.tar::5:6::x.jpg"
+    assert parse(f"good.tar::10:20::{name}") == Member("good.tar", 10, 20, name)

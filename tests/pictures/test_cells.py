@@ -1,0 +1,85 @@
+"""Rows of Parquet files: the right bytes in any order, a row group read once where rows come in order."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.core.errors import InputError
+from pipeline.pictures import cells
+
+ROWS = [bytes([row % 256]) * (row % 7 + 1) for row in range(100)]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "p.parquet"
+    structs = [{"bytes": row, "path": "x"} for row in ROWS]
+    pq.write_table(pa.table({"plain": ROWS, "hub": structs, "other": ROWS}), path, row_group_size=9)
+    return path
+
+
+@pytest.fixture
+def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
+    found = []
+    own = pq.ParquetFile.read_row_group
+
+    def noted(self, group, columns=None, **options):
+        found.append((group, *columns))
+        return own(self, group, columns=columns, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", noted)
+    return found
+
+
+@pytest.mark.parametrize("column", ["plain", "hub"])
+def test_rows_in_order_read_each_row_group_once(file: Path, column: str, groups_read: list) -> None:
+    assert [cells.value(file, row, column) for row in range(100)] == ROWS
+    leaf = "hub.bytes" if column == "hub" else "plain"
+    assert groups_read == [(group, leaf) for group in range(12)]
+
+
+def test_any_order(file: Path) -> None:
+    rows = np.random.default_rng(0).permutation(100).tolist()
+    assert [cells.value(file, row, "plain") for row in rows] == [ROWS[row] for row in rows]
+
+
+def test_threads_share_what_is_read(file: Path, groups_read: list) -> None:
+    barrier = threading.Barrier(4)
+
+    def first(row: int) -> bytes | None:
+        barrier.wait(timeout=20)
+        return cells.value(file, row, "plain")
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(first, range(4))) == ROWS[:4]
+    assert groups_read == [(0, "plain")]
+
+
+def test_a_file_that_changed_is_opened_again(file: Path) -> None:
+    assert cells.value(file, 0, "plain") == ROWS[0]
+    pq.write_table(pa.table({"plain": [b"something else"]}), file)
+    assert cells.value(file, 0, "plain") == b"something else"
+
+
+def test_large_row_groups_are_refused_and_not_read(
+    file: Path, monkeypatch: pytest.MonkeyPatch, groups_read: list
+) -> None:
+    monkeypatch.setattr(cells, "LARGEST_GROUP", 10)
+    with pytest.raises(
+        InputError, match=r"p.parquet: row group 0 holds \d+ bytes of 'hub', .*smaller row_group_size"
+    ):
+        cells.value(file, 0, "hub")
+    assert groups_read == []
+
+
+def test_a_damaged_page_is_named(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[4:40] = bytes(36)
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=r"p.parquet: row group 0 is damaged"):
+        cells.value(file, 0, "plain")

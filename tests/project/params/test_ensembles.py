@@ -1,0 +1,49 @@
+import pytest
+
+from pipeline.core.errors import ParamsError
+from tests.project import load_params
+from tests.project.params.test_sweeps import FAR, OTHER, RUN
+
+RUNS = {"a": RUN, "b": RUN, "far": FAR}
+
+
+def loaded(path, name="both", **node):
+    return load_params(path, runs=RUNS, **OTHER, ensembles={name: {"first": "a", "second": "b", **node}})
+
+
+def test_an_ensemble_is_ranked_after_the_runs(tmp_path):
+    params = loaded(tmp_path)
+    assert params.evaluated() == ["a", "b", "far", "both"]
+    assert (params.ensembles["both"].first, params.ensembles["both"].second) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"second": "fah"}, "ensembles.both.second: unknown run 'fah'; did you mean 'far'? known: a, b, far"),
+        ({"first": "zz"}, "ensembles.both.first: unknown run 'zz'; known: a, b, far"),
+        (
+            {"second": "far"},
+            "ensembles.both: both runs must be of one data set, but 'a' is of 'toy' and 'far' is of 'more'",
+        ),
+        ({"name": "b"}, "ensembles.b: a run has this name, and its folder in data/evaluate; rename one"),
+        ({"third": "b"}, "ensembles.both.third: unknown key"),
+        ({"row": "nopaper 1"}, "ensembles.both.row: "),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_address(tmp_path, node, message):
+    with pytest.raises(ParamsError) as caught:
+        loaded(tmp_path, **node)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second", "message"),
+    [
+        ("x", "a", "a", r"ensembles\.x\.second: 'a' is the first run already"),
+        ("../x", "a", "b", "should match pattern"),
+    ],
+)
+def test_what_is_no_ensemble_is_named(tmp_path, name, first, second, message):
+    with pytest.raises(ParamsError, match=message):
+        loaded(tmp_path, name, first=first, second=second)

@@ -1,0 +1,135 @@
+import pytest
+
+from pipeline.core.errors import ParamsError, UsageError
+from pipeline.project.params import overlay, sweeps
+from pipeline.project.params.document import read_document
+from pipeline.project.params.load import load
+from tests.project import write_params
+from tests.rules.sources import ROOT
+
+
+@pytest.fixture
+def params(tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text((ROOT / "params.yaml").read_text())
+    return path
+
+
+@pytest.mark.parametrize("name", overlay.names())
+def test_every_packaged_overlay_validates_and_replaces_the_nodes(params, name):
+    overlay.apply(params, name, [])
+    loaded, content = load(params), read_document(overlay.find(name))
+    for section in ("datasets", "features", "texts", "noises", "runs"):
+        assert list(getattr(loaded, section)) == list(content[section]), section
+
+
+SWEPT = [
+    ("sweep_k", "k", [1, 2, 3, 5, 10, 20]),
+    ("sweep_batch", "batch", [32, 64, 128, 256, 512]),
+    ("sweep_bank", "bank", [0.01, 0.02, 0.05, 0.1, 0.2]),
+]
+
+
+@pytest.mark.parametrize(("name", "sweep", "expected"), SWEPT)
+def test_a_packaged_sweep_takes_the_values_of_its_paper(params, name, sweep, expected):
+    overlay.apply(params, name, [])
+    loaded = load(params)
+    node = loaded.report.sweeps[sweep]
+    assert [sweeps.value(loaded, run, node.x) for run in node.runs] == expected
+    assert set(loaded.runs) == {*node.runs, *node.baselines}
+
+
+@pytest.mark.parametrize("later", ["flickr8k", "sweep_batch"])
+def test_sweeps_leave_with_the_runs_they_name(params, later):
+    overlay.apply(params, "sweep_epoch", [])
+    assert "convergence" in load(params).report.sweeps
+    overlay.apply(params, later, [])
+    assert "convergence" not in load(params).report.sweeps
+
+
+def test_audits_leave_with_the_runs_they_name(params):
+    overlay.apply(params, "sweep_epoch", ["report.audits=[sum, hal]"])
+    assert load(params).report.audits == ["sum", "hal"]
+    overlay.apply(params, "sweep_k", [])
+    assert load(params).report.audits == []
+    assert "audits: []" in params.read_text()
+
+
+def test_ensembles_leave_with_the_runs_they_name(params):
+    overlay.apply(params, "sweep_epoch", ["ensembles={both: {first: sum, second: hal}}"])
+    assert list(load(params).ensembles) == ["both"]
+    overlay.apply(params, "sweep_k", [])
+    assert load(params).ensembles == {}
+    assert "ensembles: {}" in params.read_text()
+
+
+def test_ensembles_of_an_overlay_replace_those_before_and_stay_above_the_next_heading(params, tmp_path):
+    (tmp_path / "own.yaml").write_text("ensembles: {both: {first: sum, second: hal}}\n")
+    overlay.apply(params, str(tmp_path / "own.yaml"), ["ensembles.other={first: max, second: hal}"])
+    overlay.apply(params, str(tmp_path / "own.yaml"), [])
+    assert list(load(params).ensembles) == ["both"]
+    assert "ensembles: {both: {first: sum, second: hal}}" in params.read_text()
+
+
+def test_an_overlay_without_runs_keeps_the_sweeps(params, tmp_path):
+    overlay.apply(params, "sweep_epoch", [])
+    (tmp_path / "own.yaml").write_text("report: {title: mine}\n")
+    overlay.apply(params, str(tmp_path / "own.yaml"), [])
+    assert list(load(params).report.sweeps) == ["convergence"]
+
+
+def test_values_of_set_are_written_and_comments_stay(params):
+    overlay.apply(
+        params, "flickr8k_precomp", ["datasets.flickr8k_precomp.source=/some/where", "train.embed_size=64"]
+    )
+    loaded = load(params)
+    assert loaded.datasets["flickr8k_precomp"].source == "/some/where"
+    assert loaded.runs["hal"].train.embed_size == 64
+    assert "# --- families" in params.read_text()
+
+
+def test_a_users_own_file(params, tmp_path):
+    own = tmp_path / "own.yaml"
+    own.write_text("loss: {hal: {gamma: 7.0}}\n")
+    overlay.apply(params, str(own), [])
+    assert load(params).runs["hal"].loss.params.gamma == 7.0
+    assert load(params).runs["sum"].loss.params.margin > 0
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "message"),
+    [
+        ("train: {epochs: no}", ParamsError, r"params\.yaml train\.epochs"),
+        ("- 1", ParamsError, "expected a mapping"),
+    ],
+)
+def test_a_bad_overlay_changes_nothing(tmp_path, content, error, message):
+    path = write_params(tmp_path)
+    before = path.read_bytes()
+    (tmp_path / "bad.yaml").write_text(content)
+    with pytest.raises(error, match=message):
+        overlay.apply(path, str(tmp_path / "bad.yaml"), [])
+    assert path.read_bytes() == before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.yaml", "params.yaml"]
+
+
+def test_an_unknown_overlay(params):
+    with pytest.raises(UsageError, match="did you mean 'flickr8k'"):
+        overlay.apply(params, "flickr8", [])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"seed: [1", "not valid YAML"),
+        (b"seed: \xff\n", "not UTF-8"),
+        (b"- 1\n", "expected a mapping"),
+        (b"", "expected a mapping"),
+    ],
+)
+def test_a_broken_params_file_is_said_and_stays(tmp_path, content, message):
+    path = tmp_path / "params.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ParamsError, match=rf"params\.yaml: .*{message}"):
+        overlay.apply(path, "flickr8k", [])
+    assert path.read_bytes() == content

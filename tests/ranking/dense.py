@@ -1,0 +1,38 @@
+"""Small score matrices for the tests of this folder."""
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from pipeline.ranking.engine.bank import Bank
+from pipeline.ranking.engine.scores import Scores
+
+cosines = st.floats(-1, 1, width=32).map(float)
+
+
+def matrices(
+    min_rows: int = 1, elements: st.SearchStrategy[float] = cosines
+) -> st.SearchStrategy[np.ndarray]:
+    shapes = array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=8).filter(
+        lambda shape: shape[0] >= min_rows
+    )
+    return shapes.flatmap(lambda shape: arrays(np.float64, shape, elements=elements))
+
+
+def dense(scores: np.ndarray, block: int = 1024) -> Scores:
+    return Scores.dense(torch.from_numpy(scores), block)
+
+
+def own(scores: np.ndarray) -> Bank:
+    """The bank of the very queries that are ranked."""
+    return Bank.of_the_ranked(dense(scores))
+
+
+def whole(scores: Scores) -> np.ndarray:
+    return torch.cat([block for _, block in scores.blocks()]).numpy()
+
+
+def unit_vectors(rows: int, dim: int, seed: int) -> torch.Tensor:
+    values = np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32)
+    return torch.from_numpy(values / np.linalg.norm(values, axis=1, keepdims=True))

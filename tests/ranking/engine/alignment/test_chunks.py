@@ -1,0 +1,50 @@
+import pytest
+import torch
+
+from pipeline.ranking.engine.alignment import chunks
+from pipeline.ranking.engine.words import Words
+
+LENGTHS = [5, 2, 9, 2, 5, 1, 2, 2]
+
+
+def words(lengths=LENGTHS) -> Words:
+    return Words(torch.arange(float(sum(lengths)))[:, None], torch.tensor(lengths))
+
+
+@pytest.mark.parametrize(("portion", "chunk"), [(1, 1), (8, 4), (10, 100), (1000, 1000)])
+def test_each_caption_comes_once_whole_and_within_the_limits(portion, chunk, monkeypatch):
+    monkeypatch.setattr(chunks, "PORTION", 3 * portion)
+    monkeypatch.setattr(chunks, "CHUNK", 3 * chunk)
+    seen = []
+
+    def part(given):
+        assert len(given.vectors) <= portion or sum(count for count, _ in given.shapes) == 1
+        assert all(count * length <= chunk or count == 1 for count, length in given.shapes)
+        found = [piece[:, :, 0] for piece in given.chunks(given.vectors, 0)]
+        seen.extend(row.tolist() for piece in found for row in piece)
+        return (torch.cat([piece[:, 0] for piece in found]),)
+
+    (firsts,) = chunks.over_captions(part, words(), rows=3, kept=1)
+    assert firsts.tolist() == words().starts[:-1].tolist()
+    assert sorted(seen) == [part.flatten().tolist() for part in words().vectors.split(LENGTHS)]
+
+
+def test_what_is_kept_for_the_way_back_has_a_limit(monkeypatch):
+    """16 bytes a word and 96 in all: portions of 24 bytes, one word or one caption; those after 6 words run twice."""
+    monkeypatch.setattr(chunks, "KEPT", 96)
+    runs = []
+
+    def part(given):
+        runs.append(len(given.vectors))
+        return (given.vectors.exp().sum()[None],)
+
+    lengths = [1] * 10
+    given = words(lengths)
+    given.vectors.requires_grad_()
+    chunks.over_captions(part, given, rows=1, kept=16)[0].sum().backward()
+    assert len(runs) == 10 + 4
+    torch.testing.assert_close(given.vectors.grad, given.vectors.detach().exp())
+    runs.clear()
+    with torch.no_grad():
+        chunks.over_captions(part, given, rows=1, kept=16)
+    assert len(runs) == 10

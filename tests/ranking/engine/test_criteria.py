@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from pipeline.core.errors import UnknownMember, UsageError
+from pipeline.project.registry import INFERENCES
+from pipeline.ranking.engine import criteria
+from pipeline.ranking.engine.matching import Setting
+from pipeline.ranking.inference import csls, rgm
+from tests.naive import evaluate as naive
+from tests.ranking.dense import dense, own, whole
+
+inverted_softmax = INFERENCES.load("is")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("iss", UnknownMember, "unknown inference criterion 'iss'; did you mean 'is'"),
+        ("is+rgmm", UnknownMember, "unknown inference criterion 'rgmm'; did you mean 'rgm'"),
+        ("", UnknownMember, "unknown inference criterion ''"),
+        ("is+", UnknownMember, "unknown inference criterion ''"),
+        ("rgm+is", UsageError, r"'rgm\+is': a matching comes last; write 'is\+rgm'"),
+        ("gm+rgm", UsageError, r"'gm\+rgm': two matchings"),
+        ("is+csls", UsageError, r"'is\+csls': two rescorings"),
+        ("nns+is", UsageError, r"'nns\+is': two rescorings"),
+        (
+            "qb_norm+rgm",
+            UsageError,
+            r"the rows of qb_norm are on different scales and a matching compares rows",
+        ),
+        ("is+csls+rgm", UsageError, r"'is\+csls\+rgm': 3 parts; give one rescoring and one matching at most"),
+    ],
+)
+def test_names_that_are_refused(name, kind, message):
+    with pytest.raises(kind, match=message) as caught:
+        criteria.parse(name, {})
+    assert caught.value.exit_status == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "matching", "lambdas", "needs_bank"),
+    [
+        ("nns", None, 0, False),
+        ("is", None, 0, True),
+        ("gm", "gm", 1, False),
+        ("rgm", "rgm", 37, False),
+        ("csls+rgm", "rgm", 37, True),
+        ("nns+gm", "gm", 1, False),
+    ],
+)
+def test_what_a_name_stands_for(name, matching, lambdas, needs_bank):
+    criterion = criteria.parse(name, {})
+    assert (criterion.matching.name if criterion.matching else None, len(criterion.lambdas)) == (
+        matching,
+        lambdas,
+    )
+    assert criterion.needs_bank == needs_bank
+
+
+def test_parameters_reach_their_part():
+    scores = np.random.default_rng(0).standard_normal((8, 6))
+    options = {"csls": csls.Params(k=2), "rgm": rgm.Params(lam=3.0), "is": inverted_softmax.Params(beta=1.0)}
+    criterion = criteria.parse("csls+rgm", options)
+    expected = naive.csls(scores.tolist(), 2, True)
+    np.testing.assert_allclose(whole(criterion.rerank(dense(scores), own(scores))), expected)
+    assert criterion.lambdas == (3.0,)
+
+
+def test_a_composite_matches_the_rescored_scores():
+    scores = np.random.default_rng(0).standard_normal((8, 6))
+    criterion = criteria.parse("is+rgm", {})
+    pairs = next(criterion.match(criterion.rerank(dense(scores), own(scores)), [Setting(2, 1.5)]))
+    expected = naive.greedy(naive.inverted_softmax(scores.tolist(), 30.0, False), 2, 1.5, "rows")
+    assert list(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True)) == expected
+
+
+def test_the_shuffle_behind_a_matching_is_always_the_same():
+    scores = np.zeros((6, 40))
+    runs = [next(criteria.parse("gm", {}).match(dense(scores), [Setting(5)])) for _ in range(2)]
+    assert runs[0].columns.tolist() == runs[1].columns.tolist()
+    assert runs[0].columns.tolist() != sorted(runs[0].columns.tolist())

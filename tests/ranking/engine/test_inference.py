@@ -1,0 +1,122 @@
+"""What every criterion owes, whatever it computes."""
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.project.registry import INFERENCES
+from pipeline.ranking.engine import criteria, outcome
+from pipeline.ranking.engine.bank import Bank
+from pipeline.ranking.engine.criteria import Criterion
+from pipeline.ranking.engine.matching import Setting
+from pipeline.ranking.engine.outcome import Outcome
+from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.inference import rgm
+from pipeline.ranking.metrics.truth import Truth
+from tests.ranking.dense import dense, unit_vectors
+
+RESCORINGS = [name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "rerank")]
+MATCHINGS = [name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "match")]
+COMPARABLE = [name for name in RESCORINGS if getattr(INFERENCES.load(name), "COMPARABLE_ROWS", True)]
+ALL = [*RESCORINGS, *MATCHINGS, *[f"{first}+{last}" for first in COMPARABLE for last in MATCHINGS]]
+OPTIONS = {"rgm": rgm.Params(lam=1.5)}
+
+
+def bank_of(scores: Scores) -> Bank:
+    """The queries that are ranked; where items are compared with items, by their columns of scores."""
+
+    def gallery() -> Scores:
+        columns = torch.cat([strip for _, strip in scores.blocks()]).T
+        unit = torch.nn.functional.normalize(columns - columns.mean(), dim=1)
+        return Scores.dense(unit @ unit.T)
+
+    return Bank.of_the_ranked(scores, gallery)
+
+
+def result(criterion: Criterion, scores: Scores, truth: Truth) -> Outcome:
+    scores = criterion.rerank(scores, bank_of(scores))
+    if not criterion.matching:
+        return outcome.rank(scores, truth, "pessimistic")
+    ks = (1, 5, 10)
+    pairs = criterion.match(scores, [Setting(k, criterion.lambdas[0]) for k in ks])
+    return outcome.matched(dict(zip(ks, pairs, strict=True)), truth)
+
+
+def parse(name: str) -> Criterion:
+    return criteria.parse(name, OPTIONS)
+
+
+def assert_equal(found: Outcome, expected: Outcome) -> None:
+    assert found.metrics() == expected.metrics()
+    np.testing.assert_array_equal(found.top, expected.top)
+    np.testing.assert_array_equal(found.lengths, expected.lengths)
+    for k in expected.hits:
+        np.testing.assert_array_equal(found.hits[k], expected.hits[k])
+        np.testing.assert_array_equal(found.occurrence[k], expected.occurrence[k])
+
+
+def test_every_member_is_a_rescoring_or_a_matching():
+    assert sorted(RESCORINGS + MATCHINGS) == INFERENCES.names()
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("shape", [(300, 45), (45, 300)], ids=["many queries", "many items"])
+def test_nothing_depends_on_the_block(name, shape):
+    queries, items = unit_vectors(shape[0], 16, 0), unit_vectors(shape[1], 16, 1)
+    groups = np.arange(300) % 45
+    owners = (groups, np.arange(45)) if shape[0] == 300 else (np.arange(45), groups)
+    truth = Truth.by_image(*owners)
+    outcomes = [
+        result(parse(name), Scores.of(queries, items, lambda left, right: left @ right.T, block), truth)
+        for block in (1, 7, 512)
+    ]
+    assert_equal(outcomes[1], outcomes[0])
+    assert_equal(outcomes[2], outcomes[0])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_permuted_queries_and_items_give_permuted_results(name):
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal((24, 60))
+    rows, columns = rng.permutation(24), rng.permutation(60)
+    truth = Truth.by_image(np.arange(24), np.arange(60) % 24)
+    shuffled = Truth.by_image(rows, columns % 24)
+    before = result(parse(name), dense(scores), truth)
+    after = result(parse(name), dense(scores[rows][:, columns].copy()), shuffled)
+    for k in (1, 5, 10):
+        np.testing.assert_array_equal(after.hits[k], before.hits[k][rows])
+        np.testing.assert_array_equal(after.occurrence[k], before.occurrence[k][columns])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_equal_scores_throughout_answer_next_to_nothing(name):
+    """Captions stand in the order of their images, as in every data set; that must not help."""
+    images, captions = np.arange(60), np.repeat(np.arange(60), 5)
+    for queries, items in [(images, captions), (captions, images)]:
+        scores = dense(np.full((len(queries), len(items)), 0.25))
+        found = result(parse(name), scores, Truth.by_image(queries, items)).metrics()
+        assert found["r@1"] <= 10
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_duplicates_of_an_item_share_its_fate(name):
+    """Two copies of each item, both correct: nobody loses an answer by it."""
+    scores = np.random.default_rng(0).standard_normal((12, 12)) + 6 * np.eye(12)
+    truth = Truth.by_image(np.arange(12), np.repeat(np.arange(12), 2))
+    found = result(parse(name), dense(np.repeat(scores, 2, axis=1)), truth)
+    assert found.metrics()["r@1"] == 100
+
+
+@pytest.mark.parametrize("name", RESCORINGS)
+def test_rescored_values_are_finite_whatever_the_scale(name):
+    scores = np.random.default_rng(0).standard_normal((9, 11)) * 1e4
+    for _, block in parse(name).rerank(dense(scores), bank_of(dense(scores))).blocks():
+        assert block.isfinite().all()
+        assert block.dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", MATCHINGS)
+def test_a_single_query_and_a_single_item(name):
+    found = result(parse(name), dense(np.array([[0.3]])), Truth.by_image(np.array([4]), np.array([4])))
+    assert found.metrics()["r@1"] == 100
+    assert found.lengths.tolist() == [1]

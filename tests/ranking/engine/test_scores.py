@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+import torch
+
+from pipeline.core.errors import UsageError
+from pipeline.ranking.engine.scores import STRIP, Scores
+
+BLOCKS = [1, 7, 512, 10_000]
+
+
+def vectors(rows: int, seed: int, dim: int = 33) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32))
+
+
+def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    return left @ right.T
+
+
+def whole(scores: Scores) -> torch.Tensor:
+    return torch.cat([block for _, block in scores.blocks()])
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("queries", [1, 255, 256, 600])
+def test_blocks_cover_every_row_once_and_in_order(block, queries):
+    covered = [
+        (rows.start, rows.stop, len(values))
+        for rows, values in Scores.of(vectors(queries, 0), vectors(5, 1), product, block).blocks()
+    ]
+    assert [start for start, _, _ in covered] == list(range(0, queries, block))
+    assert [stop for _, stop, _ in covered] == [*range(block, queries, block), queries]
+    assert all(stop - start == size for start, stop, size in covered)
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_no_bit_of_a_score_depends_on_the_block(block):
+    queries, items = vectors(600, 0), vectors(411, 1)
+    reference = Scores.of(queries, items, product, 600)
+    scores = Scores.of(queries, items, product, block)
+    assert torch.equal(whole(scores), whole(reference))
+    assert torch.equal(whole(scores.transposed()), whole(reference.transposed()))
+    assert torch.equal(whole(scores.mapped(lambda strip, rows: strip.exp())), whole(reference).exp())
+
+
+def test_scores_are_the_similarity_and_the_transpose_its_transpose():
+    queries, items = vectors(300, 0), vectors(40, 1)
+
+    def order(left, right):
+        return -(right[None] - left[:, None]).clamp_min(0).square().sum(dim=2)
+
+    scores = Scores.of(queries, items, order)
+    torch.testing.assert_close(whole(scores), order(queries, items))
+    torch.testing.assert_close(whole(scores.transposed()), order(queries, items).T)
+    torch.testing.assert_close(whole(scores.transposed().transposed()), order(queries, items))
+    assert scores.shape == (300, 40)
+    assert scores.transposed().shape == (40, 300)
+
+
+def test_a_dense_matrix_keeps_its_precision():
+    matrix = torch.rand(300, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(whole(Scores.dense(matrix, 11)), matrix)
+    assert torch.equal(whole(Scores.dense(matrix, 11).transposed()), matrix.T)
+
+
+def test_the_similarity_never_sees_more_than_a_strip_of_queries():
+    heights = []
+
+    def watched(left, right):
+        heights.append((len(left), len(right)))
+        return left @ right.T
+
+    scores = Scores.of(vectors(1000, 0), vectors(700, 1), watched, 10)
+    for _ in scores.blocks():
+        pass
+    assert {left for left, _ in heights} == {STRIP, 1000 % STRIP}
+    heights.clear()
+    for _ in scores.transposed().blocks():
+        pass
+    assert {right for _, right in heights} == {STRIP, 700 % STRIP}
+
+
+def test_a_rescoring_gets_the_rows_it_covers():
+    scores = Scores.dense(torch.zeros(600, 3)).mapped(
+        lambda strip, rows: strip + torch.arange(rows.start, rows.stop)[:, None]
+    )
+    assert torch.equal(whole(scores), torch.arange(600.0)[:, None].expand(600, 3))
+
+
+def test_rescored_scores_have_no_transpose():
+    with pytest.raises(ValueError, match="transpose first, then rescore"):
+        Scores.dense(torch.zeros(2, 3)).mapped(lambda strip, rows: strip).transposed()
+
+
+def test_memory_holds_what_fits_its_share_and_refuses_what_is_too_little():
+    passes = []
+
+    def watched(left, right):
+        passes.append(1)
+        return left @ right.T
+
+    queries, items = vectors(600, 0), vectors(1000, 1)
+    for memory, sets, computed in [(64, 1, 3), (64, 4, 6), (64, 0, 6), (0, 1, 6)]:
+        scores = Scores.of(queries, items, watched, memory=memory, sets=sets)
+        passes.clear()
+        for _ in range(2):
+            assert len(whole(scores)) == 600
+        assert len(passes) == computed, (memory, sets)
+    with pytest.raises(
+        UsageError, match=r"evaluate.memory: 5 MiB is too little to rank 600 against 1000; give at least 6"
+    ):
+        Scores.of(queries, items, watched, memory=5, sets=100)
+    Scores.of(queries, items, watched, memory=6, sets=100)

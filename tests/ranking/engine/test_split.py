@@ -1,0 +1,153 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.artifacts.embeddings import Side
+from pipeline.core.errors import InputError
+from pipeline.evaluate.engine.embedded import Embedded
+from pipeline.project import paths
+from pipeline.ranking.engine.split import collapsed
+from pipeline.ranking.metrics.truth import Relevance
+from tests.evaluate.embedded import sides, write
+from tests.ranking.dense import unit_vectors
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return paths.embedded("sum")
+
+
+def read(folder, images, captions) -> Embedded:
+    write(images, captions)
+    return Embedded.read(folder, "sum")
+
+
+def test_a_split_keeps_the_order_of_the_files(folder):
+    images, captions = sides({"train": 5, "test": 9, "val": 3})
+    split = read(folder, images, captions).split("test", CPU)
+    inside = captions.splits == "test"
+    assert split.image_ids.tolist() == images.ids[5:14].tolist()
+    assert split.caption_ids.tolist() == captions.ids[inside].tolist()
+    np.testing.assert_array_equal(split.images.numpy(), images.vectors[5:14])
+    np.testing.assert_array_equal(split.captions.numpy(), captions.vectors[inside])
+    assert split.ids("text_to_image")[0].tolist() == split.caption_ids.tolist()
+
+
+def test_a_fold_is_consecutive_images_with_all_their_captions(folder):
+    split = read(folder, *sides({"test": 9})).split("test", CPU)
+    fold = split.fold(slice(3, 6))
+    assert fold.image_ids.tolist() == split.image_ids[3:6].tolist()
+    mine = [row for row, image in enumerate(split.caption_images) if image in fold.image_ids]
+    assert fold.caption_ids.tolist() == split.caption_ids[mine].tolist()
+    assert torch.equal(fold.captions, split.captions[mine])
+    assert len(fold.truth("image_to_text")) == 3
+    assert len(fold.truth("text_to_image")) == len(mine)
+
+
+def test_the_similarity_named_in_the_footer_is_used_images_first(folder):
+    embedded = read(folder, *sides({"test": 9}))
+    split = embedded.split("test", CPU)
+    (_, block), *rest = split.scores(embedded.similarity(), 1024).blocks()
+    torch.testing.assert_close(block, split.images @ split.captions.T)
+    assert not rest
+
+
+def _rows(side: Side, keep: np.ndarray) -> Side:
+    return Side(side.ids[keep], side.image_ids[keep], side.splits[keep], side.vectors[keep], side.about)
+
+
+def spoilt(what: str) -> tuple[Side, Side]:
+    images, captions = sides({"test": 9, "val": 3})
+    wider = np.pad(captions.vectors, ((0, 0), (0, 1)))
+    first = images.ids[0]
+    without_first = [_rows(side, side.image_ids != first) for side in (images, captions)]
+    return {
+        "other model": (images, replace(captions, about=captions.about | {"model_sha256": "1" * 64})),
+        "other run": tuple(replace(side, about=side.about | {"run": "max"}) for side in (images, captions)),
+        "widths": (images, replace(captions, vectors=wider)),
+        "image alone": (images, without_first[1]),
+        "caption alone": (without_first[0], captions),
+        "similarity": tuple(
+            replace(side, about=side.about | {"similarity": "cosin"}) for side in (images, captions)
+        ),
+        "options": tuple(
+            replace(side, about=side.about | {"similarity_params": '{"power": 2}'})
+            for side in (images, captions)
+        ),
+        "no json": tuple(
+            replace(side, about=side.about | {"similarity_params": "{"}) for side in (images, captions)
+        ),
+    }[what]
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("other model", "data/embed/sum: images.parquet has model_sha256 '000.* embed both again"),
+        ("other run", "data/embed/sum: embeddings of run 'max', expected 'sum'"),
+        ("widths", "data/embed/sum: image vectors have 8 values and caption vectors 9"),
+        (
+            "image alone",
+            "images.parquet: 1 rows of split 'test' have no counterpart in the other file, the first is image_id",
+        ),
+        ("caption alone", r"captions.parquet: 1 rows of split 'test' have no counterpart.* image_id \d+"),
+        ("similarity", "images.parquet: footer names the similarity 'cosin'; known: .*cosine"),
+        ("options", "images.parquet: similarity_params in the footer do not fit 'cosine'"),
+        ("no json", "images.parquet: similarity_params in the footer do not fit 'cosine'"),
+    ],
+)
+def test_embeddings_that_do_not_belong_together_are_refused(folder, what, message):
+    def use():
+        embedded = read(folder, *spoilt(what))
+        embedded.split("test", CPU)
+        embedded.similarity()
+
+    with pytest.raises(InputError, match=message):
+        use()
+
+
+def test_a_split_without_images_is_refused(folder):
+    embedded = read(folder, *sides({"train": 4}))
+    message = (
+        r"images.parquet: no image of split 'test', it holds train; the data set has none, or embed\.splits"
+    )
+    with pytest.raises(InputError, match=message):
+        embedded.split("test", CPU)
+
+
+def test_missing_embeddings_name_the_command(folder):
+    with pytest.raises(InputError, match="vse-pipe embed --run sum"):
+        Embedded.read(folder, "sum")
+
+
+@pytest.mark.parametrize(
+    ("vectors", "expected"),
+    [
+        (torch.ones(6, 4), True),
+        (torch.zeros(6, 4), True),
+        (torch.ones(6, 4) + 1e-4 * unit_vectors(6, 4, 0), True),
+        (unit_vectors(6, 4, 0), False),
+        (torch.ones(6, 4) + 0.1 * unit_vectors(6, 4, 0), False),
+    ],
+    ids=["constant", "zero", "nearly constant", "spread", "a common offset"],
+)
+def test_collapse(vectors, expected):
+    assert collapsed(vectors) is expected
+
+
+def test_relevance_takes_the_place_of_the_captions_image(folder):
+    split = read(folder, *sides({"test": 9})).split("test", CPU)
+    image, caption = split.image_ids[4], split.caption_ids[-1]
+    judged = replace(split, relevance=Relevance.both_ways(np.array([image]), np.array([caption])))
+    assert [ids.tolist() for ids in judged.ids("image_to_text")] == [[image], split.caption_ids.tolist()]
+    assert [ids.tolist() for ids in judged.ids("text_to_image")] == [[caption], split.image_ids.tolist()]
+    assert judged.clusters("text_to_image").tolist() == [split.caption_images[-1]]
+    assert (judged.unjudged("image_to_text"), split.unjudged("image_to_text")) == (8, 0)
+    assert judged.truth("image_to_text").judged().tolist() == [4]
+    assert judged.fold(slice(4, 5)).truth("image_to_text").judged().tolist() in ([], [0])
+    assert judged.fold(slice(0, 4)).unjudged("image_to_text") == 4

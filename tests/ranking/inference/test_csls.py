@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.ranking.engine import scores as scores_module
+from pipeline.ranking.inference import csls
+from tests.naive import evaluate as naive
+from tests.ranking.dense import dense, matrices, own, whole
+
+
+def rescored(scores: np.ndarray, **params) -> np.ndarray:
+    return whole(csls.rerank(dense(scores), own(scores), csls.Params(**params)))
+
+
+@pytest.mark.parametrize("strip", [1, 3, 256])
+@pytest.mark.parametrize("two_sided", [True, False])
+def test_against_loops(two_sided, strip, monkeypatch):
+    monkeypatch.setattr(scores_module, "STRIP", strip)
+
+    @settings(deadline=None, max_examples=40)
+    @given(matrices(), st.integers(1, 12))
+    def check(scores, k):
+        found = rescored(scores, k=k, two_sided=two_sided)
+        np.testing.assert_allclose(found, naive.csls(scores.tolist(), k, two_sided), atol=1e-12)
+
+    check()
+
+
+def test_the_query_term_changes_no_ranking():
+    scores = np.random.default_rng(0).standard_normal((30, 20))
+    both, one = (rescored(scores, two_sided=two_sided) for two_sided in (True, False))
+    assert np.array_equal(both.argsort(axis=1), one.argsort(axis=1))
+
+
+@settings(deadline=None)
+@given(matrices(), st.floats(-3, 3))
+def test_a_constant_on_all_scores_cancels(scores, constant):
+    np.testing.assert_allclose(rescored(scores + constant), rescored(scores), atol=1e-9)
+
+
+def test_defaults_are_those_of_muse():
+    assert csls.Params() == csls.Params(k=10, two_sided=True)

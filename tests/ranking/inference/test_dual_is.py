@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+
+from pipeline.core.errors import InputError
+from pipeline.ranking.engine.bank import Bank
+from pipeline.ranking.inference import dual_is
+from tests.naive import criteria as naive
+from tests.ranking.dense import dense, own, whole
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+@pytest.mark.parametrize(("beta", "gallery_beta"), [(50.0, 1.0), (0.5, 3.0)])
+def test_equals_plain_loops(is_own, beta, gallery_beta):
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal((7, 9))
+    bank = scores if is_own else rng.standard_normal((300, 9))
+    gallery = rng.standard_normal((9 if is_own else 280, 9))
+    params = dual_is.Params(beta=beta, gallery_beta=gallery_beta)
+    found = whole(dual_is.rerank(dense(scores), Bank(dense(bank), is_own, lambda: dense(gallery)), params))
+    lists = scores.tolist(), bank.tolist(), gallery.tolist()
+    np.testing.assert_allclose(found, naive.dual_is(*lists, beta, gallery_beta, is_own), rtol=1e-12)
+
+
+def test_an_item_near_to_other_items_falls_behind():
+    scores = np.array([[0.5, 0.5], [0.5, 0.5]])
+    gallery = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.1]])
+    found = whole(
+        dual_is.rerank(dense(scores), Bank(dense(scores), False, lambda: dense(gallery)), dual_is.Params())
+    )
+    assert (found[:, 1] > found[:, 0]).all()
+
+
+def test_scores_alone_are_not_enough():
+    scores = np.zeros((3, 2))
+    with pytest.raises(InputError, match="compares items with items and there are only scores"):
+        dual_is.rerank(dense(scores), own(scores), dual_is.Params())

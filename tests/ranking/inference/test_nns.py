@@ -1,0 +1,9 @@
+import numpy as np
+
+from pipeline.ranking.inference import nns
+from tests.ranking.dense import dense, own, whole
+
+
+def test_scores_stay_as_they_are():
+    scores = np.random.default_rng(0).standard_normal((7, 5))
+    assert np.array_equal(whole(nns.rerank(dense(scores), own(scores), nns.Params())), scores)

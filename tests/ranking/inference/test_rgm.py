@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from pipeline.ranking.engine.matching import Setting
+from pipeline.ranking.inference import rgm
+from tests.naive import evaluate as naive
+from tests.ranking.dense import dense
+
+SETTINGS = [Setting(1, 1.0), Setting(5, 1.5), Setting(10, 6.0)]
+
+
+@pytest.mark.parametrize("mode", ["rows", "literal"])
+@pytest.mark.parametrize("shape", [(5, 25), (25, 5)])
+def test_one_matching_for_each_setting(mode, shape):
+    scores = np.random.default_rng(0).random(shape)
+    found = rgm.match(dense(scores), SETTINGS, rgm.Params(mode=mode))
+    for setting, pairs in zip(SETTINGS, found, strict=True):
+        expected = naive.greedy(scores.tolist(), setting.k, setting.lam, mode)
+        assert list(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True)) == expected
+
+
+def test_no_hub_grows_beyond_its_quota():
+    scores = np.random.default_rng(0).random((40, 40))
+    scores[:, 0] += 1
+    for lam in (1.0, 2.0, 4.0):
+        pairs = next(rgm.match(dense(scores), [Setting(5, lam)], rgm.Params()))
+        assert np.bincount(pairs.columns)[0] == 5 * lam
+        assert np.bincount(pairs.columns).max() <= 5 * lam
+
+
+def test_the_grid_is_the_range_of_the_paper():
+    grid = rgm.Params().lambdas()
+    assert (grid[0], grid[1], grid[-1], len(grid)) == (1.0, 1.25, 10.0, 37)
+
+
+def test_a_given_lambda_leaves_nothing_to_choose():
+    assert rgm.Params(lam=2.5).lambdas() == [2.5]
+    assert rgm.Params(grid=[3.0, 1.0, 3.0]).lambdas() == [1.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lam": 0.5}, "greater than or equal to 1"),
+        ({"lam": float("inf")}, "finite"),
+        ({"grid": []}, "at least 1 item"),
+        ({"grid": [1.0, 0.0]}, "greater than or equal to 1"),
+        ({"mode": "columns"}, "'rows' or 'literal'"),
+        ({"lambda": 2.0}, "Extra inputs"),
+    ],
+)
+def test_options_that_are_refused(options, message):
+    with pytest.raises(ValidationError, match=message):
+        rgm.Params.model_validate(options)

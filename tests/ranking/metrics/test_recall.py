@@ -1,0 +1,29 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.ranking.metrics.recall import hits_at, mean_rank, median_rank, recall
+from tests.naive import evaluate as naive
+
+some_ranks = st.lists(st.integers(0, 20).map(float), min_size=1, max_size=30)
+
+
+@given(some_ranks, st.sampled_from([1, 5, 10]))
+def test_against_loops(ranks, k):
+    values = np.array(ranks)
+    assert recall(hits_at(values, k)) == pytest.approx(naive.recall(ranks, k))
+    assert median_rank(values) == naive.median_rank(ranks)
+    assert mean_rank(values) == pytest.approx(naive.mean_rank(ranks))
+
+
+def test_by_hand():
+    ranks = np.array([0.0, 0.0, 1.0, 4.0, 5.0, 9.0, 10.0, 99.0])
+    assert [recall(hits_at(ranks, k)) for k in (1, 5, 10)] == [25.0, 50.0, 75.0]
+    assert median_rank(ranks) == 5.0
+    assert mean_rank(ranks) == 17.0
+
+
+def test_the_median_between_two_ranks_rounds_down():
+    assert median_rank(np.array([0.0, 1.0])) == 1.0
+    assert median_rank(np.array([1.0, 2.0])) == 2.0

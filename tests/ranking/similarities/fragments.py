@@ -1,0 +1,122 @@
+"""What all fragment similarities are tested with: small models, ragged captions, and checks that hold for each."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from pipeline.project.registry import SIMILARITIES
+from pipeline.ranking.engine.alignment import alignment, chunks
+from pipeline.ranking.engine.words import Words
+
+LENGTHS = [3, 1, 5, 3, 2, 3]
+SHAPE = (4, 3, 6)  # images, regions, dim
+
+
+def inputs(lengths=LENGTHS, shape=SHAPE, dtype=torch.float64, seed: int = 0) -> tuple[Tensor, Words]:
+    """Unit vectors; images and words with gradients."""
+    rng = torch.Generator().manual_seed(seed)
+
+    def unit(*sizes: int) -> Tensor:
+        drawn = torch.randn(*sizes, generator=rng, dtype=torch.float64)
+        return (drawn / drawn.norm(dim=-1, keepdim=True)).to(dtype).requires_grad_()
+
+    return unit(*shape), Words(unit(sum(lengths), shape[2]), torch.tensor(lengths))
+
+
+class Model:
+    """A member with its parameters and, where it learns, a network; called with images and words."""
+
+    def __init__(self, name: str, shape=SHAPE, dtype=torch.float64, **options) -> None:
+        self.member = SIMILARITIES.load(name)
+        self.params = self.member.Params(**options)
+        self.network = None
+        if hasattr(self.member, "network"):
+            rng = torch.Generator().manual_seed(1)
+            self.network = self.member.network(self.params, shape[2], shape[1], rng).to(dtype).eval()
+            _unsettle(self.network, rng)
+
+    def __call__(self, images: Tensor, words: Words) -> Tensor:
+        extra = () if self.network is None else (self.network,)
+        return self.member.score(images, words, self.params, *extra)
+
+
+def _unsettle(network: torch.nn.Module, rng: torch.Generator) -> None:
+    """Biases and running statistics that are not 0 and 1, so that leaving one out shows."""
+    for name, tensor in network.state_dict().items():
+        if tensor.is_floating_point() and tensor.ndim == 1:
+            drawn = torch.rand(tensor.shape, generator=rng, dtype=torch.float64) * 0.4
+            tensor.copy_(drawn + (1.0 if name.endswith(("var", "1.weight", "bn.weight")) else -0.2))
+
+
+def small_chunks(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
+    """Every limit on what is held at once so low that all loops turn several times."""
+    for name in ("PORTION", "CHUNK", "IMAGES", "KEPT"):
+        monkeypatch.setattr(chunks, name, limits.get(name, 1))
+    monkeypatch.setattr(alignment, "ROWS", limits.get("ROWS", 2))
+
+
+def gradients(model: Model, images: Tensor, words: Words, weights: Tensor) -> list[Tensor]:
+    """Scores, then the gradients of their weighted sum in images, words and the network's weights."""
+    leaves = [images, words.vectors, *(model.network.parameters() if model.network else [])]
+    scores = model(images, words)
+    found = torch.autograd.grad((scores * weights).sum(), leaves, allow_unused=True)
+    return [scores.detach(), *(grad for grad in found if grad is not None)]
+
+
+def check_contract(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding, order and the size of chunks have no part in a score."""
+    assert model.member.fragments
+    assert model.member.larger_is_closer
+    images, words = inputs()
+    whole = model(images, words)
+    assert whole.shape == (4, len(LENGTHS))
+    assert torch.isfinite(whole).all()
+    _check_padding_and_order(model, images, words, whole)
+    _check_chunks(model, images, words, whole, monkeypatch)
+    for shape, lengths in (((1, 3, 6), [1]), ((2, 3, 6), [4])):
+        images, words = inputs(lengths, shape)
+        assert model(images, words).shape == (shape[0], 1)
+
+
+def _check_padding_and_order(model, images, words, whole) -> None:
+    padded = torch.nn.functional.pad(words.padded(), (0, 0, 0, 4), value=7.0)
+    for place, length in enumerate(LENGTHS):
+        padded[place, length:] = 7.0
+    torch.testing.assert_close(model(images, Words.of(padded, words.lengths)), whole)
+    rows, columns = torch.tensor([2, 0, 3, 1]), torch.tensor([5, 3, 0, 1, 4, 2])
+    turned = model(images[rows], words.take(columns))
+    torch.testing.assert_close(turned, whole[rows][:, columns])
+    for place in range(len(LENGTHS)):
+        torch.testing.assert_close(model(images, words[place : place + 1]), whole[:, place : place + 1])
+
+
+def _check_chunks(model, images, words, whole, monkeypatch) -> None:
+    weights = torch.randn(whole.shape, dtype=whole.dtype)
+    sparse = weights * (torch.arange(weights.numel()).view(weights.shape) % 7 == 0)
+    expected = [gradients(model, images, words, each) for each in (weights, sparse)]
+    with monkeypatch.context() as patch:
+        small_chunks(patch)
+        with torch.inference_mode():
+            torch.testing.assert_close(model(images, words), whole)
+        for each, known in zip((weights, sparse), expected, strict=True):
+            torch.testing.assert_close(gradients(model, images, words, each), known)
+
+
+def check_gradients(model: Model, lengths=(2, 1, 2), shape=(3, 3, 4)) -> None:
+    """Numerically, in float64, also in the network's weights."""
+    images, words = inputs(list(lengths), shape)
+    weights = [] if model.network is None else [p for p in model.network.parameters() if p.requires_grad]
+
+    def score(images, vectors, *_weights):
+        return model(images, Words(vectors, words.lengths))
+
+    assert torch.autograd.gradcheck(score, (images, words.vectors, *weights), atol=1e-6)
+
+
+def as_lists(model: Model) -> dict[str, list]:
+    """The network's weights, for the plain loops."""
+    return {name: tensor.tolist() for name, tensor in model.network.state_dict().items()}
+
+
+def captions_of(words: Words) -> list[list[list[float]]]:
+    return [part.tolist() for part in words.vectors.detach().split(words.lengths.tolist())]

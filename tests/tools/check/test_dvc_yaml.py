@@ -1,0 +1,86 @@
+"""dvc.yaml against params.yaml and the code."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipeline.project.params.document import read_document
+from pipeline.project.params.load import load
+from pipeline.tools.check import dvc_yaml
+from tests.rules.sources import ROOT
+
+
+def _problems() -> list[str]:
+    found = dvc_yaml.problems(load(Path("params.yaml")), read_document(Path("params.yaml")))
+    assert all(problem.status == 2 for problem in found)
+    return [problem.line for problem in found]
+
+
+def test_this_repository_is_well(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert _problems() == []
+
+
+EDITS = [
+    ("foreach: ${runs}", "foreach: ${losses}", "dvc.yaml train: ${losses}: params.yaml has no such value"),
+    (
+        'outs: ["data/embed/${key}"]',
+        'outs: ["data/embedded/${key}"]',
+        "dvc.yaml embed@sum: writes data/embedded/sum",
+    ),
+    ("${cli} embed --run ${key}", "${cli} embed", "expected `vse-pipe embed --run sum`"),
+    (
+        "- ${item.source}",
+        "- nowhere.csv",
+        "dvc.yaml prepare@toy: dependency nowhere.csv does not exist; put the data set there",
+    ),
+    (
+        "data/inject/${item.dataset}/${item.noise}",
+        "data/injected/x",
+        "dvc.yaml train@sum: dependency data/injected/x",
+    ),
+    ("params: [embed]", "params: [embedding]", "dvc.yaml embed@sum: params.yaml has no embedding"),
+    ("${item.texts}", "${item.words}", "${item.words}: params.yaml has no such value"),
+    ("  report:\n", "  page:\n", "dvc.yaml report: the stage is missing"),
+    ("      - reports/index.html\n", "", "does not name reports/index.html among its outputs"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), EDITS, ids=[old.strip() for old, _, _ in EDITS])
+def test_an_edit_that_breaks_it_is_named(made, old, new, said):
+    text = Path("dvc.yaml").read_text(encoding="utf-8")
+    assert old in text
+    Path("dvc.yaml").write_text(text.replace(old, new), encoding="utf-8")
+    found = _problems()
+    assert any(said in line for line in found), found
+
+
+def test_without_it_and_with_another_kind_of_file(made):
+    Path("dvc.yaml").write_text("stages: []\n", encoding="utf-8")
+    assert _problems() == ["dvc.yaml: has no section stages"]
+    Path("dvc.yaml").unlink()
+    assert _problems() == ["dvc.yaml: does not exist; `git checkout dvc.yaml` brings it back"]
+
+
+def test_code_that_no_dependency_covers_is_named(tmp_path, monkeypatch):
+    """With the source tree there, as in this repository: an import that dvc.yaml does not list, and a run's own loss."""
+    shutil.copytree(ROOT / "pipeline", tmp_path / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
+    text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
+    for line in (
+        "        - pipeline/train/engine/loop.py\n",
+        "        - pipeline/train/losses/${item.loss}.py\n",
+    ):
+        assert line in text
+        text = text.replace(line, "")
+    (tmp_path / "dvc.yaml").write_text(text, encoding="utf-8")
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    (tmp_path / "data" / "audit").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    found = _problems()
+    assert (
+        "dvc.yaml train: runs pipeline/train/engine/loop.py, which is no dependency; add `- pipeline/train/engine/loop.py` to its deps"
+        in found
+    )
+    assert any("train@hal: runs pipeline/train/losses/hal.py" in line for line in found)
+    assert all("loop.py" in line or "train/losses/" in line for line in found), found

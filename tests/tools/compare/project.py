@@ -1,0 +1,45 @@
+"""Folders as `vse-pipe evaluate` writes them, from tables drawn at random."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.artifacts.evaluation import METRICS, OCCURRENCE, RANKS
+from pipeline.core.files import write_json
+from pipeline.project import paths
+from pipeline.ranking.confidence.figures import Figures
+from pipeline.ranking.confidence.intervals import nest
+from pipeline.tools.compare.sources import Evaluation
+from tests.ranking import ranked
+
+ABOUT = {"split": "test", "protocol": "full", "ties": "pessimistic", "bank": "none", "inference": "nns"}
+
+
+def evaluation(name: str = "one", about: dict | None = None, **shape: object) -> Evaluation:
+    """shape: of ``ranked.tables``."""
+    return of_tables(name, *ranked.tables(**shape), **(about or {}))
+
+
+def of_tables(name: str, ranks: pa.Table, occurrence: pa.Table, **about: object) -> Evaluation:
+    metrics: dict = {"run": name, **ABOUT, **about}
+    for address, value in Figures.of(ranks, occurrence).estimate().items():
+        nest(metrics, address, round(value, 6))
+    return Evaluation(name, metrics, ranks, occurrence)
+
+
+def write(one: Evaluation, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / METRICS, one.metrics)
+    for file, table in ((RANKS, one.ranks), (OCCURRENCE, one.occurrence)):
+        pq.write_table(table, folder / file)
+    return folder
+
+
+def write_run(run: str, *criteria: str, **shape: object) -> None:
+    """Below data/evaluate/<run>, the same figures under each criterion."""
+    for criterion in criteria or ("nns",):
+        bank = "none" if criterion == "nns" else "test"
+        write(
+            evaluation(run, {"inference": criterion, "bank": bank}, **shape), paths.evaluated(run, criterion)
+        )

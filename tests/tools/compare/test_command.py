@@ -1,0 +1,189 @@
+"""`vse-pipe compare` as a user meets it."""
+
+import json
+import re
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.project import paths
+from tests.command_line import caller
+from tests.project import PARAMS, write_params
+from tests.tools.compare import project
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path, capsys):
+    """Call the command in a project with the runs sum and hal; returns (exit status, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pipeline.core.console.stdout.width", 120)
+    runs = {name: dict(PARAMS["runs"]["sum"]) for name in ("sum", "hal", "max")}
+    write_params(tmp_path, runs=runs, grid={"inferences": ["nns", "is", "csls"]})
+    project.write_run("sum", "nns", "csls", "is", images=120, quality=0.3)
+    project.write_run("hal", "csls", "nns", images=120, quality=0.9)
+    return caller(monkeypatch, capsys)
+
+
+def _document(run, *arguments):
+    status, out, err = run("compare", *arguments, "--json", "--resamples", "60")
+    assert (status, err) == (0, "")
+    return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} in the document"))
+
+
+def test_json_has_every_criterion_of_both_in_the_order_of_the_grid(run):
+    found = _document(run, "sum", "hal")
+    assert [(one["a"]["inference"], one["b"]["inference"]) for one in found["comparisons"]] == [
+        ("nns",) * 2,
+        ("csls",) * 2,
+    ]
+    assert (found["resamples"], found["seed"]) == (60, 1)
+    one = found["comparisons"][1]
+    assert one["a"] == {"name": "sum", "inference": "csls", "bank": "test"}
+    assert (one["split"], one["protocol"], one["ties"], one["images"]) == ("test", "full", "pessimistic", 120)
+    row = one["image_to_text"]["r@1"]
+    assert row["difference"] == pytest.approx(row["b"] - row["a"], abs=2e-6)
+    assert row["interval"][0] < row["difference"] < row["interval"][1]
+    assert row["p"] == pytest.approx(2 / 61, abs=1e-6)
+    assert set(one["rsum"]) == set(one["hs_sum"]) == {"a", "b", "difference", "interval", "p"}
+
+
+def test_the_same_call_gives_the_same_bytes_and_another_seed_others(run):
+    first, again, other = (run("compare", "sum", "hal", "--json", "--seed", seed)[1] for seed in "112")
+    assert first == again != other
+    assert first == json.dumps(json.loads(first), indent=2, sort_keys=True) + "\n"
+
+
+def test_table_names_sides_protocol_and_draws(run):
+    status, out, _ = run("compare", "sum", "hal", "--inference", "csls", "--resamples", "50")
+    assert status == 0
+    assert "A: sum (csls), B: hal (csls)" in out
+    text = " ".join(out.split())
+    for words in (
+        "B - A",
+        "95% interval",
+        "i2t r@1",
+        "t2i largest_hub@10",
+        "hs-sum",
+        "query bank test;",
+        "50 draws of 120 images",
+    ):
+        assert words in text, words
+    assert "nns" not in out
+
+
+def test_markdown_is_a_table(run):
+    status, out, _ = run("compare", "sum", "hal", "--md", "--resamples", "50")
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0] == "### A: sum (nns), B: hal (nns)"
+    rows = [line for line in lines if line.startswith("|")]
+    assert {line.count("|") for line in rows} == {7}
+    assert rows[1] == "| --- | ---: | ---: | ---: | ---: | ---: |"
+    assert re.fullmatch(
+        r"\| i2t r@1 \| [\d.]+ \| [\d.]+ \| \+[\d.]+ \| \+[\d.]+ to \+[\d.]+ \| 0\.\d{3} \|", rows[2]
+    )
+    assert sum(line.startswith("### ") for line in lines) == 2
+
+
+def test_two_folders_may_differ_in_criterion_and_need_no_project(run, tmp_path):
+    (tmp_path / "params.yaml").write_text("not: valid")
+    (found,) = _document(run, "data/evaluate/sum/is", str(tmp_path / "data/evaluate/sum/nns"))["comparisons"]
+    assert (found["a"]["inference"], found["b"]["inference"]) == ("is", "nns")
+    assert (found["a"]["bank"], found["b"]["bank"]) == ("test", "none")
+    (tmp_path / "params.yaml").unlink()
+    again = run("compare", "data/evaluate/sum/is", "data/evaluate/sum/nns", "--md", "--resamples", "50")
+    assert again[0] == 0
+    assert "query bank test in A, none in B" in again[1]
+
+
+def test_a_folder_beside_a_run_takes_the_criterion_of_the_folder_or_the_one_asked_for(
+    run, tmp_path, monkeypatch
+):
+    (tmp_path / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "deep")
+    (found,) = _document(run, "../data/evaluate/sum/csls", "hal")["comparisons"]
+    assert (found["a"]["inference"], found["b"]["inference"]) == ("csls", "csls")
+    monkeypatch.chdir(tmp_path / "deep")
+    (found,) = _document(run, "hal", "../data/evaluate/sum/csls", "--inference", "nns")["comparisons"]
+    assert (found["a"]["inference"], found["b"]["inference"]) == ("nns", "csls")
+
+
+def test_a_folder_outside_a_project_may_be_named_plainly(run, tmp_path, monkeypatch):
+    outside = tmp_path / "data" / "evaluate" / "sum"
+    (tmp_path / "params.yaml").unlink()
+    monkeypatch.chdir(outside)
+    (found,) = _document(run, "nns", "is")["comparisons"]
+    assert found["b"]["name"] == "is"
+
+
+def test_max_drop(run):
+    assert run("compare", "sum", "hal", "--max-drop", "0", "--resamples", "60")[0] == 0
+    status, out, err = run("compare", "hal", "sum", "--max-drop", "1.5", "--resamples", "60")
+    assert status == 1
+    assert "A: hal (nns), B: sum (nns)" in out, "the figures are shown all the same"
+    lines = err.splitlines()
+    assert any(
+        re.match(r"error: nns: rsum fell by \d+\.\d\d \(.*, p = 0\.033\); allowed is 1.5$", line)
+        for line in lines
+    )
+    assert any(line.startswith("error: csls: image_to_text r@1 fell") for line in lines)
+    assert not any("skew" in line or "hub" in line for line in lines)
+    assert run("compare", "hal", "sum", "--max-drop", "600", "--resamples", "60")[0] == 0
+
+
+WRONG = [
+    (("sum",), 2, "compare needs RUN_B, or --base REV"),
+    (("summ", "hal"), 2, "unknown run 'summ'; did you mean 'sum'? known: hal, max, sum"),
+    (
+        ("sum", "max"),
+        3,
+        "data/evaluate/max does not exist; make it with `vse-pipe evaluate --run max` or `dvc repro`",
+    ),
+    (
+        ("sum", "hal", "--inference", "cls"),
+        2,
+        "sum has no evaluation under 'cls'; did you mean 'csls'? it has: csls, is, nns",
+    ),
+    (("sum", "hal", "--inference", "is"), 2, "hal has no evaluation under 'is'; it has: csls, nns"),
+    (("./no", "hal"), 2, "{here}/no has no metrics.json: RUN is a folder"),
+    (
+        ("data/evaluate/sum/nns", "data/evaluate/hal/nns", "--inference", "nns"),
+        2,
+        "--inference chooses a criterion of a run; both sides are folders",
+    ),
+    (("sum", "hal", "--md", "--json"), 2, "--md and --json exclude each other"),
+    (("sum", "hal", "--max-drop", "nan"), 2, "--max-drop nan: expected a number of points, 0 or more"),
+    (("sum", "hal", "--max-drop", "-1"), 2, "--max-drop -1.0: expected a number of points, 0 or more"),
+    (("sum", "hal", "--max-drop", "1", "--resamples", "39"), 2, "--max-drop needs --resamples 40 or more"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "message"), WRONG, ids=[" ".join(one[0]) for one in WRONG])
+def test_what_cannot_be_done_is_one_line(run, tmp_path, arguments, status, message):
+    got, out, err = run("compare", *arguments)
+    assert (got, out) == (status, "")
+    assert err.startswith(f"error: {message.format(here=tmp_path)}"), err
+    assert err.count("\n") == 1
+
+
+def test_nothing_in_common_is_an_error(run):
+    project.write_run("max", "gm", images=120)
+    status, _, err = run("compare", "max", "hal")
+    assert status == 3
+    assert err == "error: no criterion in common: max has gm; hal has csls, nns\n"
+
+
+def test_ranks_of_an_older_version_are_refused(run):
+    older = project.evaluation("hal", images=120)
+    folder = paths.evaluated("hal", "nns")
+    columns = [name for name in older.ranks.column_names if name != "image_id"]
+    pq.write_table(older.ranks.select(columns), folder / "ranks.parquet")
+    status, _, err = run("compare", "sum", "hal")
+    assert status == 3
+    assert "data/evaluate/hal/nns/ranks.parquet: column 'image_id' (int64) is missing" in err
+
+
+def test_a_damaged_table_is_status_5(run):
+    file = paths.evaluated("hal", "nns") / "ranks.parquet"
+    file.write_bytes(file.read_bytes()[:-40])
+    assert run("compare", "sum", "hal")[0] == 5

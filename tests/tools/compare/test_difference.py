@@ -1,0 +1,120 @@
+"""Differences, their intervals and p-values, on tables drawn at random."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.core.errors import InputError
+from pipeline.tools.compare.difference import compared
+from tests.naive import confidence as naive
+from tests.ranking import ranked
+from tests.tools.compare.project import evaluation, of_tables
+
+
+def _rows(comparison) -> dict:
+    return {row.address: row for row in comparison.rows}
+
+
+def test_the_figures_are_those_of_each_side():
+    a, b = (evaluation(folds=2, quality=quality, seed=seed) for quality, seed in ((0.4, 1), (0.9, 2)))
+    comparison = compared(a, b, 50, 1)
+    assert comparison.images == 80
+    for one, side in ((a, "a"), (b, "b")):
+        rows, items = one.ranks.to_pylist(), {}
+        for row in one.occurrence.to_pylist():
+            items.setdefault((row["direction"], row["fold"]), []).append(row["item_id"])
+        once = {fold: {row["image_id"]: 1 for row in rows if row["fold"] == fold} for fold in (0, 1)}
+        expected = naive.measure(rows, items, once)
+        for row in comparison.rows:
+            value = expected[row.address[0]]
+            value = value[row.address[1]] if len(row.address) == 2 else value
+            assert getattr(row, side) == pytest.approx(value), row.address
+    assert len(comparison.rows) == 2 * 17 + 2
+
+
+def test_a_better_model_is_seen_and_the_pairing_narrows_it():
+    ranks, occurrence = ranked.tables(300, 3, quality=0.5, seed=1)
+    missed = np.flatnonzero(~ranks["hit_1"].to_numpy(zero_copy_only=False))[::9]
+    hits = ranks["hit_1"].to_numpy(zero_copy_only=False).copy()
+    hits[missed] = True
+    better = ranks.set_column(ranks.column_names.index("hit_1"), "hit_1", [hits])
+    rows = _rows(compared(of_tables("a", ranks, occurrence), of_tables("b", better, occurrence), 400, 1))
+    row = rows["text_to_image", "r@1"]
+    assert 0 < row.interval[0] < row.difference < row.interval[1]
+    assert row.p == pytest.approx(2 / 401)
+    unpaired = 2 * 1.96 * 100 * np.sqrt(2 * 0.25 / 600)
+    assert row.interval[1] - row.interval[0] < unpaired / 2
+    assert rows["text_to_image", "r@5"].interval == [0.0, 0.0]
+    assert rows["text_to_image", "r@5"].p == 1.0
+
+
+@settings(deadline=None, max_examples=10)
+@given(seed=st.integers(0, 1000), images=st.integers(3, 30))
+def test_turning_the_sides_turns_the_differences(seed, images):
+    a, b = (evaluation(images=images, quality=quality, seed=seed) for quality in (0.3, 0.8))
+    forth, back = _rows(compared(a, b, 60, seed)), _rows(compared(b, a, 60, seed))
+    for address, row in forth.items():
+        assert row.difference == -back[address].difference
+        assert row.interval == pytest.approx([-end for end in reversed(back[address].interval)], abs=1e-9)
+        assert row.p == pytest.approx(back[address].p)
+
+
+def test_an_evaluation_does_not_differ_from_itself():
+    one = evaluation()
+    for row in compared(one, one, 50, 1).rows:
+        assert (row.difference, row.interval, row.p) == (0.0, [0.0, 0.0], 1.0), row.address
+
+
+def test_equal_models_are_rarely_significant():
+    """Two models that are right on each query with the same chance: p < 0.05 in about one case of twenty."""
+    found = []
+    for seed in range(60):
+        a, b = (evaluation(images=60, captions=1, quality=0.7, seed=2 * seed + side) for side in (0, 1))
+        found.append(_rows(compared(a, b, 199, seed))["image_to_text", "r@1"].p)
+    assert np.mean(np.array(found) < 0.05) <= 0.15
+    assert np.mean(found) > 0.3
+
+
+def test_a_matching_has_figures_without_an_interval():
+    a, b = (of_tables(name, *ranked.tables(matching=True, seed=seed)) for name, seed in (("a", 1), ("b", 2)))
+    for one in (a, b):
+        one.metrics["hs_sum"] = 12.5
+        one.metrics["image_to_text"]["skew@1"] = 1.25
+    rows = _rows(compared(a, b, 20, 1))
+    assert (rows["hs_sum",].a, rows["hs_sum",].interval, rows["hs_sum",].p) == (12.5, None, None)
+    assert rows["image_to_text", "skew@1"].a == 1.25
+    assert rows["image_to_text", "r@1"].interval is not None
+    assert ("image_to_text", "mrr") not in rows
+
+
+def test_a_ranking_against_a_matching_compares_what_both_have():
+    ranking, matching = evaluation(), evaluation(matching=True)
+    matching.metrics["text_to_image"]["gini@10"] = 0.25
+    rows = _rows(compared(ranking, matching, 20, 1))
+    assert ("text_to_image", "med_r") not in rows
+    assert (rows["text_to_image", "gini@10"].b, rows["text_to_image", "gini@10"].p) == (0.25, None)
+    assert rows["rsum",].p is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            12.0,
+            r"metrics.json has text_to_image.r@5 = 12.0, ranks.parquet and occurrence.parquet give \d+\.\d+;",
+        ),
+    ],
+)
+def test_figures_that_are_not_those_of_the_tables_are_refused(value, message):
+    a, b = evaluation("a"), evaluation("b")
+    b.metrics["text_to_image"]["r@5"] = value
+    with pytest.raises(InputError, match=message):
+        compared(a, b, 10, 1)
+
+
+def test_figures_that_are_not_finite_are_refused():
+    a, b = (evaluation(matching=True) for _ in "ab")
+    a.metrics["hs_sum"] = float("nan")
+    with pytest.raises(InputError, match=r"one: metrics\.json hs_sum is nan, expected a finite number"):
+        compared(a, b, 10, 1)

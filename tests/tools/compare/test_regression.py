@@ -1,0 +1,59 @@
+"""--max-drop fails on what fell, by more than allowed and significantly, and on nothing else."""
+
+import pytest
+
+from pipeline.core.errors import Regression
+from pipeline.tools.compare import regression
+from pipeline.tools.compare.difference import Comparison, Row
+from tests.tools.compare.project import evaluation
+
+
+def _comparison(*rows: Row) -> Comparison:
+    one = evaluation()
+    return Comparison(one, one, 40, list(rows))
+
+
+def _row(address, b, p=0.01, a=50.0):
+    return Row(address, a, b, [b - a - 1, b - a + 1], p)
+
+
+WATCHED = [("image_to_text", name) for name in ("r@1", "r@5", "r@10", "mrr", "map")] + [
+    ("text_to_image", "r@1"),
+    ("rsum",),
+]
+
+
+@pytest.mark.parametrize("address", WATCHED)
+def test_a_significant_fall_fails(address):
+    with pytest.raises(
+        Regression, match=f"nns: {' '.join(address)} fell by 1.50 .50.00 to 48.50, p = 0.010.; allowed is 1$"
+    ):
+        regression.check([_comparison(_row(address, 48.5))], 1.0)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        _row(("rsum",), 49.0),
+        _row(("rsum",), 60.0),
+        _row(("rsum",), 30.0, p=0.05),
+        _row(("text_to_image", "skew@10"), 1.0),
+        _row(("text_to_image", "largest_hub@10"), 1.0),
+        _row(("text_to_image", "med_r"), 1.0),
+        _row(("hs_sum",), 1.0),
+        Row(("text_to_image", "r@1"), 50.0, 1.0, None, None),
+    ],
+)
+def test_anything_else_passes(row):
+    regression.check([_comparison(row)], 1.0)
+
+
+def test_every_fall_of_every_criterion_is_named():
+    rows = [_row(("image_to_text", "r@1"), 40.0), _row(("rsum",), 45.0), _row(("image_to_text", "r@5"), 50.0)]
+    with pytest.raises(Regression) as failure:
+        regression.check([_comparison(*rows), _comparison(rows[0])], 0.0)
+    assert [line.split(" fell")[0] for line in str(failure.value).splitlines()] == [
+        "nns: image_to_text r@1",
+        "nns: rsum",
+        "nns: image_to_text r@1",
+    ]

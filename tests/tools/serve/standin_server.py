@@ -1,0 +1,27 @@
+"""`vse-pipe` with the stand-in engine: python -m tests.tools.serve.standin_server PICTURES SECONDS_A_SEARCH serve ..."""
+
+import sys
+import types
+from pathlib import Path
+
+from pipeline import cli
+from tests.tools.serve.standin import StandIn
+
+
+def main() -> None:
+    folder, seconds, *arguments = sys.argv[1:]
+
+    class Engine:
+        @staticmethod
+        def open(params, run, inference="nns", split="test", device="auto"):
+            return StandIn(Path(folder), inference, run, split, float(seconds))
+
+    sys.modules["pipeline.tools.search.engine"] = types.SimpleNamespace(
+        Engine=Engine, TO_IMAGES="text_to_image"
+    )
+    sys.argv = ["vse-pipe", *arguments]
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

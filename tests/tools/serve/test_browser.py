@@ -1,0 +1,148 @@
+"""The page in a real browser without scripts: a sentence is typed, pictures appear, no request goes elsewhere."""
+
+import time
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.project import write_params
+from tests.report.browser import Browser, installed
+from tests.tools.serve.running import served
+
+pytestmark = pytest.mark.skipif(
+    installed() is None, reason="no Chromium installed; `apt-get install chromium` runs these tests"
+)
+
+
+class Tab(Browser):
+    """A tab that goes to addresses, and types. What it evaluates is the test's; the page's own scripts are off."""
+
+    def goto(self, url: str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        self.screen(width, height, dark)
+        self.send("Emulation.setScriptExecutionDisabled", value=True)
+        self.evaluate("window.old = true")
+        self.send("Page.navigate", url=url)
+        self.arrive()
+
+    def type(self, text: str, enter: bool = True) -> None:
+        self.send("Input.insertText", text=text)
+        if enter:
+            self.press("Enter", 13)
+
+    def press(self, key: str, code: int) -> None:
+        text = {"Enter": "\r"}.get(key, "")
+        for kind in ("keyDown", "keyUp"):
+            self.send(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text
+            )
+
+    def arrive(self) -> None:
+        """Wait for the next document, which has not got the mark of the old one, and for its pictures."""
+        self.until("!window.old && document.readyState === 'complete'")
+
+    def until(self, condition: str) -> None:
+        deadline = time.monotonic() + 15
+        while not self.evaluate(condition):
+            assert time.monotonic() < deadline, condition
+            time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    project = tmp_path_factory.mktemp("project")
+    write_params(project)
+    with served(project, "--inference", "nns,csls") as (address, _):
+        yield address
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory):
+    with Tab(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+LOADED = "[...document.querySelectorAll('img')].map(one => one.complete && one.naturalWidth > 0)"
+
+
+def search(tab, url, text: str) -> None:
+    tab.goto(url)
+    tab.evaluate("window.old = true; document.querySelector('input[name=text]').focus()")
+    tab.type(text)
+    tab.arrive()
+
+
+def test_a_typed_sentence_shows_pictures_and_asks_nobody_else(tab, url):
+    search(tab, url, "a blue square")
+    tab.until("document.querySelectorAll('img').length === 4 && " + LOADED + ".every(Boolean)")
+    assert tab.evaluate("location.search") == "?text=a+blue+square&k=10&inference=nns"
+    assert tab.evaluate("document.querySelector('.gallery img').alt") == "a blue square"
+    assert tab.evaluate("[...document.images].every(one => one.alt)")
+    assert tab.errors == []
+    assert {urlsplit(asked).netloc for asked in tab.requests if not asked.startswith("about:")} == {
+        urlsplit(url).netloc
+    }
+    assert any("/picture/27" in asked for asked in tab.requests)
+
+
+def test_the_policy_is_at_work(tab, url):
+    """A request to anywhere else is refused, and seen here: the tests around this one can fail."""
+    tab.goto(url)
+    tab.evaluate("document.body.append(Object.assign(new Image(), {src: 'http://127.0.0.1:9/x.png'}))")
+    deadline = time.monotonic() + 5
+    while not tab.errors and time.monotonic() < deadline:
+        tab.evaluate("true")  # what the browser has to report comes with the next answer
+    assert any("Content Security Policy" in error for error in tab.errors), tab.errors
+    tab.errors.clear()
+    tab.requests.clear()
+
+
+def test_a_link_searches_with_the_picture(tab, url):
+    search(tab, url, "green")
+    tab.evaluate("window.old = true; document.querySelector('.more a').click()")
+    tab.arrive()
+    assert tab.evaluate("location.search") == "?image_id=17&k=10&inference=nns"
+    assert tab.evaluate("document.querySelector('h2').textContent") == "Captions nearest to image 17"
+    assert tab.errors == []
+
+
+def test_a_photo_is_uploaded(tab, url, tmp_path):
+    from PIL import Image
+
+    photo = tmp_path / "photo.jpg"
+    Image.new("RGB", (600, 400), "orange").save(photo)
+    tab.goto(url)
+    tab.evaluate("window.old = true; document.querySelector('details').open = true")
+    node = tab.send(
+        "DOM.querySelector", nodeId=tab.send("DOM.getDocument")["root"]["nodeId"], selector="[name=photo]"
+    )
+    tab.send("DOM.setFileInputFiles", files=[str(photo)], nodeId=node["nodeId"])
+    tab.evaluate("document.querySelector('details button').click()")
+    tab.arrive()
+    assert tab.evaluate("document.querySelector('h2').textContent") == "Captions nearest to the photo"
+    tab.until(LOADED + ".length === 5 && " + LOADED + ".every(Boolean)")
+    assert tab.errors == []
+
+
+def test_the_keyboard_reaches_the_search_box_and_the_results(tab, url):
+    tab.goto(f"{url}?text=red&k=2")
+    stops = []
+    for _ in range(9):
+        tab.press("Tab", 9)
+        stops.append(tab.evaluate("document.activeElement.name || document.activeElement.textContent.trim()"))
+    assert stops == [
+        "Skip to the results", "vse-pipe search", "text", "k", "inference", "Search", "Search with a photo",
+        "Search with this picture", "Search with this picture",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
+def test_fits_the_screen_and_follows_the_scheme(tab, url, width, dark):
+    tab.goto(f"{url}?text=red", width, 900, dark)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(20, 24, 27)" if dark else "rgb(252, 252, 250)")
+    columns = tab.evaluate(
+        "getComputedStyle(document.querySelector('.gallery')).gridTemplateColumns.split(' ').length"
+    )
+    assert columns == (2 if width == 390 else 5)
+    assert tab.errors == []

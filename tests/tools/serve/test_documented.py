@@ -1,0 +1,116 @@
+"""docs/serve.md with the real engine: the commands it shows are run against a small trained run, in their order."""
+
+import contextlib
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+from PIL import Image
+
+from pipeline.embed import stage as embed
+from pipeline.extract import stage as extract
+from pipeline.extract import text_stage
+from pipeline.inject import stage as inject
+from pipeline.prepare import stage as prepare
+from pipeline.train import stage as train
+from tests.project import PARAMS, load_params
+from tests.rules.sources import ROOT
+from tests.tools.serve.running import started
+
+PAGE = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
+SHOWN = [
+    line
+    for block in re.findall(r"^```bash\n(.*?)^```$", PAGE, re.M | re.S)
+    for line in block.splitlines()
+    if line
+]
+VSE_PIPE = "from pipeline.cli import main; main()"
+SECTIONS = {
+    "datasets": {"toy": {"format": "shapes", "source": "unused", "train": 40, "val": 10, "test": 12}},
+    "features": {"plain": {"dataset": "toy", "backbone": "random_filters"}},
+    "runs": {"hal": {**PARAMS["runs"]["sum"], "loss": "hal"}},
+    "train": {**PARAMS["train"], "epochs": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    root = tmp_path_factory.mktemp("project")
+    params = load_params(root, **SECTIONS)
+    with contextlib.chdir(root):
+        prepare.prepare(params, "toy")
+        extract.extract(params, "plain", "cpu")
+        text_stage.extract_texts(params, "words")
+        inject.inject(params, "clean")
+        train.train(params, "hal", "cpu")
+        embed.embed(params, "hal", "cpu")
+    Image.new("RGB", (300, 200), "teal").save(root / "photo.jpg")
+    return root
+
+
+@pytest.fixture(scope="module")
+def url(project):
+    (command,) = [line for line in SHOWN if line.startswith("vse-pipe serve ")]
+    with started(project, "-c", VSE_PIPE, *shlex.split(command)[1:]) as (address, process):
+        assert re.fullmatch(
+            r"run hal under nns, csls, split test: 12 images, \d+ captions", process.said.splitlines()[-2]
+        )
+        yield address
+
+
+@pytest.fixture(scope="module")
+def health(url) -> dict:
+    with urllib.request.urlopen(f"{url}health") as answer:
+        return json.load(answer)
+
+
+def curl(command: str, url: str, project, image_id: int) -> dict:
+    here = command.replace("http://127.0.0.1:8000/", url).replace("image_id=17", f"image_id={image_id}")
+    done = subprocess.run(
+        [*shlex.split(here), "-sS"], cwd=project, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl installed")
+def test_every_request_shown_is_answered(url, project, health):
+    by_text, by_image, by_photo, served = [line for line in SHOWN if line.startswith("curl ")]
+    assert curl(served, url, project, 0) == health
+    found = curl(by_text, url, project, 0)
+    assert (found["query"], found["inference"], len(found["hits"])) == ("a red circle", "csls", 3)
+    assert all(hit["caption_id"] is None for hit in found["hits"])
+    assert [hit["score"] for hit in found["hits"]] == sorted(
+        (hit["score"] for hit in found["hits"]), reverse=True
+    )
+    nearest = curl(by_image, url, project, found["hits"][0]["image_id"])
+    photo = curl(by_photo, url, project, 0)
+    for answer in (nearest, photo):
+        assert answer["inference"] == "nns"
+        assert len(answer["hits"]) == 3
+        assert all(hit["caption_id"] is not None and hit["text"] for hit in answer["hits"])
+    for name in ("query", "run", "inference", "seconds", "unknown", "notes", "hits", *found["hits"][0]):
+        assert f"`{name}`" in PAGE, name
+
+
+def test_the_page_finds_pictures_of_the_data_set(url, health):
+    with urllib.request.urlopen(f"{url}?text=a+circle+and+a+zyzzyva&k=100") as answer:
+        html = answer.read().decode()
+    pictures = re.findall(r'src="(/picture/\d+)"', html)
+    assert len(pictures) == health["images"] == 12
+    assert '<q dir="auto">zyzzyva</q>' in html
+    with urllib.request.urlopen(url.rstrip("/") + pictures[0]) as answer:
+        assert answer.read(12)[8:] == b"WEBP"
+
+
+@pytest.mark.parametrize("path", ["?text=zyzzyva", "?image_id=999999", "picture/999999", "picture/7/../../x"])
+def test_what_the_engine_refuses_is_said_without_a_traceback(url, path):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(url + path)
+    assert refused.value.code in (400, 404)
+    assert b"Traceback" not in refused.value.read()
+    refused.value.close()

@@ -1,0 +1,174 @@
+"""Who is answered, how much is read, and what a browser is allowed with the answer."""
+
+import asyncio
+import socket
+import threading
+import time
+
+import pytest
+from starlette.testclient import TestClient
+
+from pipeline.core.errors import MissingResource
+from pipeline.tools.serve import guard
+from pipeline.tools.serve.app import create
+from pipeline.tools.serve.query import MAX_UPLOAD
+from tests.tools.serve.test_page import photo
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8000", 200),
+        ("localhost", 200),
+        ("[::1]:9", 200),
+        ("LOCALHOST:8000", 200),
+        ("evil.example", 400),
+        ("127.0.0.1.evil.example", 400),
+        ("localhost@evil.example", 400),
+        ("", 400),
+    ],
+)
+def test_only_requests_to_this_machines_names_are_answered(client, engines, host, status):
+    answer = client.get("/api/search?text=red", headers={"host": host})
+    assert answer.status_code == status
+    assert len(engines["nns"].calls) == (status == 200)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/?text=red", "/?k=0", "/nothing", "/picture/7", "/api/search?text=red", "/style.css", "/icon.svg"],
+)
+def test_every_response_carries_the_headers(client, path):
+    check_headers(client.get(path))
+
+
+def check_headers(answer):
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; img-src 'self' data:; style-src 'self'; ")
+    assert "unsafe" not in policy
+    assert "script-src" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_refused_host_and_a_failure_carry_them_too(client):
+    check_headers(client.get("/", headers={"host": "evil.example"}))
+    for path in ("/?text=crash", "/api/search?text=crash"):
+        answer = client.get(path)
+        assert answer.status_code == 500
+        assert "the search failed; the terminal of vse-pipe serve says why" in answer.text
+        assert "planted" not in answer.text
+        check_headers(answer)
+
+
+def test_what_the_owner_can_mend_is_said_on_the_page_and_in_the_terminal(
+    client, engines, monkeypatch, capsys
+):
+    def fail(*arguments):
+        raise MissingResource("model.safetensors does not exist; make it with `vse-pipe train`")
+
+    monkeypatch.setattr(engines["nns"], "by_text", fail)
+    for path in ("/?text=red", "/api/search?text=red"):
+        answer = client.get(path)
+        assert answer.status_code == 503
+        assert "model.safetensors does not exist; make it with `vse-pipe train`" in answer.text
+        assert capsys.readouterr().err.startswith("warning: model.safetensors does not exist")
+
+
+def test_a_form_of_another_site_is_refused(client, engines):
+    def post(site: str) -> int:
+        headers = {"sec-fetch-site": site}
+        return client.post("/", files={"photo": ("x.jpg", photo())}, headers=headers).status_code
+
+    assert [post(site) for site in ("cross-site", "same-site", "same-origin", "none")] == [403, 403, 200, 200]
+    assert len(engines["nns"].calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"photo": ("x.jpg", b"not a picture")}, "the file is no picture that can be read"),
+        ({"photo": ("", b"")}, "choose a photo to search with"),
+        ({"other": ("x.jpg", b"12")}, "choose a photo to search with"),
+        ([("photo", ("x.jpg", b"1")), ("photo", ("y.jpg", b"2"))], "Too many files"),
+    ],
+)
+def test_uploads_that_are_refused(client, engines, files, message):
+    for path in ("/", "/api/search"):
+        answer = client.post(path, files=files)
+        assert answer.status_code == 400
+        assert message in answer.text
+    assert engines["nns"].calls == []
+
+
+def test_a_broken_upload_is_status_400(client):
+    kind = {"content-type": "multipart/form-data; boundary=x"}
+    assert client.post("/", content=b"--y garbage", headers=kind).status_code == 400
+    assert client.post("/", content=b"k=3").status_code == 400
+
+
+def ask(app, headers: dict[str, str], chunk: bytes) -> tuple[int, int]:
+    """POST a photo that never ends, in chunks; the status, and how many chunks the application has taken."""
+    taken = 0
+
+    async def receive():
+        nonlocal taken
+        taken += 1
+        first = b"--b\r\ncontent-disposition: form-data; name=photo; filename=x\r\n\r\n"
+        return {"type": "http.request", "body": first if taken == 1 else chunk, "more_body": taken < 50}
+
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    names = {"host": "localhost", "content-type": "multipart/form-data; boundary=b", **headers}
+    scope = {
+        "type": "http", "method": "POST", "path": "/api/search", "raw_path": b"/api/search", "root_path": "", "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in names.items()], "http_version": "1.1", "scheme": "http",
+    }  # fmt: skip
+    asyncio.run(app(scope, receive, send))
+    return sent[0]["status"], taken
+
+
+def test_no_more_of_an_upload_is_read_than_is_allowed(engines):
+    app, chunk = create(engines), bytes(MAX_UPLOAD // 4)
+    assert ask(app, {"content-length": str(MAX_UPLOAD + 1)}, chunk) == (413, 0)
+    assert ask(app, {"content-length": "-1"}, chunk) == (413, 0)
+    assert ask(app, {"transfer-encoding": "chunked"}, chunk) == (413, 5)
+    assert ask(app, {"content-length": "1000"}, chunk) == (413, 5)
+
+
+def test_the_page_stays_responsive_and_the_engine_serves_one_at_a_time(engines):
+    engine = engines["nns"]
+    engine.gate = threading.Event()
+    with TestClient(create(engines), base_url="http://localhost") as client:
+        searches = [threading.Thread(target=client.get, args=("/?text=red",)) for _ in range(3)]
+        for search in searches:
+            search.start()
+        while not engine.busy:
+            time.sleep(0.005)
+        assert client.get("/health").status_code == 200
+        assert client.get("/picture/7").status_code == 200
+        assert len(engine.calls) == 1
+        engine.gate.set()
+        for search in searches:
+            search.join()
+    assert len(engine.calls) == 3
+    assert engine.most_busy == 1
+
+
+def test_accepted_hosts():
+    local = ["localhost", "127.0.0.1", "[::1]"]
+    assert guard.accepted_hosts("127.0.0.1", "127.0.0.1") == local
+    assert guard.accepted_hosts("::1", "::1") == local
+    assert guard.accepted_hosts("Box", "192.168.1.20") == [*local, "box", "192.168.1.20"]
+    everywhere = guard.accepted_hosts("0.0.0.0", "0.0.0.0")
+    assert socket.gethostname().lower() in everywhere
+    assert "*" not in everywhere
+
+
+def test_is_private():
+    assert [guard.is_private(one) for one in ("127.0.0.1", "127.9.9.9", "::1")] == [True] * 3
+    assert [guard.is_private(one) for one in ("0.0.0.0", "::", "192.168.1.20", "8.8.8.8")] == [False] * 4

@@ -1,0 +1,153 @@
+"""The page as a browser without scripts reads it."""
+
+import io
+from html.parser import HTMLParser
+
+import pytest
+from PIL import Image
+
+from tests.tools.serve.standin import HOSTILE
+
+
+class Reader(HTMLParser):
+    """Every element with its attributes, and the text outside of tags."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+    def all(self, tag: str) -> list[dict]:
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def photo() -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (300, 200), "teal").save(out, "JPEG")
+    return out.getvalue()
+
+
+def get(client, **asked) -> Reader:
+    answer = client.get("/", params=asked)
+    assert answer.status_code == 200, answer.text
+    return Reader(answer.text)
+
+
+def test_the_empty_page_has_both_forms_and_no_result(client, engines):
+    page = get(client)
+    by_text, by_photo = page.all("form")
+    assert (by_text["method"], by_photo["method"], by_photo["enctype"]) == (
+        "get",
+        "post",
+        "multipart/form-data",
+    )
+    assert [one["name"] for one in page.all("input")] == ["text", "k", "photo", "k"]
+    assert [one["name"] for one in page.all("select")] == ["inference", "inference"]
+    assert page.all("img") == page.all("li") == page.all("script") == []
+    assert "5 images, 5 captions" in page.text
+    assert engines["nns"].calls == []
+
+
+def test_a_sentence_gives_a_gallery_in_order(client, engines):
+    page = get(client, text="green square", k="3")
+    assert engines["nns"].calls == [("text", "green square", 3)]
+    assert [(one["src"], one["alt"]) for one in page.all("img")] == [
+        ("/picture/17", "a green square"),
+        ("/picture/7", HOSTILE),
+        ("/picture/27", "a blue square"),
+    ]
+    assert "0.900" in page.text
+    assert "3 results under nns in 12 ms" in " ".join(page.text.split())
+    assert page.all("input")[0]["value"] == "green square"
+    assert [one["value"] for one in page.all("input") if one["name"] == "k"] == ["3", "3"]
+
+
+def test_captions_and_queries_are_text_and_never_markup(client):
+    page = get(client, text=HOSTILE)
+    assert page.all("script") == []
+    assert all("onerror" not in one for one in page.all("img"))
+    assert page.text.count(HOSTILE) == 3  # the title, the heading and the first picture's caption
+    assert page.all("input")[0]["value"] == HOSTILE
+
+
+def test_unknown_words_and_notes_are_shown(client):
+    page = get(client, text="purple green")
+    assert "The model has not seen, and so left out: purple" in page.text
+    assert "a note" in page.text
+    assert "a note" not in get(client, text="green").text
+
+
+def test_another_criterion_is_asked_and_stays_chosen(client, engines):
+    page = get(client, text="red", inference="csls", k="2")
+    assert engines["nns"].calls == []
+    assert engines["csls"].calls == [("text", "red", 2)]
+    options = page.all("option")
+    assert ["selected" in one for one in options] == [False, True, False, True]
+    assert page.all("ol")
+    assert "/?image_id=7&k=2&inference=csls" in [one["href"] for one in page.all("a")]
+
+
+def test_links_lead_from_a_result_to_a_search_with_its_picture_and_with_its_caption(client, engines):
+    first = get(client, text="blue", k="5")
+    links = [one["href"] for one in first.all("a") if "image_id" in one["href"]]
+    assert links[0] == "/?image_id=27&k=5&inference=nns"
+    assert len(links) == 4  # the fifth image has no picture
+    answer = client.get(links[0])
+    assert engines["nns"].calls[-1] == ("image_id", 27, 5)
+    second = Reader(answer.text)
+    assert second.all("img")[0] == second.all("img")[0] | {
+        "src": "/picture/27",
+        "alt": "the picture searched with",
+    }
+    assert second.text.count("its own") == 1
+    captions = [one["href"] for one in second.all("a") if "text=" in one["href"]]
+    client.get(captions[0])
+    assert engines["nns"].calls[-1] == ("text", HOSTILE, 5)
+
+
+def test_an_image_without_a_picture_is_said_and_not_asked_for(client):
+    page = get(client, text="grey", k="1")
+    assert page.all("img") == []
+    assert "image 47: no picture" in page.text
+
+
+def test_a_photo_is_searched_with_and_shown_beside_its_results(client, engines):
+    content = photo()
+    answer = client.post("/", data={"k": "2", "inference": "csls"}, files={"photo": ("../x.jpg", content)})
+    assert answer.status_code == 200
+    assert engines["csls"].calls == [("photo", content, 2)]
+    shown = Reader(answer.text).all("img")
+    assert shown[0]["src"].startswith("data:image/webp;base64,")
+    assert [one["src"] for one in shown[1:]] == ["/picture/7", "/picture/17"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"text": " "}, "type a sentence"),
+        ({"text": "<b>red</b>", "k": "1000"}, "k must be a whole number from 1 to 100, got '1000'"),
+        ({"text": "red", "inference": "<i>"}, "inference '<i>' is not served here"),
+        ({"image_id": "99"}, "image 99 is not in the test split"),
+    ],
+)
+def test_a_wrong_value_is_status_400_and_a_sentence_in_the_page(client, asked, message):
+    answer = client.get("/", params=asked)
+    assert answer.status_code == 400
+    page = Reader(answer.text)
+    assert message in page.text
+    assert any(one.get("role") == "alert" for one in page.all("p"))
+    assert page.all("input")[0]["value"] == asked.get("text", "")
+    assert "Traceback" not in answer.text
+
+
+def test_an_address_that_is_not_there_is_the_page_with_status_404(client):
+    answer = client.get("/nothing/here")
+    assert answer.status_code == 404
+    assert len(Reader(answer.text).all("form")) == 2

@@ -1,0 +1,81 @@
+"""What may be asked: exact values pass, everything else is one plain sentence."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.errors import UsageError
+from pipeline.tools.serve.query import MAX_K, MAX_TEXT, Query, read
+
+SERVED = ["csls", "nns"]
+
+
+def test_a_text_with_the_defaults():
+    assert read([("text", "  two \n dogs ")], SERVED) == Query(10, "csls", text="two dogs")
+
+
+def test_all_fields():
+    asked = [("text", "x"), ("k", "100"), ("inference", "nns")]
+    assert read(asked, SERVED) == Query(100, "nns", text="x")
+    assert read([("image_id", "-5"), ("k", "1")], SERVED) == Query(1, "csls", image_id=-5)
+    assert read([("k", "3")], SERVED, b"jpeg") == Query(3, "csls", photo=b"jpeg")
+
+
+def test_nothing_asked_is_no_query_but_still_checked():
+    assert read([], SERVED) is None
+    assert read([("k", "5"), ("inference", "nns")], SERVED) is None
+    with pytest.raises(UsageError, match="k must be"):
+        read([("k", "0")], SERVED)
+
+
+REFUSED = [
+    ([("text", " \t ")], "type a sentence to search with"),
+    ([("text", "x" * (MAX_TEXT + 1))], "the sentence has 1,001 characters; 1,000 are the most"),
+    ([("text", "x"), ("k", "101")], "k must be a whole number from 1 to 100, got '101'"),
+    ([("text", "x"), ("k", "")], "k must be a whole number from 1 to 100, got ''"),
+    ([("text", "x"), ("k", "1_0")], "k must be a whole number from 1 to 100, got '1_0'"),
+    ([("text", "x"), ("k", "\u0663")], "k must be a whole number"),
+    ([("text", "x"), ("k", "9" * 5000)], "k must be a whole number from 1 to 100, got '" + "9" * 40 + "'"),
+    ([("image_id", "9223372036854775808")], "image_id must be a whole number, got"),
+    ([("image_id", "../7")], "image_id must be a whole number, got '../7'"),
+    ([("text", "x"), ("inference", "is")], "inference 'is' is not served here; served: csls, nns"),
+    ([("text", "x"), ("image_id", "1")], "text and image_id exclude each other: ask for one of them"),
+    ([("text", "x"), ("text", "y")], "text is given twice"),
+    ([("txt", "x")], "unknown field 'txt'; did you mean 'text'? known: text, image_id, k, inference"),
+]
+
+
+@pytest.mark.parametrize(("asked", "message"), REFUSED)
+def test_wrong_values_are_named(asked, message):
+    with pytest.raises(UsageError) as refused:
+        read(asked, SERVED)
+    assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize("name", ["text", "image_id"])
+def test_a_photo_stands_alone(name):
+    with pytest.raises(UsageError, match=f"a photo and {name} exclude each other"):
+        read([(name, "1")], SERVED, b"jpeg")
+
+
+PAIRS = st.lists(
+    st.tuples(st.sampled_from(["text", "image_id", "k", "inference", "K"]), st.text(max_size=8)), max_size=4
+)
+
+
+@given(PAIRS)
+def test_anything_is_a_query_within_the_limits_or_refused_in_one_line(pairs):
+    try:
+        query = read(pairs, SERVED)
+    except UsageError as error:
+        refusal = str(error)
+    else:
+        refusal = None
+    if refusal is not None:
+        assert len(refusal.splitlines()) == 1
+    elif query is None:
+        assert {name for name, _ in pairs} <= {"k", "inference"}
+    else:
+        assert 1 <= query.k <= MAX_K
+        assert query.inference in SERVED
+        assert (query.text is None) != (query.image_id is None)

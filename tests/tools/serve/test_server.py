@@ -1,0 +1,162 @@
+"""The socket, and the command as a process: its lines, its end, its exit status."""
+
+import json
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+import types
+import urllib.error
+import urllib.request
+
+import pytest
+
+from pipeline.core.errors import PipelineError, UsageError
+from pipeline.tools.serve import server
+from tests.command_line import caller
+from tests.project import write_params
+from tests.tools.serve.running import served
+from tests.tools.serve.standin import StandIn
+
+
+def test_listen_on_a_free_port_and_its_address():
+    with server.listen("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        assert server.address(listening) == f"http://127.0.0.1:{port}/"
+    with server.listen("localhost", 0) as listening:
+        assert listening.getsockname()[0] == "127.0.0.1"
+    with server.listen("0.0.0.0", 0) as listening:
+        assert server.address(listening).startswith("http://127.0.0.1:")
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_listen_on_ipv6():
+    try:
+        listening = server.listen("::1", 0)
+    except UsageError:
+        pytest.skip("this machine has no address ::1")
+    with listening:
+        assert server.address(listening).startswith("http://[::1]:")
+
+
+def test_a_taken_port_is_known_at_once():
+    with server.listen("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(PipelineError) as refused:
+            server.listen("127.0.0.1", port)
+    assert str(refused.value) == (
+        f"port {port} of 127.0.0.1 is taken; end what uses it, or choose another with --port (0: any free one)"
+    )
+    assert refused.value.exit_status == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [("203.0.113.7", "this machine does not have that address"), ("no such.name", "no address of that name")],
+)
+def test_a_host_that_is_not_here(host, message):
+    with pytest.raises(UsageError, match=message):
+        server.listen(host, 0)
+
+
+@pytest.fixture
+def project(tmp_path):
+    write_params(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def call(monkeypatch, project, capsys):
+    monkeypatch.chdir(project)
+    return caller(monkeypatch, capsys)
+
+
+def test_a_missing_package_is_status_4_and_says_how_to_install_it(call, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert call("serve") == (
+        4, "", "error: vse-pipe serve needs uvicorn, which is not installed: pip install 'vse-pipe[serve]'\n",
+    )  # fmt: skip
+
+
+def test_wrong_usage_is_status_2(call):
+    for arguments in (("--run", "no"), ("--inference", "no"), ("--host", "203.0.113.7"), ("--port", "70000")):
+        status, out, err = call("serve", *arguments)
+        assert (status, out) == (2, ""), err
+
+
+def test_a_taken_port_is_status_1(call):
+    with server.listen("127.0.0.1", 0) as listening:
+        status, out, err = call("serve", "--port", listening.getsockname()[1])
+    assert (status, out) == (1, "")
+    assert err.startswith("error: port ")
+    assert err.count("\n") == 1
+
+
+def test_ctrl_c_ends_it_with_status_130_after_the_search_under_way(project):
+    with served(project, "--inference", "nns,csls", seconds=0.5) as (url, process):
+        assert process.said.splitlines()[:-1] == [
+            "run sum: the only run",
+            "run sum under nns, csls, split test: 5 images, 5 captions",
+        ]
+        with urllib.request.urlopen(f"{url}api/search?text=blue&k=1&inference=csls") as answer:
+            assert json.load(answer)["hits"][0]["image_id"] == 27
+            assert "server" not in answer.headers
+        for path, status in (("nothing", 404), ("?text=crash", 500)):
+            with pytest.raises(urllib.error.HTTPError, match=str(status)) as refused:
+                urllib.request.urlopen(url + path)
+            refused.value.close()
+        asked = project / "pictures" / "asked"
+        asked.unlink()
+        answers = []
+        search = threading.Thread(
+            target=lambda: answers.append(urllib.request.urlopen(f"{url}?text=red").status)
+        )
+        search.start()
+        while not asked.exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        search.join()
+    assert answers == [200]
+    assert (process.returncode, out) == (130, "")
+    assert err.count("Traceback") == 1  # of the planted failure, which the page does not show
+    assert err.endswith("RuntimeError: a planted failure\ninterrupted\n")
+
+
+@pytest.fixture
+def said(call, project, monkeypatch):
+    """What the command says with the stand-in engine before it would answer requests; returns (status, stderr)."""
+
+    class Engine:
+        @staticmethod
+        def open(params, run, inference, split, device):
+            return StandIn(project / "pictures", inference, run, split)
+
+    real = types.SimpleNamespace(Engine=Engine, TO_IMAGES="text_to_image")
+    monkeypatch.setitem(sys.modules, "pipeline.tools.search.engine", real)
+    monkeypatch.setattr(server, "serve", lambda app, listening: None)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        status, out, err = call("serve", "--port", "0", *arguments)
+        assert out == ""
+        return status, err
+
+    return run
+
+
+def test_a_host_that_others_reach_is_warned_about(said):
+    status, err = said("--host", "0.0.0.0")
+    assert status == 0
+    assert "warning: anyone who reaches 0.0.0.0 port " in err
+    assert "can search and see the pictures; the page answers under the names localhost, " in err
+
+
+def test_this_machine_alone_is_not_warned_about(said):
+    status, err = said("--run", "sum", "--split", "val")
+    assert status == 0
+    assert re.fullmatch(
+        r"run sum under nns, split val: 5 images, 5 captions\nsearching at http://127.0.0.1:\d+/ until Ctrl-C\n",
+        err,
+    )

@@ -1,0 +1,60 @@
+"""The state of a run on disk: it comes back as it was, or not at all."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipeline.train.engine import checkpoint
+from pipeline.train.engine.checkpoint import Progress
+from tests.train.some import adam
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Path, torch.nn.Module]:
+    """The folder and the model of a run after one step."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(64, 64)
+    optimizer = adam(model, 0.1)
+    model(torch.ones(1, 64)).sum().backward()
+    optimizer.step()
+    best = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    kept = {"queue": torch.arange(4), "network/step": torch.tensor(2.0)}
+    beside = {name: tensor + 1 for name, tensor in best.items()}
+    progress = Progress(3, 50.0, 2, best, [{"epoch": 3}], [{"epoch": 2, "auc": 0.875}], kept, beside)
+    checkpoint.save(tmp_path, model, optimizer, progress, "mark")
+    return tmp_path, model
+
+
+def test_a_state_comes_back(saved: tuple[Path, torch.nn.Module]) -> None:
+    folder, model = saved
+    other = torch.nn.Linear(64, 64)
+    optimizer = adam(other, 0.1)
+    found = checkpoint.resume(folder, other, optimizer, "mark")
+    assert (found.epoch, found.best_rsum, found.best_epoch, found.history) == (3, 50.0, 2, [{"epoch": 3}])
+    assert torch.equal(other.weight, model.weight)
+    assert found.records == [{"epoch": 2, "auc": 0.875}]
+    assert found.scheme["queue"].tolist() == [0, 1, 2, 3]
+    assert found.scheme["network/step"] == 2.0
+    assert torch.equal(found.best["bias"], model.bias)
+    assert torch.equal(found.best_peer["bias"], model.bias + 1)
+    assert optimizer.state[other.weight]["exp_avg"].shape == (64, 64)
+
+
+@pytest.mark.parametrize("part", ["tensors", "epoch", "digest"])
+def test_a_changed_bit_is_said_and_training_starts_again(
+    saved: tuple[Path, torch.nn.Module], capsys: pytest.CaptureFixture, part: str
+) -> None:
+    folder, _ = saved
+    path = folder / checkpoint.FILE
+    content = bytearray(path.read_bytes())
+    place = {"tensors": len(content) // 2, "epoch": content.index(b'epoch\\": 3') + 9, "digest": 0}[part]
+    place = place or content.index(b"sha256")
+    content[place] ^= 1
+    path.write_bytes(content)
+    model = torch.nn.Linear(64, 64)
+    before = model.weight.detach().clone()
+    assert checkpoint.fingerprint(folder) is None
+    assert checkpoint.resume(folder, model, adam(model, 0.1), "mark") == Progress()
+    assert "is damaged (its content does not match its digest)" in capsys.readouterr().err
+    assert torch.equal(model.weight, before)
