@@ -1,18 +1,15 @@
 """What `vse-pipe audit` would do."""
 
-from pipeline.artifacts import audit, captions, features, model_files, pairs, texts
+from pipeline.artifacts import audit, pairs
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from pipeline.project.step import AGAIN, RUNS, Earlier, Step, blocked, by_split, rows_in, scaled, seconds
+from pipeline.project.step import AGAIN, RUNS, Earlier, Step, by_split, rows_in, scaled, seconds, waiting
 
 
 def plan(params: Params, run: str) -> Step:
     node, out = params.runs[run], paths.audited(run)
     shown = paths.injected(node.dataset, node.noise) / pairs.NAME
-    needed = [paths.trained(run) / model_files.MODEL, shown, paths.prepared(node.dataset) / captions.NAME]
-    needed += [paths.extracted(node.dataset, node.features) / features.META]
-    needed += [paths.extracted(node.dataset, node.texts) / texts.META]
-    stopped = blocked("audit", run, out, needed)
+    stopped = waiting(params, "audit", run)
     if stopped:
         return stopped
     count, before = by_split(shown).get("train", 0), rows_in(out / audit.PAIRS)

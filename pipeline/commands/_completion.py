@@ -6,7 +6,7 @@ A project that cannot be read completes to nothing: the command itself says what
 from collections.abc import Callable
 from pathlib import Path
 
-_OVERLAYS = Path(__file__).parents[1] / "params" / "overlays"
+_OVERLAYS = Path(__file__).parents[1] / "project" / "params" / "overlays"
 
 
 def section(*names: str) -> Callable[[str], list[str]]:

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 
 def of_nodes(params, named: dict[str, Sequence[str]], as_json: bool) -> None:
-    """named: the nodes by the module of pipeline.project.unused that knows their stage."""
+    """named: the nodes by the group of their declaration."""
     from pipeline.commands._plan_table import show
+    from pipeline.project.nodes import declarations
 
-    show([_module(stage).plan(params, name) for stage, names in named.items() for name in names], as_json)
+    modules = {group: declarations()[group].beside(declarations()[group].plan) for group in named}
+    show([modules[group].plan(params, name) for group, names in named.items() for name in names], as_json)
 
 
 def of_evaluation(params, runs: Sequence[str], inferences: Sequence[str], as_json: bool) -> None:
@@ -40,9 +41,3 @@ def of_report(params, as_json: bool) -> None:
     from pipeline.report import plan
 
     show([plan.plan(params)], as_json)
-
-
-def _module(stage: str) -> ModuleType:
-    import importlib
-
-    return importlib.import_module(f"pipeline.project.unused.{stage}")

@@ -63,14 +63,12 @@ def chosen_runs(name: str | None, params) -> list[str]:
 
 def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
     """``name``, or all of ``nodes`` without one. Raises UsageError with the near miss."""
-    from pipeline.project.registry import near_miss
+    from pipeline.core.unknown import unknown
 
     if name is None:
         return list(nodes)
     if name not in nodes:
-        raise UsageError(
-            f"unknown {kind} '{name}'{near_miss(name, sorted(nodes)) or ';'} known: {', '.join(sorted(nodes))}"
-        )
+        raise UsageError(unknown(kind, name, nodes))
     return [name]
 
 

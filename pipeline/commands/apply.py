@@ -8,7 +8,9 @@ import typer
 from pipeline.commands import _completion, _project
 
 # The overlays that ship with the package: pipeline.project.params.overlay, which takes long to import, finds them there.
-_OVERLAYS = sorted(path.stem for path in (Path(__file__).parents[1] / "params" / "overlays").glob("*.yaml"))
+_OVERLAYS = sorted(
+    path.stem for path in (Path(__file__).parents[1] / "project" / "params" / "overlays").glob("*.yaml")
+)
 
 
 def apply(

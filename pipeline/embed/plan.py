@@ -1,6 +1,6 @@
 """What `vse-pipe embed` would do."""
 
-from pipeline.artifacts import captions, embeddings, features, images, model_files, texts
+from pipeline.artifacts import captions, embeddings, images
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import SIMILARITIES
@@ -10,21 +10,18 @@ from pipeline.project.step import (
     RUNS,
     Earlier,
     Step,
-    blocked,
     by_split,
     rows_in,
     scaled,
     seconds,
+    waiting,
 )
 
 
 def plan(params: Params, run: str) -> Step:
     node, out = params.runs[run], paths.embedded(run)
     prepared = paths.prepared(node.dataset)
-    needed = [prepared / images.NAME, prepared / captions.NAME, paths.trained(run) / model_files.MODEL]
-    needed += [paths.extracted(node.dataset, node.features) / features.META]
-    needed += [paths.extracted(node.dataset, node.texts) / texts.META]
-    stopped = blocked("embed", run, out, needed)
+    stopped = waiting(params, "embed", run)
     if stopped:
         return stopped
     fragments = getattr(SIMILARITIES.load(node.similarity.name), "fragments", False)

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from pipeline.artifacts import embeddings, evaluation
+from pipeline.artifacts import evaluation
+from pipeline.evaluate.node import inputs
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.project.step import AGAIN, RUNS, Earlier, Step, blocked, by_split, rows_in, seconds, size
@@ -10,13 +11,11 @@ from pipeline.project.step import AGAIN, RUNS, Earlier, Step, blocked, by_split,
 
 def plan(params: Params, run: str, inferences: list[str]) -> Step:
     """Work is images times captions of the split times criteria: every pair is scored."""
-    out, node = paths.evaluations(run), params.ensembles.get(run)
-    sources = [paths.embedded(one) for one in ((run,) if node is None else (node.first, node.second))]
-    needed = [source / name for source in sources for name in (embeddings.IMAGES, embeddings.CAPTIONS)]
+    out, needed = paths.evaluations(run), inputs(params, run)
     stopped = blocked("evaluate", run, out, needed)
     if stopped:
         return stopped
-    pictures, texts = _queries(sources[0], params.evaluate.split)
+    pictures, texts = _queries(needed[:2], params.evaluate.split)
     rows = {"images": pictures, "captions": texts, "criteria": len(inferences)}
     there = [path for path in out.glob("*") if (path / evaluation.METRICS).is_file()]
     # What an earlier call ranked is in its tables, be the split another one now.
@@ -28,8 +27,8 @@ def plan(params: Params, run: str, inferences: list[str]) -> Step:
     )
 
 
-def _queries(source: Path, split: str) -> tuple[int, int]:
-    return tuple(by_split(source / name).get(split, 0) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
+def _queries(files: list[Path], split: str) -> tuple[int, ...]:
+    return tuple(by_split(file).get(split, 0) for file in files)
 
 
 def _pairs(folder: Path) -> int:

@@ -10,13 +10,13 @@ from pipeline.core import console, locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
 from pipeline.core.files import whole_folder
+from pipeline.core.unknown import unknown
 from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.engine.ensemble import Ensemble, of_run
 from pipeline.evaluate.engine.measure import Inputs, Result, measure
 from pipeline.project import paths, timing
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.project.params.typed import Params
-from pipeline.project.registry import near_miss
 from pipeline.ranking.engine import banks, criteria
 from pipeline.ranking.engine.banks import BankSource
 from pipeline.ranking.engine.criteria import Criterion
@@ -34,7 +34,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     started = time.monotonic()
     if run not in params.evaluated():
         known = sorted(params.evaluated())
-        raise UsageError(f"unknown run '{run}'{near_miss(run, known) or ';'} known: {', '.join(known)}")
+        raise UsageError(unknown("run", run, known))
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve(device)
     embedded = _embedded(params, run)
     inputs = replace(read_inputs(embedded, run, params.evaluate, target), seed=params.seed)

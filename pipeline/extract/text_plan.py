@@ -4,14 +4,13 @@ from pipeline.artifacts import captions, texts
 from pipeline.core.files import read_json, sha256
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from pipeline.project.step import AGAIN, DONE, RUNS, Earlier, Step, blocked, rows_in, scaled, seconds
+from pipeline.project.step import AGAIN, DONE, RUNS, Earlier, Step, rows_in, scaled, seconds, waiting
 
 
 def plan(params: Params, name: str) -> Step:
     node = params.texts[name]
     out, source = paths.extracted(node.dataset, name), paths.prepared(node.dataset) / captions.NAME
-    files = getattr(node.method.params, "files", dict)()
-    stopped = blocked("extract_texts", name, out, [source, *files])
+    stopped = waiting(params, "extract_texts", name)
     if stopped:
         return stopped
     count, before = rows_in(source), rows_in(out / texts.INDEX)

@@ -17,7 +17,7 @@ from pipeline.core.errors import InputError, IntegrityError, MissingResource
 from pipeline.core.files import read_json, require, sha256
 from pipeline.core.locks import claim
 from pipeline.extract.text_engine.method import Corpus, State
-from pipeline.project import paths, timing
+from pipeline.project import code, paths, timing
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import TEXT_FEATURES
 
@@ -57,7 +57,7 @@ def _describe(dataset: str, name: str, options, method: ModuleType, seed: int) -
         "seed": seed,
         "captions_sha256": sha256(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}")),
         "files_sha256": files,
-        "code_sha256": _code(name),
+        "code_sha256": code.digest(code.closure([__name__, *TEXT_FEATURES.modules(name)])),
         "libraries": {package: _version(package, name) for package in ("numpy", *method.LIBRARIES)},
     }
 
@@ -80,12 +80,6 @@ def _version(package: str, name: str) -> str:
             f"text features of method '{name}' need the package {package}, which is not installed: "
             f"pip install 'vse-pipe[{name}]'"
         ) from error
-
-
-def _code(name: str) -> str:
-    """Of the member and the family's helpers: an edit to one of them makes earlier results worthless."""
-    files = [Path(__file__), TEXT_FEATURES.folder / f"{name}.py", *sorted(TEXT_FEATURES.folder.glob("_*.py"))]
-    return hashlib.sha256("".join(sha256(path) for path in files).encode()).hexdigest()
 
 
 def _finished(out: Path, digest: str) -> bool:

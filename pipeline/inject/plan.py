@@ -1,19 +1,15 @@
 """What `vse-pipe inject` would do."""
 
-from pathlib import Path
-
-from pipeline.artifacts import captions, images, pairs
+from pipeline.artifacts import captions, pairs
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from pipeline.project.step import AGAIN, RUNS, Earlier, Step, blocked, rows_in, scaled, seconds
+from pipeline.project.step import AGAIN, RUNS, Earlier, Step, rows_in, scaled, seconds, waiting
 
 
 def plan(params: Params, noise: str) -> Step:
     node = params.noises[noise]
     out, source = paths.injected(node.dataset, noise), paths.prepared(node.dataset)
-    index = getattr(node.protocol.params, "path", None)
-    needed = [source / images.NAME, source / captions.NAME, *([Path(index)] if index else [])]
-    stopped = blocked("inject", noise, out, needed)
+    stopped = waiting(params, "inject", noise)
     if stopped:
         return stopped
     count, before = rows_in(source / captions.NAME), rows_in(out / pairs.NAME)

@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import captions, images, pairs
+from pipeline.artifacts import captions, images, noise_index, pairs
 from pipeline.core.console import say
 from pipeline.core.files import whole_folder
 from pipeline.core.locks import claim
-from pipeline.inject.engine import index_file
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import Member, Params
 from pipeline.project.registry import PROTOCOLS
@@ -82,5 +81,5 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
 def _given(member: ModuleType, protocol: Member, n_images: int, n_captions: int) -> float | np.ndarray | None:
     """What the member decides by: the index in the file it names, else its rate; None where it has neither."""
     if getattr(member, "reads", "") == "index":
-        return index_file.read(Path(protocol.params.path), protocol.params.sha256, n_images, n_captions)
+        return noise_index.read(Path(protocol.params.path), protocol.params.sha256, n_images, n_captions)
     return getattr(protocol.params, "rate", None)

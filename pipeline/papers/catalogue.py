@@ -7,10 +7,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pipeline.core.errors import ParamsError, UsageError
+from pipeline.core.unknown import near_miss, unknown
 from pipeline.papers import settings
 from pipeline.papers.schema import Block, Common, Paper, Row, Settings
 from pipeline.project.params.document import read_document
-from pipeline.project.registry import near_miss
 
 FOLDER = Path(__file__).parent
 
@@ -52,7 +52,7 @@ def load(paper: str) -> Paper:
     """A paper of the package by name. Raises UsageError with the near miss, ParamsError when its file is not as it should be."""
     if paper not in names():
         known = names()
-        raise UsageError(f"unknown paper '{paper}'{near_miss(paper, known) or ';'} known: {', '.join(known)}")
+        raise UsageError(unknown("paper", paper, known))
     path = FOLDER / f"{paper}.yaml"
     return read(path if path.is_file() else FOLDER / paper)
 

@@ -2,13 +2,13 @@
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
 
 from pipeline.core.errors import IntegrityError, UnreadableImage
-from pipeline.extract.engine.backbone import Item
 from pipeline.pictures import read
 from pipeline.pictures.picture import opened, undecodable
 from pipeline.pictures.transforms import Transform
@@ -16,6 +16,16 @@ from pipeline.pictures.transforms import Transform
 Size = tuple[int, int]
 _GRAY16 = ("I;16", "I;16L", "I;16B", "I;16N")
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One row of images.parquet. sha256: hex digest of its content, empty if unknown; where: for messages."""
+
+    image_id: int
+    file: str
+    sha256: str
+    where: str
 
 
 def load(root: Path, item: Item) -> Image.Image:

@@ -5,26 +5,14 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from PIL import Image
 
-from pipeline.core.errors import UnreadableImage, UsageError
-from pipeline.extract.engine.params import ImageParams
+from pipeline.core.errors import UnreadableImage
 
 # Pixels of an image once it is scaled: one of 1 x 100,000 would else become one of 256 x 25,600,000.
 LARGEST = 2**26
 # With ``draft``, the least that libjpeg must leave of a picture, in multiples of the size it is then scaled to. Measured on
 # mosaics of photographs with SqueezeNet 1.1: at 2 the features' cosine is 0.9998, at 1 it falls to 0.988.
 MARGIN = 2
-_FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
-
-
-@dataclass(frozen=True)
-class Published:
-    """How a network's published weights were evaluated; sizes in pixels, mean and std of RGB in 0..1."""
-
-    image_size: int
-    resize: int
-    interpolation: str
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
 @dataclass(frozen=True)
@@ -51,7 +39,7 @@ class Transform:
         width, height = self._scaled(*(size or image.size))
         if width * height > LARGEST:
             raise UnreadableImage("", f"has sides too unequal: it would be scaled to {width} x {height}")
-        resized = image.resize((width, height), _FILTERS[self.interpolation])
+        resized = image.resize((width, height), FILTERS[self.interpolation])
         size = self.image_size
         right, bottom = resized.width - size, resized.height - size
         centre = self._centre(*resized.size)
@@ -96,27 +84,3 @@ class Transform:
 def _cropped(image: Image.Image, corner: tuple[int, int], size: int) -> np.ndarray:
     x, y = corner
     return np.asarray(image.crop((x, y, x + size, y + size)))
-
-
-def resolve(params: ImageParams, published: Published) -> Transform:
-    """Fill in what ``params`` leaves to the published weights. Raises UsageError on sizes that do not fit."""
-    size = params.image_size or published.image_size
-    own = round(size * published.resize / published.image_size) if params.resize_mode == "shorter" else size
-    resize = params.resize or own
-    if resize < size:
-        raise UsageError(f"resize {resize} is smaller than image_size {size}: the crop would not fit")
-    interpolation = params.interpolation or published.interpolation
-    if interpolation not in _FILTERS:
-        raise UsageError(
-            f"the weights were published with {interpolation} scaling; set interpolation to {' or '.join(_FILTERS)}"
-        )
-    return Transform(
-        image_size=size,
-        resize=resize,
-        resize_mode=params.resize_mode,
-        interpolation=interpolation,
-        crops=params.crops,
-        mean=tuple(params.mean or published.mean),
-        std=tuple(params.std or published.std),
-        draft=params.draft,
-    )

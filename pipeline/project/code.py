@@ -1,88 +1,67 @@
-"""Which code each stage runs: what dvc.yaml must list as its dependencies."""
+"""Which code an output depends on: what its stage and the members it names import, as files and as one digest.
 
+Read from the source of the package that runs, be it a clone or installed.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
-from pipeline.project.registry import (
-    BACKBONES,
-    ENGINES,
-    FORMATS,
-    IMAGE_ENCODERS,
-    INFERENCES,
-    PROTOCOLS,
-    RUN_FAMILIES,
-    SIMILARITIES,
-    TEXT_ENCODERS,
-    TEXT_FEATURES,
-    Family,
-)
-from pipeline.project.sources import ROOT, closure
+import grimp
 
+import pipeline
+from pipeline.core.files import sha256
+from pipeline.project.nodes import Declaration
+from pipeline.project.registry import Family
+
+PACKAGE = Path(pipeline.__file__).parent
 # These decide messages, where files lie, how options are checked or on which device work runs, never what an artefact
-# holds; an edit there must not retrain every model. Values of parameters are tracked by `params:`.
-_WITHOUT_EFFECT = ("errors", "console", "registry", "paths", "locks", "timing", "device")
-
-# The page finds its sections by name, as a family's members are found.
-SECTIONS = Family("section", "pipeline.report.sections")
-
-# The families whose members a stage finds by name, with the dependency in dvc.yaml that names the member's own module.
-FAMILIES = {
-    "prepare": [FORMATS],
-    "extract": [BACKBONES, ENGINES],
-    "extract_texts": [TEXT_FEATURES],
-    "inject": [PROTOCOLS],
-    "train": list(RUN_FAMILIES.values()),
-    "embed": [SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS],
-    "evaluate": [INFERENCES, SIMILARITIES],
-    "evaluate_ensembles": [INFERENCES, SIMILARITIES],
-    "report": [SECTIONS],
-    "audit": [SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS],
-}
-_APART = {"extract_texts": "extract/text_stage.py", "evaluate_ensembles": "evaluate/stage.py"}
-_ALL = {family.package: family for group in FAMILIES.values() for family in group}.values()
+# holds; an edit there must not retrain every model. Values of parameters are tracked by ``params:``.
+_WITHOUT_EFFECT = (
+    "pipeline.core.console",
+    "pipeline.core.device",
+    "pipeline.core.errors",
+    "pipeline.core.locks",
+    "pipeline.core.unknown",
+)
 
 
-def without_effect(root: Path = ROOT) -> set[Path]:
-    package = root / "pipeline"
-    return {package / f"{name}.py" for name in _WITHOUT_EFFECT} | set((package / "params").glob("*.py"))
+@cache
+def _graph() -> grimp.ImportGraph:
+    """Imports inside functions are edges too, those for type checkers alone are not."""
+    graph = grimp.build_graph("pipeline", cache_dir=None, exclude_type_checking_imports=True)
+    for module in {*_WITHOUT_EFFECT, "pipeline.project", *graph.find_descendants("pipeline.project")}:
+        graph.remove_module(module)
+    return graph
 
 
-def folder(family: Family, root: Path = ROOT) -> Path:
-    """The family's folder in the source tree below ``root``."""
-    return root.joinpath(*family.package.split("."))
+def closure(modules: Iterable[str]) -> set[str]:
+    """Modules that decide what ``modules`` do: these and all they import, those without effect left out."""
+    graph, start = _graph(), set(modules)
+    return start.union(*(graph.find_upstream_modules(module) for module in start))
 
 
-def member_files(group: str, root: Path = ROOT) -> list[Path]:
-    """The modules of every member that a stage may find by name."""
-    return [path for family in FAMILIES[group] for path in _members(family, root)]
+def needed(declaration: Declaration, members: dict[Family, str]) -> set[str]:
+    """Every module that decides what the stage writes for an entry with these members, and any of the families of which
+    the entry names none."""
+    named = [(family, members.get(family)) for family in declaration.finds]
+    own = [
+        module
+        for family, name in named
+        for member in ([name] if name else family.names())
+        for module in family.modules(member)
+    ]
+    return closure([declaration.module, *own])
 
 
-def _members(family: Family, root: Path) -> list[Path]:
-    """Of the tree below ``root``, which need not be the one that runs."""
-    return sorted(path for path in folder(family, root).glob("*.py") if not path.name.startswith("_"))
+def digest(modules: Iterable[str]) -> str:
+    """One for the content of all these modules."""
+    listed = [f"{module} {sha256(file(module))}" for module in sorted(modules)]
+    return hashlib.sha256("\n".join(listed).encode()).hexdigest()
 
 
-def entry(group: str, root: Path = ROOT) -> Path:
-    """The module a stage starts in."""
-    return root / "pipeline" / _APART.get(group, f"{group}/stage.py")
-
-
-def covered(file: Path, deps: list[Path]) -> bool:
-    return any(file == dep or dep in file.parents for dep in deps)
-
-
-def chosen_by_name(file: Path, root: Path = ROOT) -> bool:
-    """A member's own module: the entry of a run depends on those that the run names."""
-    return any(file in _members(family, root) for family in _ALL)
-
-
-def needed(group: str, root: Path = ROOT) -> set[Path]:
-    """Every file that decides what the stage writes, whichever members params.yaml names."""
-    start = [entry(group, root), *member_files(group, root)]
-    return closure((path for path in start if path.is_file()), without_effect(root), root)
-
-
-def gaps(group: str, deps: list[Path], root: Path = ROOT) -> list[Path]:
-    """Files that the stage runs and no dependency covers; the entries of one stage share their list, so members that are
-    named by the entry are left to the entry. deps: absolute."""
-    found = needed(group, root)
-    return sorted(file for file in found if not chosen_by_name(file, root) and not covered(file, deps))
+def file(module: str) -> Path:
+    """Where the module's source is."""
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")

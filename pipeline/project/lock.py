@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pipeline.project.params.document import read_document
-from pipeline.tools.check.dvc_stages import lookup
+from pipeline.project.params.document import lookup, read_document
 
 DVC_LOCK = Path("dvc.lock")
 # What DVC leaves out of folders here: .dvcignore, and the files it puts there itself.

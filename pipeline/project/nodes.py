@@ -1,23 +1,72 @@
-"""Every artefact that params.yaml names: where it lies, which stage of dvc.yaml and which command makes it."""
+"""Every artefact that params.yaml names, by what the stages declare of themselves in ``pipeline/<stage>/node.py``."""
 
+import importlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
+from pipeline.project.registry import Family
 
-# How deep below data/<stage>/ its outputs lie.
-DEPTH = {"prepare": 1, "extract": 2, "inject": 2, "train": 1, "embed": 1, "evaluate": 1, "audit": 1}
+# Folders of pipeline/, in the order of the pipeline.
+STAGES = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "report")
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a stage of dvc.yaml is, said once.
+
+    group: its key in dvc.yaml; module: where it starts; option: of its command, before the entry's name.
+    names: its entries; out: the folder an entry writes; inputs: the files it cannot do without; members: those that the
+    entry names and that the stage finds by name, by family; finds: families of which it may find any member.
+    plan, check: the modules of that purpose, beside ``module``; depth: of ``out`` below data/<stage>, 0 elsewhere;
+    holds: whether a folder at that depth is one of its outputs, where two declarations share the depth.
+    """
+
+    group: str
+    module: str
+    option: str
+    names: Callable[[Params], Iterable[str]]
+    out: Callable[[Params, str], Path]
+    inputs: Callable[[Params, str], list[Path]]
+    members: Callable[[Params, str], dict[Family, str]] = lambda params, name: {}
+    finds: tuple[Family, ...] = ()
+    plan: str = "plan"
+    check: str = "check"
+    depth: int = 1
+    holds: Callable[[Path], bool] = lambda out: True
+
+    @property
+    def folder(self) -> str:
+        """Of the stage: below pipeline/, below data/, and the name of its command."""
+        return self.module.split(".")[1]
+
+    def command(self, name: str) -> str:
+        return f"vse-pipe {self.folder} {self.option} {name}"
+
+    def beside(self, module: str) -> ModuleType:
+        return importlib.import_module(f"pipeline.{self.folder}.{module}")
 
 
 @dataclass(frozen=True)
 class Node:
-    """group: the stage's key in dvc.yaml; name: of the entry; out: the folder it writes; command: what makes it by hand."""
+    """One entry of a declaration. out: the folder it writes."""
 
-    group: str
+    declaration: Declaration
     name: str
     out: Path
-    command: str
+
+    @property
+    def group(self) -> str:
+        return self.declaration.group
+
+    @property
+    def command(self) -> str:
+        """What makes it by hand."""
+        return self.declaration.command(self.name)
 
     @property
     def stage(self) -> str:
@@ -29,54 +78,41 @@ class Node:
         return f"run `dvc repro {self.stage}`"
 
 
+@cache
+def declarations() -> dict[str, Declaration]:
+    """By group, in the order of the pipeline."""
+    found = [one for stage in STAGES for one in importlib.import_module(f"pipeline.{stage}.node").NODES]
+    return {one.group: one for one in found}
+
+
 def nodes(params: Params) -> list[Node]:
     """In the order of the pipeline."""
-    found = [
-        Node("prepare", n, paths.prepared(n), f"vse-pipe prepare --dataset {n}") for n in params.datasets
+    return [
+        Node(one, name, one.out(params, name))
+        for one in declarations().values()
+        for name in one.names(params)
     ]
-    found += [
-        Node("extract", n, paths.extracted(node.dataset, n), f"vse-pipe extract --features {n}")
-        for n, node in params.features.items()
-    ]
-    found += [
-        Node("extract_texts", n, paths.extracted(node.dataset, n), f"vse-pipe extract --texts {n}")
-        for n, node in params.texts.items()
-    ]
-    found += [
-        Node("inject", n, paths.injected(node.dataset, n), f"vse-pipe inject --noise {n}")
-        for n, node in params.noises.items()
-    ]
-    for group, where in [
-        ("train", paths.trained),
-        ("embed", paths.embedded),
-        ("evaluate", paths.evaluations),
-    ]:
-        found += [Node(group, n, where(n), f"vse-pipe {group} --run {n}") for n in params.runs]
-    found += [
-        Node("evaluate_ensembles", n, paths.evaluations(n), f"vse-pipe evaluate --run {n}")
-        for n in params.ensembles
-    ]
-    audited = params.report.audits
-    return found + [Node("audit", n, paths.audited(n), f"vse-pipe audit --run {n}") for n in audited]
 
 
 def of_folder(out: Path) -> Node | None:
     """The node that writes ``out``, told from where it lies, so that params.yaml need not name it; None elsewhere."""
     parts = out.parts
-    if len(parts) < 2 or parts[0] != str(paths.DATA) or len(parts) != 2 + DEPTH.get(parts[1], -1):
-        return None
-    group, name = parts[1], parts[-1]
-    option = {"prepare": "--dataset", "extract": "--features", "inject": "--noise"}.get(group, "--run")
-    if group == "extract" and not (out / "features.npy").exists() and (out / "tokens.npy").exists():
-        group, option = "extract_texts", "--texts"
-    return Node(group, name, out, f"vse-pipe {parts[1]} {option} {name}")
+    for one in declarations().values():
+        if parts[:2] == (*paths.DATA.parts, one.folder) and len(parts) == 2 + one.depth and one.holds(out):
+            return Node(one, parts[-1], out)
+    return None
 
 
 def on_disk() -> list[Path]:
     """The folders where artefacts lie, in the order of the pipeline."""
-    found = [
+    return [path for path in beside_data() if path.is_dir() and not path.name.endswith(".partial")]
+
+
+def beside_data() -> list[Path]:
+    """Whatever lies at the places of artefacts, of killed calls too."""
+    depths = {one.folder: one.depth for one in declarations().values() if one.depth}
+    return [
         path
-        for stage, depth in DEPTH.items()
+        for stage, depth in depths.items()
         for path in sorted((paths.DATA / stage).glob("/".join("*" * depth)))
     ]
-    return [path for path in found if path.is_dir() and not path.name.endswith(".partial")]

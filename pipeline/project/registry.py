@@ -1,63 +1,68 @@
-"""A family is a folder of modules; a member's file name is its name everywhere else."""
+"""A family is a folder of members; a member's name is that of its module, here, in params.yaml and on the command line."""
 
-import difflib
 import importlib
+import pkgutil
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from pipeline.core.errors import UnknownMember
-
-
-def near_miss(name: str, known: list[str]) -> str:
-    """``"; did you mean 'max'?"`` when one of ``known`` is close to ``name``, else an empty string."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"; did you mean '{close[0]}'?" if close else ""
+from pipeline.core.unknown import unknown
 
 
 @dataclass(frozen=True)
 class Family:
-    """The members found in one package folder.
+    """The members found in one package folder: modules, or packages that hold their options in ``__init__``.
 
-    kind: the word used in messages ("loss"); package: dotted name of the folder. Modules whose name starts
-    with an underscore are helpers, not members. Nothing is imported before ``load``.
+    kind: the word used in messages ("loss"); package: dotted name of the folder; work: of a member that is a package, the
+    module that does the work, which may import torch. Nothing is imported before it is asked for.
     """
 
     kind: str
     package: str
+    work: str = ""
 
     @property
     def folder(self) -> Path:
-        return Path(__file__).parent.joinpath(*self.package.split(".")[1:])
+        return Path(__file__).parents[1].joinpath(*self.package.split(".")[1:])
 
     def names(self) -> list[str]:
-        return sorted(path.stem for path in self.folder.glob("*.py") if not path.stem.startswith("_"))
+        return sorted(one.name for one in pkgutil.iter_modules([str(self.folder)]))
 
     def check(self, name: str) -> str:
         """``name`` if it is a member. Raises UnknownMember with the near miss and the whole list."""
         known = self.names()
         if name not in known:
-            raise UnknownMember(
-                f"unknown {self.kind} '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}"
-            )
+            raise UnknownMember(unknown(self.kind, name, known))
         return name
 
-    def load(self, name: str) -> ModuleType:
+    def options(self, name: str) -> ModuleType:
+        """The module with the member's ``Params`` and ``TRAITS``; torch is not imported for it."""
         return importlib.import_module(f"{self.package}.{self.check(name)}")
+
+    def load(self, name: str) -> ModuleType:
+        """The module that does the work."""
+        return importlib.import_module(self.modules(name)[-1])
+
+    def modules(self, name: str) -> list[str]:
+        """The dotted names of the modules a member consists of, its options first."""
+        own = f"{self.package}.{self.check(name)}"
+        return [own, f"{own}.{self.work}"] if (self.folder / name).is_dir() else [own]
 
 
 FORMATS = Family("format", "pipeline.prepare.formats")
-BACKBONES = Family("backbone", "pipeline.extract.backbones")
+BACKBONES = Family("backbone", "pipeline.extract.backbones", "build")
 ENGINES = Family("engine", "pipeline.extract.engines")
-TEXT_FEATURES = Family("text features", "pipeline.extract.texts")
+TEXT_FEATURES = Family("text features", "pipeline.extract.texts", "method")
 PROTOCOLS = Family("noise protocol", "pipeline.inject.protocols")
-LOSSES = Family("loss", "pipeline.train.losses")
-SCHEMES = Family("scheme", "pipeline.train.schemes")
+LOSSES = Family("loss", "pipeline.train.losses", "loss")
+SCHEMES = Family("scheme", "pipeline.train.schemes", "scheme")
 SAMPLERS = Family("sampler", "pipeline.train.samplers")
-SIMILARITIES = Family("similarity", "pipeline.ranking.similarities")
-TEXT_ENCODERS = Family("text encoder", "pipeline.train.encoders.text")
-IMAGE_ENCODERS = Family("image encoder", "pipeline.train.encoders.image")
-INFERENCES = Family("inference criterion", "pipeline.ranking.inference")
+SIMILARITIES = Family("similarity", "pipeline.ranking.similarities", "score")
+TEXT_ENCODERS = Family("text encoder", "pipeline.train.encoders.text", "encoder")
+IMAGE_ENCODERS = Family("image encoder", "pipeline.train.encoders.image", "encoder")
+INFERENCES = Family("inference criterion", "pipeline.ranking.inference", "criterion")
+SECTIONS = Family("section", "pipeline.report.sections")
 
 # The members that make up a run, by their key under runs.<name>.
 RUN_FAMILIES = {

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pipeline.core.files import read_json
 from pipeline.project import timing
+from pipeline.project.nodes import declarations
+from pipeline.project.params.typed import Params
 
 RUNS, AGAIN, GOES_ON, DONE, BLOCKED = "runs", "runs again", "goes on", "up to date", "blocked"
 FLOAT32 = 4
@@ -50,6 +52,12 @@ def seconds(work: float | None, earlier: Iterable[Earlier]) -> tuple[float | Non
             if isinstance(spent, int | float):
                 return round(spent * work / one.work, 1), f"time from {record}"
     return None, "no timing of an earlier run to estimate the time from"
+
+
+def waiting(params: Params, group: str, name: str) -> Step | None:
+    """A step that cannot run, where an input that the stage declares is not there."""
+    declared = declarations()[group]
+    return blocked(group, name, declared.out(params, name), declared.inputs(params, name))
 
 
 def blocked(stage: str, name: str, out: Path, missing: Iterable[Path]) -> Step | None:

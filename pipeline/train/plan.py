@@ -4,7 +4,7 @@ import csv
 import json
 from pathlib import Path
 
-from pipeline.artifacts import captions, features, images, model_files, pairs, texts
+from pipeline.artifacts import model_files, pairs
 from pipeline.project import paths
 from pipeline.project.params.typed import Params, Run
 from pipeline.project.step import (
@@ -14,10 +14,10 @@ from pipeline.project.step import (
     RUNS,
     Earlier,
     Step,
-    blocked,
     by_split,
     scaled,
     seconds,
+    waiting,
 )
 
 _HISTORY, _STATE = "history.csv", Path("last") / "state.safetensors"
@@ -28,11 +28,7 @@ def plan(params: Params, run: str) -> Step:
     the command itself compares everything and begins again where anything differs."""
     node, out = params.runs[run], paths.trained(run)
     shown = paths.injected(node.dataset, node.noise) / pairs.NAME
-    prepared = paths.prepared(node.dataset)
-    needed = [prepared / images.NAME, prepared / captions.NAME, shown]
-    needed += [paths.extracted(node.dataset, node.features) / features.META]
-    needed += [paths.extracted(node.dataset, node.texts) / texts.META]
-    stopped = blocked("train", run, out, needed)
+    stopped = waiting(params, "train", run)
     if stopped:
         return stopped
     count, epochs = by_split(shown).get("train", 0), node.train.epochs

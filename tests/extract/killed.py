@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from pipeline.extract import stage
-from pipeline.extract.networks import random_filters  # noqa: F401
+from pipeline.extract.engine.networks import random_filters  # noqa: F401
 from tests.extract import project
 
 NEVER = -1

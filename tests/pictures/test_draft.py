@@ -8,11 +8,11 @@ import pytest
 import torch
 from PIL import Image
 
-from pipeline.extract.engine.backbone import Item
 from pipeline.extract.engine.network import Network
+from pipeline.extract.engine.networks.random_filters import RandomFilters
 from pipeline.extract.engine.states import seeded
-from pipeline.extract.networks.random_filters import RandomFilters
 from pipeline.pictures import images
+from pipeline.pictures.images import Item
 from pipeline.pictures.transforms import MARGIN, Transform
 from pipeline.train.engine.backbone import transform
 

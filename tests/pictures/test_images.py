@@ -9,8 +9,7 @@ import pytest
 from PIL import Image
 
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.extract.engine.backbone import Item
-from pipeline.pictures.images import decode, load
+from pipeline.pictures.images import Item, decode, load
 
 
 def saved(image: Image.Image, kind: str, **options) -> bytes:

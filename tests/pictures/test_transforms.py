@@ -13,7 +13,8 @@ from torchvision.transforms import v2
 from pipeline.core.errors import UsageError
 from pipeline.extract.engine.network import Network
 from pipeline.extract.engine.params import ImageParams
-from pipeline.pictures.transforms import Published, Transform, resolve
+from pipeline.extract.engine.published import Published, resolve
+from pipeline.pictures.transforms import Transform
 from tests.naive import extract as naive
 
 PUBLISHED = Published(224, 256, "bilinear", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

@@ -33,7 +33,7 @@ def build(params: Params, seed: int) -> Backbone:
     from torch import nn
 
     from pipeline.extract.engine.backbone import Output
-    from pipeline.extract.networks import tsv
+    from pipeline.extract.engine.networks import tsv
 
     class Given(nn.Module):
         def forward(self, features, boxes) -> Output:

@@ -65,6 +65,6 @@ def build(params: Params, seed: int) -> Backbone:
 
     Raises UnknownMember and UsageError for names that are none of these; else what weights and states raise.
     """
-    from pipeline.extract.networks import regions
+    from pipeline.extract.engine.networks import regions
 
     return regions.assemble(params, seed)

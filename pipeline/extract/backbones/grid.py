@@ -49,6 +49,6 @@ def build(params: Params, seed: int) -> Backbone:
     Raises UnknownMember for another name, UsageError for a network without a map (torchvision's ViT; timm's gives its
     patches) or with a smaller one; else as ``assemble``.
     """
-    from pipeline.extract.networks import grid
+    from pipeline.extract.engine.networks import grid
 
     return grid.assemble(params, seed, params.model == RANDOM)

@@ -20,7 +20,7 @@ class Params(ImageParams):
 
 def build(params: Params, seed: int) -> Backbone:
     """1536 dimensions after global average pooling. ``weights: imagenet`` is TensorFlow's, converted (timm tf_in1k)."""
-    from pipeline.extract.networks import classifier, timm
+    from pipeline.extract.engine.networks import classifier, timm
 
     found = timm.classifier(_NAME, params, {})
     source = _WEIGHTS if found.source else None

@@ -10,8 +10,9 @@ import numpy as np
 from pydantic import PositiveInt
 
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.extract.engine.backbone import Backbone, Item
+from pipeline.extract.engine.backbone import Backbone
 from pipeline.extract.engine.params import FeatureParams
+from pipeline.pictures.images import Item
 from pipeline.project import paths
 
 

@@ -7,8 +7,9 @@ from typing import Self
 import numpy as np
 from pydantic import PositiveInt, model_validator
 
-from pipeline.extract.engine.backbone import Backbone, Item
+from pipeline.extract.engine.backbone import Backbone
 from pipeline.extract.engine.params import FeatureParams
+from pipeline.pictures.images import Item
 
 
 class Params(FeatureParams):
@@ -37,7 +38,7 @@ def build(params: Params, seed: int) -> Backbone:
     """
     from pipeline.extract.engine import states
     from pipeline.extract.engine.network import Network
-    from pipeline.extract.networks.random_filters import RandomFilters
+    from pipeline.extract.engine.networks.random_filters import RandomFilters
     from pipeline.pictures.transforms import Transform
 
     transform = Transform(

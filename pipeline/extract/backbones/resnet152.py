@@ -15,7 +15,7 @@ def build(params: Params, seed: int) -> Backbone:
 
     HAL's own features were downloaded and how they were extracted is not documented, so these differ from them.
     """
-    from pipeline.extract.networks import classifier, torchvision
+    from pipeline.extract.engine.networks import classifier, torchvision
 
     found = torchvision.classifier("resnet152", params, {})
     published = replace(found.published, image_size=224, resize=256)

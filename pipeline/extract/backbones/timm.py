@@ -19,7 +19,7 @@ def build(params: Params, seed: int) -> Backbone:
     ``weights: imagenet`` means the published weights of the tag, whatever they were trained on; where their digest
     is not part of the file's name, ``sha256`` must be set. Raises UnknownMember for another name; else as ``assemble``.
     """
-    from pipeline.extract.networks import classifier, timm
+    from pipeline.extract.engine.networks import classifier, timm
 
     found = timm.classifier(params.model, params, params.model_args)
     return classifier.assemble(found, params, seed)

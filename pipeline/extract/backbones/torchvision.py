@@ -18,7 +18,7 @@ def build(params: Params, seed: int) -> Backbone:
 
     Raises UnknownMember for another name; else as ``assemble``.
     """
-    from pipeline.extract.networks import classifier, torchvision
+    from pipeline.extract.engine.networks import classifier, torchvision
 
     found = torchvision.classifier(params.model, params, params.model_args)
     return classifier.assemble(found, params, seed)

@@ -14,6 +14,6 @@ def build(params: Params, seed: int) -> Backbone:
     Differs from the authors' features: torchvision's weights with RGB mean and std, not Caffe's with BGR means.
     Wang et al. scale to 256x256 without keeping the aspect ratio (``resize_mode: exact``, ``resize: 256``).
     """
-    from pipeline.extract.networks import classifier, torchvision
+    from pipeline.extract.engine.networks import classifier, torchvision
 
     return classifier.assemble(torchvision.classifier("vgg19", params, {}), params, seed)

@@ -11,18 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pipeline.pictures.images import Item
+
 if TYPE_CHECKING:
     from torch import nn
-
-
-@dataclass(frozen=True)
-class Item:
-    """One row of images.parquet. sha256: hex digest of its content, empty if unknown; where: for messages."""
-
-    image_id: int
-    file: str
-    sha256: str
-    where: str
 
 
 class Failure(NamedTuple):

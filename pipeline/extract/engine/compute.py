@@ -11,11 +11,12 @@ import torch
 from pipeline.core.console import track
 from pipeline.core.errors import InputError
 from pipeline.extract.engine import precision
-from pipeline.extract.engine.backbone import Failure, Item, Output
+from pipeline.extract.engine.backbone import Failure, Output
 from pipeline.extract.engine.forward import Forward, joined
 from pipeline.extract.engine.job import Job
 from pipeline.extract.engine.reader import batches
 from pipeline.extract.engine.shards import Shard
+from pipeline.pictures.images import Item
 
 _AHEAD_OF_A_GPU = 4
 

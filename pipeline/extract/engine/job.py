@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from pipeline.artifacts import images
 from pipeline.extract.engine import fingerprint
-from pipeline.extract.engine.backbone import Backbone, Item
+from pipeline.extract.engine.backbone import Backbone
+from pipeline.pictures.images import Item
 from pipeline.project import paths
 from pipeline.project.params.typed import FeatureSet
 from pipeline.project.registry import BACKBONES

@@ -11,7 +11,8 @@ import numpy as np
 
 from pipeline.artifacts.features import UNREADABLE
 from pipeline.core.errors import InputError, UnreadableImage
-from pipeline.extract.engine.backbone import Failure, Item
+from pipeline.extract.engine.backbone import Failure
+from pipeline.pictures.images import Item
 
 Arrays = np.ndarray | tuple[np.ndarray, ...]
 Read = Callable[[Item], Arrays]

@@ -7,8 +7,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pipeline.core.errors import ParamsError, UsageError
+from pipeline.core.unknown import unknown
 from pipeline.project.params.typed import FeatureSet, Member, Params
-from pipeline.project.registry import BACKBONES, near_miss
+from pipeline.project.registry import BACKBONES
 
 
 def from_spec(spec: str) -> tuple[str, dict]:
@@ -52,9 +53,7 @@ def _dataset(params: Params, dataset: str | None) -> str:
             raise UsageError(f"--dataset is missing: params.yaml has {', '.join(known)}")
         return known[0]
     if dataset not in known:
-        raise UsageError(
-            f"unknown data set '{dataset}'{near_miss(dataset, known) or ';'} known: {', '.join(known)}"
-        )
+        raise UsageError(unknown("data set", dataset, known))
     return dataset
 
 

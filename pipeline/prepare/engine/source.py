@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from pipeline.core import seeds
 from pipeline.core.errors import InputError, MissingResource
-from pipeline.project.registry import near_miss
+from pipeline.core.unknown import near_miss
 
 _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "test": "test"}
 

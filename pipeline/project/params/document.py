@@ -50,3 +50,13 @@ def parsed(text: str) -> object:
         raise ValueError("nested too deeply") from error
     except (YAMLError, ValueError) as error:  # ValueError: a date that no calendar has
         raise ValueError(" ".join(str(error).split())) from error
+
+
+def lookup(content: dict, address: str) -> tuple[object] | None:
+    """(value,) at a dotted address, None where there is none: the value itself may be None."""
+    found: object = content
+    for part in address.strip().split("."):
+        if not isinstance(found, dict) or part not in found:
+            return None
+        found = found[part]
+    return (found,)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from pipeline.core.unknown import unknown
 from pipeline.project.params.typed import Params
-from pipeline.project.registry import near_miss
 
 
 def problems(params: Params) -> Iterator[tuple[str, str]]:
@@ -18,7 +18,7 @@ def problems(params: Params) -> Iterator[tuple[str, str]]:
             if run not in params.runs:
                 yield (
                     f"{address}.{key}",
-                    f"unknown run '{run}'{near_miss(run, known) or ';'} known: {', '.join(known)}",
+                    unknown("run", run, known),
                 )
         if node.first == node.second:
             yield (

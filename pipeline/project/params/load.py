@@ -6,6 +6,7 @@ from pydantic import BaseModel, ValidationError
 
 from pipeline.core.errors import ParamsError, UnknownMember, UsageError
 from pipeline.core.strict import Strict
+from pipeline.core.unknown import unknown
 from pipeline.project.params import checks, ensembles, sweeps
 from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.messages import described
@@ -19,7 +20,6 @@ from pipeline.project.registry import (
     RUN_FAMILIES,
     TEXT_FEATURES,
     Family,
-    near_miss,
 )
 
 
@@ -275,9 +275,7 @@ class _Loader:
     def _reference(self, name: str, nodes: dict, kind: str, address: str) -> bool:
         if name not in nodes:
             known = sorted(nodes)
-            self._problem(
-                address, f"unknown {kind} '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}"
-            )
+            self._problem(address, unknown(kind, name, known))
         return name in nodes
 
     def _model(self, model: type[BaseModel], values: dict, address: str):

@@ -8,9 +8,9 @@ from ruamel.yaml.comments import CommentedMap
 
 from pipeline.core.errors import UsageError
 from pipeline.core.files import whole_file
+from pipeline.core.unknown import near_miss
 from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.load import load
-from pipeline.project.registry import near_miss
 
 FOLDER = Path(__file__).parent / "overlays"
 # What exists is replaced whole, or `dvc repro` would go on preparing data sets the overlay does not speak of.

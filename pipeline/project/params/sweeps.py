@@ -3,9 +3,9 @@
 from dataclasses import fields
 
 from pipeline.core.strict import Strict
+from pipeline.core.unknown import near_miss, unknown
 from pipeline.project.params.schema import SweepNode
 from pipeline.project.params.typed import Member, Params, Run
-from pipeline.project.registry import near_miss
 
 EPOCH = "epoch"
 # Entries of a run that name a node: their values are the options of the member behind it.
@@ -36,7 +36,7 @@ def _named(params: Params, sweep: SweepNode):
         for index, run in enumerate(runs):
             if run not in params.runs:
                 known = sorted(params.runs)
-                text = f"unknown run '{run}'{near_miss(run, known) or ';'} known: {', '.join(known)}"
+                text = unknown("run", run, known)
                 yield f"{key}.{index}", text
             elif run in runs[:index]:
                 yield f"{key}.{index}", f"run '{run}' is named twice"

@@ -3,7 +3,6 @@
 import platform
 from importlib.metadata import version
 
-import pipeline
 from pipeline.artifacts.images import SPLITS
 from pipeline.project.params.typed import Member
 from pipeline.report.engine.collector import Collector
@@ -11,7 +10,7 @@ from pipeline.report.engine.results import Group, Results, RunResult
 
 TITLE = "Parameters, fingerprints and versions"
 _LONGEST = 6
-_LIBRARIES = ("torch", "torchvision", "numpy", "pandas", "pyarrow", "dvc")
+_LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", "dvc")
 
 
 def context(results: Results, collector: Collector) -> dict:
@@ -30,7 +29,7 @@ def context(results: Results, collector: Collector) -> dict:
         "fingerprints": [row for group in results.groups for row in _fingerprints(group)],
         "evaluate": {key: _value(value) for key, value in params.evaluate.model_dump().items()},
         "seed": params.seed,
-        "versions": [("vse-pipe", pipeline.__version__), ("Python", platform.python_version()), *_versions()],
+        "versions": [("Python", platform.python_version()), *_versions()],
     }
 
 

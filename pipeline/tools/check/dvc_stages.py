@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.core.errors import ParamsError
-from pipeline.project.params.document import read_document
+from pipeline.project.params.document import lookup, read_document
 
 DVC_YAML = Path("dvc.yaml")
 _HOLE = re.compile(r"\$\{([^}]*)\}")
@@ -99,13 +99,3 @@ def _value(address: str, scope: dict) -> object:
     if found is None:
         raise _Wrong(f"${{{address}}}: params.yaml has no such value")
     return found[0]
-
-
-def lookup(content: dict, address: str) -> tuple[object] | None:
-    """(value,) at a dotted address, None where there is none: the value itself may be None."""
-    found: object = content
-    for part in address.strip().split("."):
-        if not isinstance(found, dict) or part not in found:
-            return None
-        found = found[part]
-    return (found,)

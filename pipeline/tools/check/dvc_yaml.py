@@ -4,22 +4,19 @@ from pathlib import Path
 
 from pipeline.core.errors import ParamsError
 from pipeline.project import code, paths
-from pipeline.project.nodes import Node, nodes
+from pipeline.project.nodes import Declaration, Node, declarations, nodes
+from pipeline.project.params.document import lookup
 from pipeline.project.params.typed import Params
 from pipeline.project.problems import PARAMS, Problem
-from pipeline.project.registry import RUN_FAMILIES, Family
+from pipeline.project.registry import Family
 from pipeline.tools.check import dvc_stages
-from pipeline.tools.check.dvc_stages import DVC_YAML, Stage, lookup
+from pipeline.tools.check.dvc_stages import DVC_YAML, Stage
 
 _RESTORE, _WRONG_NAME = "`git checkout pipeline` brings it back", "correct the name or remove the line"
 _REPORT = {str(paths.REPORTS / "index.html"), str(paths.REPORTS / "metrics.json")}
-# The member that a node of params.yaml names, by stage: (section of Params, field of the node).
-_MEMBERS = {
-    "prepare": ("datasets", "format"),
-    "extract": ("features", "backbone"),
-    "extract_texts": ("texts", "method"),
-    "inject": ("noises", "protocol"),
-}
+# Features carry the digest of the code that reads pictures for them, and their folder is a dependency of these stages.
+_EXTRACTION = ("pipeline.extract.engine.compute", "pipeline.extract.engine.job")
+_READS_FEATURES = {"train": _EXTRACTION, "embed": _EXTRACTION, "audit": _EXTRACTION}
 
 
 def problems(params: Params, document: dict) -> list[Problem]:
@@ -105,40 +102,27 @@ def _parameters(stage: Stage, document: dict) -> list[Problem]:
 
 def _code(params: Params, found: list[Stage]) -> list[Problem]:
     """The source tree is there: every file a stage runs must be a dependency of it, or an edit would go unseen."""
-    root, listed = Path.cwd(), []
-    seen = set()
+    listed = []
     for stage in found:
-        deps = [root / dep for dep in stage.deps]
-        shared = (stage.group, tuple(dep for dep in stage.deps if dep.startswith("pipeline/")))
-        if stage.group in code.FAMILIES and shared not in seen:
-            seen.add(shared)
-            for file in code.gaps(stage.group, deps, root):
-                listed.append(_missing(stage.group, file.relative_to(root)))
-        listed += [
-            _missing(stage.name, file.relative_to(root))
-            for file in _own_members(params, stage, root)
-            if not code.covered(file, deps)
-        ]
+        declared = declarations().get(stage.group)
+        name = stage.name.partition("@")[2]
+        if declared is None or (name and name not in declared.names(params)):
+            continue
+        deps = [Path(dep) for dep in stage.deps]
+        for file in uncovered(declared, declared.members(params, name), deps):
+            listed.append(_missing(stage.group, file))
     return listed
+
+
+def uncovered(declared: Declaration, members: dict[Family, str], deps: list[Path]) -> list[Path]:
+    """Files, relative to the project, that decide what the stage writes for an entry with these members and that no
+    dependency covers. What decides the features of an encoder that reads pixels has its digest in their meta.json."""
+    needed = code.needed(declared, members)
+    if declared.group in _READS_FEATURES:
+        needed -= code.closure(_READS_FEATURES[declared.group])
+    files = [code.file(module).relative_to(code.PACKAGE.parent) for module in sorted(needed)]
+    return [file for file in files if not any(file == dep or dep in file.parents for dep in deps)]
 
 
 def _missing(where: str, file: Path) -> Problem:
     return _problem(where, f"runs {file}, which is no dependency", f"add `- {file}` to its deps")
-
-
-def _own_members(params: Params, stage: Stage, root: Path) -> list[Path]:
-    """The modules of the members that the entry names."""
-    name = stage.name.partition("@")[2]
-    if stage.group in _MEMBERS:
-        section, field = _MEMBERS[stage.group]
-        held = getattr(params, section).get(name)
-        family = code.FAMILIES[stage.group][0]
-        return [] if held is None else [_module(family, getattr(held, field).name, root)]
-    if stage.group in ("train", "embed") and name in params.runs:
-        families = {key: one for key, one in RUN_FAMILIES.items() if one in code.FAMILIES[stage.group]}
-        return [_module(one, getattr(params.runs[name], key).name, root) for key, one in families.items()]
-    return []
-
-
-def _module(family: Family, member: str, root: Path) -> Path:
-    return code.folder(family, root) / f"{member}.py"

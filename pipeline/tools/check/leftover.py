@@ -5,7 +5,7 @@ from pathlib import Path
 from pipeline.core.files import read_json
 from pipeline.project import paths
 from pipeline.project.lock import Lock
-from pipeline.project.nodes import DEPTH, nodes
+from pipeline.project.nodes import beside_data, nodes
 from pipeline.project.params.typed import Params
 from pipeline.project.problems import DIGEST, NOTE, Problem, collected
 
@@ -16,21 +16,14 @@ def left_over(params: Params) -> list[Problem]:
     """Notes: nothing reads these, so nothing is wrong."""
     known = {node.out for node in nodes(params)}
     found = []
-    for stage, depth in DEPTH.items():
-        for path in sorted((paths.DATA / stage).glob("/".join("*" * depth))):
-            if path.name.endswith(".partial"):
-                found.append(
-                    Problem(NOTE, str(path), "left by a call that was killed", "the next call removes it")
-                )
-            elif path.is_dir() and path not in known and not _holds(path, known):
-                found.append(
-                    Problem(
-                        NOTE,
-                        str(path),
-                        "params.yaml does not name it",
-                        f"`rm -r {path}` if you need it no longer",
-                    )
-                )
+    for path in beside_data():
+        if path.name.endswith(".partial"):
+            found.append(
+                Problem(NOTE, str(path), "left by a call that was killed", "the next call removes it")
+            )
+        elif path.is_dir() and path not in known and not _holds(path, known):
+            advice = f"`rm -r {path}` if you need it no longer"
+            found.append(Problem(NOTE, str(path), "params.yaml does not name it", advice))
     for name in params.evaluated():
         for path in sorted(paths.evaluations(name).glob("*")):
             if (

@@ -9,11 +9,7 @@ from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.load import load
 from pipeline.project.paths import PARAMS as PARAMS_YAML
 from pipeline.project.problems import ARTEFACT, PARAMS, Problem
-from pipeline.project.registry import Family
 from pipeline.tools.check import dvc_yaml, leftover
-
-# A member for each stage of dvc.yaml that writes below data/; it exports ``problems(params, node)``.
-ARTEFACTS = Family("artefact", "pipeline.project.unused")
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ def check(overrides: list[str]) -> Checked:
     named = nodes(params)
     there, touched = [node for node in named if node.out.exists()], set()
     for node in there:
-        own = ARTEFACTS.load(node.group).problems(params, node)
+        own = node.declaration.beside(node.declaration.check).problems(params, node)
         found += own
         touched |= {node.stage} if any(problem.status for problem in own) else set()
     try:

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from pipeline.artifacts import evaluation
 from pipeline.core.errors import InputError, UsageError
+from pipeline.core.unknown import near_miss, unknown
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from pipeline.project.registry import near_miss
 from pipeline.tools.compare.files import Files, Revision
 
 
@@ -91,7 +91,7 @@ def find(name: str, start: Path, params: Params | None, files: Files) -> Place:
             "or, inside a project, a run"
         )
     known = sorted(params.evaluated())
-    raise UsageError(f"unknown run '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}")
+    raise UsageError(unknown("run", name, known))
 
 
 def at_revision(name: str, start: Path, params: Params | None, rev: str) -> Place:

@@ -11,6 +11,7 @@ from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
 from pipeline.core.files import sha256, whole_folder, write_json
 from pipeline.core.strict import Strict
+from pipeline.core.unknown import unknown
 from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.engine.measure import Inputs, is_open, tuning_ground
 from pipeline.evaluate.external import inputs as external
@@ -20,7 +21,7 @@ from pipeline.evaluate.stage import read_inputs, warn_of_residual
 from pipeline.project import paths
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.project.params.typed import Params
-from pipeline.project.registry import INFERENCES, Family, near_miss
+from pipeline.project.registry import INFERENCES, Family
 from pipeline.ranking.engine import criteria, tuning
 from pipeline.ranking.engine.bank import ItemBias
 from pipeline.ranking.engine.criteria import Criterion
@@ -90,9 +91,7 @@ def _foldable(inference: str, options: dict[str, Strict]) -> Criterion:
 def _target(to: str, direction: str, params: EvaluateParams):
     """The module that writes it. All that can be wrong with the options is said before any work."""
     if direction not in DIRECTIONS:
-        raise UsageError(
-            f"unknown direction '{direction}'{near_miss(direction, list(DIRECTIONS)) or ';'} known: {', '.join(DIRECTIONS)}"
-        )
+        raise UsageError(unknown("direction", direction, DIRECTIONS))
     if params.protocol != "full":
         raise UsageError("an export has no folds; use -S evaluate.protocol=full")
     return TARGETS.load(to.replace("-", "_"))

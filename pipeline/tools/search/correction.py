@@ -12,11 +12,10 @@ from torch import Tensor
 from pipeline.artifacts import embeddings, evaluation
 from pipeline.core.console import say
 from pipeline.core.errors import InputError, MissingResource, UsageError
-from pipeline.core.files import sha256
 from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.engine.measure import is_open
 from pipeline.evaluate.stage import warn_of_residual
-from pipeline.project import paths
+from pipeline.project import code, paths
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import INFERENCES
 from pipeline.ranking.engine import banks, criteria
@@ -28,12 +27,6 @@ from pipeline.tools.search import kept
 from pipeline.tools.search.gallery import SPLITS
 from pipeline.tools.search.network import Network
 from pipeline.tools.search.together import Together
-
-# What decides a correction beside the criterion itself.
-_CODE = (
-    Path(__file__),
-    *(Path(criteria.__file__).with_name(name) for name in ("bank.py", "banks.py", "top.py")),
-)
 
 
 @dataclass(frozen=True)
@@ -92,7 +85,7 @@ def correction_of(
         "direction": direction,
         "split": split,
         "bank": bank,
-        "code": [sha256(path) for path in (*_CODE, Path(criterion.rescoring.module.__file__))],
+        "code": code.digest(code.closure([*INFERENCES.modules(criterion.rescoring.name), banks.__name__])),
     }
     path = paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors"
     found = kept.read(path, identity, files)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError, UsageError
+from pipeline.core.unknown import unknown
 from pipeline.project.params.typed import Params
-from pipeline.project.registry import near_miss
 from pipeline.ranking.engine.fragments import Sides, plain
 from pipeline.tools.search import together
 from pipeline.tools.search.answer import Answer, Hit
@@ -143,6 +143,4 @@ def best(scores: Float[np.ndarray, " items"], k: int) -> tuple[np.ndarray, np.nd
 
 def _check_known(kind: str, name: str, known: list[str] | tuple[str, ...]) -> None:
     if name not in known:
-        raise UsageError(
-            f"unknown {kind} '{name}'{near_miss(name, list(known)) or ';'} known: {', '.join(sorted(known))}"
-        )
+        raise UsageError(unknown(kind, name, known))

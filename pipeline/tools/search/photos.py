@@ -13,9 +13,10 @@ from pipeline.artifacts import features, model_files
 from pipeline.core.errors import IntegrityError, MissingResource, UsageError
 from pipeline.core.files import read_json
 from pipeline.extract.engine import precision
-from pipeline.extract.engine.backbone import Backbone, Item
+from pipeline.extract.engine.backbone import Backbone
 from pipeline.extract.engine.forward import Forward
 from pipeline.pictures import images
+from pipeline.pictures.images import Item
 from pipeline.project import paths
 from pipeline.project.params.typed import FeatureSet, Params
 from pipeline.project.registry import BACKBONES

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pipeline.core.errors import UsageError
-from pipeline.project.registry import near_miss
+from pipeline.core.unknown import near_miss
 
 MAX_TEXT = 1000
 MAX_K = 100

@@ -8,30 +8,12 @@ from pathlib import Path
 import torch
 
 from pipeline.core.files import sha256
+from pipeline.project import code
 from pipeline.project.params.typed import Run
 from pipeline.project.registry import RUN_FAMILIES
 from pipeline.train.engine.model import describe
 
-PACKAGE = Path(__file__).parents[1]
-# Other code that decides which numbers go into a batch, what a run trains on, or which epoch is the best.
-OUTSIDE = (
-    "artifacts/features.py",
-    "artifacts/texts.py",
-    "tokens.py",
-    "seeds.py",
-    # Losses that the scheme l2rm has of its own.
-    "train/losses/infonce.py",
-    "train/losses/infonce_rce.py",
-    "train/losses/max.py",
-    "evaluate/counting.py",
-    "evaluate/fragments.py",
-    "evaluate/kept.py",
-    "evaluate/metrics/ranks.py",
-    "evaluate/metrics/recall.py",
-    "evaluate/metrics/truth.py",
-    "evaluate/ragged.py",
-    "evaluate/scores.py",
-)
+_STAGE = "pipeline.train.stage"
 
 
 def of(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: dict | None = None) -> str:
@@ -45,7 +27,7 @@ def of(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: 
         "train": run.train.model_dump(),
         "seed": seed,
         "inputs": [sha256(path) for path in inputs],
-        "code": [sha256(path) for path in sorted(code(run))],
+        "code": code_of(run),
         "libraries": {name: version(name) for name in ("torch", "numba", "numpy", "scipy")},
         "device": device.type,
     }
@@ -54,10 +36,9 @@ def of(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: 
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def code(run: Run) -> set[Path]:
-    """The files of this package that decide what the run becomes."""
-    here = Path(__file__).parent
-    found = {*here.glob("*.py"), *here.rglob("_*.py")}
-    found |= {path for folder in ("mixture", "transport") for path in here.glob(f"{folder}/*.py")}
-    found |= {PACKAGE / name for name in OUTSIDE}
-    return found | {family.folder / f"{getattr(run, key).name}.py" for key, family in RUN_FAMILIES.items()}
+def code_of(run: Run) -> str:
+    """Digest of the training code: what the stage imports, and the members that the run names."""
+    members = {family: getattr(run, key).name for key, family in RUN_FAMILIES.items()}
+    return code.digest(
+        code.closure([_STAGE, *(one for family, name in members.items() for one in family.modules(name))])
+    )

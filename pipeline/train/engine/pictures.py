@@ -16,9 +16,9 @@ from pipeline.artifacts.features import Features
 from pipeline.core.errors import InputError, IntegrityError, UnreadableImage
 from pipeline.core.files import sha256
 from pipeline.core.seeds import generator
-from pipeline.extract.engine.backbone import Item
 from pipeline.extract.engine.reader import batches
 from pipeline.pictures import images
+from pipeline.pictures.images import Item
 from pipeline.pictures.transforms import Transform
 from pipeline.project import paths
 from pipeline.train.engine.backbone import transform

@@ -3,7 +3,7 @@
 from pydantic import PositiveFloat
 
 from pipeline.core.strict import Strict
-from pipeline.train.engine.loss.chances import log_chances
+from pipeline.train.engine.loss.chances import cross_entropy
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 
@@ -22,7 +22,4 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     The authors take exponentials as they are, which overflow float32 at S / tau above 88; here by
     log-softmax.
     """
-    texts, images = log_chances(batch, params.tau)
-    to_texts, to_images = -texts.diagonal(), -images.diagonal()
-    parts = {"texts": to_texts.mean().detach(), "images": to_images.mean().detach()}
-    return LossTerms(to_texts + to_images, "mean", parts)
+    return cross_entropy(batch, params.tau)

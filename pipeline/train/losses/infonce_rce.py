@@ -1,14 +1,9 @@
 """InfoNCE with reverse cross entropy, to warm up on pairs some of which are mismatched (L2RM, CVPR 2024)."""
 
-import math
-
-import torch
-from jaxtyping import Float
 from pydantic import Field, PositiveFloat
-from torch import Tensor
 
 from pipeline.core.strict import Strict
-from pipeline.train.engine.loss.chances import log_chances
+from pipeline.train.engine.loss.chances import FLOOR, with_reverse
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 
@@ -22,7 +17,7 @@ class Params(Strict):
     """
 
     tau: PositiveFloat = 0.05
-    floor: float = Field(1e-7, gt=0, lt=1)
+    floor: float = Field(FLOOR, gt=0, lt=1)
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
@@ -33,17 +28,4 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     theirs, and they warm up with it on all data sets, where the paper keeps RCE for extreme rates of
     mismatched pairs. A mismatched pair costs at most ``-log(floor)`` of RCE, whereas its CE has no bound.
     """
-    texts, images = log_chances(batch, params.tau)
-    cross = -texts.diagonal() - images.diagonal()
-    reverse = _reverse(texts, params.floor) + _reverse(images, params.floor)
-    parts = {"ce": cross.mean().detach(), "rce": reverse.mean().detach()}
-    return LossTerms(0.5 * (cross + reverse), "mean", parts)
-
-
-def _reverse(log_chances: Float[Tensor, "pairs pairs"], floor: float) -> Float[Tensor, "pairs"]:
-    """``-sum_t p_it log(delta_it + floor)``: all labels but the own are 0, so two logarithms are enough."""
-    own = log_chances.diagonal().exp()
-    diagonal = torch.eye(len(own), dtype=torch.bool, device=own.device)
-    # Summed, not 1 - own: in float32 that would lose chances below 1e-7.
-    others = log_chances.masked_fill(diagonal, -torch.inf).exp().sum(dim=1)
-    return -own * math.log1p(floor) - others * math.log(floor)
+    return with_reverse(batch, params.tau, params.floor)

@@ -3,7 +3,7 @@
 from pydantic import NonNegativeFloat
 
 from pipeline.core.strict import Strict
-from pipeline.train.engine.loss.hinge import plateau, violations
+from pipeline.train.engine.loss.hinge import hardest, plateau
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 
@@ -21,9 +21,7 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     negative, as in the authors' code. When all similarities are equal the value is ``2 * B * margin``, the
     plateau users report.
     """
-    texts, images = violations(batch, params.margin)
-    per_pair = texts.max(dim=1).values + images.max(dim=0).values
-    return LossTerms(per_pair, "sum", {"violations": ((texts > 0).sum() + (images > 0).sum()).detach()})
+    return hardest(batch, params.margin)
 
 
 def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:

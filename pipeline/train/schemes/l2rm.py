@@ -11,6 +11,8 @@ from pipeline.core.console import say, warn
 from pipeline.core.seeds import generator
 from pipeline.core.strict import Strict
 from pipeline.train.engine.data import Batch
+from pipeline.train.engine.loss.chances import cross_entropy, with_reverse
+from pipeline.train.engine.loss.hinge import hardest
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.engine.scheme.costs import Costs
 from pipeline.train.engine.scheme.scheme import Scheme, Setting
@@ -19,8 +21,6 @@ from pipeline.train.engine.scheme.tally import Tally
 from pipeline.train.engine.transport.partial import partial_plan
 from pipeline.train.engine.transport.rematch import rematch_loss
 from pipeline.train.engine.transport.samples import groups, pair_losses
-from pipeline.train.losses import infonce, infonce_rce
-from pipeline.train.losses import max as triplet
 
 # A batch after the warm-up is two: matched pairs and mismatched ones.
 parts = 2
@@ -158,9 +158,10 @@ class L2rm(Scheme):
     def _warm_up(self, images: Tensor, texts: Tensor, batch: Batch) -> LossTerms:
         scored, tau = self.scored(images, texts, batch), self.params.temperature
         if self.params.warm_up_loss == "max":
-            return triplet.loss(scored, triplet.Params(margin=self.params.margin))
-        member = infonce if self.params.warm_up_loss == "infonce" else infonce_rce
-        return member.loss(scored, member.Params(tau=tau))
+            return hardest(scored, self.params.margin)
+        return (
+            cross_entropy(scored, tau) if self.params.warm_up_loss == "infonce" else with_reverse(scored, tau)
+        )
 
     def _rematched(self, scores: Tensor, pairs: np.ndarray) -> Tensor:
         params = self.params

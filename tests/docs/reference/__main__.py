@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline.core.files import whole_file
 from tests.docs.reference import artefacts, parameters
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 PAGES = {"parameters.md": parameters.page, "artefacts.md": artefacts.page}
 
 

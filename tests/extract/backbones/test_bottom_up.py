@@ -11,8 +11,8 @@ from pipeline.artifacts import features
 from pipeline.core.errors import InputError, MissingResource
 from pipeline.extract import stage
 from pipeline.extract.backbones.bottom_up import Params, build
-from pipeline.extract.engine.backbone import Item
-from pipeline.extract.networks import tsv as _tsv
+from pipeline.extract.engine.networks import tsv as _tsv
+from pipeline.pictures.images import Item
 from tests.extract import project
 
 RANDOM = np.random.default_rng(0)

@@ -18,8 +18,9 @@ from pipeline.extract import stage
 from pipeline.extract.backbones import torchvision
 from pipeline.extract.backbones.faster_rcnn import Params, build
 from pipeline.extract.engine import download
-from pipeline.extract.engine.backbone import Backbone, Item
-from pipeline.extract.networks import detector, regions
+from pipeline.extract.engine.backbone import Backbone
+from pipeline.extract.engine.networks import detector, regions
+from pipeline.pictures.images import Item
 from tests.extract import project
 
 SMALL = {

@@ -20,8 +20,8 @@ from pipeline.extract.backbones import random_filters, torchvision
 from pipeline.extract.backbones import timm as timm_backbone
 from pipeline.extract.backbones.grid import Params, build
 from pipeline.extract.engine import states
-from pipeline.extract.engine.backbone import Item
-from pipeline.extract.networks import grid
+from pipeline.extract.engine.networks import grid
+from pipeline.pictures.images import Item
 from tests.extract import project
 from tests.naive import extract as naive_extract
 from tests.naive import regions as naive

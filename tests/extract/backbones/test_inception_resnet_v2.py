@@ -8,9 +8,8 @@ import torch
 
 from pipeline.core.errors import MissingResource
 from pipeline.extract.backbones import inception_resnet_v2
-from pipeline.extract.engine import download
-from pipeline.extract.networks import classifier as _classifier
-from pipeline.pictures import transforms
+from pipeline.extract.engine import download, published
+from pipeline.extract.engine.networks import classifier as _classifier
 
 
 def test_1536_features_at_299_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +19,7 @@ def test_1536_features_at_299_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     inception_resnet_v2.build(params, 1)
     classifier = given[0]
     assert classifier.source is None
-    found = transforms.resolve(params, classifier.published)
+    found = published.resolve(params, classifier.published)
     assert (found.image_size, found.resize, found.mean, found.std) == (299, 333, (0.5,) * 3, (0.5,) * 3)
     with torch.device("meta"), torch.inference_mode():
         assert classifier.strip(classifier.make().eval())(torch.empty(2, 3, 299, 299)).shape == (2, 1536)

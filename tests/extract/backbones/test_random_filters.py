@@ -6,8 +6,8 @@ import torch
 from pydantic import ValidationError
 
 from pipeline.extract.backbones.random_filters import Params, build
-from pipeline.extract.engine.backbone import Item
-from pipeline.extract.networks.random_filters import RandomFilters
+from pipeline.extract.engine.networks.random_filters import RandomFilters
+from pipeline.pictures.images import Item
 from tests.extract.project import pictures
 
 SMALL = Params(filters=4, size=3, stride=2, image_size=9)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from pipeline.extract.backbones import resnet152
-from pipeline.extract.networks import classifier as _classifier
-from pipeline.pictures import transforms
+from pipeline.extract.engine import published
+from pipeline.extract.engine.networks import classifier as _classifier
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_weights_and_transform(assembled: list) -> None:
     classifier, given, seed = assembled[0]
     assert (given, seed) == (params, 3)
     assert classifier.source.url == "https://download.pytorch.org/models/resnet152-f82ba261.pth"
-    found = transforms.resolve(params, classifier.published)
+    found = published.resolve(params, classifier.published)
     assert (found.image_size, found.resize, found.interpolation, found.crops) == (
         224,
         256,

@@ -9,8 +9,8 @@ import torch
 
 from pipeline.core.errors import InputError, UnknownMember, UsageError
 from pipeline.extract.backbones.timm import Params, build
+from pipeline.extract.engine.networks import timm as _timm
 from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.networks import timm as _timm
 
 NAMES = [
     ("resnet18", 512),

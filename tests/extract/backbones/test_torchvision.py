@@ -13,8 +13,8 @@ from torchvision.models.regnet import BlockParams
 from pipeline.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
 from pipeline.extract.backbones.torchvision import Params, build
 from pipeline.extract.engine import download
+from pipeline.extract.engine.networks import torchvision
 from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.networks import torchvision
 
 FAMILIES = [
     ("alexnet", 4096),

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from pipeline.extract.backbones import vgg19
-from pipeline.extract.networks import classifier as _classifier
-from pipeline.pictures import transforms
+from pipeline.extract.engine import published
+from pipeline.extract.engine.networks import classifier as _classifier
 
 
 @pytest.fixture
@@ -23,14 +23,14 @@ def test_weights_and_transform(assembled: list) -> None:
     vgg19.build(params, 1)
     classifier = assembled[0][0]
     assert classifier.source.file == "vgg19-dcbb9e9d.pth"
-    found = transforms.resolve(params, classifier.published)
+    found = published.resolve(params, classifier.published)
     assert (found.image_size, found.resize, found.interpolation, found.crops) == (224, 256, "bilinear", "ten")
 
 
 def test_wang_et_al_scale_without_keeping_the_aspect_ratio(assembled: list) -> None:
     params = vgg19.Params(resize_mode="exact", resize=256)
     vgg19.build(params, 1)
-    found = transforms.resolve(params, assembled[0][0].published)
+    found = published.resolve(params, assembled[0][0].published)
     assert found._scaled(640, 200) == (256, 256)
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pipeline.extract.engine.params import ImageParams
 from pipeline.project.registry import BACKBONES
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pipeline.core.errors import InputError, UnreadableImage
-from pipeline.extract.engine.backbone import Item
 from pipeline.extract.engine.reader import batches
+from pipeline.pictures.images import Item
 
 
 def items(start: int, stop: int) -> list[Item]:

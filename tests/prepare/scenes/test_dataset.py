@@ -81,7 +81,7 @@ def test_same_seed_same_bytes_in_another_process_locale_and_thread_count(made, t
     folder, _, caption_table = made
     code = _ELSEWHERE + "print(*captions['text'].to_pylist(), sep='\\n')"
     there = {**os.environ, "LC_ALL": "C", "PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1", "TZ": "Asia/Tokyo"}
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
         cwd=root,

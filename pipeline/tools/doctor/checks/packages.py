@@ -44,7 +44,7 @@ def look() -> list[Line]:
 
 def requirements() -> list[str]:
     """Of pyproject.toml beside the package where it runs from its source tree, else as they were installed."""
-    path = Path(__file__).parents[3] / "pyproject.toml"
+    path = Path(__file__).parents[4] / "pyproject.toml"
     if path.is_file():
         project = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
         if project.get("name") == _NAME:

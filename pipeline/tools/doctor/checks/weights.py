@@ -49,8 +49,8 @@ def _sources(member) -> list[tuple]:
     if getattr(options, "weights", "random") != "random":
         found.append(("", options, _published(member.name, options)))
     if getattr(options, "detector_weights", "random") != "random":
+        from pipeline.extract.engine.networks import detector
         from pipeline.extract.engine.params import ImageParams
-        from pipeline.extract.networks import detector
 
         given = ImageParams(weights=options.detector_weights, sha256=options.detector_sha256)
         found.append(("detector", given, detector._source(options.detector, given.weights)))
@@ -70,10 +70,10 @@ def _published(name: str, options):
     model = getattr(options, "model", None) or getattr(options, "trunk", None) or name
     given = ImageParams(weights=options.weights, sha256=options.sha256)
     if name == "timm" or getattr(options, "library", "") == "timm":
-        from pipeline.extract.networks import timm
+        from pipeline.extract.engine.networks import timm
 
         return timm.classifier(model, given, {}).source
-    from pipeline.extract.networks import torchvision
+    from pipeline.extract.engine.networks import torchvision
 
     return torchvision.classifier(model, given, {}).source
 

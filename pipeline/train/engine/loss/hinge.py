@@ -4,6 +4,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.terms import LossTerms
 
 
 def violations(
@@ -18,6 +19,13 @@ def violations(
     texts = (margin - positives[:, None] + scores).clamp_min(0).masked_fill(batch.same, 0)
     images = (margin - positives[None, :] + scores).clamp_min(0).masked_fill(batch.same, 0)
     return texts, images
+
+
+def hardest(batch: Scored, margin: float) -> LossTerms:
+    """Of every pair the largest violation in each direction."""
+    texts, images = violations(batch, margin)
+    per_pair = texts.max(dim=1).values + images.max(dim=0).values
+    return LossTerms(per_pair, "sum", {"violations": ((texts > 0).sum() + (images > 0).sum()).detach()})
 
 
 def plateau(mean_loss: float, batch_size: int, margin: float) -> str | None:

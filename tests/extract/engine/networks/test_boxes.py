@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.extract.networks import boxes as _boxes
+from pipeline.extract.engine.networks import boxes as _boxes
 from tests.naive import regions as naive
 
 # Few places and scores, so that overlaps of exactly 0.5, equal boxes and equal scores are common.

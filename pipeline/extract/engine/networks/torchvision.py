@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from torchvision import models
 
 from pipeline.core.errors import UnknownMember, UsageError
+from pipeline.core.unknown import near_miss, unknown
 from pipeline.extract.engine.network import without_classifier
+from pipeline.extract.engine.networks.classifier import Classifier
 from pipeline.extract.engine.params import ImageParams
+from pipeline.extract.engine.published import Published
 from pipeline.extract.engine.weights import Source, source_of
-from pipeline.extract.networks.classifier import Classifier
-from pipeline.pictures.transforms import Published
-from pipeline.project.registry import near_miss
 
 _CLASSES = 1000
 _OLD_DENSE_LAYER = re.compile(r"(.*denselayer\d+\.(?:norm|relu|conv))\.([12]\..*)")
@@ -27,9 +27,7 @@ def classifier(name: str, params: ImageParams, arguments: dict) -> Classifier:
     """arguments: passed to the network's constructor. Raises UnknownMember for a name that is no classifier."""
     known = names()
     if name not in known:
-        raise UnknownMember(
-            f"unknown torchvision model '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}"
-        )
+        raise UnknownMember(unknown("torchvision model", name, known))
     entries = models.get_model_weights(name)
     published = _published(entries.__members__.get(params.weights, entries.DEFAULT))
     arguments = {**_own_arguments(name, params.image_size or published.image_size), **arguments}

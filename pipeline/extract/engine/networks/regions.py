@@ -12,12 +12,13 @@ from torchvision import models
 from torchvision.ops import roi_align
 
 from pipeline.core.errors import UsageError
-from pipeline.extract.engine.backbone import Backbone, Item, Output
+from pipeline.extract.engine.backbone import Backbone, Output
+from pipeline.extract.engine.networks import detector as detectors
+from pipeline.extract.engine.networks import torchvision
+from pipeline.extract.engine.networks.boxes import filled, relaxed_nms
 from pipeline.extract.engine.params import FeatureParams, ImageParams
-from pipeline.extract.networks import detector as detectors
-from pipeline.extract.networks import torchvision
-from pipeline.extract.networks.boxes import filled, relaxed_nms
 from pipeline.pictures import images
+from pipeline.pictures.images import Item
 
 _STRIDE, _BINS = 16, 14
 

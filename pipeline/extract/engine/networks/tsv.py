@@ -15,7 +15,7 @@ import numpy as np
 
 from pipeline.core.console import track
 from pipeline.core.errors import InputError, MissingResource
-from pipeline.extract.engine.backbone import Item
+from pipeline.pictures.images import Item
 
 _FIELDS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 # A row of 100 boxes has 1.1 MB; a line of this many bytes is no row of such a file.

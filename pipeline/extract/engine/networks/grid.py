@@ -12,14 +12,16 @@ from torch.nn import functional
 
 from pipeline.core.errors import UsageError
 from pipeline.core.strict import Strict
-from pipeline.extract.engine import states
-from pipeline.extract.engine.backbone import Backbone, Item, Output
+from pipeline.extract.engine import published, states
+from pipeline.extract.engine.backbone import Backbone, Output
 from pipeline.extract.engine.network import Network
+from pipeline.extract.engine.networks import maps, torchvision
+from pipeline.extract.engine.networks.random_filters import RandomFilters
 from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.networks import maps, torchvision
-from pipeline.extract.networks.random_filters import RandomFilters
-from pipeline.pictures import images, transforms
-from pipeline.pictures.transforms import Published, Transform
+from pipeline.extract.engine.published import Published
+from pipeline.pictures import images
+from pipeline.pictures.images import Item
+from pipeline.pictures.transforms import Transform
 
 _FILTERS = Published(64, 64, "bilinear", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
@@ -117,12 +119,12 @@ def assemble(params: ImageParams, seed: int, random_filters: bool) -> Backbone:
 
 def _of_classifier(params: ImageParams, seed: int) -> tuple[nn.Module, Transform, dict, tuple[str, ...]]:
     if params.library == "timm":
-        from pipeline.extract.networks import timm
+        from pipeline.extract.engine.networks import timm
 
         found = timm.classifier(params.model, params, params.model_args)
     else:
         found = torchvision.classifier(params.model, params, params.model_args)
-    transform = transforms.resolve(params, found.published)
+    transform = published.resolve(params, found.published)
     model, about_weights = found.loaded(params, seed)
     name = f"{found.library} {found.name}"
     about = {"network": name, "weights": about_weights}
@@ -141,7 +143,7 @@ def _of_filters(params: ImageParams, seed: int) -> tuple[nn.Module, Transform, d
         own = _FilterArguments.model_validate(params.model_args)
     except ValidationError as error:
         raise UsageError(f"random_filters does not take model_args {params.model_args}: {error}") from error
-    transform = transforms.resolve(params, _FILTERS)
+    transform = published.resolve(params, _FILTERS)
     if own.size > transform.image_size:
         raise UsageError(f"size {own.size} of the filters is larger than image_size {transform.image_size}")
     net = states.seeded(partial(RandomFilters, own.filters, own.size, own.stride), seed, "random_filters")

@@ -8,11 +8,11 @@ import timm
 from torch import Tensor, nn
 
 from pipeline.core.errors import InputError, UnknownMember, UsageError
+from pipeline.core.unknown import near_miss
+from pipeline.extract.engine.networks.classifier import Classifier
 from pipeline.extract.engine.params import ImageParams
+from pipeline.extract.engine.published import Published
 from pipeline.extract.engine.weights import Source, source_of
-from pipeline.extract.networks.classifier import Classifier
-from pipeline.pictures.transforms import Published
-from pipeline.project.registry import near_miss
 
 _HUB = "https://huggingface.co/{}/resolve/main/{}"
 _HUB_FILE = "model.safetensors"

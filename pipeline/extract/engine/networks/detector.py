@@ -10,10 +10,10 @@ from torchvision.models import detection
 from torchvision.ops import boxes as box_ops
 
 from pipeline.core.errors import UnknownMember, UsageError
+from pipeline.core.unknown import near_miss, unknown
 from pipeline.extract.engine import states, weights
 from pipeline.extract.engine.params import ImageParams
 from pipeline.extract.engine.weights import Source, Weights, source_of
-from pipeline.project.registry import near_miss
 
 _SMALLEST = 1.0
 
@@ -61,9 +61,7 @@ def build(
     arguments it does not take; else what weights and states raise.
     """
     if name not in names():
-        raise UnknownMember(
-            f"unknown detector '{name}'{near_miss(name, names()) or ';'} known: {', '.join(names())}"
-        )
+        raise UnknownMember(unknown("detector", name, names()))
     found = weights.locate(given, _source(name, given.weights), seed)
     net = states.seeded(lambda: _made(name, arguments, sizes), seed, "torchvision", name)
     if found.path is not None:

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor, nn
 
-from pipeline.extract.engine import network, states, weights
-from pipeline.extract.engine.backbone import Backbone, Item
+from pipeline.extract.engine import network, published, states, weights
+from pipeline.extract.engine.backbone import Backbone
 from pipeline.extract.engine.params import ImageParams
+from pipeline.extract.engine.published import Published
 from pipeline.extract.engine.weights import Source
-from pipeline.pictures import images, transforms
-from pipeline.pictures.transforms import Published, Transform
+from pipeline.pictures import images
+from pipeline.pictures.images import Item
+from pipeline.pictures.transforms import Transform
 
 
 def _as_they_are(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
@@ -52,7 +54,7 @@ def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone
 
     Raises what transforms, weights, states and network raise.
     """
-    transform = transforms.resolve(params, classifier.published)
+    transform = published.resolve(params, classifier.published)
     model, about_weights = classifier.loaded(params, seed)
     module = network.Network(classifier.strip(model), transform).eval()
     name = f"{classifier.library} {classifier.name}"

@@ -1,0 +1,46 @@
+"""extract: image features by a backbone, and what the text encoders read of captions."""
+
+from pathlib import Path
+
+from pipeline.artifacts import captions, images, texts
+from pipeline.project import paths
+from pipeline.project.nodes import Declaration
+from pipeline.project.registry import BACKBONES, TEXT_FEATURES
+
+
+def _of_captions(out: Path) -> bool:
+    """Text features have a vocabulary, be it empty, image features have none."""
+    return (out / texts.VOCABULARY).exists()
+
+
+NODES = (
+    Declaration(
+        group="extract",
+        module="pipeline.extract.stage",
+        option="--features",
+        names=lambda params: params.features,
+        out=lambda params, name: paths.extracted(params.features[name].dataset, name),
+        inputs=lambda params, name: [paths.prepared(params.features[name].dataset) / images.NAME],
+        members=lambda params, name: {BACKBONES: params.features[name].backbone.name},
+        finds=(BACKBONES,),
+        depth=2,
+        holds=lambda out: not _of_captions(out),
+    ),
+    Declaration(
+        group="extract_texts",
+        module="pipeline.extract.text_stage",
+        option="--texts",
+        names=lambda params: params.texts,
+        out=lambda params, name: paths.extracted(params.texts[name].dataset, name),
+        inputs=lambda params, name: [
+            paths.prepared(params.texts[name].dataset) / captions.NAME,
+            *params.texts[name].method.params.files(),
+        ],
+        members=lambda params, name: {TEXT_FEATURES: params.texts[name].method.name},
+        finds=(TEXT_FEATURES,),
+        plan="text_plan",
+        check="text_check",
+        depth=2,
+        holds=_of_captions,
+    ),
+)

@@ -1,0 +1,29 @@
+"""report: all evaluations in, the page and the metrics out. One stage without entries."""
+
+from pathlib import Path
+
+from pipeline.artifacts import evaluation, history
+from pipeline.project import paths
+from pipeline.project.nodes import Declaration
+from pipeline.project.params.typed import Params
+from pipeline.project.registry import SECTIONS
+
+
+def _inputs(params: Params, name: str) -> list[Path]:
+    names = [(run, one) for run in params.evaluated() for one in params.grid.inferences]
+    needed = [paths.evaluated(run, one) / evaluation.METRICS for run, one in names]
+    return needed + [paths.trained(run) / history.NAME for run in params.runs]
+
+
+NODES = (
+    Declaration(
+        group="report",
+        module="pipeline.report.stage",
+        option="",
+        names=lambda params: (),
+        out=lambda params, name: paths.REPORTS / "index.html",
+        inputs=_inputs,
+        finds=(SECTIONS,),
+        depth=0,
+    ),
+)

@@ -1,0 +1,37 @@
+"""train: pairs and features in, a model out."""
+
+from pathlib import Path
+
+from pipeline.artifacts import captions, features, images, pairs, texts
+from pipeline.project import paths
+from pipeline.project.nodes import Declaration
+from pipeline.project.params.typed import Params
+from pipeline.project.registry import RUN_FAMILIES
+
+
+def inputs(params: Params, run: str) -> list[Path]:
+    node = params.runs[run]
+    prepared = paths.prepared(node.dataset)
+    return [
+        prepared / images.NAME,
+        prepared / captions.NAME,
+        paths.injected(node.dataset, node.noise) / pairs.NAME,
+        paths.extracted(node.dataset, node.features) / features.META,
+        paths.extracted(node.dataset, node.texts) / texts.META,
+    ]
+
+
+NODES = (
+    Declaration(
+        group="train",
+        module="pipeline.train.stage",
+        option="--run",
+        names=lambda params: params.runs,
+        out=lambda params, name: paths.trained(name),
+        inputs=inputs,
+        members=lambda params, name: {
+            family: getattr(params.runs[name], key).name for key, family in RUN_FAMILIES.items()
+        },
+        finds=tuple(RUN_FAMILIES.values()),
+    ),
+)
