@@ -43,12 +43,12 @@ def test_every_option_of_every_member_is_there(page, key, name):
         title = next(line for line in page.splitlines() if parameters.anchor(line.lstrip("# ")) == shared)
         section += _section(page, title)
     for option in FAMILIES[key].load(name).Params.model_fields:
-        assert f"| `{option}` |" in section, f"{key} {name}: {option}"
+        assert re.search(rf"^- .*`{option}[:`]", section, re.M), f"{key} {name}: {option}"
 
 
 def test_every_key_has_a_meaning(page):
-    unexplained = re.findall(r"^\| (`\w+`) .*\|  \|$", page, flags=re.M)
-    assert unexplained == [], "explain it in the docstring of its model, as `key: meaning`"
+    unexplained = re.findall(r"^- .*\): ?$", page, flags=re.M)
+    assert unexplained == [], "explain it in the docstring below its field"
 
 
 def test_every_schema_of_every_artefact_has_its_columns():
