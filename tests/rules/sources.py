@@ -7,9 +7,9 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pipeline"
 
 
-def modules() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py"))
-
-
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
