@@ -24,8 +24,8 @@ from pipeline.core.tokens import Tokens
 from pipeline.project.params.schema import TrainParams
 from pipeline.project.params.typed import Member
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from pipeline.train.encoders.text.gru import packed_gru
 from pipeline.train.engine.data import Pairs
-from pipeline.train.engine.encoder import packed_gru
 from pipeline.train.engine.model import build
 from pipeline.train.engine.optimise import optimizer_for, step
 from pipeline.train.engine.scheme.scheme import Scheme, Setting

@@ -16,8 +16,9 @@ from pipeline.project import paths
 from pipeline.project.params.schema import TrainParams
 from pipeline.project.registry import BACKBONES
 from pipeline.train import stage
-from pipeline.train.engine import backbone, checkpoint, fingerprint, gradient_cache, loop, optimise
-from pipeline.train.engine.pictures import Pictures
+from pipeline.train.encoders.image.finetune import network as backbone
+from pipeline.train.encoders.image.finetune.pictures import Pictures
+from pipeline.train.engine import checkpoint, fingerprint, gradient_cache, loop, optimise
 from pipeline.train.stage import _inputs, train
 from tests.train.killed import Killed, killed_after
 from tests.train.painted import RUN, loaded, original

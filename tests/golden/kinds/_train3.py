@@ -13,8 +13,8 @@ import torch
 from pipeline.project.params.schema import TrainParams
 from pipeline.project.params.typed import Member
 from pipeline.project.registry import LOSSES, SIMILARITIES
-from pipeline.train.encoders.image import linear
-from pipeline.train.encoders.text import gru
+from pipeline.train.encoders.image.linear import encoder as linear
+from pipeline.train.encoders.text.gru import encoder as gru
 from pipeline.train.engine.data import Batch
 from pipeline.train.engine.model import DualEncoder, build
 from pipeline.train.engine.optimise import optimizer_for, step

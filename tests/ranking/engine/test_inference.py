@@ -11,7 +11,7 @@ from pipeline.ranking.engine.criteria import Criterion
 from pipeline.ranking.engine.matching import Setting
 from pipeline.ranking.engine.outcome import Outcome
 from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.inference import rgm
+from pipeline.ranking.inference.rgm import criterion as rgm
 from pipeline.ranking.metrics.truth import Truth
 from tests.ranking.dense import dense, unit_vectors
 

@@ -7,9 +7,9 @@ import torch
 from pipeline.project.registry import LOSSES, SCHEMES
 from pipeline.train.engine import optimise
 from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.scheme.split import Split
-from pipeline.train.engine.transport.partial import partial_plan
-from pipeline.train.engine.transport.rematch import rematch_loss
+from pipeline.train.schemes.l2rm.partial import partial_plan
+from pipeline.train.schemes.l2rm.rematch import rematch_loss
+from pipeline.train.schemes.l2rm.split import Split
 from tests.train.fragments import FragmentModel
 from tests.train.some import adam, some_pairs, some_scheme
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from pipeline.project.registry import SCHEMES
-from pipeline.train.engine.scheme import weights as _weights
+from pipeline.train.schemes.memory_bank import weights as _weights
 from tests.train.some import some_pairs, some_scheme
 
 CPU = torch.device("cpu")

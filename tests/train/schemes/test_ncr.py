@@ -7,7 +7,7 @@ import torch
 from pipeline.project.registry import SCHEMES, TEXT_ENCODERS
 from pipeline.train.engine import optimise
 from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.scheme.soft import predicted, refined, soft_margins, soft_triplets
+from pipeline.train.schemes.ncr.soft import predicted, refined, soft_margins, soft_triplets
 from tests.naive.losses import hinge
 from tests.train.some import adam, member, some_model, some_pairs, some_scheme
 
