@@ -68,9 +68,9 @@ def pairs(folder: Path, images: int, vocabulary: int, zipf: bool) -> Pairs:
 
 def scheme(data: Pairs, options: argparse.Namespace, precision: str) -> Scheme:
     def member(family, name: str) -> Member:
-        return Member(name, family.load(name).Params())
+        return Member(name, family.options(name).Params())
 
-    text = Member("gru", TEXT_ENCODERS.load("gru").Params(word_dim=WORD_DIM))
+    text = Member("gru", TEXT_ENCODERS.options("gru").Params(word_dim=WORD_DIM))
     image, similarity = member(IMAGE_ENCODERS, "linear"), member(SIMILARITIES, "cosine")
     model = build(image, text, similarity, (FEATURES,), options.vocabulary, DIM, seed=0).train()
     loss = LOSSES.load(options.loss)

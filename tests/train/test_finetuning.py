@@ -164,7 +164,7 @@ def test_rates_fall_alike_and_the_network_s_from_its_own_epoch():
 def test_features_without_images_are_refused(painted_project):
     params = loaded(FT)
     held = params.features["small"]
-    member = type(held.backbone)("precomp", BACKBONES.load("precomp").Params())
+    member = type(held.backbone)("precomp", BACKBONES.options("precomp").Params())
     params.features["small"] = type(held)(held.dataset, member)
     with pytest.raises(UsageError, match=r"needs features made from images; features\.small is 'precomp'"):
         train(params, "ft", "cpu")

@@ -85,7 +85,7 @@ def _about(model: type[BaseModel], address: str, more: str) -> str:
 
 def _family(key: str, family: Family) -> list[str]:
     """The members' sections, options that several of them share in one table of their own."""
-    members = {name: family.load(name) for name in family.names()}
+    members = {name: family.options(name) for name in family.names()}
     bases = _shared_bases([module.Params for module in members.values()])
     parts = []
     for base in bases:

@@ -15,8 +15,8 @@ from torchvision import models
 from pipeline.artifacts import features
 from pipeline.core.errors import InputError, MissingResource, UnknownMember, UsageError
 from pipeline.extract import stage
-from pipeline.extract.backbones.faster_rcnn import Params
-from pipeline.extract.backbones.faster_rcnn.build import build, regions
+from pipeline.extract.backbones.faster_rcnn import Params, regions
+from pipeline.extract.backbones.faster_rcnn.build import build
 from pipeline.extract.backbones.torchvision import build as torchvision
 from pipeline.extract.engine import download
 from pipeline.extract.engine.backbone import Backbone

@@ -56,7 +56,7 @@ def _model(arrays: dict[str, np.ndarray], similarity: str, no_imgnorm: bool, use
     words, word_dim = start["txt.embed.weight"].shape
     image = Member("linear", linear.Params(no_imgnorm=no_imgnorm, use_abs=use_abs))
     text = Member("gru", gru.Params(word_dim=word_dim, use_abs=use_abs))
-    measure = Member(similarity, SIMILARITIES.load(similarity).Params())
+    measure = Member(similarity, SIMILARITIES.options(similarity).Params())
     model = build(image, text, measure, (in_features,), words, embed_size, seed=0)
     model.load_state_dict(start)
     return model

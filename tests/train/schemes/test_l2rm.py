@@ -176,7 +176,7 @@ def test_a_warm_up_without_an_end_is_said(capsys):
 )
 def test_options_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        SCHEMES.load("l2rm").Params(**wrong)
+        SCHEMES.options("l2rm").Params(**wrong)
 
 
 def test_fragments_are_split_and_rematched_in_chunks_and_without():

@@ -100,7 +100,7 @@ def test_memory_is_said(capsys):
 @pytest.mark.parametrize("share", [0.0, 1.5, -1.0])
 def test_a_share_must_be_a_share(share):
     with pytest.raises(ValueError, match="share"):
-        SCHEMES.load("memory_bank").Params(share=share)
+        SCHEMES.options("memory_bank").Params(share=share)
 
 
 def test_a_batch_larger_than_the_data_set_is_a_batch_of_all():

@@ -155,4 +155,4 @@ def test_a_warm_up_that_leaves_no_epoch_is_said(capsys):
 @pytest.mark.parametrize("wrong", [{"margin": 0}, {"threshold": 1.0}, {"soft_margin": "cubic"}])
 def test_parameters_are_checked(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        SCHEMES.load("ncr").Params(**wrong)
+        SCHEMES.options("ncr").Params(**wrong)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.core.errors import InputError
+from pipeline.train.schemes.l2rm import partial
 from pipeline.train.schemes.l2rm.partial import partial_plan
-from pipeline.train.schemes.l2rm.scheme import partial
 from tests.naive import transport as naive
 
 with warnings.catch_warnings():

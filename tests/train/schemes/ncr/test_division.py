@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from pipeline.core.errors import PipelineError
+from pipeline.train.schemes.ncr import gaussian
 from pipeline.train.schemes.ncr.division import Division
-from pipeline.train.schemes.ncr.scheme import gaussian
 
 
 def _losses(low: int, high: int) -> np.ndarray:
