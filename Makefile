@@ -33,3 +33,4 @@ test: setup
 lint: setup
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	ruff check .
+	lint-imports

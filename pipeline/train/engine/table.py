@@ -13,7 +13,7 @@ from pipeline.train.engine.pixels import PixelSource
 
 
 @dataclass(frozen=True)
-class Table:
+class TrainTable:
     """array: features; val_captions: places in ``texts`` and val_caption_images their images; val_image_rows: rows of array.
 
     train_rows: (pairs,) where the training pairs stand in pairs.parquet. left_out: how many training pairs and validation
@@ -44,12 +44,12 @@ class Table:
     @classmethod
     def join(
         cls,
-        caption_table: pa.Table,
-        pair_table: pa.Table,
+        caption_table: pa.TrainTable,
+        pair_table: pa.TrainTable,
         features: Features,
         texts: Texts,
         pictures: PixelSource | None = None,
-    ) -> "Table":
+    ) -> "TrainTable":
         """Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty.
 
         Images that ``extract`` recorded as unreadable are left out with their captions, and with every pair that shows

@@ -8,7 +8,7 @@ import numpy as np
 from pipeline.extract.backbones.random_filters import Params
 from pipeline.extract.engine import states
 from pipeline.extract.engine.backbone import Backbone
-from pipeline.extract.engine.network import Network
+from pipeline.extract.engine.network import Extractor
 from pipeline.extract.engine.networks.random_filters import RandomFilters
 from pipeline.pictures import images
 from pipeline.pictures.images import Item
@@ -38,7 +38,7 @@ def build(params: Params, seed: int) -> Backbone:
         "transform": transform.about(),
         "dimensions": 2 * params.filters,
     }
-    network = Network(states.seeded(make, seed, "random_filters"), transform).eval()
+    network = Extractor(states.seeded(make, seed, "random_filters"), transform).eval()
     return Backbone(read=partial(_read, transform), module=network, about=about)
 
 

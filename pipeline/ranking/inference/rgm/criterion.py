@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.ranking.engine.matching import Pairs, Setting, greedy
+from pipeline.ranking.engine.matching import Allowance, MatchedPairs, greedy
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.inference.rgm import Params
 
 
-def match(scores: Scores, settings: Sequence[Setting], params: Params) -> Iterator[Pairs]:
+def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iterator[MatchedPairs]:
     """Algorithm 1 of the RGM paper (section 3.3.3), once per setting: R@K comes from its own run with k = K.
 
     ``mode: literal`` is the algorithm as printed. It stops after min(queries, items) k pairs, which caps text-to-image

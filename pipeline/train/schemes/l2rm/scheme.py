@@ -15,8 +15,8 @@ from pipeline.train.engine.scheme.scheme import Scheme, Setting
 from pipeline.train.schemes.l2rm import Params
 from pipeline.train.schemes.l2rm.costs import Costs
 from pipeline.train.schemes.l2rm.partial import partial_plan
+from pipeline.train.schemes.l2rm.partition import Partition
 from pipeline.train.schemes.l2rm.rematch import rematch_loss
-from pipeline.train.schemes.l2rm.split import Split
 from pipeline.train.schemes.l2rm.tally import Tally
 
 
@@ -44,7 +44,7 @@ class L2rm(Scheme):
             len(setting.pairs), min(setting.train.batch_size, len(setting.pairs)), replace=False
         )
         self.costs = Costs(setting, params.cost, params.cost_lr, queue)
-        self.split: Split | None = None
+        self.split: Partition | None = None
         self.tally: Tally | None = None
         self._epoch = self._step = 0
         if params.warm_up >= setting.train.epochs:
@@ -57,7 +57,7 @@ class L2rm(Scheme):
         self.split = self.tally = None
         if epoch < self.params.warm_up:
             return
-        found = Split.of(self._losses(epoch), self.params.clean, self.params.threshold)
+        found = Partition.of(self._losses(epoch), self.params.clean, self.params.threshold)
         self.tally = Tally(found, self.setting.pairs.mismatched)
         self.costs.start(epoch - self.params.warm_up)
         for doubt in found.mixture.doubts:

@@ -12,7 +12,7 @@ from pipeline.train.engine.scheme.scheme import FEWEST
 
 
 @dataclass(frozen=True)
-class Split:
+class Partition:
     """losses: of every pair; clean: which pairs are taken for matched."""
 
     losses: Float[ndarray, "pairs"]
@@ -20,7 +20,7 @@ class Split:
     clean: Bool[ndarray, "pairs"]
 
     @classmethod
-    def of(cls, losses: Float[ndarray, "pairs"], clean: str, threshold: float) -> "Split":
+    def of(cls, losses: Float[ndarray, "pairs"], clean: str, threshold: float) -> "Partition":
         """clean: how the clean component is chosen; threshold: of its posterior. Raises PipelineError for a loss that is no
         number."""
         if not np.isfinite(losses).all():
