@@ -16,7 +16,7 @@ def test_readme_and_docs_name_every_member():
         assert f"`{name}`" in README, name
     for name in INFERENCES.names():
         row = next(line for line in DOCS["criteria.md"].splitlines() if line.startswith(f"| `{name}` |"))
-        for option in INFERENCES.load(name).Params.model_fields:
+        for option in INFERENCES.options(name).Params.model_fields:
             assert f"`{option}`" in row, f"{name}.{option}"
     for name in FORMATS.names():
         assert f"## {name}" in DOCS["data.md"], name
@@ -36,7 +36,7 @@ def test_training_has_a_row_for_every_member_with_all_its_options(kind):
     for name in family.names():
         row = next((line for line in table if line.startswith(f"| `{name}` |")), None)
         assert row, f"{kind} {name}: no row"
-        for option in [] if "regimes.md" in row else family.load(name).Params.model_fields:
+        for option in [] if "regimes.md" in row else family.options(name).Params.model_fields:
             assert f"`{option}`" in row, f"{kind} {name}: {option}"
 
 

@@ -26,7 +26,7 @@ def test_every_option_of_a_method_is_documented_with_its_default(name: str) -> N
     shared = set(VectorParams.model_fields)
     options = {
         option: stated(field.default)
-        for option, field in TEXT_FEATURES.load(name).Params.model_fields.items()
+        for option, field in TEXT_FEATURES.options(name).Params.model_fields.items()
         if option not in shared
     }
     assert rows == options

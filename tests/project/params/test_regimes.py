@@ -51,9 +51,9 @@ def test_fine_tuning(tmp_path):
     assert run.train.lr == 10 * run.image.params.lr
 
 
-@pytest.mark.parametrize("option", IMAGE_ENCODERS.load("finetune").Params.model_fields)
+@pytest.mark.parametrize("option", IMAGE_ENCODERS.options("finetune").Params.model_fields)
 def test_every_option_with_its_default(option):
-    default = IMAGE_ENCODERS.load("finetune").Params.model_fields[option].default
+    default = IMAGE_ENCODERS.options("finetune").Params.model_fields[option].default
     stated = re.search(rf"^\| `{option}` \| ([^ |]+) \|", TEXT, re.MULTILINE)
     assert stated, option
     found = {"true": True, "false": False}.get(stated[1], stated[1])

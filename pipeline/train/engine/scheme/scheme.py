@@ -14,6 +14,9 @@ from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.engine.model import DualEncoder
 
+# Pairs of a batch: a loss needs a negative, a masked transport another pair.
+FEWEST = 2
+
 
 @dataclass(frozen=True)
 class Setting:
