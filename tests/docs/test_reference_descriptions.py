@@ -45,3 +45,22 @@ def test_a_model_without_keys_is_all_text():
 
     assert descriptions.of_keys(Empty) == {}
     assert descriptions.of_model(Empty) == "Nothing: to set; here."
+
+
+def test_a_description_of_a_base_holds_for_its_models_and_loses_its_full_stop():
+    class Described(Strict):
+        """about: said in the docstring."""
+
+        about: int = Field(default=1, description="Said at the ``field``.")
+
+    class Further(Described):
+        """Another default. about: its own"""
+
+        about: int = 2
+
+    class Same(Described):
+        """Nothing of its own."""
+
+    assert descriptions.of_keys(Described) == {"about": "Said at the `field`"}
+    assert descriptions.of_keys(Same) == {"about": "Said at the `field`"}
+    assert descriptions.of_keys(Further) == {"about": "its own"}
