@@ -21,7 +21,7 @@ _COLUMN = "fragments"
 
 
 @dataclass(frozen=True)
-class Block:
+class FragmentRows:
     """Rows of one split. ids, image_ids: int64 (n,), equal for images; vectors: float32 (sum of lengths, D)."""
 
     split: str
@@ -44,7 +44,7 @@ def schema(side: str, dim: int) -> pa.Schema:
     return pa.schema([*ids, *columns], metadata={"artefact": f"{side} fragments", "version": "1"})
 
 
-def write(path: Path, blocks: Iterable[Block], dim: int, about: dict[str, str]) -> int:
+def write(path: Path, blocks: Iterable[FragmentRows], dim: int, about: dict[str, str]) -> int:
     """path: .../images.parquet or .../captions.parquet; a row group for each block. Returns how many rows there are.
 
     Raises InputError on vectors that are not finite; then the file is what it was.
@@ -65,7 +65,7 @@ def write(path: Path, blocks: Iterable[Block], dim: int, about: dict[str, str]) 
     return rows
 
 
-def _rows(block: Block, wanted: pa.Schema) -> pa.Table:
+def _rows(block: FragmentRows, wanted: pa.Schema) -> pa.Table:
     kind = wanted.field(_COLUMN).type
     flat = pa.array(np.ascontiguousarray(block.vectors, np.float32).reshape(-1))
     vectors = pa.FixedSizeListArray.from_arrays(flat, type=kind.value_type)
@@ -89,7 +89,7 @@ class FragmentSide:
     splits: np.ndarray
     about: dict[str, str]
 
-    def split(self, name: str) -> Block:
+    def split(self, name: str) -> FragmentRows:
         """The rows of one split, with their vectors. Raises IntegrityError when the file is damaged."""
         kept = self.splits == name
         with _opened(self.path) as file:
@@ -110,7 +110,7 @@ class FragmentSide:
             )
         if not np.isfinite(vectors).all():
             raise InputError(f"{self.path}: fragments hold NaN or infinite values")
-        return Block(name, self.ids[kept], self.image_ids[kept], lengths.astype(np.int64), vectors)
+        return FragmentRows(name, self.ids[kept], self.image_ids[kept], lengths.astype(np.int64), vectors)
 
 
 def is_fragments(path: Path, made_by: str) -> bool:

@@ -2,10 +2,9 @@
 
 from pipeline.artifacts import audit, model_files
 from pipeline.project import paths
-from pipeline.project.agreement import digest
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params
-from pipeline.project.problems import Problem, collected
+from pipeline.project.problems import Problem, collected, digest
 
 
 def problems(params: Params, node: Node) -> list[Problem]:

@@ -25,7 +25,7 @@ from pipeline.train.engine.data import Pairs
 from pipeline.train.engine.mixture import beta
 from pipeline.train.engine.model import DualEncoder
 from pipeline.train.engine.pictures import Pictures
-from pipeline.train.engine.table import Table
+from pipeline.train.engine.table import TrainTable
 
 # Pairs that share a batch while their losses are computed: that of the L2RM paper.
 BATCH = 128
@@ -74,7 +74,9 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
     return metrics
 
 
-def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[Table, pa.Table, features.Features]:
+def _inputs(
+    node: Run, run: str, files: model_files.ModelFiles
+) -> tuple[TrainTable, pa.Table, features.Features]:
     """What the run was trained on, the rows of pairs.parquet behind its training pairs, and its features."""
     source, seen = restore.inputs(node, run, files)
     again = f"run `vse-pipe train --run {run}` again"
@@ -90,7 +92,7 @@ def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[Table, 
             f"run {run} was trained on other pairs than data/inject now holds for noise '{node.noise}'; {again}"
         )
     shown = pairs.read(paths.injected(node.dataset, node.noise))
-    table = Table.join(captions.read(paths.prepared(node.dataset)), shown, source, seen)
+    table = TrainTable.join(captions.read(paths.prepared(node.dataset)), shown, source, seen)
     truth = shown.take(pa.array(table.train_rows))
     if len(np.unique(table.train_pairs.owners)) < 2:
         raise InputError(f"audit {run}: all training pairs show one image; there is nothing to compare with")

@@ -56,9 +56,9 @@ def compare(
     _check(as_markdown, as_json, max_drop, resamples)
     start = Path.cwd()
     from pipeline.core.console import stdout
-    from pipeline.tools.compare import regression, show, sources, stage
+    from pipeline.tools.compare import places, regression, show, stage
 
-    folders = base is None and all(sources.is_path(name) for name in (run_a, run_b) if name is not None)
+    folders = base is None and all(places.is_path(name) for name in (run_a, run_b) if name is not None)
     params = None if folders else _params(context.parent.params.get("overrides", []))
     found = stage.compare(
         run_a, run_b, start, params, inference=inference, base=base, resamples=resamples, seed=seed

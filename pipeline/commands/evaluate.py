@@ -81,14 +81,14 @@ def evaluate(
     beside = [image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions]
     if from_files(run, images, captions, [*beside, qrels, out]):
         from pipeline.evaluate import summary
-        from pipeline.evaluate.external.inputs import Files
+        from pipeline.evaluate.external.inputs import InputFiles
         from pipeline.evaluate.external.stage import DEFAULT, evaluate_files
         from pipeline.project.params.load import load_measuring
 
         params, options, seed = load_measuring(_project.overrides)
         if dry_run:
             return _plans.of_files("evaluate", images, captions, names or DEFAULT, out, as_json)
-        files = Files(images, captions, *beside, similarity, qrels)
+        files = InputFiles(images, captions, *beside, similarity, qrels)
         found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
         summary.show_files(found, as_json)
         return None

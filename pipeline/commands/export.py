@@ -60,14 +60,14 @@ def export(
     """Write vectors whose plain inner products rank as an inference criterion does, for other search systems."""
     beside = [image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions]
     if from_files(run, images, captions, beside):
-        from pipeline.evaluate.external.inputs import Files
+        from pipeline.evaluate.external.inputs import InputFiles
         from pipeline.project.params.load import load_measuring
         from pipeline.tools.export.stage import export_files
 
         params, options, _ = load_measuring(_project.overrides)
         if dry_run:
             return _plans.of_files("export", images, captions, [inference], out.resolve(), as_json)
-        files = Files(images, captions, *beside, similarity)
+        files = InputFiles(images, captions, *beside, similarity)
         manifest = export_files(files, inference, params, options, to, direction, out.resolve(), device)
     else:
         whole = out.resolve()

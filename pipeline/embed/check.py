@@ -5,10 +5,9 @@ from pathlib import Path
 from pipeline.artifacts import captions, embeddings, fragments, images, model_files
 from pipeline.core.files import require
 from pipeline.project import paths
-from pipeline.project.agreement import digest, ids
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params
-from pipeline.project.problems import ARTEFACT, Problem, collected
+from pipeline.project.problems import ARTEFACT, Problem, collected, digest, ids
 
 _OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
 

@@ -8,10 +8,9 @@ import pyarrow.compute as pc
 from pipeline.artifacts import embeddings, evaluation
 from pipeline.core import tables
 from pipeline.project import paths
-from pipeline.project.agreement import ids, settings
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params
-from pipeline.project.problems import ARTEFACT, Problem, collected
+from pipeline.project.problems import ARTEFACT, Problem, collected, ids, settings
 
 _PROTOCOL = ("split", "protocol", "ties")
 

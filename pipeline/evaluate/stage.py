@@ -17,8 +17,8 @@ from pipeline.evaluate.engine.measure import Inputs, Result, measure
 from pipeline.project import paths, timing
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.project.params.typed import Params
-from pipeline.ranking.engine import banks, criteria
-from pipeline.ranking.engine.banks import BankSource
+from pipeline.ranking.engine import bank_source, criteria
+from pipeline.ranking.engine.bank_source import BankSource
 from pipeline.ranking.engine.criteria import Criterion
 from pipeline.ranking.engine.fragments import tables
 from pipeline.ranking.engine.split import Split, collapsed
@@ -78,10 +78,10 @@ def read_inputs(embedded: Embedded | Ensemble, run: str, params: EvaluateParams,
     ranked = embedded.split(params.split, device)
     tuning = embedded.split("val", device) if embedded.has("val") and params.split != "val" else None
     bank = tuning_bank = BankSource(params.split)
-    if params.bank not in (banks.OWN, params.split):
+    if params.bank not in (bank_source.OWN, params.split):
         bank = tuning_bank = _bank(embedded, params, device).checked_against(ranked, "evaluate.bank")
         if params.bank == "val":
-            half, rest = banks.halves(tuning)
+            half, rest = bank_source.halves(tuning)
             tuning, tuning_bank = half, BankSource("val", rest)
     about = {"run": run, "similarity": embedded.compared_by}
     if missing := embedded.left_out(params.split):

@@ -6,10 +6,9 @@ from pipeline.artifacts import features, images, unreadable
 from pipeline.core import tables
 from pipeline.core.files import sha256
 from pipeline.project import paths
-from pipeline.project.agreement import digest, ids, settings
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params
-from pipeline.project.problems import ARTEFACT, NOTE, Problem, collected
+from pipeline.project.problems import ARTEFACT, NOTE, Problem, collected, digest, ids, settings
 
 _IDS = pa.schema([pa.field("image_id", pa.int64(), nullable=False)])
 

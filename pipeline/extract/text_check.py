@@ -3,10 +3,9 @@
 from pipeline.artifacts import captions, texts
 from pipeline.core.files import sha256
 from pipeline.project import paths
-from pipeline.project.agreement import digest, ids, settings
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params
-from pipeline.project.problems import Problem, collected
+from pipeline.project.problems import Problem, collected, digest, ids, settings
 
 
 def problems(params: Params, node: Node) -> list[Problem]:

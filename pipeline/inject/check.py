@@ -3,10 +3,9 @@
 from pipeline.artifacts import captions, pairs
 from pipeline.core import tables
 from pipeline.project import paths
-from pipeline.project.agreement import ids, settings
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params
-from pipeline.project.problems import Problem, collected
+from pipeline.project.problems import Problem, collected, ids, settings
 
 
 def problems(params: Params, node: Node) -> list[Problem]:

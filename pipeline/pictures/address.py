@@ -15,7 +15,7 @@ _CELL = re.compile(r"(.+?\.parquet)::(\d{1,18})::(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Member:
+class TarMember:
     """offset, size: bytes, of the member's data in the shard."""
 
     shard: str
@@ -42,17 +42,17 @@ class Cell:
 def path_of(file: str) -> str:
     """The file to open for the image that ``file`` names, relative to the image root."""
     match parse(file):
-        case Member() as member:
+        case TarMember() as member:
             return member.shard
         case Cell() as cell:
             return cell.file
     return file
 
 
-def parse(file: str) -> str | Member | Cell:
+def parse(file: str) -> str | TarMember | Cell:
     """What the column ``file`` of images.parquet names; a string is a path."""
     if match := _MEMBER.fullmatch(file):
-        return Member(match[1], int(match[2]), int(match[3]), match[4])
+        return TarMember(match[1], int(match[2]), int(match[3]), match[4])
     if match := _CELL.fullmatch(file):
         return Cell(match[1], int(match[2]), match[3])
     return file

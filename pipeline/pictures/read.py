@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipeline.core.errors import InputError, IntegrityError, UnreadableImage
 from pipeline.pictures import cells
-from pipeline.pictures.address import Cell, Member, parse, path_of
+from pipeline.pictures.address import Cell, TarMember, parse, path_of
 from pipeline.project import paths
 
 # Of one image: more than any picture that may be decoded has in any format, far less than memory.
@@ -42,7 +42,7 @@ def file_of(path: Path) -> Path:
 
 def _content(path: Path, file: str, where: str) -> bytes:
     match parse(file):
-        case Member() as member:
+        case TarMember() as member:
             return _member(path, member, where)
         case Cell() as cell:
             return _cell(path, cell, where)
@@ -74,7 +74,7 @@ def _refuse_large(name: str, size: int) -> None:
         raise UnreadableImage(name, f"has {size} bytes, more than the {LARGEST} that are read")
 
 
-def _member(shard: Path, member: Member, where: str) -> bytes:
+def _member(shard: Path, member: TarMember, where: str) -> bytes:
     _refuse_large(f"{shard} {member.name}", member.size)
     try:
         with shard.open("rb") as file:

@@ -1,10 +1,9 @@
 """data/prepare/<dataset>/: both tables, and that they belong together."""
 
 from pipeline.artifacts import captions, images
-from pipeline.project.agreement import ids
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params
-from pipeline.project.problems import Problem, collected
+from pipeline.project.problems import Problem, collected, ids
 
 
 def problems(params: Params, node: Node) -> list[Problem]:

@@ -5,10 +5,9 @@ from pathlib import Path
 from pipeline.artifacts import features, history, model_files, pairs, rematching, texts
 from pipeline.core.files import read_json, sha256
 from pipeline.project import paths
-from pipeline.project.agreement import digest, settings
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params, Run
-from pipeline.project.problems import ARTEFACT, NOTE, Problem, collected
+from pipeline.project.problems import ARTEFACT, NOTE, Problem, collected, digest, settings
 from pipeline.project.registry import RUN_FAMILIES
 
 

@@ -25,7 +25,7 @@ from pipeline.train.engine import backbone, checkpoint, fingerprint, gradient_ca
 from pipeline.train.engine.model import DualEncoder, build, describe
 from pipeline.train.engine.pictures import Drawing, Pictures
 from pipeline.train.engine.scheme.scheme import Setting
-from pipeline.train.engine.table import Table
+from pipeline.train.engine.table import TrainTable
 
 
 def flush_denormals() -> None:
@@ -76,7 +76,7 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     _warn_if_stuck(name, node, progress)
 
 
-def _builder(node: Run, table: Table, network: backbone.Loaded | None) -> Callable[[int], DualEncoder]:
+def _builder(node: Run, table: TrainTable, network: backbone.Loaded | None) -> Callable[[int], DualEncoder]:
     """A seed to a model with fresh weights, on the CPU."""
     members = node.image, node.text, node.similarity
     sizes = table.feature_shape, table.texts.inputs, node.train.embed_size
@@ -90,7 +90,7 @@ def _builder(node: Run, table: Table, network: backbone.Loaded | None) -> Callab
 
 def _inputs(
     node: Run, source: FeatureSet, seed: int, device: torch.device
-) -> tuple[Table, list[Path], backbone.Loaded | None]:
+) -> tuple[TrainTable, list[Path], backbone.Loaded | None]:
     """Everything the run reads, joined, and the files whose digests say what it was; the network if it reads pixels."""
     prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
     seen, words = paths.extracted(node.dataset, node.features), paths.extracted(node.dataset, node.texts)
@@ -100,7 +100,9 @@ def _inputs(
         drawing = Drawing(node.image.params.crop, node.image.params.flip, seed)
         pictures = Pictures.of(node.dataset, stored, network.described, device, drawing)
     texts.require_captions(words, prepared)
-    table = Table.join(captions.read(prepared), pairs.read(injected), stored, texts.read(words), pictures)
+    table = TrainTable.join(
+        captions.read(prepared), pairs.read(injected), stored, texts.read(words), pictures
+    )
     inputs = [prepared / captions.NAME, injected / pairs.NAME]
     inputs += [folder / file for folder in (seen, words) for file in (features.META, features.INDEX)]
     return table, inputs, network
@@ -113,7 +115,7 @@ def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:
     return torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
 
 
-def _say_left_out(name: str, table: Table) -> None:
+def _say_left_out(name: str, table: TrainTable) -> None:
     if any(table.left_out):
         pairs_, words = table.left_out
         warn(
@@ -122,13 +124,13 @@ def _say_left_out(name: str, table: Table) -> None:
         )
 
 
-def _described(table: Table) -> str:
+def _described(table: TrainTable) -> str:
     if table.texts.tokens is None:
         return f"text vectors of {table.texts.inputs} dimensions"
     return f"{table.texts.inputs} words, {table.texts.meta['cut']} captions cut"
 
 
-def _sampler(node: Run, table: Table, seed: int) -> Callable[[int], list[np.ndarray]]:
+def _sampler(node: Run, table: TrainTable, seed: int) -> Callable[[int], list[np.ndarray]]:
     """An epoch to its batches: which pairs meet follows from (seed, epoch) alone."""
     batches = SAMPLERS.load(node.sampler.name).batches
     owners, lengths = table.train_pairs.owners, table.train_pairs.lengths
@@ -140,7 +142,7 @@ def _sampler(node: Run, table: Table, seed: int) -> Callable[[int], list[np.ndar
     return epoch
 
 
-def _longest(node: Run, table: Table, batches: list[np.ndarray], name: str) -> int:
+def _longest(node: Run, table: TrainTable, batches: list[np.ndarray], name: str) -> int:
     """Pairs of the longest batch. Raises InputError when there is none: a single pair has no negative."""
     if not batches:
         count, images = len(table.train_pairs), len(np.unique(table.train_pairs.owners))
@@ -169,7 +171,7 @@ def _start(out: Path, mark: str) -> bool:
     return going_on
 
 
-def _config(node: Run, table: Table, progress: checkpoint.Progress) -> dict:
+def _config(node: Run, table: TrainTable, progress: checkpoint.Progress) -> dict:
     members = {key: describe(getattr(node, key)) for key in RUN_FAMILIES}
     sizes = {
         "embed_size": node.train.embed_size,

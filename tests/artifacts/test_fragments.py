@@ -3,16 +3,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.artifacts import fragments
-from pipeline.artifacts.fragments import Block
+from pipeline.artifacts.fragments import FragmentRows
 from pipeline.core.errors import InputError, IntegrityError
 
 RNG = np.random.default_rng(2)
 
 
-def _block(split: str, first: int, lengths: list[int], dim: int = 3) -> Block:
+def _block(split: str, first: int, lengths: list[int], dim: int = 3) -> FragmentRows:
     ids = np.arange(first, first + len(lengths), dtype=np.int64)
     vectors = RNG.standard_normal((sum(lengths), dim)).astype(np.float32)
-    return Block(split, ids, ids // 2, np.array(lengths), vectors)
+    return FragmentRows(split, ids, ids // 2, np.array(lengths), vectors)
 
 
 @pytest.fixture

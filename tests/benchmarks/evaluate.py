@@ -17,11 +17,11 @@ from pipeline.evaluate.engine.measure import Inputs, measure
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.project.registry import INFERENCES
 from pipeline.ranking.engine import criteria, tuning
-from pipeline.ranking.engine.banks import BankSource
+from pipeline.ranking.engine.bank_source import BankSource
 from pipeline.ranking.engine.criteria import Criterion
-from pipeline.ranking.engine.matching import Setting
-from pipeline.ranking.engine.ranked import trials
+from pipeline.ranking.engine.matching import Allowance
 from pipeline.ranking.engine.split import Split
+from pipeline.ranking.engine.trial import trials
 
 OPEN = {"rgm": INFERENCES.load("rgm").Params(lam=2.0)}
 
@@ -99,7 +99,7 @@ def matching(split: Split, k: int = 10, lam: float = 2.0) -> tuple[float, float]
     started = time.monotonic()
     candidates = module._first_candidates(scores)
     listed = time.monotonic()
-    setting = Setting(k, lam)
+    setting = Allowance(k, lam)
     module._Assignment(scores, candidates, k, setting.quota(*scores.shape, "literal")).solve()
     return time.monotonic() - started, time.monotonic() - listed
 

@@ -22,7 +22,7 @@ def one(images: int, dim: int, inference: str, memory: int) -> None:
     from pipeline.evaluate.engine.measure import Inputs, measure
     from pipeline.project.params.schema import EvaluateParams
     from pipeline.ranking.engine import criteria
-    from pipeline.ranking.engine.banks import BankSource
+    from pipeline.ranking.engine.bank_source import BankSource
     from tests.benchmarks.evaluate import OPEN, embeddings, product
 
     split = embeddings(images, 5 * images, dim)

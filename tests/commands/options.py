@@ -1,9 +1,9 @@
 """Options of a command line."""
 
-from pipeline.evaluate.external.inputs import Files
+from pipeline.evaluate.external.inputs import InputFiles
 
 
-def arguments(files: Files) -> list[object]:
+def arguments(files: InputFiles) -> list[object]:
     """--images ... for what is set."""
     found = []
     for name, value in vars(files).items():

@@ -13,7 +13,7 @@ from pipeline.evaluate.stage import evaluate
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
 from pipeline.project import paths
-from pipeline.train.engine.table import Table
+from pipeline.train.engine.table import TrainTable
 from pipeline.train.stage import train
 from tests.toy_project import load_params, write_prepared
 
@@ -97,11 +97,11 @@ def test_figures_are_those_of_the_others(project, capsys) -> None:
     assert metrics["text_to_image"]["r@1"] == pytest.approx(100 * hits / len(read[0]), abs=1e-4)
 
 
-def _joined(noise: str) -> tuple[Table, pa.Table, features.Features]:
+def _joined(noise: str) -> tuple[TrainTable, pa.Table, features.Features]:
     shown = pairs.read(paths.injected("toy", noise))
     source = features.read(paths.extracted("toy", "plain"))
     words = texts.read(paths.extracted("toy", "words"))
-    return Table.join(captions.read(paths.prepared("toy")), shown, source, words), shown, source
+    return TrainTable.join(captions.read(paths.prepared("toy")), shown, source, words), shown, source
 
 
 @pytest.mark.parametrize("noise", ["clean", "half"])
@@ -140,7 +140,7 @@ def test_an_image_that_is_missing_without_a_reason_is_an_error(project) -> None:
         source.array, source.image_ids[1:], source.rows[1:], source.meta, None, source.failed
     )
     with pytest.raises(InputError, match="1 images have no features, the first is image_id 7"):
-        Table.join(captions.read(paths.prepared("toy")), shown, forgotten, table.texts)
+        TrainTable.join(captions.read(paths.prepared("toy")), shown, forgotten, table.texts)
 
 
 def test_nothing_left_to_train_on_is_said(project) -> None:
@@ -148,4 +148,4 @@ def test_nothing_left_to_train_on_is_said(project) -> None:
     every = np.concatenate([source.image_ids, source.failed])
     all_failed = features.Features(source.array, source.image_ids, source.rows, source.meta, None, every)
     with pytest.raises(InputError, match=r"train and val captions that have features \(\d+ have none\)"):
-        Table.join(captions.read(paths.prepared("toy")), shown, all_failed, table.texts)
+        TrainTable.join(captions.read(paths.prepared("toy")), shown, all_failed, table.texts)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pipeline.artifacts import embeddings, fragments
-from pipeline.artifacts.fragments import Block
+from pipeline.artifacts.fragments import FragmentRows
 from pipeline.core.errors import InputError
 from pipeline.evaluate.engine.embedded import Embedded
 from tests.evaluate.embedded import ABOUT, sides
@@ -14,9 +14,9 @@ CPU = torch.device("cpu")
 SCAN = {**ABOUT, "similarity": "scan_t2i", "dim": "8"}
 
 
-def _block(ids: list[int], owners: list[int], lengths: list[int]) -> Block:
+def _block(ids: list[int], owners: list[int], lengths: list[int]) -> FragmentRows:
     vectors = np.random.default_rng(0).standard_normal((sum(lengths), 8)).astype(np.float32)
-    return Block("test", np.array(ids), np.array(owners), np.array(lengths), vectors)
+    return FragmentRows("test", np.array(ids), np.array(owners), np.array(lengths), vectors)
 
 
 def _write(folder, about: dict[str, str], regions: list[int]) -> None:

@@ -4,7 +4,7 @@ import pytest
 from pipeline.artifacts.evaluation import MEASURES, OCCURRENCE_SCHEMA, RANKS_SCHEMA
 from pipeline.evaluate.engine.tables import occurrence_table, rank_table
 from pipeline.ranking.engine import outcome
-from pipeline.ranking.engine.matching import Pairs
+from pipeline.ranking.engine.matching import MatchedPairs
 from pipeline.ranking.metrics.truth import Truth
 from tests.ranking.dense import dense
 
@@ -38,7 +38,7 @@ def test_a_row_per_query_with_its_image_and_its_measures(ranked):
 
 
 def test_a_matching_leaves_rank_and_measures_empty():
-    pairs = Pairs(np.array([0, 3]), np.array([0, 1]))
+    pairs = MatchedPairs(np.array([0, 3]), np.array([0, 1]))
     made = table(outcome.matched(dict.fromkeys((1, 5, 10), pairs), TRUTH))
     for name in ("rank", *MEASURES):
         assert made[name].null_count == 5, name

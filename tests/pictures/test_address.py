@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.pictures.address import Cell, Member, parse, path_of
+from pipeline.pictures.address import Cell, TarMember, parse, path_of
 
 NUMBERS = st.integers(0, 10**17)
 NAMES = st.text(st.characters(exclude_characters="\0/"), min_size=1)
@@ -12,7 +12,7 @@ NAMES = st.text(st.characters(exclude_characters="\0/"), min_size=1)
 
 @given(offset=NUMBERS, size=NUMBERS, name=NAMES)
 def test_members(offset: int, size: int, name: str) -> None:
-    member = Member("a/train-0.tar", offset, size, name)
+    member = TarMember("a/train-0.tar", offset, size, name)
     assert parse(str(member)) == member
     assert path_of(str(member)) == "a/train-0.tar"
 
@@ -43,4 +43,4 @@ def test_plain_names(file: str) -> None:
 
 def test_a_member_cannot_pass_for_another_shard() -> None:
     name = "evil.tar::5:6::x.jpg"
-    assert parse(f"good.tar::10:20::{name}") == Member("good.tar", 10, 20, name)
+    assert parse(f"good.tar::10:20::{name}") == TarMember("good.tar", 10, 20, name)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pipeline.extract.engine.network import Network
+from pipeline.extract.engine.network import Extractor
 from pipeline.extract.engine.networks.random_filters import RandomFilters
 from pipeline.extract.engine.states import seeded
 from pipeline.pictures import images
@@ -92,7 +92,7 @@ def test_the_tolerance_that_the_documentation_states(tmp_path: Path) -> None:
         (tmp_path / f"{seed}.jpg").write_bytes(jpeg(rendered(667, 501, seed)))
         for draft, found in arrays.items():
             found.append(images.pixels(tmp_path, Item(seed, f"{seed}.jpg", "", ""), made(draft)))
-    network = Network(seeded(lambda: RandomFilters(64, 7, 2), 1, "test"), made(False)).eval()
+    network = Extractor(seeded(lambda: RandomFilters(64, 7, 2), 1, "test"), made(False)).eval()
     with torch.inference_mode():
         reduced, whole = (
             torch.nn.functional.normalize(network(torch.from_numpy(np.stack(found))))

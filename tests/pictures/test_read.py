@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.core.errors import InputError, IntegrityError, UnreadableImage
 from pipeline.pictures import read
-from pipeline.pictures.address import Cell, Member
+from pipeline.pictures.address import Cell, TarMember
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def root(tmp_path: Path) -> Path:
 
 ADDRESSES = [
     ("a.jpg", b"bytes of a"),
-    (str(Member("s.tar", 512, 10, "a.jpg")), b"bytes of a"),
-    (str(Member("s.tar", 513, 3, "any name")), b"yte"),
+    (str(TarMember("s.tar", 512, 10, "a.jpg")), b"bytes of a"),
+    (str(TarMember("s.tar", 513, 3, "any name")), b"yte"),
     (str(Cell("p.parquet", 0, "image")), b"bytes of a"),
     (str(Cell("p.parquet", 0, "hub")), b"in a struct"),
 ]
@@ -54,7 +54,7 @@ def test_bytes(root: Path, file: str, expected: bytes) -> None:
         (".", "is a folder"),
         ("pipe.jpg", "is no regular file"),
         ("huge.jpg", f"has {2**30} bytes, more than the {read.LARGEST} that are read"),
-        (str(Member("s.tar", 0, 2**30, "a.jpg")), f"has {2**30} bytes, more than"),
+        (str(TarMember("s.tar", 0, 2**30, "a.jpg")), f"has {2**30} bytes, more than"),
         (str(Cell("p.parquet", 1, "image")), "holds no bytes in column 'image'"),
         (str(Cell("p.parquet", 1, "hub")), "holds no bytes in column 'hub'"),
     ],
@@ -73,12 +73,12 @@ def test_what_cannot_be_read_has_a_reason(root: Path, file: str, reason: str) ->
     ("file", "error", "message"),
     [
         ("../secret.tar", InputError, "row 0: file '../secret.tar' lies outside its root"),
-        (str(Member("../secret.tar", 0, 9, "x")), InputError, "lies outside its root"),
-        (str(Member("link.tar", 0, 9, "x")), InputError, "lies outside its root"),
+        (str(TarMember("../secret.tar", 0, 9, "x")), InputError, "lies outside its root"),
+        (str(TarMember("link.tar", 0, 9, "x")), InputError, "lies outside its root"),
         (str(Cell("/etc/p.parquet", 0, "image")), InputError, "lies outside its root"),
-        (str(Member("gone.tar", 0, 9, "x")), InputError, "row 0: shard .*gone.tar cannot be read"),
+        (str(TarMember("gone.tar", 0, 9, "x")), InputError, "row 0: shard .*gone.tar cannot be read"),
         (
-            str(Member("s.tar", 10**6, 9, "x")),
+            str(TarMember("s.tar", 10**6, 9, "x")),
             IntegrityError,
             "s.tar ends before x does; .*run `vse-pipe prepare` again",
         ),
@@ -96,4 +96,4 @@ def test_refused(root: Path, file: str, error: type, message: str) -> None:
 
 
 def test_a_name_with_parents_in_a_member_opens_nothing_else(root: Path) -> None:
-    assert read.content(root, str(Member("s.tar", 512, 10, "../../secret.tar")), "row 0") == b"bytes of a"
+    assert read.content(root, str(TarMember("s.tar", 512, 10, "../../secret.tar")), "row 0") == b"bytes of a"

@@ -11,13 +11,13 @@ from torchvision import transforms as v1
 from torchvision.transforms import v2
 
 from pipeline.core.errors import UsageError
-from pipeline.extract.engine.network import Network
+from pipeline.extract.engine.network import Extractor
 from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.engine.published import Published, resolve
+from pipeline.extract.engine.published import Recipe, resolve
 from pipeline.pictures.transforms import Transform
 from tests.naive import extract as naive
 
-PUBLISHED = Published(224, 256, "bilinear", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+PUBLISHED = Recipe(224, 256, "bilinear", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 def transform(**changes) -> Transform:
@@ -69,7 +69,7 @@ def test_equals_torchvision(width: int, height: int, size: int, more: int, inter
 
 def test_channels_are_scaled_and_normalised_as_torchvision_does() -> None:
     image = noise(8, 8)
-    ours = Network(nn.Identity(), transform(resize=8))
+    ours = Extractor(nn.Identity(), transform(resize=8))
     expected = v1.Compose([v1.ToTensor(), v1.Normalize(PUBLISHED.mean, PUBLISHED.std)])
     scaled = ours.scaled(torch.from_numpy(np.array(image))[None])
     assert torch.equal(scaled[0], expected(image))
@@ -102,10 +102,10 @@ def test_what_is_left_out_follows_the_published_weights(options: dict, size: int
     ("options", "published", "message"),
     [
         ({"resize": 200}, PUBLISHED, "resize 200 is smaller than image_size 224"),
-        ({}, Published(224, 256, "lanczos", (0.5,) * 3, (0.5,) * 3), "published with lanczos scaling"),
+        ({}, Recipe(224, 256, "lanczos", (0.5,) * 3, (0.5,) * 3), "published with lanczos scaling"),
     ],
 )
-def test_refuses(options: dict, published: Published, message: str) -> None:
+def test_refuses(options: dict, published: Recipe, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         resolve(ImageParams(**options), published)
 
@@ -116,8 +116,8 @@ def test_ten_crops_are_the_mean_of_ten_networks_runs() -> None:
     ten = transform(crops="ten")
     pixels = ten.pixels(noise(30, 20))
     with torch.inference_mode():
-        found = Network(net, ten)(torch.from_numpy(pixels)[None])[0].tolist()
-        single = Network(net, transform())
+        found = Extractor(net, ten)(torch.from_numpy(pixels)[None])[0].tolist()
+        single = Extractor(net, transform())
         each = [single(torch.from_numpy(crop)[None, None])[0].tolist() for crop in pixels]
     assert found == pytest.approx(naive.mean(each), abs=1e-6)
     assert each[0] != each[5]

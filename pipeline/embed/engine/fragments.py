@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pipeline.artifacts import embeddings, fragments
-from pipeline.artifacts.fragments import Block
+from pipeline.artifacts.fragments import FragmentRows
 from pipeline.core.console import track
 from pipeline.core.files import save_tensors, sha256
 from pipeline.embed.engine.inputs import Sources, of_splits
@@ -40,7 +40,7 @@ def write(
     return counts, shape[2]
 
 
-def _blocks(sources: Sources, name: str, splits: Sequence[str]) -> Iterator[Block]:
+def _blocks(sources: Sources, name: str, splits: Sequence[str]) -> Iterator[FragmentRows]:
     """The rows of each split in the order of the data set."""
     whole, key, encode = sources.captions, "caption_id", sources.read
     if name == embeddings.IMAGES:
@@ -49,7 +49,7 @@ def _blocks(sources: Sources, name: str, splits: Sequence[str]) -> Iterator[Bloc
     for split, part in track(work, len(work), f"embedding {name.removesuffix('.parquet')}"):
         ids = part[key].to_numpy()
         vectors, lengths = _flat(encode(ids))
-        yield Block(split, ids, part["image_id"].to_numpy(), lengths, vectors)
+        yield FragmentRows(split, ids, part["image_id"].to_numpy(), lengths, vectors)
 
 
 def _parts(table: pa.Table) -> list[pa.Table]:

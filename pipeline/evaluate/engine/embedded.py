@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pipeline.artifacts import embeddings, fragments
 from pipeline.artifacts.embeddings import Side
-from pipeline.artifacts.fragments import Block, FragmentSide
+from pipeline.artifacts.fragments import FragmentRows, FragmentSide
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import require, sha256
 from pipeline.project.params.typed import Member
@@ -178,7 +178,7 @@ class Embedded:
 
         return score
 
-    def _regions(self, part: Side | Block, device: torch.device) -> Sides:
+    def _regions(self, part: Side | FragmentRows, device: torch.device) -> Sides:
         if isinstance(part, Side):
             return torch.from_numpy(part.vectors).to(device)
         said = self.images.about.get("regions", "")
@@ -201,6 +201,6 @@ def _side(path: Path, command: str) -> Side | FragmentSide:
     return fragments.read(path) if fragments.is_fragments(path, command) else embeddings.read(path, command)
 
 
-def _words(part: Side | Block, device: torch.device) -> Sides:
+def _words(part: Side | FragmentRows, device: torch.device) -> Sides:
     vectors = torch.from_numpy(part.vectors).to(device)
     return vectors if isinstance(part, Side) else Words(vectors, torch.from_numpy(part.lengths))

@@ -11,14 +11,14 @@ from pipeline.core import console
 from pipeline.core.errors import InputError
 from pipeline.evaluate.engine import tables
 from pipeline.project.params.schema import EvaluateParams
-from pipeline.ranking.engine import banks, protocol, ranked, tuning
-from pipeline.ranking.engine.banks import BankSource
+from pipeline.ranking.engine import bank_source, protocol, tuning
+from pipeline.ranking.engine.bank_source import BankSource
 from pipeline.ranking.engine.criteria import Criterion
 from pipeline.ranking.engine.outcome import Outcome
-from pipeline.ranking.engine.ranked import Trial, Tuned
 from pipeline.ranking.engine.relaxation import Scan, recalls
 from pipeline.ranking.engine.scores import Similarity
 from pipeline.ranking.engine.split import Split
+from pipeline.ranking.engine.trial import Trial, Tuned, run, trials
 
 _DIGITS = 6
 
@@ -66,7 +66,7 @@ def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParam
     folds = protocol.folds(inputs.ranked, params)
     to_tune = any(is_open(criterion, params) for criterion in criteria)
     sets = 2 if to_tune else 1
-    ground = ranked.trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
+    ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
     to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
     for criterion in criteria:
         chosen = {
@@ -83,12 +83,12 @@ def is_open(criterion: Criterion, params: EvaluateParams) -> bool:
 
 def tuning_ground(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict[str, list[Trial]]:
     """By direction, the validation folds that parameters are chosen on. Raises InputError where there are none, where
-    they are what is ranked, and where the bank holds some of them. sets: see ``ranked.trials``."""
+    they are what is ranked, and where the bank holds some of them. sets: see ``trials``."""
     validation = inputs.validation()
-    banks.disjoint(validation, inputs.ranked, "validation data", "split")
+    bank_source.disjoint(validation, inputs.ranked, "validation data", "split")
     inputs.tuning_bank.checked_against(validation, "validation data")
     folds = protocol.tuning_folds(validation, params)
-    return ranked.trials(folds, inputs.tuning_bank, inputs.similarity, params.memory, sets)
+    return trials(folds, inputs.tuning_bank, inputs.similarity, params.memory, sets)
 
 
 def _result(
@@ -104,7 +104,7 @@ def _result(
     notes: dict[str, dict[str, float]] = {direction: {} for direction in DIRECTIONS}
     scans: dict[str, list[Scan]] = {direction: [] for direction in DIRECTIONS}
     for direction, trial in console.track(units, len(units), f"ranking under {criterion.name}"):
-        found, noted, scanned = ranked.run(chosen[direction], trial, params.ties)
+        found, noted, scanned = run(chosen[direction], trial, params.ties)
         outcomes[direction].append(found)
         scans[direction] += [scanned] if scanned else []
         notes[direction] |= {

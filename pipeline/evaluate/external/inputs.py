@@ -14,8 +14,8 @@ from pipeline.evaluate.engine.measure import Inputs
 from pipeline.evaluate.external import qrels, sides
 from pipeline.evaluate.external.vectors import Vectors, must_fit, must_pair
 from pipeline.project.params.schema import EvaluateParams
-from pipeline.ranking.engine import banks
-from pipeline.ranking.engine.banks import BankSource
+from pipeline.ranking.engine import bank_source
+from pipeline.ranking.engine.bank_source import BankSource
 from pipeline.ranking.engine.split import Split
 from pipeline.ranking.metrics.truth import Relevance
 
@@ -25,7 +25,7 @@ _UNKNOWN = -1
 
 
 @dataclass(frozen=True)
-class Files:
+class InputFiles:
     """images, captions: Parquet or .npy; the three with ids belong to .npy; bank and val: the same kinds of files;
     similarity: cosine (vectors are brought to length 1) or dot (used as they are); qrels: as in ``qrels.read``."""
 
@@ -47,7 +47,7 @@ class Files:
         return named + ([Path(self.qrels)] if self.qrels and Path(self.qrels).is_file() else [])
 
 
-def read(files: Files, params: EvaluateParams, device: torch.device, paired: bool = True) -> Inputs:
+def read(files: InputFiles, params: EvaluateParams, device: torch.device, paired: bool = True) -> Inputs:
     """paired: every caption must have its image, or judgements; False where nothing is measured. Raises UsageError for
     options that do not go together, InputError for files that cannot be ranked."""
     _check(files, params)
@@ -64,10 +64,10 @@ def read(files: Files, params: EvaluateParams, device: torch.device, paired: boo
     return Inputs(ranked, bank, tuning, bank if not bank.own else BankSource("val"), _inner_product, about)
 
 
-def _check(files: Files, params: EvaluateParams) -> None:
+def _check(files: InputFiles, params: EvaluateParams) -> None:
     if files.similarity not in SIMILARITIES:
         raise UsageError(f"unknown similarity '{files.similarity}'; known: {', '.join(SIMILARITIES)}")
-    if params.bank != banks.OWN or params.split != "test":
+    if params.bank != bank_source.OWN or params.split != "test":
         raise UsageError(
             "evaluate.bank and evaluate.split name parts of a run; with --images give --bank-images and --bank-captions"
         )
@@ -79,7 +79,7 @@ def _check(files: Files, params: EvaluateParams) -> None:
         )
 
 
-def _relevance(files: Files, images: Vectors, captions: Vectors) -> Relevance | None:
+def _relevance(files: InputFiles, images: Vectors, captions: Vectors) -> Relevance | None:
     """None where the captions' images say what is correct."""
     if files.qrels is not None:
         relevance = qrels.read(files.qrels)
@@ -114,10 +114,10 @@ def _owners(captions: np.ndarray, relevance: Relevance) -> np.ndarray:
     return np.where(named[place] == captions, images[first[place]], _UNKNOWN)
 
 
-def _bank(files: Files, images: Vectors, device: torch.device) -> BankSource:
+def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSource:
     given = [path for path in (files.bank_images, files.bank_captions) if path is not None]
     if not given:
-        return BankSource(banks.OWN)
+        return BankSource(bank_source.OWN)
     kept = [
         reader(path, files.similarity) if path is not None else None
         for reader, path in [(sides.images, files.bank_images), (sides.captions, files.bank_captions)]
@@ -149,7 +149,7 @@ def _rows_as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
     return rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
 
 
-def _validation(files: Files, images: Vectors, device: torch.device) -> Split | None:
+def _validation(files: InputFiles, images: Vectors, device: torch.device) -> Split | None:
     if files.val_images is None:
         return None
     one = sides.images(files.val_images, files.similarity)

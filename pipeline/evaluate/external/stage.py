@@ -12,7 +12,7 @@ from pipeline.core.errors import UsageError
 from pipeline.core.strict import Strict
 from pipeline.evaluate.engine.measure import Inputs, Result, is_open, measure
 from pipeline.evaluate.external import inputs
-from pipeline.evaluate.external.inputs import Files
+from pipeline.evaluate.external.inputs import InputFiles
 from pipeline.evaluate.stage import warn_of_collapse, warn_of_residual, write
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.ranking.engine import criteria
@@ -22,7 +22,7 @@ DEFAULT = ("nns", "is", "csls")
 
 
 def evaluate_files(
-    files: Files,
+    files: InputFiles,
     inferences: Sequence[str],
     params: EvaluateParams,
     options: dict[str, Strict],

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from pipeline.extract.engine.backbone import Backbone
 from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.engine.weights import Source
+from pipeline.extract.engine.weights import WeightsFile
 
 _NAME = "inception_resnet_v2.tf_in1k"
-_WEIGHTS = Source(
+_WEIGHTS = WeightsFile(
     url="https://huggingface.co/timm/inception_resnet_v2.tf_in1k/resolve/main/model.safetensors",
     file="inception_resnet_v2.tf_in1k-dbea26b1.safetensors",
     digest="dbea26b13a5fc8351919fed6a94222c0577ce324b2765fd081a798f837ca9d72",

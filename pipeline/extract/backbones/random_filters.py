@@ -37,7 +37,7 @@ def build(params: Params, seed: int) -> Backbone:
     nearly the same for every image (cosine 0.92 to 0.996), and a small figure hardly moves them.
     """
     from pipeline.extract.engine import states
-    from pipeline.extract.engine.network import Network
+    from pipeline.extract.engine.network import Extractor
     from pipeline.extract.engine.networks.random_filters import RandomFilters
     from pipeline.pictures.transforms import Transform
 
@@ -57,7 +57,7 @@ def build(params: Params, seed: int) -> Backbone:
         "transform": transform.about(),
         "dimensions": 2 * params.filters,
     }
-    network = Network(states.seeded(make, seed, "random_filters"), transform).eval()
+    network = Extractor(states.seeded(make, seed, "random_filters"), transform).eval()
     return Backbone(read=partial(_read, transform), module=network, about=about)
 
 

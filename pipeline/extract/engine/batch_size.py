@@ -31,14 +31,14 @@ _FALLING = 0.9
 
 
 @dataclass(frozen=True)
-class Measured:
+class Throughput:
     """rate: images a second of the forward pass alone, the median of three."""
 
     batch_size: int
     rate: float
 
 
-def find(params: Params, features: str, device: str) -> Iterator[Measured]:
+def find(params: Params, features: str, device: str) -> Iterator[Throughput]:
     """``measure`` with the first images of the data set that can be read, decoded before. Writes nothing.
 
     Raises what an extraction raises, InputError when none of the first images can be read.
@@ -56,20 +56,20 @@ def find(params: Params, features: str, device: str) -> Iterator[Measured]:
         yield from measure(forward, batch.arrays)
 
 
-def measure(forward: Forward, batch: np.ndarray | tuple[np.ndarray, ...]) -> Iterator[Measured]:
+def measure(forward: Forward, batch: np.ndarray | tuple[np.ndarray, ...]) -> Iterator[Throughput]:
     """The rate at 1, 2, 4, ... images, as far as ``batch``, the memory of the device and a gain reach.
 
     batch: images as read, (B, ...), or a tuple of such arrays. Stops at the first size that does not fit.
     """
     arrays = batch if isinstance(batch, tuple) else (batch,)
-    found: list[Measured] = []
+    found: list[Throughput] = []
     size = 1
     while size <= min(len(arrays[0]), _LARGEST):
         part = tuple(array[:size] for array in arrays)
         seconds = _seconds(forward, part)
         if forward.limit is not None:
             return
-        found.append(Measured(size, size / seconds))
+        found.append(Throughput(size, size / seconds))
         yield found[-1]
         best = max(one.rate for one in found)
         if len(found) > 1 and all(one.rate < _FALLING * best for one in found[-2:]):
@@ -77,7 +77,7 @@ def measure(forward: Forward, batch: np.ndarray | tuple[np.ndarray, ...]) -> Ite
         size *= 2
 
 
-def best(found: list[Measured]) -> Measured:
+def best(found: list[Throughput]) -> Throughput:
     """The smallest batch that is as good as the fastest."""
     fastest = max(one.rate for one in found)
     return next(one for one in found if one.rate >= _NEAR * fastest)

@@ -7,7 +7,7 @@ from pipeline.core.errors import UsageError
 from pipeline.pictures.transforms import Transform
 
 
-class Network(nn.Module):
+class Extractor(nn.Module):
     """uint8 (B, crops, S, S, 3) -> float32 (B, D): scale to 0..1, normalise the channels, mean over the crops."""
 
     def __init__(self, net: nn.Module, transform: Transform) -> None:
@@ -45,7 +45,7 @@ def without_classifier(model: nn.Module, classes: int) -> nn.Module:
     return model
 
 
-def dimensions(network: Network, size: int, name: str) -> int:
+def dimensions(network: Extractor, size: int, name: str) -> int:
     """D, found by a forward pass of one black image. Raises UsageError when the network does not give (1, D)."""
     try:
         with torch.inference_mode():

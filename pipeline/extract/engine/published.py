@@ -8,7 +8,7 @@ from pipeline.pictures.transforms import FILTERS, Transform
 
 
 @dataclass(frozen=True)
-class Published:
+class Recipe:
     """How a network's published weights were evaluated; sizes in pixels, mean and std of RGB in 0..1."""
 
     image_size: int
@@ -18,7 +18,7 @@ class Published:
     std: tuple[float, ...]
 
 
-def resolve(params: ImageParams, published: Published) -> Transform:
+def resolve(params: ImageParams, published: Recipe) -> Transform:
     """Fill in what ``params`` leaves to the published weights. Raises UsageError on sizes that do not fit."""
     size = params.image_size or published.image_size
     own = round(size * published.resize / published.image_size) if params.resize_mode == "shorter" else size

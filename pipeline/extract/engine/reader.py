@@ -19,7 +19,7 @@ Read = Callable[[Item], Arrays]
 
 
 @dataclass(frozen=True)
-class Batch:
+class ReadBatch:
     """arrays: (B, ...), or a tuple of such, for the B ``items`` that could be read, None when B is 0; failures: the others.
 
     Both lists are in the order of the images that were asked for.
@@ -32,8 +32,8 @@ class Batch:
 
 def batches(
     work: Iterable[list[Item]], read: Read, ahead: int, workers: int | None = None
-) -> Iterator[Batch]:
-    """One Batch for each list of items, in order.
+) -> Iterator[ReadBatch]:
+    """One ReadBatch for each list of items, in order.
 
     ahead: batches read while the caller works on one; 0 on a CPU, where readers would only take cores from the
     model (see stage). An image for which ``read`` raises UnreadableImage is among the failures; other errors are raised,
@@ -52,7 +52,7 @@ def batches(
             yield _finished(*pending.popleft())
 
 
-def _finished(items: list[Item], futures: list[Future]) -> Batch:
+def _finished(items: list[Item], futures: list[Future]) -> ReadBatch:
     found = [one for future in futures for one in future.result()]
     kept, arrays, failures = [], [], []
     for item, one in zip(items, found, strict=True):
@@ -62,11 +62,11 @@ def _finished(items: list[Item], futures: list[Future]) -> Batch:
             kept.append(item)
             arrays.append(one)
     if not kept:
-        return Batch(None, [], failures)
+        return ReadBatch(None, [], failures)
     if isinstance(arrays[0], tuple):
         parts = zip(*arrays, strict=True)
-        return Batch(tuple(_stacked(list(part), kept) for part in parts), kept, failures)
-    return Batch(_stacked(arrays, kept), kept, failures)
+        return ReadBatch(tuple(_stacked(list(part), kept) for part in parts), kept, failures)
+    return ReadBatch(_stacked(arrays, kept), kept, failures)
 
 
 def _submit(pool: ThreadPoolExecutor, items: list[Item], read: Read, workers: int) -> list[Future]:

@@ -15,7 +15,7 @@ CACHE = "VSE_PIPE_WEIGHTS"
 
 
 @dataclass(frozen=True)
-class Source:
+class WeightsFile:
     """A published weights file. digest: its sha256, or the first 8 or more digits; empty if nobody published one."""
 
     url: str
@@ -31,11 +31,11 @@ class Weights:
     about: dict
 
 
-def source_of(url: str) -> Source:
+def source_of(url: str) -> WeightsFile:
     """A URL whose file name carries its digest, as torchvision's and timm's releases do (``resnet152-f82ba261.pth``)."""
     name = url.rsplit("/", 1)[1]
     match = re.search(r"-([0-9a-f]{8,64})\.\w+$", name)
-    return Source(url, name, match[1] if match else "")
+    return WeightsFile(url, name, match[1] if match else "")
 
 
 def cache() -> Path:
@@ -48,7 +48,7 @@ def cache() -> Path:
     return Path(torch_home).expanduser() / "hub" / "checkpoints"
 
 
-def locate(params: ImageParams, published: Source | None, seed: int) -> Weights:
+def locate(params: ImageParams, published: WeightsFile | None, seed: int) -> Weights:
     """The weights that ``params`` name, downloaded if need be, their digest compared on every call.
 
     Raises MissingResource (no such file, or no way to download it), IntegrityError (another digest), UsageError (no
@@ -68,7 +68,7 @@ def locate(params: ImageParams, published: Source | None, seed: int) -> Weights:
     )
 
 
-def _pinned(published: Source, wanted: str | None) -> Source:
+def _pinned(published: WeightsFile, wanted: str | None) -> WeightsFile:
     if not published.digest and not wanted:
         raise UsageError(
             f"no digest is known for {published.url}: set sha256 to the digest its publisher gives, or weights to a file you trust"
@@ -79,8 +79,8 @@ def _pinned(published: Source, wanted: str | None) -> Source:
         )
     if wanted and not published.digest:
         stem, dot, suffix = published.file.rpartition(".")
-        return Source(published.url, f"{stem}-{wanted[:8]}{dot}{suffix}", wanted)
-    return Source(published.url, published.file, wanted or published.digest)
+        return WeightsFile(published.url, f"{stem}-{wanted[:8]}{dot}{suffix}", wanted)
+    return WeightsFile(published.url, published.file, wanted or published.digest)
 
 
 def _from_path(params: ImageParams) -> Weights:

@@ -9,14 +9,14 @@ from pipeline.core.errors import InputError
 
 
 @dataclass(frozen=True)
-class Groups:
+class Grouping:
     """Image k has captions ``k * captions`` and on, and its features in row ``k * rows``; both counts are per image."""
 
     captions: int
     rows: int
 
 
-def group(captions: int, digests: np.ndarray, wanted: int | None, where: str) -> Groups:
+def group(captions: int, digests: np.ndarray, wanted: int | None, where: str) -> Grouping:
     """captions: how many there are; digests: (rows, 32), equal for equal rows; wanted: captions per image, or None.
 
     VSE++ and its descendants divide the caption's number by 5 whenever the counts differ and never when they agree,
@@ -30,18 +30,18 @@ def group(captions: int, digests: np.ndarray, wanted: int | None, where: str) ->
         return _as_told(captions, digests, wanted, where)
     if captions == rows:
         repeated = _repetition(digests, where)
-        return Groups(repeated, repeated)
+        return Grouping(repeated, repeated)
     if captions % rows:
         raise InputError(
             f"{where}: {captions} captions, {rows} rows of features: not a multiple; there must be one row per image or per caption"
         )
-    return Groups(captions // rows, 1)
+    return Grouping(captions // rows, 1)
 
 
-def _as_told(captions: int, digests: np.ndarray, wanted: int, where: str) -> Groups:
+def _as_told(captions: int, digests: np.ndarray, wanted: int, where: str) -> Grouping:
     rows = len(digests)
     if captions == rows * wanted:
-        return Groups(wanted, 1)
+        return Grouping(wanted, 1)
     if captions != rows or rows % wanted:
         raise InputError(
             f"{where}: {captions} captions, {rows} rows of features: with captions_per_image {wanted} there must be "
@@ -54,7 +54,7 @@ def _as_told(captions: int, digests: np.ndarray, wanted: int, where: str) -> Gro
         raise InputError(
             f"{where}: as many rows as captions, so captions_per_image {wanted} needs equal rows in groups of {wanted}; rows {first} to {first + wanted - 1} differ"
         )
-    return Groups(wanted, wanted)
+    return Grouping(wanted, wanted)
 
 
 def _repetition(digests: np.ndarray, where: str) -> int:

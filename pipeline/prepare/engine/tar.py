@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipeline.core.errors import InputError
-from pipeline.pictures.address import Member
+from pipeline.pictures.address import TarMember
 from pipeline.prepare.engine.source import is_text
 
 _BLOCK = 512
@@ -19,7 +19,7 @@ class Sample:
     """The members whose names begin with ``key``, by what follows its dot, in lower case."""
 
     key: str
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, TarMember] = field(default_factory=dict)
 
 
 def samples(path: Path, file: BinaryIO) -> list[Sample]:
@@ -46,7 +46,7 @@ def samples(path: Path, file: BinaryIO) -> list[Sample]:
     return found
 
 
-def text(path: Path, file: BinaryIO, member: Member) -> str:
+def text(path: Path, file: BinaryIO, member: TarMember) -> str:
     """A member's content as UTF-8 text without its final line break. Raises InputError."""
     if member.size > _LONGEST_TEXT:
         raise InputError(f"{path} {member.name}: {member.size} bytes are no caption")
@@ -58,7 +58,7 @@ def text(path: Path, file: BinaryIO, member: Member) -> str:
     return found.removesuffix("\n").removesuffix("\r")
 
 
-def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, Member]]:
+def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
     """Names with their folders, which the members themselves lose: an address must hold no ``..``."""
     try:
         with tarfile.open(fileobj=file, mode="r:") as tar:
@@ -78,12 +78,12 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, Member]]:
         raise InputError(f"{path}: not a whole tar file ({error}); copy it again") from error
 
 
-def _member(path: Path, info: tarfile.TarInfo) -> Member:
+def _member(path: Path, info: tarfile.TarInfo) -> TarMember:
     if not info.isreg() or info.issparse():
         raise InputError(f"{path}: {info.name!r} is a link or a special file; a shard holds plain files")
     if not is_text(info.name):
         raise InputError(f"{path}: the name {info.name!r} is not UTF-8; rename it and write the shard again")
-    return Member(path.name, info.offset_data, info.size, info.name.rpartition("/")[2])
+    return TarMember(path.name, info.offset_data, info.size, info.name.rpartition("/")[2])
 
 
 def _refuse_cut(path: Path, file: BinaryIO, end: int) -> None:

@@ -16,7 +16,7 @@ from pipeline.core.console import warn
 from pipeline.core.errors import InputError
 from pipeline.core.strict import Strict
 from pipeline.prepare.engine.arrays import open_array, row_digests
-from pipeline.prepare.engine.groups import Groups, group
+from pipeline.prepare.engine.groups import Grouping, group
 from pipeline.prepare.engine.source import (
     Source,
     caption_table,
@@ -46,7 +46,7 @@ class _Split:
 
     prefix: str
     captions: list[str]
-    groups: Groups
+    groups: Grouping
     digests: list[str]
     names: list[str] | None
 
@@ -102,7 +102,7 @@ def _read_split(source: Path, prefix: str, params: Params) -> _Split:
     )
 
 
-def _names(path: Path, captions: int, groups: Groups) -> list[str] | None:
+def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:
     """One name per image, whether the file has a line per image or per caption; None without a file.
 
     Lines per caption that all differ number the captions, so they name no image.

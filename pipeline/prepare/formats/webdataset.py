@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pipeline.core.console import track
 from pipeline.core.errors import InputError
-from pipeline.pictures.address import Member
+from pipeline.pictures.address import TarMember
 from pipeline.prepare.engine import tar
 from pipeline.prepare.engine.shards import Part, ShardParams, assembled, files
 from pipeline.prepare.engine.source import Source, caption_text
@@ -53,7 +53,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     return assembled(root, images, captions)
 
 
-def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[Member, str, list[str]]]:
+def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[TarMember, str, list[str]]]:
     shard = path.relative_to(root).as_posix()
     with path.open("rb") as file:
         for sample in tar.samples(path, file):

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
 from pipeline.core import seeds
 from pipeline.core.errors import InputError
-from pipeline.ranking.confidence.sides import Side
+from pipeline.ranking.confidence.sides import FoldDirection
 
 # ("image_to_text", "r@1") or, for the sums over both directions, ("rsum",).
 Address = tuple[str, ...]
@@ -24,13 +24,13 @@ _WEIGHTS_AT_ONCE = 1 << 22
 class Figures:
     """sides: by fold, then direction. Both directions of a fold have the same images."""
 
-    sides: dict[int, dict[str, Side]]
+    sides: dict[int, dict[str, FoldDirection]]
 
     @classmethod
     def of(cls, ranks: pa.Table, occurrence: pa.Table) -> "Figures":
         """From ranks.parquet and occurrence.parquet. Raises InputError when the two do not belong
         together."""
-        sides: dict[int, dict[str, Side]] = {}
+        sides: dict[int, dict[str, FoldDirection]] = {}
         for fold in sorted(pc.unique(ranks["fold"]).to_pylist()):
             of_fold = ranks.filter(pc.field("fold") == fold)
             images = np.unique(of_fold["image_id"].to_numpy())
@@ -39,7 +39,7 @@ class Figures:
                 here = pc.field("direction") == direction
                 if len(queries := of_fold.filter(here)):
                     listed = items.filter(here)["item_id"].to_numpy()
-                    sides.setdefault(fold, {})[direction] = Side.of(images, queries, listed)
+                    sides.setdefault(fold, {})[direction] = FoldDirection.of(images, queries, listed)
         return cls(sides)
 
     def images(self) -> dict[int, int]:

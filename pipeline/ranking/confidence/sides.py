@@ -15,7 +15,7 @@ _SHAPES = ("skew@10", "robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@1
 
 
 @dataclass(frozen=True)
-class Side:
+class FoldDirection:
     """images: ids of the images in the fold, ascending; image_of: for each query its position there; means:
     what each query adds to a metric, float64 by name; ranks: float64, 1 = best, None for a matching; picks:
     positions of the chosen items, those of query q from starts[q] to starts[q + 1]; items: how many there are
@@ -30,7 +30,7 @@ class Side:
     items: int
 
     @classmethod
-    def of(cls, images: np.ndarray, ranks: pa.Table, items: np.ndarray) -> "Side":
+    def of(cls, images: np.ndarray, ranks: pa.Table, items: np.ndarray) -> "FoldDirection":
         """ranks: the rows of one direction and fold; items: the ids in occurrence.parquet. Raises InputError
         when a query chose an item that is not among them."""
         items, chosen = np.sort(items), ranks["top"].combine_chunks()

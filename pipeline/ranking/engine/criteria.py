@@ -9,7 +9,7 @@ from pipeline.core.seeds import generator
 from pipeline.core.strict import Strict
 from pipeline.project.registry import INFERENCES
 from pipeline.ranking.engine.bank import Bank, ItemBias
-from pipeline.ranking.engine.matching import Pairs, Setting
+from pipeline.ranking.engine.matching import Allowance, MatchedPairs
 from pipeline.ranking.engine.scores import Scores, Shuffled
 
 PLAIN = "nns"
@@ -70,7 +70,7 @@ class Criterion:
         others = [one.rescoring.params.model_dump() for one in self.candidates()]
         return [name for name in own if any(other[name] != own[name] for other in others)]
 
-    def match(self, scores: Scores, settings: Sequence[Setting]) -> Iterator[Pairs]:
+    def match(self, scores: Scores, settings: Sequence[Allowance]) -> Iterator[MatchedPairs]:
         """One matching for each setting, of scores that ``rerank`` made.
 
         Equal scores go to the lowest row and column, and data sets list captions in the order of their images: in that
@@ -79,7 +79,7 @@ class Criterion:
         """
         order = generator(0, "order of items in a matching").permutation(scores.shape[1])
         for pairs in self.matching.module.match(Shuffled(scores, order), settings, self.matching.params):
-            yield Pairs(pairs.rows, order[pairs.columns])
+            yield MatchedPairs(pairs.rows, order[pairs.columns])
 
 
 def parse(name: str, options: dict[str, Strict]) -> Criterion:

@@ -8,12 +8,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pipeline.core.errors import InputError
-from pipeline.ranking.engine.matching import Pairs
+from pipeline.ranking.engine.matching import MatchedPairs
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.metrics.truth import Truth
 
 
-class _Kept(Scores):
+class _JudgedRows(Scores):
     """Some rows of other scores, read along the strips of those, so that each is computed once and none changes."""
 
     def __init__(self, scores: Scores, rows: np.ndarray) -> None:
@@ -37,10 +37,10 @@ class _Kept(Scores):
 def judged(scores: Scores, truth: Truth) -> tuple[Scores, Truth]:
     """Both without the queries that have no correct item. Raises InputError when none is left."""
     rows = _rows(truth)
-    return (scores, truth) if len(rows) == len(truth) else (_Kept(scores, rows), truth.only_judged())
+    return (scores, truth) if len(rows) == len(truth) else (_JudgedRows(scores, rows), truth.only_judged())
 
 
-def judged_pairs(pairs: dict[int, Pairs], truth: Truth) -> tuple[dict[int, Pairs], Truth]:
+def judged_pairs(pairs: dict[int, MatchedPairs], truth: Truth) -> tuple[dict[int, MatchedPairs], Truth]:
     """The same of the matchings by K, in which all queries took part."""
     rows = _rows(truth)
     if len(rows) == len(truth):
@@ -48,7 +48,7 @@ def judged_pairs(pairs: dict[int, Pairs], truth: Truth) -> tuple[dict[int, Pairs
     kept = {}
     for k, found in pairs.items():
         inside = np.isin(found.rows, rows)
-        kept[k] = Pairs(np.searchsorted(rows, found.rows[inside]), found.columns[inside])
+        kept[k] = MatchedPairs(np.searchsorted(rows, found.rows[inside]), found.columns[inside])
     return kept, truth.only_judged()
 
 

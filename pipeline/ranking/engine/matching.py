@@ -25,7 +25,7 @@ FETCHED_AT_ONCE = 1 << 23
 
 
 @dataclass(frozen=True)
-class Setting:
+class Allowance:
     """k: items a query may take (the K of R@K); lam: the relaxation factor lambda, which scales an item's quota."""
 
     k: int
@@ -38,17 +38,17 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class MatchedPairs:
     """rows, columns: int64 (pairs,), query and item of each matched pair in the order of Algorithm 1."""
 
     rows: np.ndarray
     columns: np.ndarray
 
 
-_NOTHING = Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
+_NOTHING = MatchedPairs(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def greedy(scores: Scores, settings: Sequence[Setting], mode: Mode) -> Iterator[Pairs]:
+def greedy(scores: Scores, settings: Sequence[Allowance], mode: Mode) -> Iterator[MatchedPairs]:
     """The pairs that Algorithm 1 accepts under each setting, ties by the lowest (row, column).
 
     rows: an item's quota is round(lambda k max(1, queries / items)); the end comes when every query has k items or the
@@ -66,14 +66,14 @@ def greedy(scores: Scores, settings: Sequence[Setting], mode: Mode) -> Iterator[
 
 def _matched(
     scores: Scores, candidates: tuple[np.ndarray, np.ndarray], k: int, quota: int, mode: Mode
-) -> Pairs:
+) -> MatchedPairs:
     if quota == 0:
         return _NOTHING
     rows, columns, values = _Assignment(scores, candidates, k, quota).solve()
     order = np.lexsort((columns, rows, -values))
     if mode == "literal":
         order = order[: min(scores.shape) * k]
-    return Pairs(rows[order], columns[order])
+    return MatchedPairs(rows[order], columns[order])
 
 
 def _first_candidates(scores: Scores) -> tuple[np.ndarray, np.ndarray]:

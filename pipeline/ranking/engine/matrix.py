@@ -19,7 +19,7 @@ _MIB = 1 << 20
 _HELD_SHARE = 4
 
 
-class Kept:
+class ScoreMatrix:
     """The scores of all images with all captions under ``similarity``, computed when they are first asked for.
 
     memory: MiB for all of an evaluation; a matrix of more than a quarter of it lies in a temporary file, which the system

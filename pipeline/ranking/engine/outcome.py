@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from pipeline.artifacts.evaluation import KS
-from pipeline.ranking.engine.matching import Pairs
+from pipeline.ranking.engine.matching import MatchedPairs
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.top import top_k
 from pipeline.ranking.metrics import hubness, precision, recall
@@ -74,7 +74,7 @@ def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS) -> 
     return Outcome(ranks, hits, top.ravel(), np.full(len(top), top.shape[1]), occurrence, measures)
 
 
-def matched(pairs: dict[int, Pairs], truth: Truth) -> Outcome:
+def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
     """pairs: by K, what Algorithm 1 matched when run with k = K."""
     queries = len(truth)
     hits, occurrence = {}, {}

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from pipeline.artifacts.evaluation import KS
 from pipeline.ranking.engine.criteria import Criterion
-from pipeline.ranking.engine.matching import Pairs, Setting
+from pipeline.ranking.engine.matching import Allowance, MatchedPairs
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.metrics.truth import Truth
 
@@ -25,7 +25,7 @@ class Scan:
 
     answered: Int[np.ndarray, "ks lambdas"]
     queries: int
-    kept: dict[int, Pairs]
+    kept: dict[int, MatchedPairs]
 
 
 def scan(
@@ -43,7 +43,7 @@ def scan(
     tried = [
         (row, k, column) for row, k in enumerate(ks) for column in _columns(criterion, (keep or {}).get(k))
     ]
-    settings = [Setting(k, criterion.lambdas[column]) for _, k, column in tried]
+    settings = [Allowance(k, criterion.lambdas[column]) for _, k, column in tried]
     right = np.sort(_keys(np.repeat(np.arange(len(truth)), np.diff(truth.starts)), truth.items, truth))
     counts, kept = np.full((len(ks), len(criterion.lambdas)), _NOT_TRIED), {}
     matched = criterion.match(scores, settings)
@@ -65,7 +65,7 @@ def _keys(queries: np.ndarray, items: np.ndarray, truth: Truth) -> np.ndarray:
     return queries * truth.columns + items
 
 
-def _answered(pairs: Pairs, right: np.ndarray, truth: Truth) -> int:
+def _answered(pairs: MatchedPairs, right: np.ndarray, truth: Truth) -> int:
     """right: ascending. Looking up is a third of the time that Truth.holds needs, and this runs for every lambda."""
     keys = _keys(pairs.rows, pairs.columns, truth)
     if not len(right):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pipeline.core.errors import UsageError
 from pipeline.ranking.engine.fragments import Sides, plain
-from pipeline.ranking.engine.matrix import Kept
+from pipeline.ranking.engine.matrix import ScoreMatrix
 
 # A product of float32 matrices changes in its last bits with the height of its left side. Every score is therefore
 # computed in strips at fixed rows, whose height follows from the number of items alone: no result depends on the block
@@ -75,7 +75,7 @@ class Scores:
         UsageError where the memory is too little for one strip.
         """
         if not (plain(queries) and plain(items)):
-            return cls._of_kept(Kept(queries, items, similarity, memory), block)
+            return cls._of_kept(ScoreMatrix(queries, items, similarity, memory), block)
         left, right = _aligned(queries), _aligned(items)
         shape = (len(left), len(right))
         _must_take(shape, memory)
@@ -101,7 +101,7 @@ class Scores:
         return cls(tuple(matrix.shape), lambda rows: matrix[rows], block, transpose)
 
     @classmethod
-    def _of_kept(cls, kept: Kept, block: int) -> "Scores":
+    def _of_kept(cls, kept: ScoreMatrix, block: int) -> "Scores":
         def backward(rows: slice) -> Tensor:
             return kept.matrix[:, rows].T.contiguous()
 

@@ -53,7 +53,7 @@ def best_of(
 def _compiled(scores: Tensor, k: int, priority: np.ndarray | None) -> tuple[Tensor, Tensor] | None:
     """None where an entry is not finite."""
     # numba takes half a second to import, which commands that rank nothing should not pay.
-    from pipeline.ranking.compiled.selecting import select
+    from pipeline.ranking.compiled.top import select
 
     rows = scores.contiguous().numpy()
     best, columns = np.empty((len(rows), k), rows.dtype), np.empty((len(rows), k), np.int64)

@@ -8,7 +8,7 @@ from pipeline.artifacts.evaluation import KS
 from pipeline.core import console
 from pipeline.ranking.engine import outcome, relaxation
 from pipeline.ranking.engine.criteria import Criterion
-from pipeline.ranking.engine.ranked import Trial, Tuned
+from pipeline.ranking.engine.trial import Trial, Tuned
 
 
 def tuned(criterion: Criterion, trials: Sequence[Trial], everything: bool) -> Tuned:

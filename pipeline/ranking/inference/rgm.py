@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pipeline.core.strict import Strict
-from pipeline.ranking.engine.matching import Pairs, Setting, greedy
+from pipeline.ranking.engine.matching import Allowance, MatchedPairs, greedy
 from pipeline.ranking.engine.scores import Scores
 
 Relaxation = Annotated[float, Field(ge=1.0, allow_inf_nan=False)]
@@ -27,7 +27,7 @@ class Params(Strict):
         return sorted(set(self.grid)) if self.lam is None else [self.lam]
 
 
-def match(scores: Scores, settings: Sequence[Setting], params: Params) -> Iterator[Pairs]:
+def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iterator[MatchedPairs]:
     """Algorithm 1 of the RGM paper (section 3.3.3), once per setting: R@K comes from its own run with k = K.
 
     ``mode: literal`` is the algorithm as printed. It stops after min(queries, items) k pairs, which caps text-to-image

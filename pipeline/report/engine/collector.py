@@ -11,7 +11,7 @@ from markupsafe import Markup
 from pipeline.pictures.read import file_of
 from pipeline.project import paths
 from pipeline.report.engine.pictures import data_uri, fit, thumbnail
-from pipeline.report.engine.results import Catalogue
+from pipeline.report.engine.results import DatasetIndex
 
 Reader = Callable[[Path], bytes | None]
 
@@ -55,7 +55,7 @@ class Collector:
         self._charts += 1
         return Chart(f"chart-{self._charts}", label, embeddable(spec))
 
-    def picture(self, catalogue: Catalogue, image_id: int) -> Picture:
+    def picture(self, catalogue: DatasetIndex, image_id: int) -> Picture:
         """Raises InputError when the data set names a file outside its root."""
         key = catalogue.name, image_id
         if key not in self._pictures:
@@ -81,7 +81,7 @@ class Collector:
         """How many of ``linked`` have a link: members of shards have none."""
         return sum(_link(path) is not None for path in self.linked)
 
-    def _picture(self, catalogue: Catalogue, image_id: int) -> Picture:
+    def _picture(self, catalogue: DatasetIndex, image_id: int) -> Picture:
         label, path = _label(catalogue, image_id), _path(catalogue, image_id)
         if path is None:
             return Picture(None, label)
@@ -112,7 +112,7 @@ class Collector:
         return None if content is None else thumbnail(content, side)
 
 
-def _path(catalogue: Catalogue, image_id: int) -> Path | None:
+def _path(catalogue: DatasetIndex, image_id: int) -> Path | None:
     """Raises InputError for a file outside the data set's root."""
     row = catalogue.images.loc[image_id]
     # Width 0 is how prepare marks images that exist as precomputed features only.
@@ -136,7 +136,7 @@ def embeddable(content: object) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704 (escaped here)
 
 
-def _label(catalogue: Catalogue, image_id: int) -> str:
+def _label(catalogue: DatasetIndex, image_id: int) -> str:
     """The image's first caption: the best text there is for somebody who cannot see the picture."""
     written = catalogue.captions_of.get(image_id)
     return f"Picture {image_id}" + (f": {catalogue.captions.at[written[0], 'text']}" if written else "")

@@ -11,7 +11,7 @@ from pipeline.core.files import read_json, sha256
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.report.engine import audits
-from pipeline.report.engine.results import Catalogue, Evaluation, Group, Results, RunResult
+from pipeline.report.engine.results import DatasetIndex, Evaluation, Group, Results, RunResult
 
 _SHOWN = 5
 _NEEDED = ("r@1", "r@5", "r@10", "skew@1", "skew@5", "skew@10")
@@ -139,10 +139,10 @@ def _digests(run: str) -> dict[str, str]:
     return {name: digest for name, digest in found.items() if isinstance(digest, str)}
 
 
-def _catalogue(dataset: str) -> Catalogue:
+def _catalogue(dataset: str) -> DatasetIndex:
     folder = paths.prepared(dataset)
     pictures = images.read(folder)
     texts = captions.read(folder).to_pandas().set_index("caption_id")
     digests = {name: sha256(folder / name) for name in (images.NAME, captions.NAME)}
     table = pictures.to_pandas().set_index("image_id")
-    return Catalogue(dataset, table, texts, images.root(pictures), digests)
+    return DatasetIndex(dataset, table, texts, images.root(pictures), digests)

@@ -113,7 +113,7 @@ class RunResult:
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class DatasetIndex:
     """A data set's pictures and texts. images: indexed by image_id; captions: indexed by caption_id; root: of the files;
     digests: SHA-256 of its tables, by file name."""
 
@@ -145,7 +145,7 @@ class Catalogue:
 class Group:
     """The runs of one data set, then their ensembles: only these can be compared with each other."""
 
-    catalogue: Catalogue
+    catalogue: DatasetIndex
     runs: list[RunResult]
 
     @property

@@ -4,7 +4,7 @@ from pipeline.core.errors import InputError
 from pipeline.report.engine import audit_charts
 from pipeline.report.engine.audits import Audit
 from pipeline.report.engine.collector import Collector
-from pipeline.report.engine.results import Catalogue, Group, Results
+from pipeline.report.engine.results import DatasetIndex, Group, Results
 from pipeline.report.sections.examples import shown
 
 TITLE = "Training pairs"
@@ -26,7 +26,7 @@ def _group(group: Group, results: Results, collector: Collector) -> dict:
     }
 
 
-def _audit(one: Audit, catalogue: Catalogue, collector: Collector) -> dict:
+def _audit(one: Audit, catalogue: DatasetIndex, collector: Collector) -> dict:
     metrics = one.metrics
     known = metrics["truth"] == "known"
     label = f"Losses of {metrics['pairs']} training pairs of {one.run}; {metrics['flagged']} are taken for mismatched."
@@ -53,7 +53,7 @@ def _costs(one: Audit, collector: Collector):
     return collector.chart(audit_charts.costs(table), label)
 
 
-def _card(one: Audit, number: int, catalogue: Catalogue, collector: Collector) -> dict:
+def _card(one: Audit, number: int, catalogue: DatasetIndex, collector: Collector) -> dict:
     if number not in one.pairs.index:
         raise InputError(
             f"audit of {one.run}: caption_id {number} of the gallery is no row of pairs.parquet; "
@@ -82,5 +82,5 @@ def _absent(value: object) -> bool:
     return value is None or value != value
 
 
-def _shown(value: object, is_picture: bool, catalogue: Catalogue, collector: Collector) -> dict | None:
+def _shown(value: object, is_picture: bool, catalogue: DatasetIndex, collector: Collector) -> dict | None:
     return None if _absent(value) else shown(int(value), is_picture, catalogue, collector)

@@ -9,7 +9,7 @@ from pipeline.core.seeds import generator
 from pipeline.report.engine import change_charts
 from pipeline.report.engine.collector import Collector
 from pipeline.report.engine.formatting import HEADINGS
-from pipeline.report.engine.results import Catalogue, Evaluation, Group, Results, RunResult
+from pipeline.report.engine.results import DatasetIndex, Evaluation, Group, Results, RunResult
 from pipeline.report.engine.selection import Change, change
 from pipeline.report.sections.examples import correct, shown
 
@@ -48,7 +48,9 @@ def _group(group: Group, results: Results, collector: Collector) -> dict:
     }
 
 
-def _run(run: RunResult, is_open: bool, catalogue: Catalogue, results: Results, collector: Collector) -> dict:
+def _run(
+    run: RunResult, is_open: bool, catalogue: DatasetIndex, results: Results, collector: Collector
+) -> dict:
     before = {direction: run.baseline.queries(direction) for direction in DIRECTIONS}
     rows, cards = [], []
     for one in run.evaluations.values():
@@ -88,7 +90,7 @@ def _examples(
     one: Evaluation,
     baseline: Evaluation,
     sides: list[_Side],
-    catalogue: Catalogue,
+    catalogue: DatasetIndex,
     seed: int,
     collector: Collector,
 ) -> dict:
@@ -109,7 +111,7 @@ def _example(
     side: _Side,
     one: Evaluation,
     baseline: Evaluation,
-    catalogue: Catalogue,
+    catalogue: DatasetIndex,
     collector: Collector,
 ) -> dict:
     is_text = side.direction == "text_to_image"
@@ -131,7 +133,7 @@ def _cell(
     one: Evaluation,
     right: list[int],
     direction: str,
-    catalogue: Catalogue,
+    catalogue: DatasetIndex,
     collector: Collector,
 ) -> dict:
     """What is ranked first; of a matching only whether its set holds a correct item."""

@@ -5,7 +5,7 @@ import pandas as pd
 from pipeline.artifacts.evaluation import DIRECTIONS
 from pipeline.core.seeds import generator
 from pipeline.report.engine.collector import Collector
-from pipeline.report.engine.results import Catalogue, Evaluation, Group, Results
+from pipeline.report.engine.results import DatasetIndex, Evaluation, Group, Results
 from pipeline.report.engine.selection import Pick, mix
 
 TITLE = "Example retrievals"
@@ -46,7 +46,7 @@ def _card(
     pick: Pick,
     direction: str,
     rankings: list[tuple[Evaluation, pd.DataFrame]],
-    catalogue: Catalogue,
+    catalogue: DatasetIndex,
     collector: Collector,
 ) -> dict:
     right = correct(pick.query_id, direction, catalogue)
@@ -66,7 +66,7 @@ def _list(
     row: pd.Series,
     right: list[int],
     direction: str,
-    catalogue: Catalogue,
+    catalogue: DatasetIndex,
     collector: Collector,
 ) -> dict:
     """A matching has no order, so its whole set is shown; of a ranking only the beginning."""
@@ -83,14 +83,14 @@ def _list(
     }
 
 
-def correct(query_id: int, direction: str, catalogue: Catalogue) -> list[int]:
+def correct(query_id: int, direction: str, catalogue: DatasetIndex) -> list[int]:
     """ids of the correct items: an image's captions, or the image a caption describes."""
     if direction == "image_to_text":
         return catalogue.captions_of.get(query_id, [])
     return [int(catalogue.captions.at[query_id, "image_id"])]
 
 
-def shown(number: int, is_picture: bool, catalogue: Catalogue, collector: Collector) -> dict:
+def shown(number: int, is_picture: bool, catalogue: DatasetIndex, collector: Collector) -> dict:
     """What the templates print for an image or a caption."""
     if is_picture:
         return {"id": number, "picture": collector.picture(catalogue, number), "text": None}

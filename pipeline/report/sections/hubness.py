@@ -7,7 +7,7 @@ from pipeline.report.engine import hub_charts
 from pipeline.report.engine.collector import Collector
 from pipeline.report.engine.formatting import percent
 from pipeline.report.engine.hubness import attracted, log_edges, measure
-from pipeline.report.engine.results import Catalogue, Evaluation, Group, Results, RunResult
+from pipeline.report.engine.results import DatasetIndex, Evaluation, Group, Results, RunResult
 from pipeline.report.sections.examples import correct, shown
 
 TITLE = "Hubness"
@@ -45,7 +45,9 @@ def _group(group: Group, collector: Collector) -> dict:
     }
 
 
-def _run(run: RunResult, is_open: bool, is_drawn: bool, catalogue: Catalogue, collector: Collector) -> dict:
+def _run(
+    run: RunResult, is_open: bool, is_drawn: bool, catalogue: DatasetIndex, collector: Collector
+) -> dict:
     return {
         "run": run.name,
         "kind": run.kind,
@@ -122,7 +124,7 @@ def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
     return rows
 
 
-def _hubs(run: RunResult, direction: str, catalogue: Catalogue, collector: Collector) -> list[dict]:
+def _hubs(run: RunResult, direction: str, catalogue: DatasetIndex, collector: Collector) -> list[dict]:
     """The items most often among the best 10 under the baseline, some of the queries that have them there, and what the
     contrast makes of them."""
     order = run.baseline.items(direction).sort_values(
@@ -147,7 +149,7 @@ def _hubs(run: RunResult, direction: str, catalogue: Catalogue, collector: Colle
     ]
 
 
-def _query(number: int, item: int, direction: str, catalogue: Catalogue, collector: Collector) -> dict:
+def _query(number: int, item: int, direction: str, catalogue: DatasetIndex, collector: Collector) -> dict:
     catalogue.known([number], direction, "queries")
     return {
         **shown(number, direction == "image_to_text", catalogue, collector),

@@ -10,7 +10,7 @@ from pipeline.core.errors import InputError
 from pipeline.ranking.confidence.figures import Address, Figures, sample
 from pipeline.ranking.confidence.intervals import centred, interval, p_value
 from pipeline.tools.compare import pairing
-from pipeline.tools.compare.sources import Evaluation
+from pipeline.tools.compare.places import Compared
 
 METRICS = (
     *("r@1", "r@5", "r@10", "med_r", "mean_r", "mrr", "map", "map@r", "r_precision", "ndcg@10"),
@@ -22,7 +22,7 @@ _ROUNDING = 2e-6
 
 
 @dataclass(frozen=True)
-class Row:
+class FigureRow:
     """One figure. interval and p are None where the tables do not allow the figure to be counted again."""
 
     address: Address
@@ -42,13 +42,13 @@ class Comparison:
     """a, b: what was compared; images: how many were drawn from, folds together; rows: in the order of
     METRICS, the two sums last."""
 
-    a: Evaluation
-    b: Evaluation
+    a: Compared
+    b: Compared
     images: int
-    rows: list[Row]
+    rows: list[FigureRow]
 
 
-def compared(a: Evaluation, b: Evaluation, resamples: int, seed: int) -> Comparison:
+def compared(a: Compared, b: Compared, resamples: int, seed: int) -> Comparison:
     """Every figure that both have, with the 95% interval and two-sided p-value of the difference under the
     same draws of images for both. Raises InputError when they cannot be paired, or when metrics.json and the
     tables disagree."""
@@ -61,7 +61,7 @@ def compared(a: Evaluation, b: Evaluation, resamples: int, seed: int) -> Compari
         if all(address in known for known in estimates):
             values = [known[address] for known in estimates]
             drawn = [draws.get(address) for draws in samples]
-            rows.append(Row(address, *values, *_confidence(address, values, drawn)))
+            rows.append(FigureRow(address, *values, *_confidence(address, values, drawn)))
     return Comparison(a, b, sum(figures[0].images().values()), rows)
 
 
@@ -74,7 +74,7 @@ def _confidence(
     return interval(differences), p_value(differences)
 
 
-def _known(one: Evaluation, counted: dict[Address, float]) -> dict[Address, float]:
+def _known(one: Compared, counted: dict[Address, float]) -> dict[Address, float]:
     """Figures counted from the tables, and from metrics.json those that cannot be: of a matching, hubness."""
     known = {}
     for address in ADDRESSES:

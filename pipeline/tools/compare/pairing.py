@@ -4,12 +4,12 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.core.errors import InputError
-from pipeline.tools.compare.sources import Evaluation
+from pipeline.tools.compare.places import Compared
 
 _PROTOCOL = ("split", "protocol", "ties")
 
 
-def check(a: Evaluation, b: Evaluation) -> None:
+def check(a: Compared, b: Compared) -> None:
     """Raises InputError with what differs: the protocol, the queries, their images or the items."""
     names = f"{a.name} and {b.name} cannot be compared"
     for key in _PROTOCOL:
@@ -33,7 +33,7 @@ def check(a: Evaluation, b: Evaluation) -> None:
     _same(names, _index(a, a.occurrence, "item_id"), _index(b, b.occurrence, "item_id"), "items")
 
 
-def _index(one: Evaluation, table: pa.Table, column: str) -> pd.MultiIndex:
+def _index(one: Compared, table: pa.Table, column: str) -> pd.MultiIndex:
     index = pd.MultiIndex.from_arrays(
         [table["direction"].to_numpy(), table["fold"].to_numpy(), table[column].to_numpy()],
         names=["direction", "fold", column],

@@ -1,7 +1,7 @@
 """--max-drop: when a comparison counts as a failure."""
 
 from pipeline.core.errors import Regression
-from pipeline.tools.compare.difference import Comparison, Row
+from pipeline.tools.compare.difference import Comparison, FigureRow
 
 SIGNIFICANT = 0.05
 # Below this no p-value can be significant, and nothing could ever fail.
@@ -22,13 +22,13 @@ def check(comparisons: list[Comparison], max_drop: float) -> None:
         raise Regression("\n".join(f"{line}; allowed is {max_drop:g}" for line in lines))
 
 
-def _fell(row: Row, max_drop: float) -> bool:
+def _fell(row: FigureRow, max_drop: float) -> bool:
     if row.address[-1] not in _WATCHED or row.p is None:
         return False
     return -row.difference > max_drop and row.p < SIGNIFICANT
 
 
-def _line(row: Row) -> str:
+def _line(row: FigureRow) -> str:
     return (
         f"{' '.join(row.address)} fell by {-row.difference:.2f} ({row.a:.2f} to {row.b:.2f}, p = {row.p:.3f})"
     )

@@ -4,7 +4,7 @@ import json
 
 from pipeline.core.console import stdout
 from pipeline.ranking.confidence.intervals import nest
-from pipeline.tools.compare.difference import Comparison, Row
+from pipeline.tools.compare.difference import Comparison, FigureRow
 from pipeline.tools.compare.regression import SIGNIFICANT
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
@@ -86,7 +86,7 @@ def _caption(one: Comparison, resamples: int, seed: int) -> str:
     )
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: FigureRow) -> list[str]:
     digits = 3 if row.address[-1].startswith(_FINE) else 2
     name = " ".join([_SHORT.get(part, part) for part in row.address]).replace("hs_sum", "hs-sum")
     cells = [name, f"{row.a:z.{digits}f}", f"{row.b:z.{digits}f}", f"{row.difference:+z.{digits}f}"]

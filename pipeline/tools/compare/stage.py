@@ -4,10 +4,10 @@ from pathlib import Path
 
 from pipeline.core.errors import UsageError
 from pipeline.project.params.typed import Params
-from pipeline.tools.compare import sources
+from pipeline.tools.compare import places
 from pipeline.tools.compare.difference import Comparison, compared
 from pipeline.tools.compare.files import Disk
-from pipeline.tools.compare.sources import Place
+from pipeline.tools.compare.places import Place
 
 
 def compare(
@@ -33,11 +33,11 @@ def compare(
     if run_b is None and base is None:
         raise UsageError("compare needs RUN_B, or --base REV to compare RUN_A with what it was")
     a = (
-        sources.find(run_a, start, params, Disk())
+        places.find(run_a, start, params, Disk())
         if base is None
-        else sources.at_revision(run_a, start, params, base)
+        else places.at_revision(run_a, start, params, base)
     )
-    b = sources.find(run_b or run_a, start, params, Disk())
+    b = places.find(run_b or run_a, start, params, Disk())
     found = []
     for of_a, of_b in _chosen(a, b, inference, params):
         found.append(compared(a.read(of_a), b.read(of_b), resamples, seed))
@@ -62,5 +62,5 @@ def _chosen(a: Place, b: Place, inference: str | None, params: Params | None) ->
         ]
     if inference is not None:
         return [(a.check(inference), b.check(inference))]
-    names = sources.common(a, b, params.grid.inferences if params else [])
+    names = places.common(a, b, params.grid.inferences if params else [])
     return [(name, name) for name in names]

@@ -12,7 +12,7 @@ from pipeline.ranking.engine.bank import ItemBias
 
 
 @dataclass(frozen=True)
-class Side:
+class FoldedSide:
     """key: image_id or caption_id, what ``ids`` are; vectors: float32, the last dimension is the correction."""
 
     key: str
@@ -25,8 +25,8 @@ class Folded:
     """What is searched, and what it is searched with; the items of a query are those with the largest inner products."""
 
     direction: str
-    items: Side
-    queries: Side
+    items: FoldedSide
+    queries: FoldedSide
 
 
 def folded(

@@ -15,7 +15,7 @@ from pipeline.core.unknown import unknown
 from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.engine.measure import Inputs, is_open, tuning_ground
 from pipeline.evaluate.external import inputs as external
-from pipeline.evaluate.external.inputs import Files
+from pipeline.evaluate.external.inputs import InputFiles
 from pipeline.evaluate.external.stage import must_be_given
 from pipeline.evaluate.stage import read_inputs, warn_of_residual
 from pipeline.project import paths
@@ -26,7 +26,7 @@ from pipeline.ranking.engine import criteria, tuning
 from pipeline.ranking.engine.bank import ItemBias
 from pipeline.ranking.engine.criteria import Criterion
 from pipeline.ranking.engine.split import Split
-from pipeline.tools.export.fold import Folded, Side, folded
+from pipeline.tools.export.fold import Folded, FoldedSide, folded
 
 MANIFEST = "manifest.json"
 TARGETS = Family("export target", "pipeline.tools.export.targets")
@@ -61,7 +61,7 @@ def export_run(
 
 
 def export_files(
-    files: Files,
+    files: InputFiles,
     inference: str,
     params: EvaluateParams,
     options: dict[str, Strict],
@@ -142,7 +142,9 @@ def _folded(split: Split, bias: ItemBias, direction: str) -> Folded:
         bias,
     )
     ids = (images, captions) if direction == "image_to_text" else (captions, images)
-    sides = [Side(*of, np.asarray(vectors.cpu())) for of, vectors in zip(ids, (queries, items), strict=True)]
+    sides = [
+        FoldedSide(*of, np.asarray(vectors.cpu())) for of, vectors in zip(ids, (queries, items), strict=True)
+    ]
     return Folded(direction, items=sides[1], queries=sides[0])
 
 

@@ -38,7 +38,7 @@ class Answer:
         return asdict(self)
 
 
-class Asked(Protocol):
+class Searched(Protocol):
     """What ``document`` needs of ``pipeline.tools.search.engine.Engine``."""
 
     split: str
@@ -48,7 +48,7 @@ class Asked(Protocol):
     def correction(self, direction: str) -> Any: ...
 
 
-def document(engine: Asked, answer: Answer, direction: str, why: str) -> dict:
+def document(engine: Searched, answer: Answer, direction: str, why: str) -> dict:
     """The answer, with what was searched and what corrected it: what ``vse-pipe search --json`` prints and what the page of
     ``vse-pipe serve`` answers to programs. why: how the run was chosen."""
     return {

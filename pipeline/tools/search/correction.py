@@ -18,12 +18,12 @@ from pipeline.evaluate.stage import warn_of_residual
 from pipeline.project import code, paths
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import INFERENCES
-from pipeline.ranking.engine import banks, criteria
-from pipeline.ranking.engine.banks import BankSource
+from pipeline.ranking.engine import bank_source, criteria
+from pipeline.ranking.engine.bank_source import BankSource
 from pipeline.ranking.engine.criteria import PLAIN, Criterion
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.split import Split
-from pipeline.tools.search import kept
+from pipeline.tools.search import stored
 from pipeline.tools.search.gallery import SPLITS
 from pipeline.tools.search.network import Network
 from pipeline.tools.search.together import Together
@@ -75,7 +75,7 @@ def correction_of(
         return Correction(1.0, None, {})
     criterion = _with_tuned(params, run, criterion, direction)
     split = network.galleries[0].split
-    bank = split if params.evaluate.bank in (banks.OWN, split) else params.evaluate.bank
+    bank = split if params.evaluate.bank in (bank_source.OWN, split) else params.evaluate.bank
     files = [path for gallery in network.galleries for path in gallery.files]
     if bank not in SPLITS:
         files += [Path(bank) / name for name in (embeddings.IMAGES, embeddings.CAPTIONS)]
@@ -85,14 +85,16 @@ def correction_of(
         "direction": direction,
         "split": split,
         "bank": bank,
-        "code": code.digest(code.closure([*INFERENCES.modules(criterion.rescoring.name), banks.__name__])),
+        "code": code.digest(
+            code.closure([*INFERENCES.modules(criterion.rescoring.name), bank_source.__name__])
+        ),
     }
     path = paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors"
-    found = kept.read(path, identity, files)
+    found = stored.read(path, identity, files)
     if found is not None:
         return Correction(found.about["scale"], found.tensors["bias"], {**found.about, "kept": True})
     made = _computed(params, criterion, network, direction, bank)
-    kept.write(path, made, identity, files)
+    stored.write(path, made, identity, files)
     return Correction(made.about["scale"], made.tensors["bias"], {**made.about, "kept": False})
 
 
@@ -113,7 +115,7 @@ def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) 
 
 def _computed(
     params: Params, criterion: Criterion, network: Network | Together, direction: str, bank: str
-) -> kept.Kept:
+) -> stored.Stored:
     started = time.monotonic()
     memory, similarity, split = params.evaluate.memory, network.similarity(), _split(network)
     source = BankSource(bank, _other(network, bank))
@@ -136,7 +138,7 @@ def _computed(
         "seconds": round(time.monotonic() - started, 3),
         "notes": dict(found.notes),
     }
-    return kept.Kept({"bias": found.bias.double().cpu()}, about)
+    return stored.Stored({"bias": found.bias.double().cpu()}, about)
 
 
 def _split(network: Network | Together) -> Split:

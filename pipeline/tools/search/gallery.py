@@ -18,7 +18,7 @@ from pipeline.project import paths
 from pipeline.ranking.engine.fragments import Sides
 from pipeline.ranking.engine.scores import Similarity
 from pipeline.ranking.engine.words import Words
-from pipeline.tools.search import kept
+from pipeline.tools.search import stored
 from pipeline.tools.search.columns import ALL, footer, numbers, opened, rows
 
 # Bytes of vectors that are worth unpacking: Parquet gives 120 MB in 0.6 s, a memory map at once.
@@ -111,7 +111,7 @@ class Gallery:
         """Unpack vectors that are large and were read from Parquet, so that the next search maps them into memory."""
         for name, vectors in self._read.items():
             path, identity, files = self._place(name)
-            kept.write(path, kept.Kept({"vectors": vectors}, {}), identity, files)
+            stored.write(path, stored.Stored({"vectors": vectors}, {}), identity, files)
         self._read.clear()
 
     def similarity(self, device: torch.device) -> Similarity:
@@ -141,13 +141,13 @@ class Gallery:
 
     def _columns(self, name: str, *keys: str) -> list[np.ndarray]:
         table = opened(self.folder / name, lambda file: file.read(columns=[*keys, "split"]))
-        kept = rows(table["split"], self.split)
-        return [numbers(table[key])[kept] for key in keys]
+        stored = rows(table["split"], self.split)
+        return [numbers(table[key])[stored] for key in keys]
 
     def _side(self, name: str) -> Sides:
         if self._holds_fragments:
             return self._fragments(name)
-        found = kept.read(*self._place(name))
+        found = stored.read(*self._place(name))
         if found is not None:
             return found.tensors["vectors"]
         vectors = torch.tensor(self._vectors(self.folder / name))

@@ -13,7 +13,7 @@ from pipeline.train.engine.pictures import Pictures
 
 
 @dataclass(frozen=True)
-class Table:
+class TrainTable:
     """array: features; val_captions: places in ``texts`` and val_caption_images their images; val_image_rows: rows of array.
 
     train_rows: (pairs,) where the training pairs stand in pairs.parquet. left_out: how many training pairs and validation
@@ -49,7 +49,7 @@ class Table:
         features: Features,
         texts: Texts,
         pictures: Pictures | None = None,
-    ) -> "Table":
+    ) -> "TrainTable":
         """Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty.
 
         Images that ``extract`` recorded as unreadable are left out with their captions, and with every pair that shows

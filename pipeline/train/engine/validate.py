@@ -15,13 +15,13 @@ from pipeline.ranking.metrics.recall import hits_at, recall
 from pipeline.ranking.metrics.truth import Truth
 from pipeline.train.engine import encode
 from pipeline.train.engine.model import DualEncoder
-from pipeline.train.engine.table import Table
+from pipeline.train.engine.table import TrainTable
 
 KS = (1, 5, 10)
 
 
 def validator(
-    table: Table, images: int, device: torch.device
+    table: TrainTable, images: int, device: torch.device
 ) -> Callable[[Sequence[DualEncoder]], dict[str, float]]:
     """A function of the models: R@1, 5 and 10 in percent and ``val_rsum`` on the first ``images`` validation images, by the
     mean of the models' scores.

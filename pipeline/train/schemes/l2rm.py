@@ -15,8 +15,8 @@ from pipeline.train.engine.loss.chances import cross_entropy, with_reverse
 from pipeline.train.engine.loss.hinge import hardest
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.engine.scheme.costs import Costs
+from pipeline.train.engine.scheme.partition import Partition
 from pipeline.train.engine.scheme.scheme import Scheme, Setting
-from pipeline.train.engine.scheme.split import Split
 from pipeline.train.engine.scheme.tally import Tally
 from pipeline.train.engine.transport.partial import partial_plan
 from pipeline.train.engine.transport.rematch import rematch_loss
@@ -74,7 +74,7 @@ class L2rm(Scheme):
             len(setting.pairs), min(setting.train.batch_size, len(setting.pairs)), replace=False
         )
         self.costs = Costs(setting, params.cost, params.cost_lr, queue)
-        self.split: Split | None = None
+        self.split: Partition | None = None
         self.tally: Tally | None = None
         self._epoch = self._step = 0
         if params.warm_up >= setting.train.epochs:
@@ -87,7 +87,7 @@ class L2rm(Scheme):
         self.split = self.tally = None
         if epoch < self.params.warm_up:
             return
-        found = Split.of(self._losses(epoch), self.params.clean, self.params.threshold)
+        found = Partition.of(self._losses(epoch), self.params.clean, self.params.threshold)
         self.tally = Tally(found, self.setting.pairs.mismatched)
         self.costs.start(epoch - self.params.warm_up)
         for doubt in found.mixture.doubts:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.evaluate.external.inputs import Files
+from pipeline.evaluate.external.inputs import InputFiles
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def sample(images: int = 24, dim: int = 8, noise: float = 1.5, seed: int = 0, fi
     return Sample(ids, vectors.astype(np.float32), caption_ids, ids[rows], texts.astype(np.float32))
 
 
-def write(one: Sample, folder: Path, kind: pa.DataType | None = None, prefix: str = "") -> Files:
+def write(one: Sample, folder: Path, kind: pa.DataType | None = None, prefix: str = "") -> InputFiles:
     """Parquet; kind: of the embedding column, fixed-size lists of float32 without it."""
     kind = kind or pa.list_(pa.float32(), one.images.shape[1])
     images = {
@@ -66,18 +66,18 @@ def write(one: Sample, folder: Path, kind: pa.DataType | None = None, prefix: st
     }
     pq.write_table(pa.table(images), folder / f"{prefix}a.parquet")
     pq.write_table(pa.table(captions), folder / f"{prefix}b.parquet", write_page_checksum=True)
-    return Files(folder / f"{prefix}a.parquet", folder / f"{prefix}b.parquet")
+    return InputFiles(folder / f"{prefix}a.parquet", folder / f"{prefix}b.parquet")
 
 
 def column(vectors: np.ndarray, kind: pa.DataType) -> pa.Array:
     return pa.array(list(vectors.astype(kind.value_type.to_pandas_dtype())), kind)
 
 
-def write_npy(one: Sample, folder: Path, dtype: type = np.float32) -> Files:
+def write_npy(one: Sample, folder: Path, dtype: type = np.float32) -> InputFiles:
     for name, array in [("a", one.images.astype(dtype)), ("b", one.captions.astype(dtype))]:
         np.save(folder / f"{name}.npy", array)
     np.save(folder / "ids.npy", one.image_ids)
     (folder / "captions.txt").write_text("".join(f"{value}\n" for value in one.caption_ids))
     np.save(folder / "owners.npy", one.owners)
     names = ("a.npy", "b.npy", "ids.npy", "captions.txt", "owners.npy")
-    return Files(*(folder / name for name in names))
+    return InputFiles(*(folder / name for name in names))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline.extract.engine.batch_size import Measured, best, measure
+from pipeline.extract.engine.batch_size import Throughput, best, measure
 from pipeline.extract.engine.forward import Forward
 from pipeline.extract.engine.params import FeatureParams
 
@@ -65,5 +65,11 @@ def test_the_rate_is_images_a_second() -> None:
 
 
 def test_the_smallest_that_is_nearly_the_fastest() -> None:
-    found = [Measured(1, 10.0), Measured(2, 18.0), Measured(4, 19.5), Measured(8, 20.0), Measured(16, 17.0)]
+    found = [
+        Throughput(1, 10.0),
+        Throughput(2, 18.0),
+        Throughput(4, 19.5),
+        Throughput(8, 20.0),
+        Throughput(16, 17.0),
+    ]
     assert best(found).batch_size == 4

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from pipeline.core.errors import UsageError
-from pipeline.extract.engine.network import Network, dimensions, without_classifier
+from pipeline.extract.engine.network import Extractor, dimensions, without_classifier
 from pipeline.pictures.transforms import Transform
 
 TRANSFORM = Transform(8, 8, "exact", "bilinear", "center", (0.5,) * 3, (0.25,) * 3)
@@ -32,9 +32,9 @@ def test_another_last_layer_is_refused() -> None:
 )
 def test_a_network_that_gives_no_vector_is_refused(net: nn.Module, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        dimensions(Network(net, TRANSFORM), 8, "toy")
+        dimensions(Extractor(net, TRANSFORM), 8, "toy")
 
 
 def test_dimensions() -> None:
     net = nn.Sequential(nn.Conv2d(3, 5, 3), nn.Flatten())
-    assert dimensions(Network(net, TRANSFORM), 8, "toy") == 180
+    assert dimensions(Extractor(net, TRANSFORM), 8, "toy") == 180

@@ -7,7 +7,7 @@ from torchvision import models
 
 from pipeline.extract.engine import precision
 from pipeline.extract.engine.forward import Forward
-from pipeline.extract.engine.network import Network, without_classifier
+from pipeline.extract.engine.network import Extractor, without_classifier
 from pipeline.extract.engine.params import FeatureParams
 from pipeline.pictures.transforms import Transform
 
@@ -44,7 +44,7 @@ def test_what_is_asked_for_is_done(name: str) -> None:
 def test_bfloat16_features_point_where_float32_ones_do() -> None:
     torch.manual_seed(0)
     transform = Transform(64, 64, "exact", "bilinear", "center", (0.5,) * 3, (0.25,) * 3)
-    module = Network(without_classifier(models.resnet18(), 1000), transform).eval()
+    module = Extractor(without_classifier(models.resnet18(), 1000), transform).eval()
     batch = np.random.default_rng(0).integers(0, 256, (8, 1, 64, 64, 3), dtype=np.uint8)
     found = {}
     for name in ("float32", "bfloat16"):

@@ -11,7 +11,7 @@ import pytest
 from pipeline.core.errors import IntegrityError, MissingResource, UsageError
 from pipeline.extract.engine import download
 from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.engine.weights import Source, cache, locate, source_of
+from pipeline.extract.engine.weights import WeightsFile, cache, locate, source_of
 
 CONTENT = b"weights"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -41,7 +41,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> dict:
 
 
 def test_the_digest_is_read_from_the_name() -> None:
-    assert Source(URL, f"net-{DIGEST[:8]}.pth", DIGEST[:8]) == SOURCE
+    assert WeightsFile(URL, f"net-{DIGEST[:8]}.pth", DIGEST[:8]) == SOURCE
     assert source_of("https://x/mnasnet0.5_top1_67.823-3ffadce67e.pth").digest == "3ffadce67e"
     assert source_of("https://x/net-v2.pth").digest == ""
 
@@ -98,7 +98,7 @@ def test_something_else_was_downloaded(folder: Path, network: dict) -> None:
 
 
 def test_without_a_published_digest_params_must_pin_it(folder: Path, network: dict) -> None:
-    bare = Source("https://example.org/model.safetensors", "net.safetensors", "")
+    bare = WeightsFile("https://example.org/model.safetensors", "net.safetensors", "")
     with pytest.raises(
         UsageError, match=r"no digest is known for https://example.org/model.safetensors: set sha256"
     ):

@@ -9,7 +9,7 @@ import torch
 from pipeline.project.registry import INFERENCES
 from pipeline.ranking.engine import outcome
 from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.engine.matching import Pairs, Setting
+from pipeline.ranking.engine.matching import Allowance, MatchedPairs
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.inference import csls, gm, rgm
 from pipeline.ranking.metrics.hubness import skewness
@@ -55,11 +55,11 @@ def _rescored(arrays: dict[str, np.ndarray], scores: Scores) -> dict[str, Scores
 def _matchings(
     arrays: dict[str, np.ndarray], rescored: dict[str, Scores], truth: Truth
 ) -> list[tuple[str, float, float]]:
-    one_to_one = next(gm.match(rescored["nns"], [Setting(1)], gm.Params(mode="literal")))
+    one_to_one = next(gm.match(rescored["nns"], [Allowance(1)], gm.Params(mode="literal")))
     lines = [exact("gm", _stacked(one_to_one), arrays["gm"])]
     for name, wanted in arrays.items():
         if parts := _PAIRS.fullmatch(name):
-            setting = Setting(int(parts[2]), float(parts[3]))
+            setting = Allowance(int(parts[2]), float(parts[3]))
             found = next(rgm.match(rescored["nns"], [setting], rgm.Params(mode=parts[1])))
             lines.append(exact(name, _stacked(found), wanted))
         elif parts := _TABLE.fullmatch(name):
@@ -71,7 +71,7 @@ def _matchings(
 
 def _table(scores: Scores, mode: str, what: str, lambdas: np.ndarray, truth: Truth) -> list[list[float]]:
     """Rows: lambdas, columns: K; R@K, or the number of matched pairs."""
-    settings = [Setting(k, float(lam)) for lam in lambdas for k in KS]
+    settings = [Allowance(k, float(lam)) for lam in lambdas for k in KS]
     values = []
     for setting, pairs in zip(settings, rgm.match(scores, settings, rgm.Params(mode=mode)), strict=True):
         recall = outcome.matched({setting.k: pairs}, truth).metrics()[f"r@{setting.k}"]
@@ -85,7 +85,7 @@ def _hubness(arrays: dict[str, np.ndarray], scores: Scores, truth: Truth) -> lis
     return counts + [_close(f"skew{k}", skewness(occurrence[k]), arrays[f"skew{k}"]) for k in KS]
 
 
-def _stacked(pairs: Pairs) -> np.ndarray:
+def _stacked(pairs: MatchedPairs) -> np.ndarray:
     return np.stack([pairs.rows, pairs.columns], axis=1)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core.errors import InputError
-from pipeline.prepare.engine.groups import Groups, group
+from pipeline.prepare.engine.groups import Grouping, group
 from tests.naive import prepare as naive
 
 
@@ -18,16 +18,16 @@ def digests(values: list[int]) -> np.ndarray:
 
 
 TABLE = [
-    ("one row an image", 10, [1, 2], None, Groups(5, 1)),
-    ("rows repeated", 10, [1] * 5 + [2] * 5, None, Groups(5, 5)),
-    ("one caption an image", 3, [1, 2, 3], None, Groups(1, 1)),
-    ("equal neighbours among images", 15, [1] * 5 + [2] * 10, None, Groups(5, 5)),
-    ("one equal pair among single captions", 6, [1, 2, 2, 3, 4, 5], None, Groups(1, 1)),
-    ("seven captions an image", 14, [1, 2], None, Groups(7, 1)),
-    ("told, one row an image", 10, [1, 2], 5, Groups(5, 1)),
-    ("told, rows repeated", 10, [1] * 5 + [2] * 5, 5, Groups(5, 5)),
-    ("told one, rows repeated", 4, [1, 1, 2, 2], 1, Groups(1, 1)),
-    ("told a divisor", 4, [1, 1, 1, 1], 2, Groups(2, 2)),
+    ("one row an image", 10, [1, 2], None, Grouping(5, 1)),
+    ("rows repeated", 10, [1] * 5 + [2] * 5, None, Grouping(5, 5)),
+    ("one caption an image", 3, [1, 2, 3], None, Grouping(1, 1)),
+    ("equal neighbours among images", 15, [1] * 5 + [2] * 10, None, Grouping(5, 5)),
+    ("one equal pair among single captions", 6, [1, 2, 2, 3, 4, 5], None, Grouping(1, 1)),
+    ("seven captions an image", 14, [1, 2], None, Grouping(7, 1)),
+    ("told, one row an image", 10, [1, 2], 5, Grouping(5, 1)),
+    ("told, rows repeated", 10, [1] * 5 + [2] * 5, 5, Grouping(5, 5)),
+    ("told one, rows repeated", 4, [1, 1, 2, 2], 1, Grouping(1, 1)),
+    ("told a divisor", 4, [1, 1, 1, 1], 2, Grouping(2, 2)),
 ]
 
 
@@ -68,4 +68,4 @@ def test_inferred_repetition_divides_every_run(values, times):
         with pytest.raises(InputError, match="not evenly"):
             group(len(repeated), digests(repeated), None, "here")
     else:
-        assert group(len(repeated), digests(repeated), None, "here") == Groups(common, common)
+        assert group(len(repeated), digests(repeated), None, "here") == Grouping(common, common)

@@ -4,7 +4,7 @@ import pytest
 from pipeline.core.errors import UnknownMember, UsageError
 from pipeline.project.registry import INFERENCES
 from pipeline.ranking.engine import criteria
-from pipeline.ranking.engine.matching import Setting
+from pipeline.ranking.engine.matching import Allowance
 from pipeline.ranking.inference import csls, rgm
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, own, whole
@@ -69,13 +69,13 @@ def test_parameters_reach_their_part():
 def test_a_composite_matches_the_rescored_scores():
     scores = np.random.default_rng(0).standard_normal((8, 6))
     criterion = criteria.parse("is+rgm", {})
-    pairs = next(criterion.match(criterion.rerank(dense(scores), own(scores)), [Setting(2, 1.5)]))
+    pairs = next(criterion.match(criterion.rerank(dense(scores), own(scores)), [Allowance(2, 1.5)]))
     expected = naive.greedy(naive.inverted_softmax(scores.tolist(), 30.0, False), 2, 1.5, "rows")
     assert list(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True)) == expected
 
 
 def test_the_shuffle_behind_a_matching_is_always_the_same():
     scores = np.zeros((6, 40))
-    runs = [next(criteria.parse("gm", {}).match(dense(scores), [Setting(5)])) for _ in range(2)]
+    runs = [next(criteria.parse("gm", {}).match(dense(scores), [Allowance(5)])) for _ in range(2)]
     assert runs[0].columns.tolist() == runs[1].columns.tolist()
     assert runs[0].columns.tolist() != sorted(runs[0].columns.tolist())

@@ -8,7 +8,7 @@ from pipeline.project.registry import INFERENCES
 from pipeline.ranking.engine import criteria, outcome
 from pipeline.ranking.engine.bank import Bank
 from pipeline.ranking.engine.criteria import Criterion
-from pipeline.ranking.engine.matching import Setting
+from pipeline.ranking.engine.matching import Allowance
 from pipeline.ranking.engine.outcome import Outcome
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.inference import rgm
@@ -38,7 +38,7 @@ def result(criterion: Criterion, scores: Scores, truth: Truth) -> Outcome:
     if not criterion.matching:
         return outcome.rank(scores, truth, "pessimistic")
     ks = (1, 5, 10)
-    pairs = criterion.match(scores, [Setting(k, criterion.lambdas[0]) for k in ks])
+    pairs = criterion.match(scores, [Allowance(k, criterion.lambdas[0]) for k in ks])
     return outcome.matched(dict(zip(ks, pairs, strict=True)), truth)
 
 

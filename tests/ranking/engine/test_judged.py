@@ -5,7 +5,7 @@ import torch
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine import outcome
 from pipeline.ranking.engine.judged import judged, judged_pairs
-from pipeline.ranking.engine.matching import Pairs
+from pipeline.ranking.engine.matching import MatchedPairs
 from pipeline.ranking.engine.scores import STRIP, Scores
 from pipeline.ranking.metrics.truth import Truth
 
@@ -58,12 +58,12 @@ def test_each_strip_is_computed_once_and_those_without_a_query_not_at_all():
 def test_when_all_are_judged_nothing_changes():
     scores, whole = Scores.dense(torch.eye(4)), truth(4, 4, 1)
     assert judged(scores, whole) == (scores, whole)
-    pairs = {1: Pairs(np.array([0]), np.array([1]))}
+    pairs = {1: MatchedPairs(np.array([0]), np.array([1]))}
     assert judged_pairs(pairs, whole) == (pairs, whole)
 
 
 def test_pairs_of_other_queries_are_left_out_of_a_matching():
-    pairs = {1: Pairs(np.array([0, 1, 2, 3, 4]), np.array([0, 1, 1, 2, 4]))}
+    pairs = {1: MatchedPairs(np.array([0, 1, 2, 3, 4]), np.array([0, 1, 1, 2, 4]))}
     kept, small = judged_pairs(pairs, truth(5, 5, 2))
     assert kept[1].rows.tolist() == [0, 1, 2]
     assert kept[1].columns.tolist() == [0, 1, 4]

@@ -7,7 +7,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine import matching
-from pipeline.ranking.engine.matching import Setting, greedy
+from pipeline.ranking.engine.matching import Allowance, greedy
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.top import top_k
 from tests.naive import evaluate as naive
@@ -19,7 +19,7 @@ tied = arrays(
 relaxations = st.sampled_from([0.4, 1.0, 1.25, 1.5, 2.5, 3.0, 10.0])
 
 
-def matched(scores: np.ndarray, setting: Setting, mode: str) -> list[tuple[int, int]]:
+def matched(scores: np.ndarray, setting: Allowance, mode: str) -> list[tuple[int, int]]:
     pairs = next(greedy(Scores.dense(torch.from_numpy(scores)), [setting], mode))
     return list(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True))
 
@@ -37,7 +37,7 @@ def test_pairs_and_their_order_are_those_of_the_sorted_list(mode):
     @settings(deadline=None)
     @given(tied, st.integers(1, 6), relaxations)
     def check(scores, k, lam):
-        assert matched(scores, Setting(k, lam), mode) == naive.greedy(scores.tolist(), k, lam, mode)
+        assert matched(scores, Allowance(k, lam), mode) == naive.greedy(scores.tolist(), k, lam, mode)
 
     check()
 
@@ -49,7 +49,7 @@ def test_without_ties_over_several_strips(mode, shape):
     scores = np.random.default_rng(0).standard_normal(shape) + 2 * np.random.default_rng(1).standard_normal(
         shape[1]
     )
-    for setting in [Setting(1), Setting(5, 1.5), Setting(10, 1.0)]:
+    for setting in [Allowance(1), Allowance(5, 1.5), Allowance(10, 1.0)]:
         assert matched(scores, setting, mode) == naive.greedy(scores.tolist(), setting.k, setting.lam, mode)
 
 
@@ -57,7 +57,7 @@ def test_without_ties_over_several_strips(mode, shape):
 def test_equal_scores_throughout():
     scores = np.zeros((12, 9))
     for mode in MODES:
-        assert matched(scores, Setting(2, 1.0), mode) == naive.greedy(scores.tolist(), 2, 1.0, mode)
+        assert matched(scores, Allowance(2, 1.0), mode) == naive.greedy(scores.tolist(), 2, 1.0, mode)
 
 
 EXAMPLE = np.array([[0.9, 0.8, 0.1], [0.7, 0.6, 0.2], [0.5, 0.4, 0.3]])
@@ -67,9 +67,9 @@ EXAMPLE = np.array([[0.9, 0.8, 0.1], [0.7, 0.6, 0.2], [0.5, 0.4, 0.3]])
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
-        (Setting(1, 1.0), [(0, 0), (1, 1), (2, 2)]),
-        (Setting(1, 2.0), [(0, 0), (1, 0), (2, 1)]),
-        (Setting(2, 1.0), [(0, 0), (0, 1), (1, 0), (1, 1), (2, 2)]),
+        (Allowance(1, 1.0), [(0, 0), (1, 1), (2, 2)]),
+        (Allowance(1, 2.0), [(0, 0), (1, 0), (2, 1)]),
+        (Allowance(2, 1.0), [(0, 0), (0, 1), (1, 0), (1, 1), (2, 2)]),
     ],
     ids=["one to one", "an item serves two", "the list is exhausted at 5 of 6"],
 )
@@ -80,11 +80,11 @@ def test_by_hand(setting, expected, mode):
 @pytest.mark.parametrize(
     ("setting", "shape", "mode", "expected"),
     [
-        (Setting(1, 2.5), (4, 4), "rows", 2),
-        (Setting(1, 3.5), (4, 4), "rows", 4),
-        (Setting(5, 1.25), (10, 50), "rows", 6),
-        (Setting(1, 1.0), (50, 10), "rows", 5),
-        (Setting(1, 1.0), (50, 10), "literal", 1),
+        (Allowance(1, 2.5), (4, 4), "rows", 2),
+        (Allowance(1, 3.5), (4, 4), "rows", 4),
+        (Allowance(5, 1.25), (10, 50), "rows", 6),
+        (Allowance(1, 1.0), (50, 10), "rows", 5),
+        (Allowance(1, 1.0), (50, 10), "literal", 1),
     ],
     ids=["half to even below", "half to even above", "few queries", "many queries", "as printed"],
 )
@@ -94,14 +94,14 @@ def test_quotas(setting, shape, mode, expected):
 
 def test_literal_stops_where_the_printed_loop_does():
     scores = np.random.default_rng(0).random((20, 4))
-    assert len(matched(scores, Setting(2, 3.0), "literal")) == 4 * 2
-    assert len(matched(scores, Setting(2, 3.0), "rows")) == 20 * 2
+    assert len(matched(scores, Allowance(2, 3.0), "literal")) == 4 * 2
+    assert len(matched(scores, Allowance(2, 3.0), "rows")) == 20 * 2
 
 
 @settings(deadline=None)
 @given(tied, st.integers(1, 6))
 def test_without_a_limit_it_is_nearest_neighbour_search(scores, k):
-    pairs = matched(scores, Setting(k, float(len(scores))), "rows")
+    pairs = matched(scores, Allowance(k, float(len(scores))), "rows")
     _, best = top_k(torch.from_numpy(scores), k)
     assert set(pairs) == {(row, column) for row, columns in enumerate(best.tolist()) for column in columns}
 
@@ -109,4 +109,4 @@ def test_without_a_limit_it_is_nearest_neighbour_search(scores, k):
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_scores_that_are_not_finite_are_refused(bad):
     with pytest.raises(InputError, match="NaN or infinite"):
-        matched(np.array([[0.1, bad], [0.2, 0.3]]), Setting(1), "rows")
+        matched(np.array([[0.1, bad], [0.2, 0.3]]), Allowance(1), "rows")

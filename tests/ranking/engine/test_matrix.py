@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pipeline.ranking.engine import matrix as kept
-from pipeline.ranking.engine.matrix import Kept
+from pipeline.ranking.engine.matrix import ScoreMatrix
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.words import Words
 
@@ -59,7 +59,7 @@ def test_scores_beyond_the_memory_lie_in_a_file_and_are_the_same(memory, tiles, 
     real = np.memmap
     monkeypatch.setattr(np, "memmap", lambda *args, **kwargs: maps.append(args) or real(*args, **kwargs))
     images, texts = _sides()
-    matrix = Kept(images, texts, _score, memory).matrix
+    matrix = ScoreMatrix(images, texts, _score, memory).matrix
     torch.testing.assert_close(matrix, _score(images, texts))
     assert len(maps) == memory
     assert not list(tmp_path.iterdir()), "the file has no name that could be left behind"
@@ -72,4 +72,4 @@ def test_a_full_disk_is_an_error_before_anything_is_scored(monkeypatch):
     monkeypatch.setattr(kept.os, "posix_fallocate", full)
     images, texts = _sides(600, 500)
     with pytest.raises(OSError, match="No space left"):
-        _ = Kept(images, texts, lambda a, b: pytest.fail("scored"), memory=1).matrix
+        _ = ScoreMatrix(images, texts, lambda a, b: pytest.fail("scored"), memory=1).matrix

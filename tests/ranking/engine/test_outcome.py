@@ -4,7 +4,7 @@ import pytrec_eval
 import torch
 
 from pipeline.ranking.engine import outcome
-from pipeline.ranking.engine.matching import Pairs
+from pipeline.ranking.engine.matching import MatchedPairs
 from pipeline.ranking.engine.scores import STRIP
 from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
@@ -123,8 +123,8 @@ def test_fewer_items_than_ten():
 
 def test_a_matching_counts_queries_without_a_match_as_misses():
     truth = Truth.by_image(np.arange(3), np.array([0, 1, 2, 2]))
-    one = Pairs(np.array([0, 2]), np.array([0, 1]))
-    ten = Pairs(np.array([2, 0, 2, 0]), np.array([3, 1, 0, 0]))
+    one = MatchedPairs(np.array([0, 2]), np.array([0, 1]))
+    ten = MatchedPairs(np.array([2, 0, 2, 0]), np.array([3, 1, 0, 0]))
     found = outcome.matched({1: one, 10: ten}, truth)
     assert found.ranks is None
     assert found.hits[1].tolist() == [True, False, False]
@@ -139,12 +139,12 @@ def test_a_matching_counts_queries_without_a_match_as_misses():
 
 
 def test_large_lambda_hits_what_nearest_neighbours_hit():
-    from pipeline.ranking.engine.matching import Setting, greedy
+    from pipeline.ranking.engine.matching import Allowance, greedy
 
     scores = np.random.default_rng(0).standard_normal((40, 30))
     truth = Truth.by_image(np.arange(40) % 30, np.arange(30))
     ranked = outcome.rank(dense(scores), truth, "pessimistic")
-    settings = [Setting(k, 40.0) for k in (1, 5, 10)]
+    settings = [Allowance(k, 40.0) for k in (1, 5, 10)]
     pairs = dict(zip((1, 5, 10), greedy(dense(scores), settings, "rows"), strict=True))
     matched = outcome.matched(pairs, truth)
     for k in (1, 5, 10):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pipeline.ranking.engine import criteria
-from pipeline.ranking.engine.ranked import Trial
+from pipeline.ranking.engine.trial import Trial
 from pipeline.ranking.engine.tuning import best_lambdas
 from pipeline.ranking.inference import rgm
 from pipeline.ranking.metrics.truth import Truth

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from pipeline.ranking.engine.matching import Setting
+from pipeline.ranking.engine.matching import Allowance
 from pipeline.ranking.inference import gm, rgm
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 
 
 def pairs(scores: np.ndarray, k: int, mode: str, lam: float = 1.0) -> list[tuple[int, int]]:
-    found = next(gm.match(dense(scores), [Setting(k, lam)], gm.Params(mode=mode)))
+    found = next(gm.match(dense(scores), [Allowance(k, lam)], gm.Params(mode=mode)))
     return list(zip(found.rows.tolist(), found.columns.tolist(), strict=True))
 
 
@@ -33,5 +33,5 @@ def test_lambda_is_one_whatever_is_asked():
 
 def test_it_is_rgm_without_relaxation():
     scores = np.random.default_rng(3).random((9, 12))
-    found = next(rgm.match(dense(scores), [Setting(5, 1.0)], rgm.Params()))
+    found = next(rgm.match(dense(scores), [Allowance(5, 1.0)], rgm.Params()))
     assert pairs(scores, 5, "rows") == list(zip(found.rows.tolist(), found.columns.tolist(), strict=True))

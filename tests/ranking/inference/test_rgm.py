@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from pipeline.ranking.engine.matching import Setting
+from pipeline.ranking.engine.matching import Allowance
 from pipeline.ranking.inference import rgm
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 
-SETTINGS = [Setting(1, 1.0), Setting(5, 1.5), Setting(10, 6.0)]
+SETTINGS = [Allowance(1, 1.0), Allowance(5, 1.5), Allowance(10, 6.0)]
 
 
 @pytest.mark.parametrize("mode", ["rows", "literal"])
@@ -24,7 +24,7 @@ def test_no_hub_grows_beyond_its_quota():
     scores = np.random.default_rng(0).random((40, 40))
     scores[:, 0] += 1
     for lam in (1.0, 2.0, 4.0):
-        pairs = next(rgm.match(dense(scores), [Setting(5, lam)], rgm.Params()))
+        pairs = next(rgm.match(dense(scores), [Allowance(5, lam)], rgm.Params()))
         assert np.bincount(pairs.columns)[0] == 5 * lam
         assert np.bincount(pairs.columns).max() <= 5 * lam
 

@@ -10,25 +10,25 @@ from pipeline.core.files import write_json
 from pipeline.project import paths
 from pipeline.ranking.confidence.figures import Figures
 from pipeline.ranking.confidence.intervals import nest
-from pipeline.tools.compare.sources import Evaluation
+from pipeline.tools.compare.places import Compared
 from tests.ranking import ranked
 
 ABOUT = {"split": "test", "protocol": "full", "ties": "pessimistic", "bank": "none", "inference": "nns"}
 
 
-def evaluation(name: str = "one", about: dict | None = None, **shape: object) -> Evaluation:
+def evaluation(name: str = "one", about: dict | None = None, **shape: object) -> Compared:
     """shape: of ``ranked.tables``."""
     return of_tables(name, *ranked.tables(**shape), **(about or {}))
 
 
-def of_tables(name: str, ranks: pa.Table, occurrence: pa.Table, **about: object) -> Evaluation:
+def of_tables(name: str, ranks: pa.Table, occurrence: pa.Table, **about: object) -> Compared:
     metrics: dict = {"run": name, **ABOUT, **about}
     for address, value in Figures.of(ranks, occurrence).estimate().items():
         nest(metrics, address, round(value, 6))
-    return Evaluation(name, metrics, ranks, occurrence)
+    return Compared(name, metrics, ranks, occurrence)
 
 
-def write(one: Evaluation, folder: Path) -> Path:
+def write(one: Compared, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / METRICS, one.metrics)
     for file, table in ((RANKS, one.ranks), (OCCURRENCE, one.occurrence)):

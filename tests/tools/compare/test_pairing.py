@@ -5,22 +5,22 @@ import pytest
 
 from pipeline.core.errors import InputError
 from pipeline.tools.compare import pairing
-from pipeline.tools.compare.sources import Evaluation
+from pipeline.tools.compare.places import Compared
 from tests.tools.compare.project import evaluation
 
 
-def _changed(one: Evaluation, table: str, column: str, row: int, value: int) -> Evaluation:
+def _changed(one: Compared, table: str, column: str, row: int, value: int) -> Compared:
     tables = {"ranks": one.ranks, "occurrence": one.occurrence}
     values = tables[table][column].to_pylist()
     values[row] = value
     place = tables[table].column_names.index(column)
     tables[table] = tables[table].set_column(place, column, pa.array(values, tables[table][column].type))
-    return Evaluation("other", one.metrics, **tables)
+    return Compared("other", one.metrics, **tables)
 
 
 def test_the_same_queries_pair_whatever_their_order_and_figures():
     a, b = evaluation(seed=1), evaluation(seed=2, quality=0.9)
-    pairing.check(a, Evaluation("b", b.metrics, b.ranks[::-1], b.occurrence[::-1]))
+    pairing.check(a, Compared("b", b.metrics, b.ranks[::-1], b.occurrence[::-1]))
 
 
 @pytest.mark.parametrize(("key", "value"), [("split", "val"), ("protocol", "folds"), ("ties", "average")])
@@ -37,7 +37,7 @@ def test_another_bank_is_allowed():
 
 def test_missing_queries_are_counted_and_the_first_is_named():
     a = evaluation("a", images=3, captions=1)
-    b = Evaluation("b", a.metrics, a.ranks[1:], a.occurrence)
+    b = Compared("b", a.metrics, a.ranks[1:], a.occurrence)
     first = a.ranks["query_id"][0]
     message = "6 and 5 queries, of which 1 are on one side only; image_to_text fold 0 query_id"
     with pytest.raises(InputError, match=f"{message} {first} is only in the first"):

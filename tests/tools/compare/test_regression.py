@@ -4,17 +4,17 @@ import pytest
 
 from pipeline.core.errors import Regression
 from pipeline.tools.compare import regression
-from pipeline.tools.compare.difference import Comparison, Row
+from pipeline.tools.compare.difference import Comparison, FigureRow
 from tests.tools.compare.project import evaluation
 
 
-def _comparison(*rows: Row) -> Comparison:
+def _comparison(*rows: FigureRow) -> Comparison:
     one = evaluation()
     return Comparison(one, one, 40, list(rows))
 
 
 def _row(address, b, p=0.01, a=50.0):
-    return Row(address, a, b, [b - a - 1, b - a + 1], p)
+    return FigureRow(address, a, b, [b - a - 1, b - a + 1], p)
 
 
 WATCHED = [("image_to_text", name) for name in ("r@1", "r@5", "r@10", "mrr", "map")] + [
@@ -41,7 +41,7 @@ def test_a_significant_fall_fails(address):
         _row(("text_to_image", "largest_hub@10"), 1.0),
         _row(("text_to_image", "med_r"), 1.0),
         _row(("hs_sum",), 1.0),
-        Row(("text_to_image", "r@1"), 50.0, 1.0, None, None),
+        FigureRow(("text_to_image", "r@1"), 50.0, 1.0, None, None),
     ],
 )
 def test_anything_else_passes(row):

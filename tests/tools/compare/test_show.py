@@ -5,13 +5,13 @@ import json
 import pytest
 
 from pipeline.tools.compare import show
-from pipeline.tools.compare.difference import Comparison, Row
+from pipeline.tools.compare.difference import Comparison, FigureRow
 from tests.tools.compare.project import evaluation
 
 ROWS = [
-    Row(("image_to_text", "r@1"), 41.254, 39.75, [-2.5, -0.254], 0.01249),
-    Row(("text_to_image", "gini@10"), 0.51249, 0.51251, [-0.0004, 0.1], 0.5),
-    Row(("hs_sum",), 12.0, 11.9999999, None, None),
+    FigureRow(("image_to_text", "r@1"), 41.254, 39.75, [-2.5, -0.254], 0.01249),
+    FigureRow(("text_to_image", "gini@10"), 0.51249, 0.51251, [-0.0004, 0.1], 0.5),
+    FigureRow(("hs_sum",), 12.0, 11.9999999, None, None),
 ]
 
 

@@ -243,7 +243,9 @@ def test_parts_and_weights_of_a_similarity_carry_their_digests(tmp_path, monkeyp
     np.savez(part, features=np.zeros(3))
     part = part.rename(part.with_name(f"000000-{sha256(part)[:16]}.npz"))
     save_tensors(folder / fragments.WEIGHTS, {"a": np.ones(3, np.float32)})
-    block = fragments.Block("val", np.arange(2), np.arange(2), np.array([1, 2]), np.ones((3, 4), np.float32))
+    block = fragments.FragmentRows(
+        "val", np.arange(2), np.arange(2), np.array([1, 2]), np.ones((3, 4), np.float32)
+    )
     about = {"weights_sha256": sha256(folder / fragments.WEIGHTS), "dim": "4"}
     fragments.write(folder / "images.parquet", [block], 4, about)
     (folder / "note.txt").write_text("x", encoding="utf-8")

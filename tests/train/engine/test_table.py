@@ -8,7 +8,7 @@ from pipeline.artifacts import captions, features, pairs, texts
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
 from pipeline.project import paths
-from pipeline.train.engine.table import Table
+from pipeline.train.engine.table import TrainTable
 from tests.toy_project import load_params, write_prepared
 
 
@@ -32,7 +32,7 @@ def joined(tmp_path_factory):
         train = [place for place, split in enumerate(shown["split"].to_pylist()) if split == "train"]
         at = shown.column_names.index("mismatched")
         table = shown.set_column(at, "mismatched", pa.array(change(column, train), pa.bool_()))
-        return Table.join(told, table, source, words).train_pairs.mismatched
+        return TrainTable.join(told, table, source, words).train_pairs.mismatched
 
     return mismatched
 

@@ -7,7 +7,7 @@ import torch
 from pipeline.project.registry import LOSSES, SCHEMES
 from pipeline.train.engine import optimise
 from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.scheme.split import Split
+from pipeline.train.engine.scheme.partition import Partition
 from pipeline.train.engine.transport.partial import partial_plan
 from pipeline.train.engine.transport.rematch import rematch_loss
 from tests.train.fragments import FragmentModel
@@ -72,7 +72,7 @@ def test_the_warm_up_is_on_all_pairs_under_its_own_loss(kind):
 def test_nothing_mismatched_is_plain_training():
     scheme = _scheme(matched=40)
     sampled = [np.arange(8), np.arange(8, 16)]
-    scheme.split = Split(scheme.split.losses, scheme.split.mixture, np.ones(40, bool))
+    scheme.split = Partition(scheme.split.losses, scheme.split.mixture, np.ones(40, bool))
     assert [chosen.tolist() for chosen in scheme.batches(1, sampled)] == [s.tolist() for s in sampled]
     batch = scheme.setting.pairs.batch(np.arange(8))
     scheme.prepare(batch)
@@ -91,9 +91,9 @@ def test_equal_losses_leave_every_pair_matched_and_are_said(capsys):
 
 
 def test_everything_mismatched_is_one_more_epoch_of_warm_up(capsys, monkeypatch):
-    found = Split.of(_scheme()._losses(1), "lower_mean", 0.5)
-    nothing = Split(found.losses, found.mixture, np.zeros(40, bool))
-    monkeypatch.setattr(Split, "of", lambda *arguments: nothing)
+    found = Partition.of(_scheme()._losses(1), "lower_mean", 0.5)
+    nothing = Partition(found.losses, found.mixture, np.zeros(40, bool))
+    monkeypatch.setattr(Partition, "of", lambda *arguments: nothing)
     scheme = _scheme(matched=0)
     sampled = [np.arange(8)]
     assert scheme.batches(1, sampled) is sampled
@@ -110,7 +110,7 @@ def test_everything_mismatched_is_one_more_epoch_of_warm_up(capsys, monkeypatch)
 @pytest.mark.parametrize("matched", [2, 5, 38, 39])
 def test_subsets_smaller_than_a_batch_train(matched):
     scheme = _scheme(matched)
-    scheme.split = Split(scheme.split.losses, scheme.split.mixture, np.arange(40) < matched)
+    scheme.split = Partition(scheme.split.losses, scheme.split.mixture, np.arange(40) < matched)
     optimizer = adam(scheme.setting.model, 1e-3)
     for chosen in scheme.batches(1, [np.arange(8), np.arange(32, 40)]):
         assert np.isfinite(optimise.step(scheme, optimizer, scheme.setting.pairs.batch(chosen)))

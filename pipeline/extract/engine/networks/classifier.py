@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from pipeline.extract.engine import network, published, states, weights
 from pipeline.extract.engine.backbone import Backbone
 from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.engine.published import Published
-from pipeline.extract.engine.weights import Source
+from pipeline.extract.engine.published import Recipe
+from pipeline.extract.engine.weights import WeightsFile
 from pipeline.pictures import images
 from pipeline.pictures.images import Item
 from pipeline.pictures.transforms import Transform
@@ -32,8 +32,8 @@ class Classifier:
     library: str
     make: Callable[[], nn.Module]
     strip: Callable[[nn.Module], nn.Module]
-    published: Published
-    source: Source | None
+    published: Recipe
+    source: WeightsFile | None
     rename: Callable[[dict[str, Tensor], nn.Module], dict[str, Tensor]] = _as_they_are
 
     def loaded(self, params: ImageParams, seed: int) -> tuple[nn.Module, dict]:
@@ -56,7 +56,7 @@ def assemble(classifier: Classifier, params: ImageParams, seed: int) -> Backbone
     """
     transform = published.resolve(params, classifier.published)
     model, about_weights = classifier.loaded(params, seed)
-    module = network.Network(classifier.strip(model), transform).eval()
+    module = network.Extractor(classifier.strip(model), transform).eval()
     name = f"{classifier.library} {classifier.name}"
     about = {
         "network": name,

@@ -13,7 +13,7 @@ from pipeline.core.errors import UnknownMember, UsageError
 from pipeline.core.unknown import near_miss, unknown
 from pipeline.extract.engine import states, weights
 from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.engine.weights import Source, Weights, source_of
+from pipeline.extract.engine.weights import Weights, WeightsFile, source_of
 
 _SMALLEST = 1.0
 
@@ -88,7 +88,7 @@ def _made(name: str, arguments: dict, sizes: tuple[int, int]) -> nn.Module:
         raise UsageError(f"torchvision {name} does not take detector_args {arguments}: {error}") from error
 
 
-def _source(name: str, wanted: str) -> Source | None:
+def _source(name: str, wanted: str) -> WeightsFile | None:
     entries = models.get_model_weights(name)
     if wanted in entries.__members__:
         return source_of(entries[wanted].url)

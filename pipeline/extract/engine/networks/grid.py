@@ -14,16 +14,16 @@ from pipeline.core.errors import UsageError
 from pipeline.core.strict import Strict
 from pipeline.extract.engine import published, states
 from pipeline.extract.engine.backbone import Backbone, Output
-from pipeline.extract.engine.network import Network
+from pipeline.extract.engine.network import Extractor
 from pipeline.extract.engine.networks import maps, torchvision
 from pipeline.extract.engine.networks.random_filters import RandomFilters
 from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.engine.published import Published
+from pipeline.extract.engine.published import Recipe
 from pipeline.pictures import images
 from pipeline.pictures.images import Item
 from pipeline.pictures.transforms import Transform
 
-_FILTERS = Published(64, 64, "bilinear", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+_FILTERS = Recipe(64, 64, "bilinear", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
 class _FilterArguments(Strict):
@@ -65,7 +65,7 @@ class ExtremesGrid(nn.Module):
         return extremes - extremes.mean(dim=1, keepdim=True)
 
 
-class Grid(Network):
+class Grid(Extractor):
     """Pixels (B, 1, S, S, 3) and windows (B, 4), the crop's edges in the image, to ``Output`` of rows * columns regions."""
 
     def __init__(self, net: nn.Module, transform: Transform, cells: Float[Tensor, "regions 4"]) -> None:

@@ -11,8 +11,8 @@ from pipeline.core.errors import InputError, UnknownMember, UsageError
 from pipeline.core.unknown import near_miss
 from pipeline.extract.engine.networks.classifier import Classifier
 from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.engine.published import Published
-from pipeline.extract.engine.weights import Source, source_of
+from pipeline.extract.engine.published import Recipe
+from pipeline.extract.engine.weights import WeightsFile, source_of
 
 _HUB = "https://huggingface.co/{}/resolve/main/{}"
 _HUB_FILE = "model.safetensors"
@@ -70,9 +70,9 @@ def _make(name: str, arguments: dict) -> nn.Module:
     return model
 
 
-def _published(config) -> Published:
+def _published(config) -> Recipe:
     size = config.input_size[-1]
-    return Published(
+    return Recipe(
         image_size=size,
         resize=math.floor(size / (config.crop_pct or 1.0)),
         interpolation=config.interpolation,
@@ -81,7 +81,7 @@ def _published(config) -> Published:
     )
 
 
-def _source(name: str, config) -> Source:
+def _source(name: str, config) -> WeightsFile:
     """A release whose file name carries its digest, else the hub's file, which needs ``sha256`` in params."""
     if config.custom_load:
         raise UsageError(
@@ -90,7 +90,7 @@ def _source(name: str, config) -> Source:
     released = source_of(config.url) if config.url else None
     if config.hf_hub_id and not (released and released.digest):
         file = f"{config.hf_hub_id.rsplit('/', 1)[-1]}.safetensors"
-        return Source(_HUB.format(config.hf_hub_id, config.hf_hub_filename or _HUB_FILE), file, "")
+        return WeightsFile(_HUB.format(config.hf_hub_id, config.hf_hub_filename or _HUB_FILE), file, "")
     if released is None:
         raise UsageError(f"timm {name} has no published weights; set weights to random or to a file")
     return released

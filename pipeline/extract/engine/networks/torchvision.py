@@ -11,8 +11,8 @@ from pipeline.core.unknown import near_miss, unknown
 from pipeline.extract.engine.network import without_classifier
 from pipeline.extract.engine.networks.classifier import Classifier
 from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.engine.published import Published
-from pipeline.extract.engine.weights import Source, source_of
+from pipeline.extract.engine.published import Recipe
+from pipeline.extract.engine.weights import WeightsFile, source_of
 
 _CLASSES = 1000
 _OLD_DENSE_LAYER = re.compile(r"(.*denselayer\d+\.(?:norm|relu|conv))\.([12]\..*)")
@@ -59,7 +59,7 @@ def _make(name: str, arguments: dict) -> nn.Module:
         raise UsageError(f"torchvision {name} does not take model_args {arguments}: {error}") from error
 
 
-def _source(name: str, weights: str, entries: type) -> Source | None:
+def _source(name: str, weights: str, entries: type) -> WeightsFile | None:
     if weights == "imagenet":
         return source_of(entries.DEFAULT.url)
     if weights in entries.__members__:
@@ -72,9 +72,9 @@ def _source(name: str, weights: str, entries: type) -> Source | None:
     return None
 
 
-def _published(entry) -> Published:
+def _published(entry) -> Recipe:
     preset = entry.transforms()
-    return Published(
+    return Recipe(
         image_size=preset.crop_size[0],
         resize=preset.resize_size[0],
         interpolation=preset.interpolation.value,

@@ -25,7 +25,7 @@ _NUMBERED = re.compile(r"(?:.*_)?([0-9]{1,18})")
 
 
 @dataclass(frozen=True)
-class Place:
+class RowPlace:
     """Where one row lies. row: of its file, from 1."""
 
     path: Path
@@ -41,7 +41,7 @@ class Place:
 class Index:
     """places: by the rows' image_id; files: name, digest and rows of each, for meta.json."""
 
-    places: dict[int, Place]
+    places: dict[int, RowPlace]
     files: list[dict]
 
 
@@ -64,13 +64,13 @@ def files(names: list[str]) -> list[Path]:
 
 def index(paths: list[Path]) -> Index:
     """Where each row lies. Raises InputError for a line that is no row and for an image that has two."""
-    places: dict[int, Place] = {}
+    places: dict[int, RowPlace] = {}
     about = []
     for path in track(iter(paths), len(paths), "reading bottom-up TSV files"):
         digest, rows = hashlib.sha256(), 0
         with path.open("rb") as file:
             for start, line in _lines(file, path, digest):
-                place = Place(path, rows + 1, start, len(line))
+                place = RowPlace(path, rows + 1, start, len(line))
                 image_id = _image_id(line, place)
                 if image_id in places:
                     raise InputError(f"{place}: image_id {image_id} is in {places[image_id]} already")
@@ -94,7 +94,7 @@ def _lines(file: BinaryIO, path: Path, digest) -> Iterator[tuple[int, bytes]]:
         start += len(line)
 
 
-def _image_id(line: bytes, place: Place) -> int:
+def _image_id(line: bytes, place: RowPlace) -> int:
     fields = line.count(b"\t") + 1
     if fields != len(_FIELDS):
         raise InputError(f"{place}: {fields} columns, expected {len(_FIELDS)}: {', '.join(_FIELDS)}")
@@ -144,7 +144,7 @@ def _check_count(field: bytes, regions: int, who: str) -> None:
         )
 
 
-def _floats(field: bytes, shape: tuple[int, int], name: str, place: Place) -> np.ndarray:
+def _floats(field: bytes, shape: tuple[int, int], name: str, place: RowPlace) -> np.ndarray:
     try:
         content = binascii.a2b_base64(field, strict_mode=True)
     except binascii.Error as error:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.core import tables
-from pipeline.tools.export.fold import Folded, Side
+from pipeline.tools.export.fold import Folded, FoldedSide
 
 
 def write(folder: Path, folded: Folded) -> None:
@@ -18,7 +18,7 @@ def write(folder: Path, folded: Folded) -> None:
         tables.write(folder / f"{name}.parquet", table, schema, {})
 
 
-def _schema(name: str, side: Side) -> pa.Schema:
+def _schema(name: str, side: FoldedSide) -> pa.Schema:
     vector = pa.list_(pa.field("element", pa.float32(), nullable=False), side.vectors.shape[1])
     columns = [
         tables.field("id", pa.int64(), side.key),

@@ -8,7 +8,7 @@ from numpy import ndarray
 
 from pipeline.core.errors import PipelineError
 from pipeline.train.engine.mixture import gaussian
-from pipeline.train.engine.scheme.split import FEWEST
+from pipeline.train.engine.scheme.partition import FEWEST
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from numpy import ndarray
 
 from pipeline.train.engine.mixture import beta
 from pipeline.train.engine.mixture.quality import against_truth
-from pipeline.train.engine.scheme.split import Split
+from pipeline.train.engine.scheme.partition import Partition
 
 _LOSS_EDGES = np.linspace(0, 1, 51)
 _COST_EDGES = np.linspace(0, 2, 41)
@@ -17,7 +17,7 @@ class Tally:
     truth: which pairs are known to be mismatched, None where nothing is known; the histograms then follow the split.
     """
 
-    def __init__(self, split: Split, truth: ndarray | None) -> None:
+    def __init__(self, split: Partition, truth: ndarray | None) -> None:
         self.split, self.truth = split, truth
         self._mismatched = ~split.clean if truth is None else truth
         self._costs = np.zeros((2, len(_COST_EDGES) - 1), dtype=np.int64)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pipeline.artifacts import rematching
-from pipeline.train.engine.scheme.split import Split
+from pipeline.train.engine.scheme.partition import Partition
 from pipeline.train.engine.scheme.tally import Tally
 
 LOSSES = np.concatenate([np.linspace(0.0, 0.3, 30), np.linspace(0.6, 1.0, 20)])
@@ -10,7 +10,7 @@ TRUTH = np.arange(50) >= 25
 
 
 def _tally(truth=None) -> Tally:
-    return Tally(Split.of(LOSSES, "lower_mean", 0.5), truth)
+    return Tally(Partition.of(LOSSES, "lower_mean", 0.5), truth)
 
 
 def test_a_record_has_every_key_the_artefact_names(tmp_path):
@@ -58,7 +58,7 @@ def test_moved_masses_are_averaged():
 
 
 def test_a_mixture_that_split_nothing_has_no_numbers():
-    tally = Tally(Split.of(np.full(50, 0.2), "lower_mean", 0.5), None)
+    tally = Tally(Partition.of(np.full(50, 0.2), "lower_mean", 0.5), None)
     record = tally.record()
     assert record["mixture"]["alpha"] is None
     assert record["mixture"]["doubts"] == ["all losses are equal"]

@@ -22,14 +22,14 @@ _writing = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Kept:
+class Stored:
     """tensors: by name, on the CPU; about: how they came about, as JSON."""
 
     tensors: dict[str, Tensor]
     about: dict
 
 
-def read(path: Path, identity: dict, files: Sequence[Path]) -> Kept | None:
+def read(path: Path, identity: dict, files: Sequence[Path]) -> Stored | None:
     """What ``write`` wrote, None unless it was for this identity and for files of the same content.
 
     A file of the same size and time of change counts as unchanged, as DVC has it; only another one is read. What is
@@ -43,19 +43,19 @@ def read(path: Path, identity: dict, files: Sequence[Path]) -> Kept | None:
     return None
 
 
-def _read(path: Path, identity: dict, files: Sequence[Path]) -> Kept | None:
+def _read(path: Path, identity: dict, files: Sequence[Path]) -> Stored | None:
     try:
         with safe_open(path, framework="pt") as file:
             told = json.loads(file.metadata()[_ABOUT])
             if told["identity"] != json.loads(json.dumps(identity)) or not _unchanged(told["files"], files):
                 return None
-            return Kept({name: file.get_tensor(name) for name in file.keys()}, told["about"])  # noqa: SIM118 (no dictionary)
+            return Stored({name: file.get_tensor(name) for name in file.keys()}, told["about"])  # noqa: SIM118 (no dictionary)
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         warn(f"{path}: damaged ({' '.join(str(error).split())}); it is made again")
         return None
 
 
-def write(path: Path, content: Kept, identity: dict, files: Sequence[Path]) -> None:
+def write(path: Path, content: Stored, identity: dict, files: Sequence[Path]) -> None:
     """Appears whole or not at all, whoever else writes it. Where it cannot be written the search goes on, with a warning."""
     told = {
         "about": content.about,

@@ -11,11 +11,11 @@ from pipeline.artifacts import embeddings
 from pipeline.artifacts.embeddings import Side
 from pipeline.core.errors import InputError
 from pipeline.project import paths
-from pipeline.tools.search import gallery, kept
+from pipeline.tools.search import gallery, stored
 from pipeline.tools.search.engine import TO_IMAGES
-from pipeline.tools.search.kept import Kept
+from pipeline.tools.search.stored import Stored
 
-CONTENT = Kept({"bias": torch.arange(4.0)}, {"seconds": 1.5})
+CONTENT = Stored({"bias": torch.arange(4.0)}, {"seconds": 1.5})
 
 
 @pytest.fixture
@@ -27,40 +27,40 @@ def source(tmp_path):
 
 def test_what_was_written_is_read_for_the_same_identity_and_files(tmp_path, source):
     path, identity = tmp_path / "kept.safetensors", {"k": 10, "split": "test"}
-    assert kept.read(path, identity, [source]) is None
-    kept.write(path, CONTENT, identity, [source])
-    found = kept.read(path, identity, [source])
+    assert stored.read(path, identity, [source]) is None
+    stored.write(path, CONTENT, identity, [source])
+    found = stored.read(path, identity, [source])
     assert torch.equal(found.tensors["bias"], CONTENT.tensors["bias"])
     assert found.about == CONTENT.about
-    assert kept.read(path, {"k": 11, "split": "test"}, [source]) is None
-    assert kept.read(path, identity, [source, path]) is None
+    assert stored.read(path, {"k": 11, "split": "test"}, [source]) is None
+    assert stored.read(path, identity, [source, path]) is None
 
 
 def test_a_touched_file_counts_and_a_changed_one_does_not(tmp_path, source):
     path = tmp_path / "kept.safetensors"
-    kept.write(path, CONTENT, {}, [source])
+    stored.write(path, CONTENT, {}, [source])
     os.utime(source, ns=(1, 1))
-    assert kept.read(path, {}, [source]) is not None
+    assert stored.read(path, {}, [source]) is not None
     source.write_bytes(b"two")
-    assert kept.read(path, {}, [source]) is None
+    assert stored.read(path, {}, [source]) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 40, b"\x02\0\0\0\0\0\0\0{}"])
 def test_a_damaged_file_is_said_and_made_again(tmp_path, source, capsys, content):
     path = tmp_path / "kept.safetensors"
     path.write_bytes(content)
-    assert kept.read(path, {}, [source]) is None
+    assert stored.read(path, {}, [source]) is None
     assert "damaged" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path, source, capsys):
-    kept.write(source / "below" / "kept.safetensors", CONTENT, {}, [source])
+    stored.write(source / "below" / "kept.safetensors", CONTENT, {}, [source])
     assert "cannot be kept" in capsys.readouterr().err
 
 
 def _write_often(path, source, value):
     for _ in range(20):
-        kept.write(path, Kept({"bias": torch.full((5000,), value)}, {"value": value}), {}, [source])
+        stored.write(path, Stored({"bias": torch.full((5000,), value)}, {"value": value}), {}, [source])
 
 
 def test_two_processes_at_once_leave_one_whole_file(tmp_path, source):
@@ -70,11 +70,11 @@ def test_two_processes_at_once_leave_one_whole_file(tmp_path, source):
     for writer in writers:
         writer.start()
     while any(writer.is_alive() for writer in writers):
-        found = kept.read(path, {}, [source])
+        found = stored.read(path, {}, [source])
         if found is not None:
             assert found.tensors["bias"].unique().tolist() == [found.about["value"]]
     assert [writer.exitcode for writer in writers] == [0, 0]
-    assert kept.read(path, {}, [source]) is not None
+    assert stored.read(path, {}, [source]) is not None
     assert {entry.name for entry in tmp_path.iterdir()} == {"source", "kept.safetensors"}
 
 

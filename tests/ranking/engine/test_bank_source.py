@@ -7,9 +7,9 @@ import torch
 from pipeline.core.errors import InputError
 from pipeline.project.registry import INFERENCES
 from pipeline.ranking.engine import criteria, outcome
-from pipeline.ranking.engine import ranked as ranking
+from pipeline.ranking.engine import trial as ranking
 from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.engine.banks import BankSource, halves
+from pipeline.ranking.engine.bank_source import BankSource, halves
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.split import Split
 from pipeline.ranking.metrics.truth import Truth

@@ -3,14 +3,14 @@ import pytest
 
 from pipeline.core.errors import PipelineError
 from pipeline.train.engine.mixture import beta
-from pipeline.train.engine.scheme.split import Split
+from pipeline.train.engine.scheme.partition import Partition
 
 SAMPLED = [np.arange(0, 8), np.arange(8, 16), np.arange(16, 20)]
 
 
-def _split(clean: np.ndarray) -> Split:
+def _split(clean: np.ndarray) -> Partition:
     losses = np.where(clean, 0.1, 0.9)
-    return Split(losses, beta.fit(losses), clean)
+    return Partition(losses, beta.fit(losses), clean)
 
 
 def _clean(matched: int, pairs: int = 20) -> np.ndarray:
@@ -67,14 +67,14 @@ def test_fewer_than_two_matched_pairs_do_not_train(matched, trains):
 def test_an_epoch_always_has_a_batch():
     clean = np.array([True, False, True])
     losses = np.where(clean, 0.1, 0.9)
-    split = Split(losses, beta.fit(losses), clean)
+    split = Partition(losses, beta.fit(losses), clean)
     found = split.batches(2, [np.array([1, 0])], np.random.default_rng(0))
     assert [sorted(chosen.tolist()) for chosen in found] == [[0, 2]]
 
 
 def test_the_threshold_is_of_the_posterior():
     losses = np.concatenate([np.linspace(0, 0.3, 60), np.linspace(0.5, 1, 40)])
-    strict, loose = (Split.of(losses, "lower_mean", threshold) for threshold in (0.99, 0.01))
+    strict, loose = (Partition.of(losses, "lower_mean", threshold) for threshold in (0.99, 0.01))
     posterior = strict.mixture.posterior
     np.testing.assert_array_equal(strict.clean, posterior > 0.99)
     np.testing.assert_array_equal(loose.clean, posterior > 0.01)
@@ -83,4 +83,4 @@ def test_the_threshold_is_of_the_posterior():
 
 def test_losses_that_are_no_numbers_are_refused():
     with pytest.raises(PipelineError, match="not finite"):
-        Split.of(np.array([0.1, np.nan] * 10), "lower_mean", 0.5)
+        Partition.of(np.array([0.1, np.nan] * 10), "lower_mean", 0.5)

@@ -9,10 +9,10 @@ from jaxtyping import Float
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
 from pipeline.ranking.engine import outcome, relaxation
 from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.engine.banks import BankSource
+from pipeline.ranking.engine.bank_source import BankSource
 from pipeline.ranking.engine.criteria import Criterion
 from pipeline.ranking.engine.judged import judged, judged_pairs
-from pipeline.ranking.engine.matching import Setting
+from pipeline.ranking.engine.matching import Allowance
 from pipeline.ranking.engine.outcome import Outcome
 from pipeline.ranking.engine.relaxation import Scan
 from pipeline.ranking.engine.scores import Scores, Similarity
@@ -68,7 +68,7 @@ def run(tuned: Tuned, trial: Trial, ties: Ties) -> tuple[Outcome, dict[str, floa
         return outcome.rank(*judged(scores, trial.truth), ties), dict(scores.notes), None
     scan = None
     if tuned.recalls is None:
-        settings = [Setting(k, tuned.lambdas[k]) for k in KS]
+        settings = [Allowance(k, tuned.lambdas[k]) for k in KS]
         pairs = dict(zip(KS, criterion.match(scores, settings), strict=True))
     else:
         scan = relaxation.scan(criterion, scores, trial.truth, keep=tuned.lambdas)

@@ -17,7 +17,7 @@ from pipeline.tools.compare.files import Files, Revision
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Compared:
     """An evaluation that has been read. name: what to call it; metrics: metrics.json; ranks, occurrence: the
     tables."""
 
@@ -60,7 +60,7 @@ class Place:
             )
         return criterion
 
-    def read(self, criterion: str) -> Evaluation:
+    def read(self, criterion: str) -> Compared:
         """Raises InputError or IntegrityError for files that are missing, of an older version or damaged."""
         folder = self.folder if self.single else self.folder / criterion
         names = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
@@ -70,7 +70,7 @@ class Place:
                 raise InputError(
                     f"{local / evaluation.RANKS}: column 'image_id' (int64) is missing; evaluate again"
                 )
-            return Evaluation(self.name, evaluation.read_metrics(local), ranks, occurrence)
+            return Compared(self.name, evaluation.read_metrics(local), ranks, occurrence)
 
 
 def find(name: str, start: Path, params: Params | None, files: Files) -> Place:

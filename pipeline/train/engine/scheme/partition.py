@@ -14,7 +14,7 @@ FEWEST = 2
 
 
 @dataclass(frozen=True)
-class Split:
+class Partition:
     """losses: of every pair; clean: which pairs are taken for matched."""
 
     losses: Float[ndarray, "pairs"]
@@ -22,7 +22,7 @@ class Split:
     clean: Bool[ndarray, "pairs"]
 
     @classmethod
-    def of(cls, losses: Float[ndarray, "pairs"], clean: str, threshold: float) -> "Split":
+    def of(cls, losses: Float[ndarray, "pairs"], clean: str, threshold: float) -> "Partition":
         """clean: how the clean component is chosen; threshold: of its posterior. Raises PipelineError for a loss that is no
         number."""
         if not np.isfinite(losses).all():
