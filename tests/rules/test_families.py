@@ -12,7 +12,9 @@ from pipeline.project.registry import BACKBONES, ENGINES, LOSSES, RUN_FAMILIES, 
 from tests.rules.sources import PACKAGE, ROOT, tree
 
 # Engines and sections of the page have no options.
-FAMILIES = [one for one in vars(registry).values() if isinstance(one, Family) and one not in (ENGINES, SECTIONS)]
+FAMILIES = [
+    one for one in vars(registry).values() if isinstance(one, Family) and one not in (ENGINES, SECTIONS)
+]
 MEMBERS = [(family, name) for family in FAMILIES for name in family.names()]
 # What only some members of a family have, and others look for.
 OPTIONAL = {
@@ -48,7 +50,10 @@ def test_a_member_exports_the_one_callable_of_its_family():
             for node in _tree(family.modules(name)[-1]).body
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
         ]
-        called.setdefault(family.kind, set()).add(" ".join(sorted(set(public) - OPTIONAL.get(family.kind, set()))))
+        called.setdefault(family.kind, set()).add(
+            " ".join(sorted(set(public) - OPTIONAL.get(family.kind, set())))
+        )
+    assert called.pop("inference criterion") == {"rerank", "match"}  # bias or scores, or pairs
     assert {kind: names for kind, names in called.items() if len(names) != 1 or " " in "".join(names)} == {}
 
 
@@ -76,7 +81,7 @@ def test_a_folder_of_members_holds_nothing_else():
         for family in [*FAMILIES, ENGINES, SECTIONS]
         for path in family.folder.iterdir()
         if path.name not in ("__init__.py", "__pycache__")
-        and path.name.removesuffix(".py") not in family.names()
+        and path.stem not in family.names()  # a section of the page has its template beside it
         and not path.name.startswith(("_", "."))
     ]
     assert odd == []

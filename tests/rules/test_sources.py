@@ -12,13 +12,13 @@ import pytest
 from tests.rules.sources import PACKAGE, ROOT, modules, tree
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-# Folders of pure maths: no I/O and no artefacts.
+# Folders of pure maths: no I/O; that it imports no artefacts is a contract in pyproject.toml.
 MATHS = [
     *(f"ranking/{name}" for name in ("compiled", "confidence", "inference", "metrics", "similarities")),
     *(f"train/{name}" for name in ("encoders", "losses", "samplers")),
     "inject/protocols",
 ]
-_FILES = r"\bopen\(|\bPath\(|np\.save|np\.load|torch\.save|torch\.load|\bpq\.|pipeline\.artifacts"
+_FILES = r"\bopen\(|\bPath\(|np\.save|np\.load|torch\.save|torch\.load|\bpq\."
 _COMPARISONS = ("allclose", "isclose", "equal", "array_equal")
 
 
@@ -62,9 +62,9 @@ def test_maths_touches_no_files():
 
 def _discarded(module: ast.Module) -> Iterator[int]:
     for node in ast.walk(module):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            if getattr(node.value.func, "attr", "") in _COMPARISONS:
-                yield node.lineno
+        called = node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+        if getattr(called, "attr", "") in _COMPARISONS:
+            yield node.lineno
 
 
 def test_no_comparison_is_discarded(trees):
@@ -77,9 +77,9 @@ def test_no_comparison_is_discarded(trees):
 @pytest.mark.parametrize(
     ("code", "rule"),
     [
-        ("try:\n    pass\nexcept:\n    raise\n", "E722"),
-        ("import pickle\n", "S403"),
-        ("import pickle\n\nprint(pickle.loads(b''))\n", "S301"),
+        ("try:\n    print()\nexcept:\n    pass\n", "E722"),
+        ("import pickle\n", "TID251"),
+        ("import pickle\n\npickle.loads(b'')\n", "S301"),
         ("from pickle import loads\n", "TID251"),
     ],
 )
@@ -97,7 +97,9 @@ def test_ruff_refuses_what_is_unsafe(code, rule):
 
 
 def test_ruff_finds_nothing():
-    done = subprocess.run([sys.executable, "-m", "ruff", "check", "."], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "."], cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -107,5 +109,19 @@ def test_the_command_line_starts_light():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout.split()
     assert "typer" in loaded, "the probe itself must see imports"
-    heavy = "torch torchvision timm pandas pyarrow numpy numba scipy sklearn dvc altair pydantic grimp".split()
+    heavy = [
+        "torch",
+        "torchvision",
+        "timm",
+        "pandas",
+        "pyarrow",
+        "numpy",
+        "numba",
+        "scipy",
+        "sklearn",
+        "dvc",
+        "altair",
+        "pydantic",
+        "grimp",
+    ]
     assert set(heavy) & set(loaded) == set()
