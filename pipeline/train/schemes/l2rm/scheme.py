@@ -6,6 +6,7 @@ from torch import Tensor
 
 from pipeline.core.console import say, warn
 from pipeline.core.seeds import generator
+from pipeline.ranking.engine.words import Words
 from pipeline.train.engine.data import Batch
 from pipeline.train.engine.loss.chances import cross_entropy, with_reverse
 from pipeline.train.engine.loss.hinge import hardest
@@ -82,7 +83,7 @@ class L2rm(Scheme):
             self.costs.learn(*halves, self._epoch, rng)
         self._step += 1
 
-    def terms(self, images: Tensor, texts: Tensor, batch: Batch) -> LossTerms:
+    def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         if self.split is None:
             return self._warm_up(images, texts, batch)
         count = self._matched(batch)
@@ -125,7 +126,7 @@ class L2rm(Scheme):
         """How many pairs of the batch are taken for matched: its first ones."""
         return int(self.split.clean[batch.pairs].sum()) if self.split else 0
 
-    def _warm_up(self, images: Tensor, texts: Tensor, batch: Batch) -> LossTerms:
+    def _warm_up(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         scored, tau = self.scored(images, texts, batch), self.params.temperature
         if self.params.warm_up_loss == "max":
             return hardest(scored, self.params.margin)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pipeline.core.console import say
 from pipeline.core.seeds import generator
+from pipeline.ranking.engine.words import Words
 from pipeline.train.engine import encode
 from pipeline.train.engine.data import Batch
 from pipeline.train.engine.loss.scored import Scored
@@ -55,7 +56,7 @@ class MemoryBank(Scheme):
             f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB, and {scores:.1f} MiB for a batch's scores with it"
         )
 
-    def scored(self, images: Tensor, texts: Tensor, batch: Batch) -> Scored:
+    def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         scored = super().scored(images, texts, batch)
         if self.images is None:
             return scored

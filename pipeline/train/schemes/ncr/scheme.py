@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pipeline.core.console import say, warn
 from pipeline.core.seeds import derive, generator
+from pipeline.ranking.engine.words import Words
 from pipeline.train.engine import checkpoint
 from pipeline.train.engine.data import Batch
 from pipeline.train.engine.loss.sample import sample_losses
@@ -118,7 +119,7 @@ class Ncr(Scheme):
             return
         self._margins = soft_margins(labels, self.params.margin, self.params.soft_margin)
 
-    def terms(self, images: Tensor, texts: Tensor, batch: Batch) -> LossTerms:
+    def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         scored = self.scored(images, texts, batch)
         if self._margins is None:
             return LossTerms(sample_losses(scored, self.params.margin), "sum")

@@ -29,7 +29,7 @@ class GRUTextEncoder(nn.Module):
         self.fc = nn.Linear(embed_size, embed_size) if params.projection else nn.Identity()
 
     def forward(
-        self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, "captions"]
+        self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " _"]
     ) -> Float[Tensor, "captions dim"]:
         """A vector for each caption. ``lengths`` on the CPU; raises InputError unless each is 1 to L."""
         states, final = self._read(tokens, lengths)
@@ -37,7 +37,7 @@ class GRUTextEncoder(nn.Module):
         return vectors.abs() if self.params.use_abs else vectors
 
     def words(
-        self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, "captions"]
+        self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " _"]
     ) -> Float[Tensor, "captions length dim"]:
         """A vector for each token, as local models compare them: its state by itself at unit length, zero past the end.
 
