@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from pipeline.prepare.engine.scenes.params import ShapesParams
 from pipeline.prepare.engine.source import Source
 from pipeline.prepare.formats.shapes import Params
 
