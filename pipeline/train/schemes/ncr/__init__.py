@@ -1,6 +1,6 @@
 """Two networks that tell each other which pairs to trust, and how far (NCR, NeurIPS 2021)."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat
 
