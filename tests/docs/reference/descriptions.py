@@ -17,8 +17,11 @@ def of_keys(model: type[BaseModel]) -> dict[str, str]:
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base not in (BaseModel, Strict):
+            fields = {
+                name: base.model_fields[name] for name in base.__annotations__ if name in base.model_fields
+            }
+            found |= {name: text(field.description) for name, field in fields.items() if field.description}
             found |= _parts(base)[1]
-    found |= {name: field.description for name, field in model.model_fields.items() if field.description}
     return found
 
 

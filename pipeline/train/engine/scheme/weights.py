@@ -12,18 +12,20 @@ from pipeline.core.strict import Strict
 
 
 class Weighting(Strict):
-    """alpha, beta: inverse temperatures of the positives' and the negatives' weight; eps1, eps2: margins of
-    positive and of bank similarities (Table 3, row 3.4: 40, 40, 0.2, 0.1); k: neighbours looked up in the
-    bank (250 in the authors' code; the paper gives none); variant: Eq. 6 as printed, or the authors'
-    ``code``.
-    """
+    """How the weights of a batch follow from the bank (Table 3, row 3.4: 40, 40, 0.2, 0.1)."""
 
     alpha: PositiveFloat = 40.0
+    """inverse temperature of the positives' weight"""
     beta: PositiveFloat = 40.0
+    """inverse temperature of the negatives' weight"""
     eps1: float = 0.2
+    """margin of positive similarities"""
     eps2: float = 0.1
+    """margin of bank similarities"""
     k: PositiveInt = 250
+    """neighbours looked up in the bank (250 in the authors' code; the paper gives none)"""
     variant: Literal["paper", "code"] = "paper"
+    """Eq. 6 as printed, or the authors' ``code``"""
 
 
 @torch.no_grad()
