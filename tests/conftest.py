@@ -6,6 +6,23 @@ import sys
 from pathlib import Path
 
 import pytest
+from jaxtyping import install_import_hook
+
+from tests import typechecker
+
+ROOT = Path(__file__).parents[1]
+
+
+def _with_shapes() -> list[str]:
+    """Modules whose signatures are enforced: those with tensors, but for numba's, which compiles what it is given."""
+    found = [
+        path for room in ("extract", "ranking", "train") for path in (ROOT / "pipeline" / room).rglob("*.py")
+    ]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in found]
+    return [name for name in names if ".compiled." not in name and not name.endswith("__init__")]
+
+
+install_import_hook(_with_shapes(), f"{typechecker.__name__}.checked")
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from tests.project import PARAMS, WORDS, load_params, write_prepared
+from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
 
 REGIONS, DIM = 5, 12
 

@@ -6,7 +6,7 @@ from pipeline.core import locks
 from pipeline.core.errors import IntegrityError, LockedError, MissingResource, PipelineError
 from pipeline.inject import stage as inject_stage
 from tests.command_line import caller
-from tests.project import write_params, write_prepared
+from tests.toy_project import write_params, write_prepared
 
 
 @pytest.fixture

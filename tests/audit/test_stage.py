@@ -20,7 +20,7 @@ from pipeline.train.engine import encode, restore
 from pipeline.train.stage import train
 from tests.fragment_project import run_of, write_fragment_project
 from tests.naive import audit as naive
-from tests.project import PARAMS, load_params, write_prepared
+from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train import painted
 
 NOISES = {**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}}

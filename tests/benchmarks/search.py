@@ -24,7 +24,7 @@ from pipeline.project import paths
 from pipeline.project.params.load import load
 from pipeline.project.registry import RUN_FAMILIES
 from pipeline.train.engine.model import build, describe
-from tests.project import write_params
+from tests.toy_project import write_params
 
 QUERY = "two dogs running on grass"
 WORDS = 10_000

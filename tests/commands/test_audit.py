@@ -3,7 +3,7 @@ import json
 import pytest
 
 from pipeline.audit import stage
-from tests.project import write_params, write_prepared
+from tests.toy_project import write_params, write_prepared
 
 
 @pytest.fixture

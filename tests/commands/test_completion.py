@@ -8,7 +8,7 @@ from pipeline.commands import _completion
 from pipeline.project.registry import INFERENCES, Family
 from tests.command_line import caller
 from tests.commands.script import run
-from tests.project import PARAMS, write_params
+from tests.toy_project import PARAMS, write_params
 
 
 @pytest.fixture

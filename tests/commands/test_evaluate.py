@@ -14,7 +14,7 @@ from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.external.files import sample, write, write_npy
 from tests.naive import evaluate as naive
-from tests.project import write_params
+from tests.toy_project import write_params
 
 
 def evaluated(call, files, *more: object, before: tuple = ()) -> dict:

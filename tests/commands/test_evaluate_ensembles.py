@@ -8,7 +8,7 @@ import pytest
 from pipeline.artifacts import embeddings
 from pipeline.project import paths
 from tests.evaluate.embedded import ABOUT, sides
-from tests.project import PARAMS, write_params
+from tests.toy_project import PARAMS, write_params
 
 RUN = PARAMS["runs"]["sum"]
 

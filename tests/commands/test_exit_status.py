@@ -11,7 +11,7 @@ from pipeline.core import locks
 from pipeline.core.files import sha256, write_json
 from tests.command_line import heed_ctrl_c
 from tests.commands.script import COMMAND, environment, run
-from tests.project import write_params
+from tests.toy_project import write_params
 
 
 @pytest.fixture

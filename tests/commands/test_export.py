@@ -4,7 +4,7 @@ import pytest
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.external.files import sample, write, write_npy
-from tests.project import write_params
+from tests.toy_project import write_params
 
 
 def test_files_are_exported_outside_a_project(call, tmp_path):

@@ -8,22 +8,23 @@ import numpy as np
 import pytest
 
 from pipeline.commands._plan_table import show
-from pipeline.embed import plan
-from pipeline.evaluate import plan
-from pipeline.evaluate.external import plan
-from pipeline.extract import plan, text_plan
-from pipeline.inject import plan
-from pipeline.prepare import plan
+from pipeline.embed import plan as embed_plan
+from pipeline.evaluate import plan as evaluate_plan
+from pipeline.evaluate.external import plan as external_plan
+from pipeline.extract import plan as extract_plan
+from pipeline.extract import text_plan
+from pipeline.inject import plan as inject_plan
+from pipeline.prepare import plan as prepare_plan
 from pipeline.project import step as _step
 from pipeline.project import timing
 from pipeline.project.params.load import load
 from pipeline.project.step import AGAIN, BLOCKED, DONE, GOES_ON, RUNS, Earlier
-from pipeline.report import plan
-from pipeline.tools.export import plan
-from pipeline.train import plan
+from pipeline.report import plan as report_plan
+from pipeline.tools.export import plan as export_plan
+from pipeline.train import plan as train_plan
 from tests.command_line import caller
 from tests.made import INFERENCES
-from tests.project import PARAMS, load_params
+from tests.toy_project import PARAMS, load_params
 
 COMMANDS = [
     ("prepare",),
@@ -64,7 +65,7 @@ def test_nothing_is_written_and_one_document_is_printed(made, monkeypatch, capsy
 
 def test_a_step_says_what_is_missing(made):
     shutil.rmtree("data/train")
-    step = plan.plan(load(Path("params.yaml")), "sum")
+    step = embed_plan.plan(load(Path("params.yaml")), "sum")
     assert (step.state, step.because) == (BLOCKED, "data/train/sum/model.safetensors does not exist yet")
 
 
@@ -77,14 +78,14 @@ def test_rows_bytes_and_seconds_are_those_of_the_artefacts(made):
     params = load(Path("params.yaml"))
     timing.record(Path("data/embed/sum"), 13.1)
     timing.record(Path("data/evaluate/sum"), 4.0)
-    step = plan.plan(params, "sum")
+    step = embed_plan.plan(params, "sum")
     assert step.rows == {"images": 44, "captions": 87}
     assert (step.state, step.seconds, step.because) == (AGAIN, 13.1, "time from data/embed/sum.timing.json")
     assert step.bytes == sum(path.stat().st_size for path in Path("data/embed/sum").iterdir())
-    whole = plan.plan(params, "sum", INFERENCES)
+    whole = evaluate_plan.plan(params, "sum", INFERENCES)
     assert whole.rows == {"images": 6, "captions": 12, "criteria": 2}
     assert whole.seconds == 4.0
-    assert plan.plan(params, "sum", ["nns"]).seconds == 2.0
+    assert evaluate_plan.plan(params, "sum", ["nns"]).seconds == 2.0
 
 
 def test_half_the_rows_take_half_the_time():
@@ -107,14 +108,14 @@ def test_extraction_is_done_goes_on_or_begins_again(made):
     assert text_plan.plan(params, "words").bytes == 0
     meta = Path("data/extract/toy/plain/meta.json")
     # The fixture's features say nothing of the images they were made from.
-    assert plan.plan(params, "plain").state == AGAIN
+    assert extract_plan.plan(params, "plain").state == AGAIN
     content = json.loads(meta.read_text(encoding="utf-8"))
     digest = _sha(Path("data/prepare/toy/images.parquet"))
     meta.write_text(json.dumps({**content, "images_sha256": digest}), encoding="utf-8")
-    assert plan.plan(params, "plain").state == DONE
+    assert extract_plan.plan(params, "plain").state == DONE
     meta.unlink()
     (meta.parent / "parts").mkdir()
-    step = plan.plan(params, "plain")
+    step = extract_plan.plan(params, "plain")
     assert (step.state, step.rows, step.bytes) == (GOES_ON, {"images": 44}, None)
 
 
@@ -138,22 +139,22 @@ def test_bytes_of_features_follow_from_the_backbone_or_are_unknown(made, node, s
     params = load_params(
         made, features={"plain": PARAMS["features"]["plain"], "other": {"dataset": "toy", **node}}
     )
-    assert plan.plan(params, "other").bytes == size
+    assert extract_plan.plan(params, "other").bytes == size
 
 
 def test_training_counts_the_epochs_that_are_left(made):
-    params = load_params(made, plan={"epochs": 6, "batch_size": 8, "embed_size": 12})
+    params = load_params(made, train={"epochs": 6, "batch_size": 8, "embed_size": 12})
     timing.record(Path("data/train/sum"), 10.0)
-    step = plan.plan(params, "sum")
+    step = train_plan.plan(params, "sum")
     assert (step.state, step.rows, step.seconds) == (GOES_ON, {"pairs": 60, "epochs": 4}, 20.0)
     assert step.because.startswith("after 2 of 6 epochs")
-    done = plan.plan(load_params(made, plan={"epochs": 2, "batch_size": 8, "embed_size": 12}), "sum")
+    done = train_plan.plan(load_params(made, train={"epochs": 2, "batch_size": 8, "embed_size": 12}), "sum")
     assert (done.state, done.bytes, done.seconds) == (DONE, 0, 0.0)
     assert done.because == "after 2 of 2 epochs, if nothing has changed since"
     Path("data/train/sum/history.csv").unlink()
-    assert plan.plan(params, "sum").rows["epochs"] == 4
+    assert train_plan.plan(params, "sum").rows["epochs"] == 4
     other = {"sum": PARAMS["runs"]["sum"], "max": {**PARAMS["runs"]["sum"], "loss": "max"}}
-    fresh = plan.plan(load_params(made, runs=other), "max")
+    fresh = train_plan.plan(load_params(made, runs=other), "max")
     assert (fresh.state, fresh.seconds) == (RUNS, 20.0)
     assert fresh.because == "time from data/train/sum.timing.json"
 
@@ -162,27 +163,27 @@ def test_the_renderer_is_told_its_rows(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shapes = {"format": "shapes", "source": ".", "train": 7, "val": 2, "test": 1}
     params = load_params(tmp_path, datasets={"toy": shapes})
-    step = plan.plan(params, "toy")
+    step = prepare_plan.plan(params, "toy")
     assert (step.state, step.rows, step.bytes, step.seconds) == (RUNS, {"images": 10}, None, None)
 
 
 def test_inject_report_and_export(made):
     params = load(Path("params.yaml"))
-    assert plan.plan(params, "half").rows == {"pairs": 87}
-    step = plan.plan(params)
+    assert inject_plan.plan(params, "half").rows == {"pairs": 87}
+    step = report_plan.plan(params)
     assert (step.state, step.rows, step.out) == (RUNS, {"runs": 1, "criteria": 2}, "reports/index.html")
-    out = plan.plan(params, "sum", "text_to_image", Path("vectors"))
+    out = export_plan.plan(params, "sum", "text_to_image", Path("vectors"))
     assert (out.rows, out.bytes) == ({"items": 6, "queries": 12}, 18 * 13 * 4)
-    assert plan.plan(params, "sum", "image_to_text", Path("vectors")).rows == {"items": 12, "queries": 6}
+    assert export_plan.plan(params, "sum", "image_to_text", Path("vectors")).rows == {"items": 12, "queries": 6}
 
 
 def test_vectors_of_the_users_own(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((3, 2)))
-    step = plan.plan("evaluate", tmp_path / "a.npy", tmp_path / "a.npy", ["nns"], None)
+    step = external_plan.plan("evaluate", tmp_path / "a.npy", tmp_path / "a.npy", ["nns"], None)
     assert (step.rows, step.bytes) == ({"images": 3, "captions": 3, "criteria": 1}, 0)
-    assert plan.plan("evaluate", tmp_path / "b.npy", tmp_path / "a.npy", [], None).state == BLOCKED
+    assert external_plan.plan("evaluate", tmp_path / "b.npy", tmp_path / "a.npy", [], None).state == BLOCKED
     (tmp_path / "bad.npy").write_bytes(b"x")
-    assert plan.plan("evaluate", tmp_path / "bad.npy", tmp_path / "a.npy", [], None).rows == {
+    assert external_plan.plan("evaluate", tmp_path / "bad.npy", tmp_path / "a.npy", [], None).rows == {
         "captions": 3,
         "criteria": 0,
     }

@@ -25,7 +25,7 @@ from pipeline.tools.serve.app import create
 from tests import made
 from tests.command_line import caller
 from tests.prepare._data import picture
-from tests.project import PARAMS
+from tests.toy_project import PARAMS
 
 SPLITS = {"train": 12, "val": 4, "test": 5}
 WORDS = ["red", "blue", "green", "dog"]

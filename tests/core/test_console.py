@@ -9,7 +9,7 @@ from rich.console import Console
 from pipeline.core import console
 from tests.command_line import caller
 from tests.commands.script import run
-from tests.project import write_params
+from tests.toy_project import write_params
 
 
 @pytest.fixture(autouse=True)

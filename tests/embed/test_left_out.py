@@ -15,7 +15,7 @@ from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.train.engine.table import TrainTable
 from pipeline.train.stage import train
-from tests.project import load_params, write_prepared
+from tests.toy_project import load_params, write_prepared
 
 # Of data set `toy`: images 0 to 29 are train, 30 to 37 val, 38 to 43 test; image k has id 10 k + 7 and 1 + k % 3 captions.
 FAILED = np.array([17, 57, 317, 397, 427])

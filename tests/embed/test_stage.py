@@ -16,7 +16,7 @@ from pipeline.project import paths
 from pipeline.train.engine import encode
 from pipeline.train.engine.restore import load
 from pipeline.train.stage import train
-from tests.project import load_params, write_prepared
+from tests.toy_project import load_params, write_prepared
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from pipeline.project.params.typed import Params
 from pipeline.ranking.engine import outcome
 from tests.evaluate.embedded import sides, write
 from tests.naive import evaluate as naive
-from tests.project import load_params
+from tests.toy_project import load_params
 
 RGM = {"rgm": {"grid": [1.0, 1.5, 3.0]}}
 

@@ -6,7 +6,7 @@ from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import sha256
 from pipeline.inject.stage import inject
 from pipeline.project.paths import prepared
-from tests.project import PARAMS, load_params, write_prepared
+from tests.toy_project import PARAMS, load_params, write_prepared
 
 
 @pytest.fixture

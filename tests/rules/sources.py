@@ -1,13 +1,15 @@
 """The source files of this repository."""
 
+import ast
 from pathlib import Path
 
-from pipeline.project.sources import ROOT, closure, imports, tree
-
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pipeline"
 
-__all__ = ["PACKAGE", "ROOT", "closure", "imports", "modules", "tree"]
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
 def modules() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py"))
+    return sorted(PACKAGE.rglob("*.py"))

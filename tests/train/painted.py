@@ -14,7 +14,7 @@ from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import BACKBONES
-from tests.project import PARAMS, load_params
+from tests.toy_project import PARAMS, load_params
 
 RAW = Path("raw")
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (30, 40, 220), "grey": (128, 128, 128)}

@@ -11,7 +11,7 @@ from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.train.engine import loop
 from pipeline.train.stage import train
-from tests.project import PARAMS, load_params, write_prepared
+from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.some import some_pairs, some_scheme
 
 

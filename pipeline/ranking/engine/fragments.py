@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -72,7 +73,9 @@ def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
     return torch.nn.functional.normalize(sums, dim=1)
 
 
-def same(one: Sides, left: Sequence[int], other: Sides, right: Sequence[int]) -> Bool[Tensor, " pairs"]:
+def same(
+    one: Sides, left: Sequence[int] | np.ndarray, other: Sides, right: Sequence[int] | np.ndarray
+) -> Bool[Tensor, " pairs"]:
     """Is item ``left[i]`` of the one the item ``right[i]`` of the other, number by number?"""
     ours, theirs = (take(side, torch.as_tensor(rows)) for side, rows in ((one, left), (other, right)))
     if isinstance(one, Several) and isinstance(other, Several) and len(one.parts) == len(other.parts):

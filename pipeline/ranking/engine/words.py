@@ -45,7 +45,7 @@ class Words:
         return torch.nn.utils.rnn.pad_sequence(self.vectors.split(self.lengths.tolist()), batch_first=True)
 
     @cached_property
-    def starts(self) -> Int[Tensor, "captions+1"]:
+    def starts(self) -> Int[Tensor, " ends"]:
         """Where each caption begins in ``vectors``, and the end of the last; on the CPU."""
         return torch.cat([torch.zeros(1, dtype=torch.int64), self.lengths.cumsum(0)])
 

@@ -32,7 +32,8 @@ def page() -> str:
 def modules() -> list[ModuleType]:
     """The artefacts' modules: those of the package whose docstring begins with where the files lie."""
     names = [one.stem for one in sorted(Path(artifacts.__path__[0]).glob("[!_]*.py"))]
-    return [importlib.import_module(f"{artifacts.__name__}.{name}") for name in names]
+    found = [importlib.import_module(f"{artifacts.__name__}.{name}") for name in names]
+    return [module for module in found if module.__doc__.startswith("data/")]
 
 
 def schemas(module: ModuleType) -> dict[str, pa.Schema]:

@@ -1,7 +1,7 @@
-"""What each key of a parameter model means, read from the docstrings of the model and its bases.
+"""What each key of a parameter model means: the description of its field, or the docstrings of the model and its bases.
 
-They are written as ``key: meaning; other, third: meaning of both. key4: ...``; what stands before the first key, or after
-``Defaults:``, is about the whole model.
+A docstring says it as ``key: meaning; other, third: meaning of both. key4: ...``; what stands before the first key, or
+after ``Defaults:``, is about the whole model.
 """
 
 import re
@@ -13,21 +13,23 @@ from tests.docs.reference.markdown import text
 
 
 def of_keys(model: type[BaseModel]) -> dict[str, str]:
-    """The meaning of each key that the docstrings explain; that of the model itself wins over that of its bases."""
+    """The meaning of each key that is explained; that of the model itself wins over that of its bases, and in one model
+    the field's description over the docstring."""
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base not in (BaseModel, Strict):
-            fields = {
-                name: base.model_fields[name] for name in base.__annotations__ if name in base.model_fields
-            }
-            found |= {name: text(field.description) for name, field in fields.items() if field.description}
-            found |= _parts(base)[1]
+            found |= _parts(base)[1] | _described(base)
     return found
 
 
 def of_model(model: type[BaseModel]) -> str:
     """What the docstring says before it comes to the keys, and after ``Defaults:``."""
     return _parts(model)[0]
+
+
+def _described(model: type[BaseModel]) -> dict[str, str]:
+    fields = model.model_fields.items()
+    return {name: text(field.description).rstrip(".") for name, field in fields if field.description}
 
 
 def _parts(model: type[BaseModel]) -> tuple[str, dict[str, str]]:

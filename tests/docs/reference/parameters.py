@@ -2,10 +2,14 @@
 
 import re
 from collections import Counter
+from itertools import groupby
+from types import ModuleType
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from pipeline.core.strict import Strict
+from pipeline.project import code
 from pipeline.project.params import schema
 from pipeline.project.registry import (
     BACKBONES,
@@ -17,7 +21,7 @@ from pipeline.project.registry import (
     Family,
 )
 from tests.docs.reference import descriptions, types
-from tests.docs.reference.markdown import code, first_paragraph, table, text
+from tests.docs.reference.markdown import first_paragraph, text
 
 _INTRODUCTION = """# Parameters
 
@@ -25,8 +29,9 @@ Every key of params.yaml. An unknown key, a wrong type and a value out of bounds
 `vse-pipe -S KEY=VALUE ...` overrides one for a call, `dvc exp run -S KEY=VALUE` for an experiment. The defaults are those
 of the code; params.yaml in the repository sets some values of its own for the demo.
 
+A line has the key with its default, its type, and what it means; a key without a default must be given.
+
 This page is written from the code by `python -m tests.docs.reference`."""
-_HEAD = ("key", "type", "default", "meaning")
 # Sections in the order of the page, with the page that tells more.
 SECTIONS = {
     "grid": (schema.GridParams, "criteria.md"),
@@ -55,7 +60,8 @@ def page() -> str:
     """The whole page."""
     parts = [_INTRODUCTION, _seed()]
     for address, (model, more) in SECTIONS.items():
-        parts += [f"## {text(address)}", _about(model, address, more), _keys(model, model.model_fields)]
+        said = [_about(model, address, more), *keys(model, model.model_fields)]
+        parts += [f"## {text(address)}", "\n".join(said)]
         if address in _OF_NODES:
             key, family = _OF_NODES[address]
             parts += _family(key, family)
@@ -84,44 +90,45 @@ def _about(model: type[BaseModel], address: str, more: str) -> str:
 
 
 def _family(key: str, family: Family) -> list[str]:
-    """The members' sections, options that several of them share in one table of their own."""
-    members = {name: family.load(name) for name in family.names()}
+    """The members' sections, options that several of them share in one list of their own."""
+    members = {name: family.options(name) for name in family.names()}
     bases = _shared_bases([module.Params for module in members.values()])
     parts = []
     for base in bases:
-        parts += [f"### {_shared_title(key, base)}", _joined(descriptions.of_model(base))]
-        parts += [_keys(base, {name: base.model_fields[name] for name in _own(base)})]
+        own = {name: base.model_fields[name] for name in _own(base)}
+        said = descriptions.of_model(base) or "Options that several members have."
+        parts += [f"### {_shared_title(key, base)}", "\n".join([said, *keys(base, own)])]
     for name, module in members.items():
-        parts += [f"### {key}: {name}", _member(family, name, module)]
         shared = [base for base in bases if issubclass(module.Params, base)]
         taken = {
             option for base in shared for option in _own(base) if _unchanged(module.Params, base, option)
         }
         own = {option: field for option, field in module.Params.model_fields.items() if option not in taken}
-        parts += [_keys(module.Params, own)] if own else []
-        if shared:
-            links = " and ".join(
-                f"[{_shared_title(key, base)}](#{anchor(_shared_title(key, base))})" for base in shared
-            )
-            parts.append(f"{'Further ' if own else 'Its '}options: {links}.")
-        elif not own:
-            parts.append("No options.")
+        said = " ".join(filter(None, [_member(family, name), _elsewhere(key, shared, own)]))
+        parts += [f"### {key}: {name}", "\n".join([said, *keys(module.Params, own)])]
     return parts
 
 
-def _member(family: Family, name: str, module) -> str:
-    """First line of the module, the formula and the source of its callable, the defaults' origin, the file."""
-    said = [first_paragraph(module.__doc__)]
+def _elsewhere(key: str, shared: list[type[BaseModel]], own: dict) -> str:
+    """Where the member's options are, but for those that are listed below it."""
+    titles = [_shared_title(key, base) for base in shared]
+    links = " and ".join(f"[{title}](#{anchor(title)})" for title in titles)
+    if not shared:
+        return "" if own else "No options."
+    return f"{'Further' if own else 'Its'} options: {links}."
+
+
+def _member(family: Family, name: str) -> str:
+    """First line of the member, the source of its callable, the file that does the work."""
+    module, path = family.load(name), code.file(family.modules(name)[-1])
+    said = [first_paragraph(family.options(name).__doc__)]
     source = re.search(r"Source: (.*?)(?:;|\.\s+[A-Z]|\.?$)", _callable_doc(module))
     if source:
         said.append(f"Source: {text(source.group(1))}.")
-    path = (family.folder / f"{name}.py").relative_to(
-        family.folder.parents[len(family.package.split(".")) - 1]
-    )
-    return " ".join([*said, f"([code](../{path.as_posix()}))"])
+    return " ".join([*said, f"([code](../{path.relative_to(code.PACKAGE.parent).as_posix()}))"])
 
 
-def _callable_doc(module) -> str:
+def _callable_doc(module: ModuleType) -> str:
     documents = (
         " ".join((one.__doc__ or "").split())
         for name, one in vars(module).items()
@@ -130,15 +137,19 @@ def _callable_doc(module) -> str:
     return next((found for found in documents if "Source: " in found), "")
 
 
-def _keys(model: type[BaseModel], fields: dict) -> str:
+def keys(model: type[BaseModel], fields: dict) -> list[str]:
+    """A line a key; neighbours of one type and meaning share one."""
     meanings = descriptions.of_keys(model)
-    return table(
-        _HEAD,
-        [
-            (code(name), types.describe(field), types.default(field), meanings.get(name, ""))
-            for name, field in fields.items()
-        ],
-    )
+    said = [(name, types.describe(field), meanings.get(name, "")) for name, field in fields.items()]
+    lines = []
+    for (kind, meaning), alike in groupby(said, key=lambda one: one[1:]):
+        named = ", ".join(_with_default(name, fields[name]) for name, *_ in alike)
+        lines.append(f"- {named} ({kind}): {meaning}")
+    return lines
+
+
+def _with_default(name: str, field: FieldInfo) -> str:
+    return f"`{name}`" if field.is_required() else f"`{name}: {types.default(field)}`"
 
 
 def _shared_bases(models: list[type[BaseModel]]) -> list[type[BaseModel]]:
@@ -170,6 +181,3 @@ def _shared_title(key: str, base: type[BaseModel]) -> str:
 def anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
-
-def _joined(said: str) -> str:
-    return said or "Options that several members have."

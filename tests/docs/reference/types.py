@@ -25,10 +25,8 @@ def describe(field: FieldInfo) -> str:
 
 
 def default(field: FieldInfo) -> str:
-    """The default as YAML, ``required`` without one."""
-    if field.is_required():
-        return "required"
-    return code(_yaml(field.get_default(call_default_factory=True)))
+    """The default of a field that has one, as YAML."""
+    return _yaml(field.get_default(call_default_factory=True))
 
 
 def _described(kind: object, metadata: typing.Sequence = ()) -> str:

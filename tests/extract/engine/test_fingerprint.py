@@ -3,41 +3,44 @@
 import pytest
 
 from pipeline.extract.engine import fingerprint
+from pipeline.project import code
 from pipeline.project.registry import BACKBONES
-from tests.rules.sources import PACKAGE, closure
+from tests.toy_project import PARAMS, load_params, write_prepared
+
+# What ``extract`` runs besides and does not decide a number: how many images go at once, who computes which, downloads
+# (weights have a digest of their own), parameters, and what puts finished parts together.
+DECIDES_NOTHING = {"assemble", "download", "policy", "recognise", "weights", "work"}
 
 
-@pytest.mark.parametrize("name", BACKBONES.names())
-def test_the_code_of_a_member_is_all_it_imports_from_the_family(name: str) -> None:
-    member = BACKBONES.folder / f"{name}.py"
-    expected = {path for path in closure([member]) if path.parent == BACKBONES.folder}
-    assert set(fingerprint._with_helpers(member)) == expected
-
-
-# What the code below these uses and does not decide a number: storage that keeps every bit, words, names, and what
-# ``fingerprint.describe`` records itself (parameters, weights by their digests).
-DECIDES_NOTHING = (
-    *(f"artifacts/{name}.py" for name in ("_files", "_table", "features", "images")),
-    *(f"extract/{name}.py" for name in ("download", "fingerprint", "params", "shards", "weights")),
-    *(f"params/{name}.py" for name in ("schema", "strict", "typed")),
-    *("console.py", "errors.py", "paths.py", "registry.py"),
-)
+def engine(modules: set[str]) -> set[str]:
+    start = "pipeline.extract.engine."
+    return {module.removeprefix(start) for module in modules if module.startswith(start)}
 
 
 def test_all_code_that_an_extraction_runs_counts_or_is_known_to_decide_nothing() -> None:
-    """A new module must be named here or there."""
-    members = [BACKBONES.folder / f"{name}.py" for name in BACKBONES.names()]
-    used = closure([PACKAGE / "extract/compute.py", *members])
-    outside = {str(path.relative_to(PACKAGE)) for path in used if path.parent != BACKBONES.folder}
-    assert outside == {*fingerprint._CODE, *DECIDES_NOTHING}
-    assert not {*fingerprint._CODE} & {*DECIDES_NOTHING}
+    """A new module must be imported by the work on an image or a batch, or be named here."""
+    work = code.closure(fingerprint._WORK)
+    assert engine(code.closure(["pipeline.extract.stage"]) - work) == DECIDES_NOTHING
 
 
 def test_members_do_not_share_what_they_do_not_use() -> None:
-    helpers = {path.name for path in fingerprint._with_helpers(BACKBONES.folder / "vgg19.py")}
-    assert helpers == {"_backbone.py", "_classifier.py", "_torchvision.py", "vgg19.py"}
-    codes = {fingerprint._code(name) for name in BACKBONES.names()}
+    networks = {name for name in engine(code.closure(BACKBONES.modules("vgg19"))) if "networks." in name}
+    assert networks == {"networks.classifier", "networks.torchvision"}
+    work = code.closure(fingerprint._WORK)
+    codes = {code.digest(work | code.closure(BACKBONES.modules(name))) for name in BACKBONES.names()}
     assert len(codes) == len(BACKBONES.names())
+
+
+@pytest.mark.parametrize("name", ["vgg19", "precomp"])
+def test_the_description_holds_the_digest_of_the_work_and_of_the_member(tmp_path, monkeypatch, name) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_prepared()
+    features = {**PARAMS["features"], "other": {"dataset": "toy", "backbone": name}}
+    node = load_params(tmp_path, features=features).features["other"]
+    described = fingerprint.own(node, "cpu", "float32", ["torch"])
+    expected = code.closure([*fingerprint._WORK, *BACKBONES.modules(name)])
+    assert described["code_sha256"] == code.digest(expected)
+    assert set(described["libraries"]) == {"numpy", "torch"}
 
 
 def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.core.errors import InputError, MissingResource, ParamsError
 from tests.prepare._data import prepare, read, rows
-from tests.project import PARAMS, load_params
+from tests.toy_project import PARAMS, load_params
 
 LINES = {
     "train": ['1100_19\t"quoted , from the start', "1101_29\tcaf\u00e9 \u2028 on", "1102_11\tthe same"],

@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.core.errors import ParamsError
-from tests.project import load_params
+from tests.toy_project import load_params
 from tests.project.params.test_sweeps import FAR, OTHER, RUN
 
 RUNS = {"a": RUN, "b": RUN, "far": FAR}

@@ -3,7 +3,7 @@ from ruamel.yaml import YAML
 
 from pipeline.core.errors import ParamsError, UsageError
 from pipeline.project.params.load import load
-from tests.project import PARAMS, load_params, write_params
+from tests.toy_project import PARAMS, load_params, write_params
 from tests.rules.sources import ROOT
 
 

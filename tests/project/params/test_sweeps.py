@@ -2,7 +2,7 @@ import pytest
 
 from pipeline.core.errors import ParamsError
 from pipeline.project.params import sweeps
-from tests.project import PARAMS, load_params
+from tests.toy_project import PARAMS, load_params
 
 RUN = PARAMS["runs"]["sum"]
 RUNS = {

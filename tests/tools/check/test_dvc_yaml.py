@@ -68,7 +68,7 @@ def test_code_that_no_dependency_covers_is_named(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "pipeline", tmp_path / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
     text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
     for line in (
-        "        - pipeline/train/engine/loop.py\n",
+        "        - pipeline/train/samplers\n",
         "        - pipeline/train/losses/${item.loss}.py\n",
     ):
         assert line in text
@@ -78,9 +78,7 @@ def test_code_that_no_dependency_covers_is_named(tmp_path, monkeypatch):
     (tmp_path / "data" / "audit").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     found = _problems()
-    assert (
-        "dvc.yaml train: runs pipeline/train/engine/loop.py, which is no dependency; add `- pipeline/train/engine/loop.py` to its deps"
-        in found
-    )
-    assert any("train@hal: runs pipeline/train/losses/hal.py" in line for line in found)
-    assert all("loop.py" in line or "train/losses/" in line for line in found), found
+    file = "pipeline/train/samplers/captions.py"
+    assert f"dvc.yaml train: runs {file}, which is no dependency; add `- {file}` to its deps" in found
+    assert any("train: runs pipeline/train/losses/hal" in line for line in found)
+    assert all("train/samplers/" in line or "train/losses/" in line for line in found), found

@@ -10,7 +10,7 @@ from dvc.repo import Repo
 
 from pipeline.project import paths
 from tests.command_line import caller
-from tests.project import PARAMS, write_params
+from tests.toy_project import PARAMS, write_params
 from tests.tools.compare import project
 
 # Two revisions of the project below a DVC repository below a git repository: the roots need not agree.

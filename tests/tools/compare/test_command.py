@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.project import paths
 from tests.command_line import caller
-from tests.project import PARAMS, write_params
+from tests.toy_project import PARAMS, write_params
 from tests.tools.compare import project
 
 

@@ -13,7 +13,7 @@ from pipeline.tools.doctor._versions import allowed, parts, split
 from pipeline.tools.doctor.checks import disk, dvc, git, machine, packages, python, torch, weights
 from pipeline.tools.doctor.line import FAIL, OK, WARN, Line
 from tests.command_line import caller
-from tests.project import PARAMS, write_params
+from tests.toy_project import PARAMS, write_params
 
 FOUND = {
     "torch": "2.15.0",

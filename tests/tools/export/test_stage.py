@@ -19,7 +19,7 @@ from pipeline.tools.export.stage import TARGETS, export_files, export_run
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.external.files import sample, write, write_npy
-from tests.project import load_params
+from tests.toy_project import load_params
 from tests.tools.export.test_fold import FOLDABLE
 
 # float32 sums of unit vectors differ by less.

@@ -15,7 +15,7 @@ from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.train.stage import train
-from tests.project import PARAMS, load_params
+from tests.toy_project import PARAMS, load_params
 
 COLOURS = ["red", "green", "blue", "black"]
 SHAPES = ["disc", "box"]

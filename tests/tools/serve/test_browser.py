@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.project import write_params
+from tests.toy_project import write_params
 from tests.report.browser import Browser, installed
 from tests.tools.serve.running import served
 

@@ -16,7 +16,7 @@ import pytest
 from pipeline.core.errors import PipelineError, UsageError
 from pipeline.tools.serve import server
 from tests.command_line import caller
-from tests.project import write_params
+from tests.toy_project import write_params
 from tests.tools.serve.running import served
 from tests.tools.serve.standin import StandIn
 

@@ -2,22 +2,27 @@
 
 import pytest
 
-from pipeline.project.registry import RUN_FAMILIES
+from pipeline.project import code
+from pipeline.project.nodes import declarations
 from pipeline.train.engine import fingerprint
-from tests.project import PARAMS, load_params
-from tests.rules.sources import PACKAGE, closure
+from tests.toy_project import PARAMS, load_params
 
 RUN = PARAMS["runs"]["sum"]
 FRAGMENTS = {**RUN, "similarity": "sgr", "image": "regions"}
+RUNS = {"plain": RUN, "l2rm": {**RUN, "scheme": "l2rm", "loss": "max"}, "sgr": FRAGMENTS}
 
 
-@pytest.mark.parametrize(
-    "run", [RUN, {**RUN, "scheme": "l2rm", "loss": "max"}, FRAGMENTS], ids=["plain", "l2rm", "sgr"]
-)
-def test_everything_that_training_and_validation_import_is_covered(tmp_path, run):
-    node = load_params(tmp_path, runs={"sum": run}).runs["sum"]
-    members = [family.folder / f"{getattr(node, key).name}.py" for key, family in RUN_FAMILIES.items()]
-    used = closure([PACKAGE / "train/stage.py", *members])
-    decides = {path for path in used if path.parts[len(PACKAGE.parts)] in ("train", "evaluate")}
-    assert PACKAGE / "evaluate/kept.py" in decides
-    assert decides <= fingerprint.code(node)
+@pytest.mark.parametrize("run", RUNS)
+def test_the_digest_is_of_all_that_the_stage_and_the_members_of_the_run_import(tmp_path, run):
+    params = load_params(tmp_path, runs=RUNS)
+    declared = declarations()["train"]
+    needed = code.needed(declared, declared.members(params, run))
+    assert {"pipeline.ranking.engine.judged", "pipeline.train.engine.loop"} <= needed
+    assert fingerprint.code_of(params.runs[run]) == code.digest(needed)
+
+
+def test_a_run_does_not_depend_on_members_it_does_not_name(tmp_path):
+    params = load_params(tmp_path, runs=RUNS)
+    declared = declarations()["train"]
+    needed = code.needed(declared, declared.members(params, "plain"))
+    assert not [one for one in needed if one.startswith(("pipeline.train.losses.max", "pipeline.train.schemes.l2rm"))]

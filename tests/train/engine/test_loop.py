@@ -14,7 +14,7 @@ from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.train.engine import checkpoint, loop, optimise
 from pipeline.train.stage import train
-from tests.project import PARAMS, load_params, write_prepared
+from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.killed import Killed, killed_after
 from tests.train.some import adam, some_pairs, some_scheme
 

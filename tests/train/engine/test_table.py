@@ -9,7 +9,7 @@ from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.train.engine.table import TrainTable
-from tests.project import load_params, write_prepared
+from tests.toy_project import load_params, write_prepared
 
 
 @pytest.fixture(scope="module")

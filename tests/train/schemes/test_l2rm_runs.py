@@ -12,7 +12,7 @@ from pipeline.project import paths
 from pipeline.train.engine import checkpoint
 from pipeline.train.stage import train
 from tests.fragment_project import run_of, write_fragment_project
-from tests.project import PARAMS, load_params, write_prepared
+from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.killed import killed_after
 
 OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, rematching.NAME, str(checkpoint.FILE)]

@@ -23,7 +23,7 @@ from pipeline.tools.export.stage import export_run
 from pipeline.train.engine import checkpoint, restore
 from pipeline.train.stage import train
 from tests.fragment_project import run_of, write_fragment_project
-from tests.project import PARAMS, load_params, write_prepared
+from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.killed import killed_after
 
 CPU = torch.device("cpu")

@@ -76,7 +76,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, inputs, places, w_ih, w_hh, b_ih, b_hh, ends, sizes, kind, keep):
-        from pipeline.train.engine.encoder import gru_cell as cell  # numba takes half a second to import
+        from pipeline.train.engine.compiled import gru_cell as cell  # numba takes half a second to import
 
         tokens, dim, widest = sum(sizes), w_hh.shape[1], sizes[0]
         table = _linear(inputs, w_ih.to(kind).t(), b_ih)
@@ -120,7 +120,7 @@ class _Recurrence(torch.autograd.Function):
 
 def _through_time(grads, weight, states, gates, linear, sizes) -> tuple[Tensor, Tensor]:
     """Gradients of W_h h + b_h (tokens, 3 dim) and of n's sum (tokens, dim), from those of all and of final states."""
-    from pipeline.train.engine.encoder import gru_cell as cell
+    from pipeline.train.engine.compiled import gru_cell as cell
 
     tokens, dim, widest = len(states), states.shape[1], sizes[0]
     delta = torch.empty(tokens, 3 * dim, dtype=weight.dtype)

@@ -1,0 +1,58 @@
+"""The closure of imports against what Python itself loads, and its digest."""
+
+import json
+import subprocess
+import sys
+
+from pipeline.project import code
+from pipeline.project.nodes import declarations
+from pipeline.project.registry import INFERENCES, LOSSES
+from tests.rules.sources import ROOT
+
+# Imports the modules named on the command line one after the other, the packages above each aside, and says what is there.
+_LOADED = """
+import importlib, json, sys
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(json.dumps([n for n, m in sys.modules.items() if n.startswith("pipeline.") and not hasattr(m, "__path__")]))
+"""
+
+
+def test_all_that_python_loads_for_the_stages_is_in_their_closure():
+    starts = sorted({declared.module for declared in declarations().values()})
+    command = [sys.executable, "-c", _LOADED, *starts]
+    loaded = set(json.loads(subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout))
+    effect = {one for one in loaded if not one.startswith("pipeline.project.")} - set(code._WITHOUT_EFFECT)
+    assert "pipeline.train.engine.loop" in effect
+    assert sorted(effect - code.closure(starts)) == []
+
+
+def test_imports_inside_functions_count():
+    assert "pipeline.ranking.compiled.leading" in code.closure(INFERENCES.modules("is"))
+    assert "pipeline.ranking.compiled.leading" not in code.closure(INFERENCES.modules("nns"))
+
+
+def test_the_digest_is_of_names_and_contents(tmp_path, monkeypatch):
+    modules = LOSSES.modules("max")
+    before = code.digest(modules)
+    assert code.digest(reversed(modules)) == before
+    edited = tmp_path / "edited.py"
+    edited.write_bytes(code.file(modules[-1]).read_bytes() + b"# a comment\n")
+    own = code.file
+    monkeypatch.setattr(code, "file", lambda module: edited if module == modules[-1] else own(module))
+    assert code.digest(modules) != before
+
+
+def test_a_member_that_the_entry_names_counts_and_the_others_do_not():
+    declared = declarations()["train"]
+    needed = code.needed(declared, {LOSSES: "max"})
+    assert set(LOSSES.modules("max")) <= needed
+    assert not set(LOSSES.modules("hal")) & needed
+
+
+def test_without_a_name_every_member_counts():
+    declared = declarations()["evaluate"]
+    needed = code.needed(declared, {})
+    for family in declared.finds:
+        for name in family.names():
+            assert set(family.modules(name)) <= needed, name
