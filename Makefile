@@ -1,4 +1,4 @@
-# make setup: .venv with the pinned packages; make demo: the whole pipeline on rendered scenes; make test: the tests.
+# make setup: .venv with the pinned packages, compiled; make demo: the whole pipeline on rendered scenes; make test: the tests.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .PHONY: setup demo test lint
@@ -10,12 +10,20 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 # The same vector instructions and thread count everywhere, so that the demo gives the same bytes on other machines.
 PORTABLE := MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 
-setup: .venv/.ready .dvc/plots.html
+setup: .venv/.ready .venv/.kernels .dvc/plots.html
 
 .venv/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("vse-pipe needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@echo 'Set-up: about 7 GB of packages, 2 to 6 minutes, once'
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[test]'
+	.venv/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@
+
+# Byte code of the pipeline, wherever Python is told to write none, and what numba would compile in the first stages.
+.venv/.kernels: .venv/.ready
+	@echo 'Compiling, half a minute'
+	python -m compileall -q pipeline
+	python -m pipeline.tools.kernels
 	touch $@
 
 # The page that `dvc plots` fills, with Vega inside.

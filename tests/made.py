@@ -10,8 +10,8 @@ from ruamel.yaml import YAML
 from pipeline.project import lock, paths
 from pipeline.project.params.document import read_document
 from pipeline.tools.check import dvc_stages
-from tests.toy_project import write_params, write_prepared
 from tests.rules.sources import ROOT
+from tests.toy_project import write_params, write_prepared
 
 INFERENCES = ["nns", "csls"]
 

@@ -1,7 +1,10 @@
 """The command line as a user meets it: what it selects, what it says and the status it ends with."""
 
+import re
+
 import pytest
 
+from pipeline.cli import app
 from pipeline.core import locks
 from pipeline.core.errors import IntegrityError, LockedError, MissingResource, PipelineError
 from pipeline.inject import stage as inject_stage
@@ -125,8 +128,11 @@ def test_help_names_every_stage(run):
 def test_help_groups_the_commands_and_leaves_none_over(run):
     out = run("--help")[1]
     panels = ("Stages, in their order", "Results", "Search and export", "Project and machine")
-    assert [line.split("─")[1].strip() for line in out.splitlines() if line.startswith("╭")][1:] == list(
-        panels
+    headings = [line.removesuffix(":") for line in out.splitlines() if line.endswith(":") and line[0] != " "]
+    assert headings == ["Options", *panels]
+    listed = re.findall(r"^  (\w+)  ", out, re.MULTILINE)
+    assert sorted(listed) == sorted(
+        command.name or command.callback.__name__ for command in app.registered_commands
     )
 
 

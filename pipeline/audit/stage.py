@@ -20,11 +20,11 @@ from pipeline.core.locks import claim
 from pipeline.core.seeds import generator
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import Params, Run
+from pipeline.project.registry import IMAGE_ENCODERS
 from pipeline.train.engine import encode, restore
 from pipeline.train.engine.data import Pairs
 from pipeline.train.engine.mixture import beta
 from pipeline.train.engine.model import DualEncoder
-from pipeline.train.engine.pictures import Pictures
 from pipeline.train.engine.table import TrainTable
 
 # Pairs that share a batch while their losses are computed: that of the L2RM paper.
@@ -47,7 +47,8 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         where = resolve(device)
         model, pixels = model.to(where), None
         if model.tests_on_pixels:
-            pixels = Pictures.of(node.dataset, source, files.config["backbone"], where)
+            pictures = IMAGE_ENCODERS.load(files.config["image"]["name"]).Pictures
+            pixels = pictures.of(node.dataset, source, files.config["backbone"], where)
         work = batches(len(table.train_pairs), BATCH, generator(params.seed, "audit", run))
         found = _measured(model, table.train_pairs, pixels, work, run)
         if not np.isfinite(found.losses).all():

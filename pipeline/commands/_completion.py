@@ -48,8 +48,9 @@ def exportable(incomplete: str) -> list[str]:
 
 def targets(incomplete: str) -> list[str]:
     from pipeline.project.registry import Family
+    from pipeline.project.traits import Traits
 
-    names = Family("export target", "pipeline.tools.export.targets").names()
+    names = Family("export target", "pipeline.tools.export.targets", Traits()).names()
     return _starting([name.replace("_", "-") for name in names], incomplete)
 
 

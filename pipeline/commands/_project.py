@@ -44,11 +44,12 @@ def enter_root() -> None:
 
 def params():
     """params.yaml of the project around the working directory, with the values of --set."""
+    from pipeline.papers import rows
     from pipeline.project.params.load import load
     from pipeline.project.paths import PARAMS
 
     enter_root()
-    return load(PARAMS, overrides)
+    return load(PARAMS, overrides, further=[rows.problems])
 
 
 def chosen_runs(name: str | None, params) -> list[str]:

@@ -24,10 +24,11 @@ def apply(
 ) -> None:
     """Write an overlay, and the values of --set, into params.yaml; `dvc repro` then runs what it describes."""
     from pipeline.core.console import say
+    from pipeline.papers import rows
     from pipeline.project.params import overlay as overlays
     from pipeline.project.paths import PARAMS
 
     source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
     _project.enter_root()
-    overlays.apply(PARAMS, source, _project.overrides)
+    overlays.apply(PARAMS, source, _project.overrides, [rows.problems])
     say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it, `git checkout {PARAMS}` takes it back")

@@ -87,6 +87,7 @@ def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: 
 
 def _params(overrides: list[str]):
     """Of the project around the working directory, which becomes its root; None outside a project."""
+    from pipeline.papers import rows
     from pipeline.project.params.load import load
     from pipeline.project.paths import PARAMS, find_root
 
@@ -95,4 +96,4 @@ def _params(overrides: list[str]):
     except UsageError:
         return None
     os.chdir(root)
-    return load(PARAMS, overrides)
+    return load(PARAMS, overrides, further=[rows.problems])

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipeline.commands import _completion, _plans
-from pipeline.commands._project import AsJson, Device, DryRun, chosen, enter_root, overrides, wrote
+from pipeline.commands._project import AsJson, Device, DryRun, chosen, wrote
 from pipeline.commands._project import params as all_params
 from pipeline.core.errors import UsageError
 
@@ -72,7 +72,7 @@ def extract(
 
     _exclude_each_other(features, texts, backbone, shard)
     spread = work(shard, engine, workers, address)
-    params, features = _selected(_extraction(), features, backbone, dataset, weights)
+    params, features = _selected(all_params(), features, backbone, dataset, weights)
     named = chosen(features, params.features, "features") if features is not None or texts is None else []
     read = chosen(texts, params.texts, "texts") if texts is not None or features is None else []
     if dry_run:
@@ -84,13 +84,8 @@ def extract(
 
     outs = [paths.extracted(params.features[name].dataset, name) for name in named]
     outs += [paths.extracted(params.texts[name].dataset, name) for name in read]
-    # What is finished already is told before the runs of params.yaml are loaded, and torch with them.
-    left = [name for name in named if not stage.finish(params, name, device, spread)]
-    if left or read:
-        params, features = _selected(
-            all_params(), features if backbone is None else None, backbone, dataset, weights
-        )
-    for name in left:
+    # Told first of all that is finished: the rest takes long.
+    for name in [name for name in named if not stage.finish(params, name, device, spread)]:
         stage.extract(params, name, device, spread)
     if read:
         from pipeline.extract import text_stage
@@ -127,14 +122,6 @@ def _exclude_each_other(features, texts, backbone, shard) -> None:
         raise UsageError(
             "--shard divides the images of one feature set: name it with --features or --backbone"
         )
-
-
-def _extraction():
-    from pipeline.project.params.load import load_extraction
-    from pipeline.project.paths import PARAMS
-
-    enter_root()
-    return load_extraction(PARAMS, overrides)
 
 
 def _selected(params, features: str | None, backbone: str | None, dataset: str | None, weights: str):

@@ -84,7 +84,7 @@ def _apply(paper: str, row: str) -> None:
     from pathlib import Path
 
     from pipeline.core.console import say
-    from pipeline.papers import catalogue, render
+    from pipeline.papers import catalogue, render, rows
     from pipeline.papers.overlay import overlay, run_name
     from pipeline.project.params import overlay as overlays
     from pipeline.project.paths import PARAMS
@@ -94,7 +94,7 @@ def _apply(paper: str, row: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "row.yaml"
         path.write_text(render.text(entry, found), encoding="utf-8")
-        overlays.apply(PARAMS, str(path), _overrides)
+        overlays.apply(PARAMS, str(path), _overrides, [rows.problems])
     name = run_name(entry)
     say(
         f"{PARAMS} now describes {entry.marker} as run {name}; `dvc repro` runs it, `git checkout {PARAMS}` takes it back"

@@ -24,7 +24,7 @@ def plan(params: Params, run: str) -> Step:
     stopped = waiting(params, "embed", run)
     if stopped:
         return stopped
-    fragments = getattr(SIMILARITIES.load(node.similarity.name), "fragments", False)
+    fragments = SIMILARITIES.traits(node.similarity.name).fragments
     splits = params.embed.splits or (["val", "test"] if fragments else ["train", "val", "test"])
     rows = {
         name: sum(by_split(prepared / file).get(split, 0) for split in splits)

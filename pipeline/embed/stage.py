@@ -17,8 +17,8 @@ from pipeline.embed.engine import fragments, vectors
 from pipeline.embed.engine.inputs import Sources
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import Params
+from pipeline.project.registry import IMAGE_ENCODERS
 from pipeline.train.engine import restore
-from pipeline.train.engine.pictures import Pictures
 
 
 def embed(params: Params, run: str, device: str = "auto") -> Path:
@@ -38,7 +38,9 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
         prepared, where = paths.prepared(node.dataset), resolve(device)
         inputs = source.array
         if models[0][0].tests_on_pixels:
-            inputs = Pictures.of(node.dataset, source, models[0][1].config["backbone"], where)
+            config = models[0][1].config
+            pictures = IMAGE_ENCODERS.load(config["image"]["name"]).Pictures
+            inputs = pictures.of(node.dataset, source, config["backbone"], where)
         whole = images.read(prepared), captions.read(prepared)
         tables = [table.filter(source.readable(table["image_id"].to_numpy())) for table in whole]
         about = left_out(whole, tables)

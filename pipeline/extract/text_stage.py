@@ -18,7 +18,7 @@ from pipeline.core.files import read_json, require, sha256
 from pipeline.core.locks import claim
 from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.project import code, paths, timing
-from pipeline.project.params.typed import Params
+from pipeline.project.params.typed import Member, Params
 from pipeline.project.registry import TEXT_FEATURES
 
 
@@ -33,7 +33,7 @@ def extract_texts(params: Params, name: str) -> Path:
     out = paths.extracted(node.dataset, name)
     with claim(out):
         method = TEXT_FEATURES.load(node.method.name)
-        about = _describe(node.dataset, node.method.name, node.method.params, method, params.seed)
+        about = _describe(node.dataset, node.method, params.seed)
         digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
         if _finished(out, digest):
             say(f"extract {name}: {out} is up to date")
@@ -46,8 +46,9 @@ def extract_texts(params: Params, name: str) -> Path:
     return out
 
 
-def _describe(dataset: str, name: str, options, method: ModuleType, seed: int) -> dict:
+def _describe(dataset: str, method: Member, seed: int) -> dict:
     """Everything the text features follow from."""
+    name, options = method.name, method.params
     prepared = paths.prepared(dataset)
     files = [_checked(path, digest, name) for path, digest in options.files().items()]
     return {
@@ -58,7 +59,9 @@ def _describe(dataset: str, name: str, options, method: ModuleType, seed: int) -
         "captions_sha256": sha256(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}")),
         "files_sha256": files,
         "code_sha256": code.digest(code.closure([__name__, *TEXT_FEATURES.modules(name)])),
-        "libraries": {package: _version(package, name) for package in ("numpy", *method.LIBRARIES)},
+        "libraries": {
+            package: _version(package, name) for package in ("numpy", *TEXT_FEATURES.traits(name).libraries)
+        },
     }
 
 
@@ -101,7 +104,7 @@ def _write(out: Path, table: pa.Table, method: ModuleType, options, seed: int, a
     corpus = Corpus(table["text"].to_pylist(), table["split"].to_pylist())
     state = method.fit(corpus, options, seed)
     about = {**about, **state.about}
-    if method.KIND == "tokens":
+    if TEXT_FEATURES.traits(about["method"]).gives == "tokens":
         tokens, cut = method.transform(corpus.texts, state, options)
         texts.write_tokens(out, ids, tokens, state.words, cut, about)
         return f"{len(state.words)} words, {cut} cut"

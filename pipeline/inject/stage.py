@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pyarrow as pa
@@ -64,10 +63,10 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
     if len(train):
         order = np.argsort(train_images)
         positions = order[np.searchsorted(train_images, true[train], sorter=order)]
-        given = _given(member, protocol, len(train_images), len(train))
+        given = _given(protocol, len(train_images), len(train))
         moved = member.corrupt(positions, len(train_images), given, np.random.RandomState(seed))
         shown[train] = train_images[moved]
-        unknown[train] = getattr(member, "truth", "") == UNKNOWN
+        unknown[train] = not PROTOCOLS.traits(protocol.name).knows_truth
     columns = {
         "caption_id": caption_table["caption_id"],
         "image_id": shown,
@@ -78,8 +77,9 @@ def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, see
     return pa.table(columns)
 
 
-def _given(member: ModuleType, protocol: Member, n_images: int, n_captions: int) -> float | np.ndarray | None:
+def _given(protocol: Member, n_images: int, n_captions: int) -> float | np.ndarray | None:
     """What the member decides by: the index in the file it names, else its rate; None where it has neither."""
-    if getattr(member, "reads", "") == "index":
+    decides_by = PROTOCOLS.traits(protocol.name).decides_by
+    if decides_by == "index":
         return noise_index.read(Path(protocol.params.path), protocol.params.sha256, n_images, n_captions)
-    return getattr(protocol.params, "rate", None)
+    return protocol.params.rate if decides_by == "rate" else None

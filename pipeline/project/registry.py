@@ -5,21 +5,39 @@ import pkgutil
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Generic, TypeVar
 
 from pipeline.core.errors import UnknownMember
 from pipeline.core.unknown import unknown
+from pipeline.project.traits import (
+    BackboneTraits,
+    CriterionTraits,
+    FormatTraits,
+    ImageEncoderTraits,
+    LossTraits,
+    ProtocolTraits,
+    SchemeTraits,
+    SimilarityTraits,
+    TextEncoderTraits,
+    TextFeatureTraits,
+    Traits,
+)
+
+Own = TypeVar("Own", bound=Traits)
 
 
 @dataclass(frozen=True)
-class Family:
-    """The members found in one package folder: modules, or packages that hold their options in ``__init__``.
+class Family(Generic[Own]):
+    """The members found in one package folder: all of them modules, or all of them packages.
 
-    kind: the word used in messages ("loss"); package: dotted name of the folder; work: of a member that is a package, the
-    module that does the work, which may import torch. Nothing is imported before it is asked for.
+    kind: the word used in messages ("loss"); package: dotted name of the folder; said: what its members say of themselves
+    where they say nothing else. work: of members that are packages, the module that does the work; options and traits are
+    in ``__init__`` then, which must be quick to import. Nothing is imported before it is asked for.
     """
 
     kind: str
     package: str
+    said: Own
     work: str = ""
 
     @property
@@ -37,8 +55,12 @@ class Family:
         return name
 
     def options(self, name: str) -> ModuleType:
-        """The module with the member's ``Params`` and ``TRAITS``; torch is not imported for it."""
-        return importlib.import_module(f"{self.package}.{self.check(name)}")
+        """The module with the member's ``Params``; torch is not imported for it."""
+        return importlib.import_module(self.modules(name)[0])
+
+    def traits(self, name: str) -> Own:
+        """What the member says of itself: ``TRAITS`` beside its options, the family's own where it names none."""
+        return vars(self.options(name)).get("TRAITS", self.said)
 
     def load(self, name: str) -> ModuleType:
         """The module that does the work."""
@@ -47,22 +69,22 @@ class Family:
     def modules(self, name: str) -> list[str]:
         """The dotted names of the modules a member consists of, its options first."""
         own = f"{self.package}.{self.check(name)}"
-        return [own, f"{own}.{self.work}"] if (self.folder / name).is_dir() else [own]
+        return [own, f"{own}.{self.work}"] if self.work else [own]
 
 
-FORMATS = Family("format", "pipeline.prepare.formats")
-BACKBONES = Family("backbone", "pipeline.extract.backbones", "build")
-ENGINES = Family("engine", "pipeline.extract.engines")
-TEXT_FEATURES = Family("text features", "pipeline.extract.texts", "method")
-PROTOCOLS = Family("noise protocol", "pipeline.inject.protocols")
-LOSSES = Family("loss", "pipeline.train.losses", "loss")
-SCHEMES = Family("scheme", "pipeline.train.schemes", "scheme")
-SAMPLERS = Family("sampler", "pipeline.train.samplers")
-SIMILARITIES = Family("similarity", "pipeline.ranking.similarities", "score")
-TEXT_ENCODERS = Family("text encoder", "pipeline.train.encoders.text", "encoder")
-IMAGE_ENCODERS = Family("image encoder", "pipeline.train.encoders.image", "encoder")
-INFERENCES = Family("inference criterion", "pipeline.ranking.inference", "criterion")
-SECTIONS = Family("section", "pipeline.report.sections")
+FORMATS = Family("format", "pipeline.prepare.formats", FormatTraits(), "read")
+BACKBONES = Family("backbone", "pipeline.extract.backbones", BackboneTraits(), "build")
+ENGINES = Family("engine", "pipeline.extract.engines", Traits())
+TEXT_FEATURES = Family("text features", "pipeline.extract.texts", TextFeatureTraits())
+PROTOCOLS = Family("noise protocol", "pipeline.inject.protocols", ProtocolTraits())
+LOSSES = Family("loss", "pipeline.train.losses", LossTraits(), "loss")
+SCHEMES = Family("scheme", "pipeline.train.schemes", SchemeTraits(), "scheme")
+SAMPLERS = Family("sampler", "pipeline.train.samplers", Traits())
+SIMILARITIES = Family("similarity", "pipeline.ranking.similarities", SimilarityTraits(), "score")
+TEXT_ENCODERS = Family("text encoder", "pipeline.train.encoders.text", TextEncoderTraits(), "encoder")
+IMAGE_ENCODERS = Family("image encoder", "pipeline.train.encoders.image", ImageEncoderTraits(), "encoder")
+INFERENCES = Family("inference criterion", "pipeline.ranking.inference", CriterionTraits(), "criterion")
+SECTIONS = Family("section", "pipeline.report.sections", Traits())
 
 # The members that make up a run, by their key under runs.<name>.
 RUN_FAMILIES = {

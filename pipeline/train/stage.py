@@ -20,10 +20,10 @@ from pipeline.core.locks import claim
 from pipeline.core.seeds import generator
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import FeatureSet, Params, Run
-from pipeline.project.registry import LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
-from pipeline.train.engine import backbone, checkpoint, fingerprint, gradient_cache, loop, validate
+from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
+from pipeline.train.engine import checkpoint, fingerprint, gradient_cache, loop, validate
 from pipeline.train.engine.model import DualEncoder, build, describe
-from pipeline.train.engine.pictures import Drawing, Pictures
+from pipeline.train.engine.pixels import PixelNetwork
 from pipeline.train.engine.scheme.scheme import Setting
 from pipeline.train.engine.table import TrainTable
 
@@ -52,7 +52,7 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     shown = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
     mark = fingerprint.of(node, seed, inputs, device, network and network.depends)
     sampler = _sampler(node, table, seed)
-    longest = _longest(node, table, sampler(0), name) * getattr(SCHEMES.load(node.scheme.name), "parts", 1)
+    longest = _longest(node, table, sampler(0), name) * SCHEMES.traits(node.scheme.name).parts
     fresh = _builder(node, table, network)
     model = fresh(seed).to(device)
     if 0 < node.train.chunk < longest:
@@ -76,7 +76,7 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     _warn_if_stuck(name, node, progress)
 
 
-def _builder(node: Run, table: TrainTable, network: backbone.Loaded | None) -> Callable[[int], DualEncoder]:
+def _builder(node: Run, table: TrainTable, network: PixelNetwork | None) -> Callable[[int], DualEncoder]:
     """A seed to a model with fresh weights, on the CPU."""
     members = node.image, node.text, node.similarity
     sizes = table.feature_shape, table.texts.inputs, node.train.embed_size
@@ -90,15 +90,16 @@ def _builder(node: Run, table: TrainTable, network: backbone.Loaded | None) -> C
 
 def _inputs(
     node: Run, source: FeatureSet, seed: int, device: torch.device
-) -> tuple[TrainTable, list[Path], backbone.Loaded | None]:
+) -> tuple[TrainTable, list[Path], PixelNetwork | None]:
     """Everything the run reads, joined, and the files whose digests say what it was; the network if it reads pixels."""
     prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
     seen, words = paths.extracted(node.dataset, node.features), paths.extracted(node.dataset, node.texts)
     stored, network, pictures = features.read(seen), None, None
-    if backbone.wanted(node.image):
-        network = backbone.load(node.features, source, stored, seed, device)
-        drawing = Drawing(node.image.params.crop, node.image.params.flip, seed)
-        pictures = Pictures.of(node.dataset, stored, network.described, device, drawing)
+    if IMAGE_ENCODERS.traits(node.image.name).reads == "pixels":
+        encoder = IMAGE_ENCODERS.load(node.image.name)
+        network = encoder.load_network(node.features, source, stored, seed, device)
+        drawing = encoder.Drawing.of(node.image.params, seed)
+        pictures = encoder.Pictures.of(node.dataset, stored, network.described, device, drawing)
     texts.require_captions(words, prepared)
     table = TrainTable.join(
         captions.read(prepared), pairs.read(injected), stored, texts.read(words), pictures
@@ -186,7 +187,9 @@ def _config(node: Run, table: TrainTable, progress: checkpoint.Progress) -> dict
 
 def _warn_if_stuck(name: str, node: Run, progress: checkpoint.Progress) -> None:
     """A loss that can end at a point from which it does not move says so in its ``stuck``."""
-    stuck = getattr(LOSSES.load(node.loss.name), "stuck", None)
-    message = stuck and stuck(progress.history[-1]["loss"], node.train.batch_size, node.loss.params)
+    if not LOSSES.traits(node.loss.name).stuck:
+        return
+    stuck = LOSSES.load(node.loss.name).stuck
+    message = stuck(progress.history[-1]["loss"], node.train.batch_size, node.loss.params)
     if message:
         warn(f"train {name}: {message}")

@@ -23,7 +23,7 @@ from pipeline.ranking.engine.matching import Allowance
 from pipeline.ranking.engine.split import Split
 from pipeline.ranking.engine.trial import trials
 
-OPEN = {"rgm": INFERENCES.load("rgm").Params(lam=2.0)}
+OPEN = {"rgm": INFERENCES.options("rgm").Params(lam=2.0)}
 
 
 def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -130,9 +130,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     split = embeddings(options.images, options.captions, options.dim)
-    names = [
-        name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "rerank") and name != "nns"
-    ]
+    names = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches and name != "nns"]
     names = options.only or [
         "nns",
         *names,

@@ -24,8 +24,8 @@ from pipeline.core.tokens import Tokens
 from pipeline.project.params.schema import TrainParams
 from pipeline.project.params.typed import Member
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from pipeline.train.encoders.text.gru import packed_gru
 from pipeline.train.engine.data import Pairs
-from pipeline.train.engine.encoder import packed_gru
 from pipeline.train.engine.model import build
 from pipeline.train.engine.optimise import optimizer_for, step
 from pipeline.train.engine.scheme.scheme import Scheme, Setting
@@ -68,9 +68,9 @@ def pairs(folder: Path, images: int, vocabulary: int, zipf: bool) -> Pairs:
 
 def scheme(data: Pairs, options: argparse.Namespace, precision: str) -> Scheme:
     def member(family, name: str) -> Member:
-        return Member(name, family.load(name).Params())
+        return Member(name, family.options(name).Params())
 
-    text = Member("gru", TEXT_ENCODERS.load("gru").Params(word_dim=WORD_DIM))
+    text = Member("gru", TEXT_ENCODERS.options("gru").Params(word_dim=WORD_DIM))
     image, similarity = member(IMAGE_ENCODERS, "linear"), member(SIMILARITIES, "cosine")
     model = build(image, text, similarity, (FEATURES,), options.vocabulary, DIM, seed=0).train()
     loss = LOSSES.load(options.loss)

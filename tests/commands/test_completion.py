@@ -75,7 +75,7 @@ def test_an_overlay_may_be_a_file_of_the_folder(complete, tmp_path):
 
 
 def test_what_export_offers_is_what_it_can_fold():
-    able = [name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "item_bias")]
+    able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
     assert _completion.exportable("") == sorted(able)
     assert len(_completion.targets("")) == len(
         Family("export target", "pipeline.tools.export.targets").names()

@@ -174,7 +174,10 @@ def test_inject_report_and_export(made):
     assert (step.state, step.rows, step.out) == (RUNS, {"runs": 1, "criteria": 2}, "reports/index.html")
     out = export_plan.plan(params, "sum", "text_to_image", Path("vectors"))
     assert (out.rows, out.bytes) == ({"items": 6, "queries": 12}, 18 * 13 * 4)
-    assert export_plan.plan(params, "sum", "image_to_text", Path("vectors")).rows == {"items": 12, "queries": 6}
+    assert export_plan.plan(params, "sum", "image_to_text", Path("vectors")).rows == {
+        "items": 12,
+        "queries": 6,
+    }
 
 
 def test_vectors_of_the_users_own(tmp_path):

@@ -126,14 +126,13 @@ def evaluations(root: Path) -> None:
 
 
 def own_csv(root: Path) -> None:
-    """A few pictures in ``photos/`` with captions.csv, and the overlay that goes with them."""
+    """A few pictures in ``photos/`` with captions.csv."""
     rows = ["image,caption,split"]
     for number in range(16):
         split = "train" if number < 8 else "val" if number < 12 else "test"
         picture(root / "photos" / f"{number}.jpg", number)
         rows += [f"{number}.jpg,{text},{split}" for text in captions(number, 2)]
     (root / "photos" / "captions.csv").write_text("\n".join(rows) + "\n")
-    overlay(root / "my-overlay.yaml")
 
 
 def overlay(path: Path) -> None:

@@ -55,7 +55,7 @@ def test_every_key_that_is_named_exists(path):
         if member:
             family = INFERENCES if member.group(1) == "inference" else RUN_FAMILIES[member.group(1)]
             if member.group(2) in family.names():
-                known = family.load(member.group(2)).Params.model_fields
+                known = family.options(member.group(2)).Params.model_fields
                 assert member.group(3) in known, f"{pages.name(path)}:{line}: {span}"
 
 

@@ -42,7 +42,7 @@ def test_every_option_of_every_member_is_there(page, key, name):
     for shared in re.findall(r"\]\(#([\w-]+)\)", section):
         title = next(line for line in page.splitlines() if parameters.anchor(line.lstrip("# ")) == shared)
         section += _section(page, title)
-    for option in FAMILIES[key].load(name).Params.model_fields:
+    for option in FAMILIES[key].options(name).Params.model_fields:
         assert re.search(rf"^- .*`{option}[:`]", section, re.M), f"{key} {name}: {option}"
 
 

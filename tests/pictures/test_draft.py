@@ -14,7 +14,7 @@ from pipeline.extract.engine.states import seeded
 from pipeline.pictures import images
 from pipeline.pictures.images import Item
 from pipeline.pictures.transforms import MARGIN, Transform
-from pipeline.train.engine.backbone import transform
+from pipeline.train.encoders.image.finetune.network import transform
 
 
 def made(draft: bool, resize: int = 72, mode: str = "shorter") -> Transform:

@@ -80,7 +80,7 @@ def read(kind: str, source: Path, out: Path, seed: int = 1, **options) -> Source
 
 def prepare(kind: str, source: Path | str, seed: int = 1, on_error: str = "fail", **options) -> Path:
     """Run the stage on a data set called ``tiny``; the working folder must be the test's own."""
-    dataset = Dataset(Member(kind, FORMATS.load(kind).Params(**options)), str(source), on_error)
+    dataset = Dataset(Member(kind, FORMATS.options(kind).Params(**options)), str(source), on_error)
     empty = {"features": {}, "texts": {}, "noises": {}, "runs": {}, "inference": {}}
     sections = {
         "grid": GridParams(inferences=["nns"]),

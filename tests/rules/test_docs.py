@@ -1,48 +1,45 @@
-"""The documentation against the code: every member is in the README and on its page."""
+"""The documentation against the code: every member is on its page, with a link to its options."""
 
 import re
 
-import pytest
-
-from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, RUN_FAMILIES, TEXT_FEATURES
+from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
+from tests.docs.reference.parameters import anchor
 from tests.rules.sources import ROOT
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+FAMILIES = {**RUN_FAMILIES, "format": FORMATS, "backbone": BACKBONES, "method": TEXT_FEATURES}
+FAMILIES |= {"protocol": PROTOCOLS, "inference": INFERENCES}
+# The others are on training.md.
+PAGES = {
+    "loss": "losses.md",
+    "format": "data.md",
+    "backbone": "features.md",
+    "method": "texts.md",
+    "protocol": "noise.md",
+    "inference": "criteria.md",
+}
 
 
-def test_readme_and_docs_name_every_member():
-    for name in [*RUN_FAMILIES["loss"].names(), *INFERENCES.names()]:
-        assert f"`{name}`" in README, name
-    for name in INFERENCES.names():
-        row = next(line for line in DOCS["criteria.md"].splitlines() if line.startswith(f"| `{name}` |"))
-        for option in INFERENCES.load(name).Params.model_fields:
-            assert f"`{option}`" in row, f"{name}.{option}"
-    for name in FORMATS.names():
-        assert f"## {name}" in DOCS["data.md"], name
-    for name in BACKBONES.names():
-        assert f"| `{name}`" in DOCS["features.md"], name
+def test_every_member_is_on_the_page_of_its_family_with_a_link_to_its_options():
+    absent = [
+        f"{page}: {key} {name}"
+        for key, family in FAMILIES.items()
+        for page in [PAGES.get(key, "training.md")]
+        for name in family.names()
+        if f"](parameters.md#{anchor(f'{key}: {name}')})" not in DOCS[page]
+    ]
+    assert absent == []
 
 
-@pytest.mark.parametrize("kind", RUN_FAMILIES)
-def test_training_has_a_row_for_every_member_with_all_its_options(kind):
-    family = RUN_FAMILIES[kind]
-    title = {"loss": "| loss |", "text": "| text encoder |", "image": "| image encoder |"}.get(
-        kind, f"| {kind} |"
-    )
-    lines = DOCS["training.md"].splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith(title))
-    table = lines[start : lines.index("", start)]
-    for name in family.names():
-        row = next((line for line in table if line.startswith(f"| `{name}` |")), None)
-        assert row, f"{kind} {name}: no row"
-        for option in [] if "regimes.md" in row else family.load(name).Params.model_fields:
-            assert f"`{option}`" in row, f"{kind} {name}: {option}"
-
-
-def test_texts_names_every_method():
-    for name in TEXT_FEATURES.names():
-        assert f"`{name}`" in DOCS["texts.md"], name
+def test_no_table_repeats_the_defaults_of_parameters():
+    """Options of the command line, which begin with dashes, are in no other page."""
+    found = [
+        f"{name}: {head}"
+        for name, text in DOCS.items()
+        for head, first in re.findall(r"(?<!\|\n)^(\|.*\|)\n\|[-:| ]+\|\n\| *(\S+)", text, flags=re.M)
+        if re.search("option|parameter", head) and "default" in head and not first.startswith("`--")
+    ]
+    assert found == [], "name what a reader must know in a sentence and link to parameters.md"
 
 
 def test_losses_has_a_section_for_every_loss_with_its_formula_and_options():

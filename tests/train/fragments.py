@@ -5,15 +5,16 @@ from torch import Tensor, nn
 
 from pipeline.ranking.engine.words import Words
 from pipeline.train.engine.data import Batch
+from pipeline.train.engine.model import DualEncoder
 
 
-class FragmentModel(nn.Module):
+class FragmentModel(DualEncoder):
     """Two regions an image and a vector a word; the score is the mean over words of the best region, times a learned scale."""
 
     trains_on_pixels = tests_on_pixels = False
 
     def __init__(self, features: int, words: int, dim: int = 6) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.img, self.txt, self.sim = nn.Linear(features, 2 * dim), nn.Embedding(words, dim), nn.Linear(1, 1)
         generator = torch.Generator().manual_seed(0)
         for weight in self.parameters():

@@ -79,7 +79,7 @@ def extracted(params: Params) -> Params:
 
 def original() -> dict:
     """Weights of the network that made the features, as the model names them."""
-    params = BACKBONES.load("torchvision").Params(
+    params = BACKBONES.options("torchvision").Params(
         **{k: v for k, v in BACKBONE.items() if k not in ("dataset", "backbone")}
     )
     module = BACKBONES.load("torchvision").build(params, 3).module

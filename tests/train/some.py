@@ -35,7 +35,7 @@ def some_pairs(count: int = 24, each: int = 3, dim: int = 6, seed: int = 0) -> P
 
 
 def member(family, name: str, **options) -> Member:
-    return Member(name, family.load(name).Params(**options))
+    return Member(name, family.options(name).Params(**options))
 
 
 def some_model(

@@ -14,8 +14,8 @@ from pipeline.embed.stage import embed
 from pipeline.extract.stage import extract
 from pipeline.project import paths
 from pipeline.project.registry import BACKBONES
+from pipeline.train.encoders.image.finetune.pictures import Pictures
 from pipeline.train.engine import encode
-from pipeline.train.engine.pictures import Pictures
 from pipeline.train.stage import train
 from tests.train.painted import loaded, original
 

@@ -16,8 +16,9 @@ from pipeline.project import paths
 from pipeline.project.params.schema import TrainParams
 from pipeline.project.registry import BACKBONES
 from pipeline.train import stage
-from pipeline.train.engine import backbone, checkpoint, fingerprint, gradient_cache, loop, optimise
-from pipeline.train.engine.pictures import Pictures
+from pipeline.train.encoders.image.finetune import network as backbone
+from pipeline.train.encoders.image.finetune.pictures import Pictures
+from pipeline.train.engine import checkpoint, fingerprint, gradient_cache, loop, optimise
 from pipeline.train.stage import _inputs, train
 from tests.train.killed import Killed, killed_after
 from tests.train.painted import RUN, loaded, original
@@ -163,7 +164,7 @@ def test_rates_fall_alike_and_the_network_s_from_its_own_epoch():
 def test_features_without_images_are_refused(painted_project):
     params = loaded(FT)
     held = params.features["small"]
-    member = type(held.backbone)("precomp", BACKBONES.load("precomp").Params())
+    member = type(held.backbone)("precomp", BACKBONES.options("precomp").Params())
     params.features["small"] = type(held)(held.dataset, member)
     with pytest.raises(UsageError, match=r"needs features made from images; features\.small is 'precomp'"):
         train(params, "ft", "cpu")

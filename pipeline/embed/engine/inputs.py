@@ -14,7 +14,7 @@ from pipeline.artifacts.texts import Texts
 from pipeline.ranking.engine.words import Words
 from pipeline.train.engine import encode
 from pipeline.train.engine.model import DualEncoder
-from pipeline.train.engine.pictures import Pictures
+from pipeline.train.engine.pixels import PixelSource
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Sources:
     images: pa.Table
     captions: pa.Table
     features: Features
-    inputs: np.ndarray | Pictures
+    inputs: np.ndarray | PixelSource
     texts: Texts
 
     @property

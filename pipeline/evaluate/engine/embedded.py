@@ -136,8 +136,8 @@ class Embedded:
             raise InputError(
                 f"{where}: footer names the similarity '{name}'; known: {known}; embed the run again"
             )
-        module = SIMILARITIES.load(name)
-        if getattr(module, "fragments", False) != isinstance(self.images, FragmentSide):
+        module, traits = SIMILARITIES.load(name), SIMILARITIES.traits(name)
+        if traits.fragments != isinstance(self.images, FragmentSide):
             held = "fragments" if isinstance(self.images, FragmentSide) else "vectors"
             raise InputError(
                 f"{where}: footer names the similarity '{name}', which does not compare {held}; embed the run again"
@@ -149,7 +149,7 @@ class Embedded:
             raise InputError(
                 f"{where}: similarity_params in the footer do not fit '{name}' ({reason})"
             ) from error
-        if not hasattr(module, "network"):
+        if not traits.learns:
             return partial(module.score, params=params)
         return self._learned(Member(name, params), device or torch.device("cpu"))
 

@@ -1,9 +1,8 @@
 """What a method of text features is given and what it learns.
 
-A member has ``KIND`` (``tokens`` or ``vectors``), ``LIBRARIES`` (packages whose version decides a number), ``Params``,
-``fit(corpus, params, seed) -> State`` and ``transform(texts, state, params)``, which treats any captions, seen or not,
-with what ``fit`` learnt: (n, D) float32 vectors, or the token ids and the number of captions cut. One with a vocabulary
-has ``terms(text, params)``: what it looks up there, in the order of the text.
+A member has ``Params``, ``TRAITS``, ``fit(corpus, params, seed) -> State`` and ``transform(texts, state, params)``, which
+treats any captions, seen or not, with what ``fit`` learnt: (n, D) float32 vectors, or the token ids and the number of
+captions cut. One with a vocabulary has ``terms(text, params)``: what it looks up there, in the order of the text.
 """
 
 from collections.abc import Iterator

@@ -11,9 +11,9 @@ from pipeline.core.console import track, warn
 from pipeline.core.errors import InputError
 from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.extract.text_engine.params import WordVectorParams
+from pipeline.project.traits import TextFeatureTraits
 
-KIND = "vectors"
-LIBRARIES = ("nltk", "scikit-learn", "scipy")
+TRAITS = TextFeatureTraits(libraries=("nltk", "scikit-learn", "scipy"), terms=True)
 
 
 class Params(WordVectorParams):

@@ -5,9 +5,9 @@ from jaxtyping import Float32
 
 from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.extract.text_engine.params import WordVectorParams
+from pipeline.project.traits import TextFeatureTraits
 
-KIND = "vectors"
-LIBRARIES = ("nltk", "scipy")
+TRAITS = TextFeatureTraits(libraries=("nltk", "scipy"), terms=True)
 
 
 class Params(WordVectorParams):

@@ -10,9 +10,9 @@ from pydantic import PositiveInt
 from pipeline.core.errors import MissingResource
 from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.extract.text_engine.params import VectorParams
+from pipeline.project.traits import TextFeatureTraits
 
-KIND = "vectors"
-LIBRARIES = ("sentence-transformers", "torch", "transformers")
+TRAITS = TextFeatureTraits(libraries=("sentence-transformers", "torch", "transformers"))
 
 
 class Params(VectorParams):

@@ -10,9 +10,9 @@ from pydantic import PositiveInt
 from pipeline.core.errors import InputError
 from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.extract.text_engine.params import VectorParams
+from pipeline.project.traits import TextFeatureTraits
 
-KIND = "vectors"
-LIBRARIES = ("nltk", "scikit-learn", "scipy", "simplemma")
+TRAITS = TextFeatureTraits(libraries=("nltk", "scikit-learn", "scipy", "simplemma"), terms=True)
 
 
 class Params(VectorParams):

@@ -6,12 +6,12 @@ from pydantic import PositiveInt
 
 from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.extract.text_engine.params import TextParams
+from pipeline.project.traits import TextFeatureTraits
 
 if TYPE_CHECKING:
     from pipeline.core.tokens import Tokens
 
-KIND = "tokens"
-LIBRARIES = ("nltk",)
+TRAITS = TextFeatureTraits(gives="tokens", libraries=("nltk",), terms=True)
 
 
 class Params(TextParams):

@@ -3,9 +3,10 @@
 import numpy as np
 
 from pipeline.core.strict import Strict
+from pipeline.project.traits import ProtocolTraits
 
 # pairs.parquet then holds null where it would tell the truth about a train pair.
-truth = "unknown"
+TRAITS = ProtocolTraits(decides_by="nothing", knows_truth=False)
 
 
 class Params(Strict):

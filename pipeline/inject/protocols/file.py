@@ -6,9 +6,10 @@ import numpy as np
 from pydantic import StringConstraints
 
 from pipeline.core.strict import Strict
+from pipeline.project.traits import ProtocolTraits
 
 # The stage reads what ``path`` names and hands the array over in place of a rate.
-reads = "index"
+TRAITS = ProtocolTraits(decides_by="index")
 
 
 class Params(Strict):

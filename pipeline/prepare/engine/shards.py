@@ -2,49 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import pyarrow as pa
-from pydantic import AfterValidator, model_validator
 
 from pipeline.core.errors import InputError
-from pipeline.core.strict import Strict
 from pipeline.prepare.engine.scan import scan
+from pipeline.prepare.engine.shard_params import ShardParams
 from pipeline.prepare.engine.source import Source, caption_table, drawn_split, existing, image_table
 from pipeline.project import paths
 
 
-def _a_pattern_or_a_share(value: object) -> object:
-    if isinstance(value, str) or (
-        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
-    ):
-        return value
-    raise ValueError("expected a pattern of file names, or a share from 0 to below 1")
-
-
-Part = Annotated[object, AfterValidator(_a_pattern_or_a_share)]
-
-
-class ShardParams(Strict):
-    """Which shards, by patterns of file names below ``source``."""
-
-    train: str
-    """its pattern"""
-    val: Part
-    """its pattern, or the share of the train images that are drawn for it, 0 for none"""
-    test: Part
-    """its pattern, or the share of the train images that are drawn for it, 0 for none"""
-
-    @model_validator(mode="after")
-    def _leave_some_to_train(self) -> "ShardParams":
-        if sum(one for one in (self.val, self.test) if not isinstance(one, str)) >= 1:
-            raise ValueError(f"val and test must leave a share to train, got {self.val} + {self.test}")
-        return self
-
-    def drawn(self, name: str, seed: int) -> str:
-        """The split of an image of a train file."""
-        val, test = (0.0 if isinstance(one, str) else one for one in (self.val, self.test))
-        return drawn_split(name, val, test, seed)
+def drawn(params: ShardParams, name: str, seed: int) -> str:
+    """The split of an image of a train file."""
+    val, test = (0.0 if isinstance(one, str) else one for one in (params.val, params.test))
+    return drawn_split(name, val, test, seed)
 
 
 def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tuple[Path, str]]]:

@@ -1,6 +1,7 @@
 """Overlays: named changes to params.yaml that ship with the package, or a file of the user's own."""
 
 import copy
+from collections.abc import Iterable
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -10,7 +11,7 @@ from pipeline.core.errors import UsageError
 from pipeline.core.files import whole_file
 from pipeline.core.unknown import unknown
 from pipeline.project.params.document import read_document, with_overrides
-from pipeline.project.params.load import load
+from pipeline.project.params.load import Check, load
 
 FOLDER = Path(__file__).parent / "overlays"
 # What exists is replaced whole, or `dvc repro` would go on preparing data sets the overlay does not speak of.
@@ -30,8 +31,11 @@ def find(overlay: str) -> Path:
     raise UsageError(f"{unknown('overlay', overlay, names())}, or a YAML file")
 
 
-def apply(params: Path, overlay: str, overrides: list[str]) -> None:
-    """Write ``overlay`` and then ``overrides`` into ``params``, comments kept. Nothing is written unless all of it validates."""
+def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Check] = ()) -> None:
+    """Write ``overlay`` and then ``overrides`` into ``params``, comments kept. Nothing is written unless all of it validates.
+
+    further: as of ``load``.
+    """
     changes = read_document(find(overlay))
     read_document(params)  # the editor that keeps comments does not say what is wrong with a file
     editor = YAML()
@@ -49,7 +53,7 @@ def apply(params: Path, overlay: str, overrides: list[str]) -> None:
     with whole_file(params) as temporary:
         with temporary.open("w", encoding="utf-8") as file:
             editor.dump(content, file)
-        load(temporary, shown_as=params.name)
+        load(temporary, shown_as=params.name, further=further)
 
 
 def _on_one_line(values: dict) -> CommentedMap:

@@ -1,13 +1,15 @@
 """An inference criterion by name: a rescoring, a matching, or ``is+rgm``, the second on top of the first."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
 from pipeline.core.errors import UsageError
 from pipeline.core.seeds import generator
 from pipeline.core.strict import Strict
+from pipeline.project.params import criteria as grammar
 from pipeline.project.registry import INFERENCES
+from pipeline.project.traits import CriterionTraits
 from pipeline.ranking.engine.bank import Bank, ItemBias
 from pipeline.ranking.engine.matching import Allowance, MatchedPairs
 from pipeline.ranking.engine.scores import Scores, Shuffled
@@ -29,8 +31,8 @@ class Part:
         return cls(name, module, options.get(name, module.Params()))
 
     @property
-    def matches(self) -> bool:
-        return hasattr(self.module, "match")
+    def traits(self) -> CriterionTraits:
+        return INFERENCES.traits(self.name)
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,9 @@ class Criterion:
 
     def item_bias(self, bank: Bank) -> ItemBias | None:
         """The criterion as one number an item; None for those that are more than that."""
-        fold: Callable | None = getattr(self.rescoring.module, "item_bias", None)
-        return fold(bank, self.rescoring.params) if fold and not self.matching else None
+        if self.matching or not self.rescoring.traits.item_bias:
+            return None
+        return self.rescoring.module.item_bias(bank, self.rescoring.params)
 
     def candidates(self) -> list["Criterion"]:
         """The same criterion with every combination of parameters that its grids name; itself where there are none."""
@@ -87,26 +90,9 @@ def parse(name: str, options: dict[str, Strict]) -> Criterion:
 
     Raises UnknownMember for an unknown part, UsageError for parts that do not go together.
     """
-    parts = [Part.load(part, options) for part in name.split("+")]
-    objection = _objection(parts)
+    objection = grammar.objection(name)
     if objection:
-        raise UsageError(f"inference criterion '{name}': {objection}")
-    rescoring = Part.load(PLAIN, options) if parts[0].matches else parts[0]
-    return Criterion(name, rescoring, parts[-1] if parts[-1].matches else None)
-
-
-def _objection(parts: list[Part]) -> str | None:
-    names, matching = [part.name for part in parts], [part.matches for part in parts]
-    if len(parts) > 2:
-        return f"{len(parts)} parts; give one rescoring and one matching at most, such as is+rgm"
-    if matching == [True, True]:
-        return "two matchings; the first leaves no scores for the second"
-    if matching == [True, False]:
-        return f"a matching comes last; write '{names[1]}+{names[0]}'"
-    if matching == [False, False]:
-        return "two rescorings; combine one with a matching, such as is+rgm"
-    if matching == [False, True] and not getattr(parts[0].module, "COMPARABLE_ROWS", True):
-        return (
-            f"the rows of {names[0]} are on different scales and a matching compares rows; use is+{names[1]}"
-        )
-    return None
+        raise UsageError(objection)
+    parts = [Part.load(part, options) for part in grammar.parts(name)]
+    rescoring = Part.load(PLAIN, options) if parts[0].traits.matches else parts[0]
+    return Criterion(name, rescoring, parts[-1] if parts[-1].traits.matches else None)

@@ -15,7 +15,7 @@ from pipeline.ranking.engine.words import Words
 class Several:
     """The same n images or captions under several models, one part a model."""
 
-    parts: tuple[Tensor | Words, ...]
+    parts: tuple["Sides", ...]
 
     def __len__(self) -> int:
         return len(self.parts[0])

@@ -16,7 +16,7 @@ class Similarity(nn.Module):
         super().__init__()
         module = SIMILARITIES.load(member.name)
         self.member = member
-        self.fragments = getattr(module, "fragments", False)
+        self.fragments = SIMILARITIES.traits(member.name).fragments
         self.network = network
         self._score = module.score
 
@@ -28,5 +28,6 @@ class Similarity(nn.Module):
 
 def build_similarity(member: Member, dim: int, regions: int, rng: torch.Generator) -> Similarity:
     """dim: of a fragment; regions: of an image. A member that learns draws its weights from ``rng``."""
-    network = getattr(SIMILARITIES.load(member.name), "network", None)
-    return Similarity(member, network and network(member.params, dim, regions, rng))
+    if not SIMILARITIES.traits(member.name).learns:
+        return Similarity(member)
+    return Similarity(member, SIMILARITIES.load(member.name).network(member.params, dim, regions, rng))

@@ -6,8 +6,8 @@ from itertools import count
 
 import altair as alt
 import pandas as pd
-import vl_convert
 
+from pipeline.report.engine import vega
 from pipeline.report.engine.sweeps import Point
 
 SMALL = 130
@@ -21,7 +21,7 @@ _TICKS = 12
 def library() -> str:
     """Vega, Vega-Lite and vega-embed as one script for the Vega-Lite version Altair writes; needs no network."""
     version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-    return vl_convert.javascript_bundle(vl_version=version)
+    return vega.bundle(version)
 
 
 def validation(histories: dict[str, pd.DataFrame]) -> dict:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pipeline.core.errors import ParamsError
+from pipeline.papers import rows
 from pipeline.project.lock import Lock
 from pipeline.project.nodes import nodes
 from pipeline.project.params.document import read_document, with_overrides
@@ -27,7 +28,7 @@ def check(overrides: list[str]) -> Checked:
     Large files are opened and not read through: whether their bytes are what they were is for ``vse-pipe verify``.
     """
     try:
-        params = load(PARAMS_YAML, overrides)
+        params = load(PARAMS_YAML, overrides, further=[rows.problems])
     except ParamsError as error:
         return Checked([_of_params(text) for text in error.problems], 0, 0)
     document = with_overrides(read_document(PARAMS_YAML), overrides, PARAMS_YAML.name)

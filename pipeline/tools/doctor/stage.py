@@ -1,10 +1,11 @@
 """doctor: is this machine fit to run the pipeline, and if not, what to do."""
 
 from pipeline.project.registry import Family
+from pipeline.project.traits import Traits
 from pipeline.tools.doctor.line import FAIL, Line
 
 # A member for each subject; it exports ``look() -> list[Line]`` and changes nothing.
-CHECKS = Family("check", "pipeline.tools.doctor.checks")
+CHECKS = Family("check", "pipeline.tools.doctor.checks", Traits())
 ORDER = ["python", "packages", "torch", "machine", "disk", "git", "dvc", "weights"]
 
 

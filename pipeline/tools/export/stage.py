@@ -22,6 +22,7 @@ from pipeline.project import paths
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import INFERENCES, Family
+from pipeline.project.traits import Traits
 from pipeline.ranking.engine import criteria, tuning
 from pipeline.ranking.engine.bank import ItemBias
 from pipeline.ranking.engine.criteria import Criterion
@@ -29,7 +30,7 @@ from pipeline.ranking.engine.split import Split
 from pipeline.tools.export.fold import Folded, FoldedSide, folded
 
 MANIFEST = "manifest.json"
-TARGETS = Family("export target", "pipeline.tools.export.targets")
+TARGETS = Family("export target", "pipeline.tools.export.targets", Traits())
 # Similarities of this pipeline that are the inner product of the stored vectors.
 _INNER_PRODUCTS = ("cosine",)
 
@@ -80,8 +81,8 @@ def export_files(
 
 def _foldable(inference: str, options: dict[str, Strict]) -> Criterion:
     criterion = criteria.parse(inference, options)
-    if criterion.matching or not hasattr(criterion.rescoring.module, "item_bias"):
-        able = [name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "item_bias")]
+    if criterion.matching or not criterion.rescoring.traits.item_bias:
+        able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
         raise UsageError(
             f"{inference} is more than one number an item and cannot be exported; these can: {', '.join(able)}"
         )

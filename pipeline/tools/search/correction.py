@@ -48,7 +48,7 @@ class Correction:
 def criterion_of(params: Params, inference: str) -> Criterion:
     """Raises UsageError for one that does not exist, or that cannot answer one query by itself."""
     found = criteria.parse(inference, params.inference)
-    able = [name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "item_bias")]
+    able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
     if found.matching:
         raise UsageError(
             f"{inference} matches all queries of a set with the items at once and cannot answer one by itself; search "

@@ -157,7 +157,7 @@ class Network:
 
 
 def _compares_fragments(config: dict) -> bool:
-    return getattr(SIMILARITIES.load(config["similarity"]["name"]), "fragments", False)
+    return SIMILARITIES.traits(config["similarity"]["name"]).fragments
 
 
 def _finite(side: Tensor | Words) -> Tensor | Words:

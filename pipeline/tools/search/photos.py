@@ -20,7 +20,7 @@ from pipeline.pictures.images import Item
 from pipeline.project import paths
 from pipeline.project.params.typed import FeatureSet, Params
 from pipeline.project.registry import BACKBONES
-from pipeline.train.engine import backbone as networks
+from pipeline.train.encoders.image.finetune import network as networks
 from pipeline.train.engine import restore
 from pipeline.train.engine.model import DualEncoder
 

@@ -1,7 +1,6 @@
 """A sentence as the input of a run's text encoder, treated as the run's own captions were."""
 
 import string
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +17,7 @@ from pipeline.core.strict import Strict
 from pipeline.extract.text_engine.method import State
 from pipeline.project import paths
 from pipeline.project.registry import TEXT_FEATURES
+from pipeline.project.traits import TextFeatureTraits
 
 _LONGEST = 100_000
 # Unknown words in a message, and the characters of one.
@@ -40,6 +40,7 @@ class Reader:
 
     name: str
     method: ModuleType
+    traits: TextFeatureTraits
     options: Strict
     state: State
 
@@ -59,11 +60,11 @@ class Reader:
             raise IntegrityError(
                 f"run {run} was trained on other texts than data/extract now holds; run `vse-pipe train --run {run}` again"
             )
-        method = TEXT_FEATURES.load(meta["method"])
+        method, traits = TEXT_FEATURES.load(meta["method"]), TEXT_FEATURES.traits(meta["method"])
         options = method.Params.model_validate(meta["options"])
         if meta["kind"] == "tokens":
-            return cls(name, method, options, State(words=files.words))
-        return cls(name, method, options, _state(folder, meta))
+            return cls(name, method, traits, options, State(words=files.words))
+        return cls(name, method, traits, options, _state(folder, meta))
 
     def read(self, sentence: str) -> Read:
         """Raises InputError for a sentence without a word, too long to be one, or with no word that the run knows."""
@@ -75,7 +76,7 @@ class Reader:
             )
         unknown = self._unknown(sentence)
         found = self.method.transform([sentence], self.state, self.options)
-        if self.method.KIND == "vectors":
+        if self.traits.gives == "vectors":
             return Read((torch.from_numpy(np.asarray(found, np.float32)),), unknown, ())
         tokens, cut = found
         ids, lengths = tokens.padded(np.zeros(1, np.int64))
@@ -84,11 +85,10 @@ class Reader:
 
     def _unknown(self, sentence: str) -> tuple[str, ...]:
         """Words that the vocabulary does not hold, each once, marks left out. Raises InputError where it holds none."""
-        terms: Callable | None = getattr(self.method, "terms", None)
-        if terms is None:
+        if not self.traits.terms:
             return ()
         vocabulary = set(self.state.words)
-        words = dict.fromkeys(terms(sentence, self.options))
+        words = dict.fromkeys(self.method.terms(sentence, self.options))
         unknown = tuple(word for word in words if word not in vocabulary and not set(word) <= _MARKS)
         if not words.keys() & vocabulary:
             named = f": {', '.join(map(shortened, unknown[:_SHOWN]))}" if unknown else ""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pipeline.artifacts.texts import Texts
-from pipeline.train.engine.pictures import Pictures
+from pipeline.train.engine.pixels import PixelSource
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Pairs:
     texts: Texts
     places: np.ndarray
     owners: np.ndarray
-    pictures: Pictures | None = None
+    pictures: PixelSource | None = None
     mismatched: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -74,7 +74,7 @@ class Pairs:
     def lengths(self) -> np.ndarray:
         return text_lengths(self.texts, self.places)
 
-    def source(self, pixels: bool) -> np.ndarray | Pictures:
+    def source(self, pixels: bool) -> np.ndarray | PixelSource:
         """What ``encode.images`` reads: the stored features, or the images as they were extracted."""
         return self.pictures if pixels else self.array
 

@@ -12,12 +12,12 @@ from pipeline.core.console import track
 from pipeline.ranking.engine.words import Words
 from pipeline.train.engine.data import image_inputs, text_inputs, text_lengths
 from pipeline.train.engine.model import DualEncoder
-from pipeline.train.engine.pictures import Pictures
+from pipeline.train.engine.pixels import PixelSource
 
 
 def images(
     model: DualEncoder,
-    source: np.ndarray | Pictures,
+    source: np.ndarray | PixelSource,
     rows: np.ndarray,
     device: torch.device,
     batch: int = 1024,

@@ -106,5 +106,5 @@ def describe(member: Member) -> dict:
 
 def restore(family, described: dict) -> Member:
     """The member that ``describe`` wrote down."""
-    params: Strict = family.load(described["name"]).Params.model_validate(described["params"])
+    params: Strict = family.options(described["name"]).Params.model_validate(described["params"])
     return Member(described["name"], params)

@@ -7,7 +7,6 @@ from pipeline.core.errors import IntegrityError, UnknownMember
 from pipeline.project import paths
 from pipeline.project.params.typed import Run
 from pipeline.project.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
-from pipeline.train.engine import backbone
 from pipeline.train.engine.model import DualEncoder, build, restore
 
 
@@ -67,7 +66,7 @@ def _model(files: model_files.ModelFiles) -> DualEncoder:
     described = config.get("backbone")
     model = build(
         **members,
-        backbone=described and backbone.restore(described),
+        backbone=described and IMAGE_ENCODERS.load(members["image"].name).restore_network(described),
         feature_shape=tuple(config["feature_shape"]),
         text_inputs=config["text_inputs"],
         embed_size=config["embed_size"],

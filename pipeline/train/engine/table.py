@@ -9,7 +9,7 @@ from pipeline.artifacts.features import Features
 from pipeline.artifacts.texts import Texts
 from pipeline.core.errors import InputError
 from pipeline.train.engine.data import Pairs
-from pipeline.train.engine.pictures import Pictures
+from pipeline.train.engine.pixels import PixelSource
 
 
 @dataclass(frozen=True)
@@ -30,25 +30,25 @@ class TrainTable:
     features_digest: str
     train_rows: np.ndarray
     left_out: tuple[int, int] = (0, 0)
-    pictures: Pictures | None = None
+    pictures: PixelSource | None = None
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
         """Shape of one image's features: (D,) or (R, D)."""
         return self.array.shape[1:]
 
-    def source(self, pixels: bool) -> np.ndarray | Pictures:
+    def source(self, pixels: bool) -> np.ndarray | PixelSource:
         """What ``encode.images`` reads: the stored features, or the images as they were extracted."""
         return self.pictures if pixels else self.array
 
     @classmethod
     def join(
         cls,
-        caption_table: pa.Table,
-        pair_table: pa.Table,
+        caption_table: pa.TrainTable,
+        pair_table: pa.TrainTable,
         features: Features,
         texts: Texts,
-        pictures: Pictures | None = None,
+        pictures: PixelSource | None = None,
     ) -> "TrainTable":
         """Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty.
 

@@ -180,4 +180,3 @@ def _shared_title(key: str, base: type[BaseModel]) -> str:
 
 def anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-

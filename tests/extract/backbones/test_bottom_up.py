@@ -10,8 +10,9 @@ import pytest
 from pipeline.artifacts import features
 from pipeline.core.errors import InputError, MissingResource
 from pipeline.extract import stage
-from pipeline.extract.backbones.bottom_up import Params, build
-from pipeline.extract.engine.networks import tsv as _tsv
+from pipeline.extract.backbones.bottom_up import Params
+from pipeline.extract.backbones.bottom_up import tsv as _tsv
+from pipeline.extract.backbones.bottom_up.build import build
 from pipeline.pictures.images import Item
 from tests.extract import project
 

@@ -16,9 +16,11 @@ from torchvision import models
 from pipeline.artifacts import features
 from pipeline.core.errors import InputError, UnknownMember, UsageError
 from pipeline.extract import stage
-from pipeline.extract.backbones import random_filters, torchvision
-from pipeline.extract.backbones import timm as timm_backbone
-from pipeline.extract.backbones.grid import Params, build
+from pipeline.extract.backbones.grid import Params
+from pipeline.extract.backbones.grid.build import build
+from pipeline.extract.backbones.random_filters import build as random_filters
+from pipeline.extract.backbones.timm import build as timm_backbone
+from pipeline.extract.backbones.torchvision import build as torchvision
 from pipeline.extract.engine import states
 from pipeline.extract.engine.networks import grid
 from pipeline.pictures.images import Item

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pipeline.core.errors import MissingResource
-from pipeline.extract.backbones import inception_resnet_v2
+from pipeline.extract.backbones.inception_resnet_v2 import build as inception_resnet_v2
 from pipeline.extract.engine import download, published
 from pipeline.extract.engine.networks import classifier as _classifier
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pipeline.extract.backbones.random_filters import Params, build
+from pipeline.extract.backbones.random_filters import Params
+from pipeline.extract.backbones.random_filters.build import build
 from pipeline.extract.engine.networks.random_filters import RandomFilters
 from pipeline.pictures.images import Item
 from tests.extract.project import pictures

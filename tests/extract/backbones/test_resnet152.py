@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pipeline.extract.backbones import resnet152
+from pipeline.extract.backbones.resnet152 import build as resnet152
 from pipeline.extract.engine import published
 from pipeline.extract.engine.networks import classifier as _classifier
 

@@ -8,7 +8,8 @@ import timm
 import torch
 
 from pipeline.core.errors import InputError, UnknownMember, UsageError
-from pipeline.extract.backbones.timm import Params, build
+from pipeline.extract.backbones.timm import Params
+from pipeline.extract.backbones.timm.build import build
 from pipeline.extract.engine.networks import timm as _timm
 from pipeline.extract.engine.params import ImageParams
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline.extract.backbones import vgg19
+from pipeline.extract.backbones.vgg19 import build as vgg19
 from pipeline.extract.engine import published
 from pipeline.extract.engine.networks import classifier as _classifier
 

@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from pipeline.train.encoders.text.gru import GRUTextEncoder, Params, build
+from pipeline.train.encoders.text.gru import Params
+from pipeline.train.encoders.text.gru.encoder import GRUTextEncoder, build
 
 
 def encoder(arrays: dict[str, np.ndarray], rnn: str = "rnn", **options) -> GRUTextEncoder:

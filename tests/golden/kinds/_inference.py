@@ -11,7 +11,9 @@ from pipeline.ranking.engine import outcome
 from pipeline.ranking.engine.bank import Bank
 from pipeline.ranking.engine.matching import Allowance, MatchedPairs
 from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.inference import csls, gm, rgm
+from pipeline.ranking.inference.csls import criterion as csls
+from pipeline.ranking.inference.gm import criterion as gm
+from pipeline.ranking.inference.rgm import criterion as rgm
 from pipeline.ranking.metrics.hubness import skewness
 from pipeline.ranking.metrics.truth import Truth
 from tests.golden.compare import compare, exact

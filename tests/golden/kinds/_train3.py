@@ -13,8 +13,8 @@ import torch
 from pipeline.project.params.schema import TrainParams
 from pipeline.project.params.typed import Member
 from pipeline.project.registry import LOSSES, SIMILARITIES
-from pipeline.train.encoders.image import linear
-from pipeline.train.encoders.text import gru
+from pipeline.train.encoders.image.linear import encoder as linear
+from pipeline.train.encoders.text.gru import encoder as gru
 from pipeline.train.engine.data import Batch
 from pipeline.train.engine.model import DualEncoder, build
 from pipeline.train.engine.optimise import optimizer_for, step
@@ -56,7 +56,7 @@ def _model(arrays: dict[str, np.ndarray], similarity: str, no_imgnorm: bool, use
     words, word_dim = start["txt.embed.weight"].shape
     image = Member("linear", linear.Params(no_imgnorm=no_imgnorm, use_abs=use_abs))
     text = Member("gru", gru.Params(word_dim=word_dim, use_abs=use_abs))
-    measure = Member(similarity, SIMILARITIES.load(similarity).Params())
+    measure = Member(similarity, SIMILARITIES.options(similarity).Params())
     model = build(image, text, measure, (in_features,), words, embed_size, seed=0)
     model.load_state_dict(start)
     return model

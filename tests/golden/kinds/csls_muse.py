@@ -6,7 +6,7 @@ import torch
 from pipeline.ranking.engine.bank import Bank
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.top import mean_of_top
-from pipeline.ranking.inference import csls
+from pipeline.ranking.inference.csls import criterion as csls
 from tests.golden.compare import compare
 
 

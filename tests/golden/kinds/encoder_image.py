@@ -3,7 +3,8 @@
 import numpy as np
 import torch
 
-from pipeline.train.encoders.image.linear import Params, build
+from pipeline.train.encoders.image.linear import Params
+from pipeline.train.encoders.image.linear.encoder import build
 from tests.golden.compare import compare
 
 

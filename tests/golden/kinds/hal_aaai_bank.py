@@ -4,8 +4,10 @@ import numpy as np
 import torch
 
 from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.scheme.weights import Weighting, left_out, weights
-from pipeline.train.losses.hal import Params, loss
+from pipeline.train.losses.hal import Params
+from pipeline.train.losses.hal.loss import loss
+from pipeline.train.schemes.memory_bank import Params as BankParams
+from pipeline.train.schemes.memory_bank.weights import left_out, weights
 from tests.golden.compare import compare
 
 
@@ -14,7 +16,7 @@ def _total(arrays: dict[str, np.ndarray], variant: str, images: torch.Tensor, te
     scores = images @ texts.T
     bank_images, bank_texts = (torch.tensor(arrays[name]).to(images) for name in ("mb_img", "mb_cap"))
     options = {name: float(arrays[name]) for name in ("alpha", "beta", "eps1", "eps2")}
-    weighting = Weighting(k=int(arrays["mb_k"]), variant=variant, **options)
+    weighting = BankParams(k=int(arrays["mb_k"]), variant=variant, **options)
     out = left_out(torch.tensor(arrays["indices"]), torch.tensor(arrays["mb_ind"]))
     factors = weights(scores, images @ bank_texts.T, bank_images @ texts.T, out, weighting)
     params = Params(gamma=float(arrays["gamma"]), eps=float(arrays["eps"]), variant=variant)

@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.losses.hal import Params, loss
+from pipeline.train.losses.hal import Params
+from pipeline.train.losses.hal.loss import loss
 from tests.golden.compare import compare
 
 

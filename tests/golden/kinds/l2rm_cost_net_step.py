@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from pipeline.train.engine.transport.cost import CostNetwork, supervised_cost
+from pipeline.train.schemes.l2rm.cost import CostNetwork, supervised_cost
 from tests.golden.compare import compare
 
 

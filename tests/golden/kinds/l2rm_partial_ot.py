@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from pipeline.train.engine.transport.cost import CostNetwork
-from pipeline.train.engine.transport.partial import partial_plan
+from pipeline.train.schemes.l2rm.cost import CostNetwork
+from pipeline.train.schemes.l2rm.partial import partial_plan
 from tests.golden.compare import compare
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from pipeline.train.engine.transport.rematch import rematch_loss
+from pipeline.train.schemes.l2rm.rematch import rematch_loss
 from tests.golden.compare import compare
 
 

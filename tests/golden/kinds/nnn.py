@@ -6,7 +6,7 @@ import torch
 from pipeline.ranking.engine.bank import Bank
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.top import mean_of_top
-from pipeline.ranking.inference import nnn
+from pipeline.ranking.inference.nnn import criterion as nnn
 from tests.golden.compare import compare
 
 

@@ -6,7 +6,7 @@ import torch
 from pipeline.ranking.engine.bank import Bank
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.top import ever_in_top
-from pipeline.ranking.inference import qb_norm
+from pipeline.ranking.inference.qb_norm import criterion as qb_norm
 from tests.golden.compare import compare, exact
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import torch
 
 from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.loss.triplets import euclidean, hardest
-from pipeline.train.losses.structure import Params, loss
+from pipeline.train.losses.structure import Params
+from pipeline.train.losses.structure.loss import loss
+from pipeline.train.losses.structure.triplets import euclidean, hardest
 from tests.golden.compare import compare, exact
 
 TIGHT = {"atol": 1e-9, "rtol": 1e-9}

@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.losses.structure import Params, loss
+from pipeline.train.losses.structure import Params
+from pipeline.train.losses.structure.loss import loss
 from tests.golden.compare import compare
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pipeline.core.errors import InputError, MissingResource
-from pipeline.prepare.formats.csv import Params, _rows
+from pipeline.prepare.formats.csv import Params
+from pipeline.prepare.formats.csv.read import _rows
 from tests.naive.prepare import hashed_split
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, pictures, read
 

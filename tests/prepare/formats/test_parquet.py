@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from pipeline.core.errors import InputError
 from pipeline.pictures import read as sources
-from pipeline.prepare.formats import parquet
+from pipeline.prepare.formats.parquet import read as parquet
 from tests.prepare._data import captions_by_file, picture, read
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pipeline.core.errors import InputError
 from pipeline.pictures import read as sources
 from pipeline.pictures.address import parse
-from pipeline.prepare.formats import webdataset
+from pipeline.prepare.formats.webdataset import read as webdataset
 from tests.prepare._data import captions_by_file, picture, read
 
 Members = list[tuple[str, bytes]]

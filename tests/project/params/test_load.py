@@ -3,8 +3,8 @@ from ruamel.yaml import YAML
 
 from pipeline.core.errors import ParamsError, UsageError
 from pipeline.project.params.load import load
-from tests.toy_project import PARAMS, load_params, write_params
 from tests.rules.sources import ROOT
+from tests.toy_project import PARAMS, load_params, write_params
 
 
 def test_the_projects_own_file_is_valid():

@@ -4,8 +4,8 @@ from pipeline.core.errors import ParamsError, UsageError
 from pipeline.project.params import overlay, sweeps
 from pipeline.project.params.document import read_document
 from pipeline.project.params.load import load
-from tests.toy_project import write_params
 from tests.rules.sources import ROOT
+from tests.toy_project import write_params
 
 
 @pytest.fixture

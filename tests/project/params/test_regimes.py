@@ -3,11 +3,8 @@
 import re
 import shutil
 
-import pytest
-
 from pipeline.project.params.load import load
 from pipeline.project.params.overlay import apply
-from pipeline.project.registry import IMAGE_ENCODERS
 from tests.rules.sources import ROOT
 
 TEXT = (ROOT / "docs/regimes.md").read_text(encoding="utf-8")
@@ -49,12 +46,3 @@ def test_fine_tuning(tmp_path):
     assert run.image.params.trainable
     assert (run.image.params.after, run.train.epochs, run.image.params.lr) == (30, 45, 2e-5)
     assert run.train.lr == 10 * run.image.params.lr
-
-
-@pytest.mark.parametrize("option", IMAGE_ENCODERS.load("finetune").Params.model_fields)
-def test_every_option_with_its_default(option):
-    default = IMAGE_ENCODERS.load("finetune").Params.model_fields[option].default
-    stated = re.search(rf"^\| `{option}` \| ([^ |]+) \|", TEXT, re.MULTILINE)
-    assert stated, option
-    found = {"true": True, "false": False}.get(stated[1], stated[1])
-    assert found == default if isinstance(default, bool | str) else float(found) == default

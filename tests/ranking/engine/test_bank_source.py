@@ -15,7 +15,7 @@ from pipeline.ranking.engine.split import Split
 from pipeline.ranking.metrics.truth import Truth
 from tests.ranking.dense import unit_vectors, whole
 
-RESCORINGS = [name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "rerank")]
+RESCORINGS = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches]
 CORRECTIONS = [name for name in RESCORINGS if name != "nns"]
 DIRECTIONS = ("image_to_text", "text_to_image")
 
@@ -77,7 +77,7 @@ def test_with_the_ranked_queries_for_a_bank_they_do(name):
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize("name", [name for name in RESCORINGS if hasattr(INFERENCES.load(name), "item_bias")])
+@pytest.mark.parametrize("name", [name for name in RESCORINGS if INFERENCES.traits(name).item_bias])
 def test_the_item_bias_ranks_as_the_criterion_does(name, own, direction):
     ranked = split_of(40, 0)
     source = BankSource("test") if own else BankSource("train", split_of(60, 5, first_id=1000))

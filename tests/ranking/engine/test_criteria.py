@@ -5,7 +5,8 @@ from pipeline.core.errors import UnknownMember, UsageError
 from pipeline.project.registry import INFERENCES
 from pipeline.ranking.engine import criteria
 from pipeline.ranking.engine.matching import Allowance
-from pipeline.ranking.inference import csls, rgm
+from pipeline.ranking.inference.csls import criterion as csls
+from pipeline.ranking.inference.rgm import criterion as rgm
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, own, whole
 

@@ -11,13 +11,13 @@ from pipeline.ranking.engine.criteria import Criterion
 from pipeline.ranking.engine.matching import Allowance
 from pipeline.ranking.engine.outcome import Outcome
 from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.inference import rgm
+from pipeline.ranking.inference.rgm import criterion as rgm
 from pipeline.ranking.metrics.truth import Truth
 from tests.ranking.dense import dense, unit_vectors
 
-RESCORINGS = [name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "rerank")]
-MATCHINGS = [name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "match")]
-COMPARABLE = [name for name in RESCORINGS if getattr(INFERENCES.load(name), "COMPARABLE_ROWS", True)]
+RESCORINGS = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches]
+MATCHINGS = [name for name in INFERENCES.names() if INFERENCES.traits(name).matches]
+COMPARABLE = [name for name in RESCORINGS if INFERENCES.traits(name).comparable_rows]
 ALL = [*RESCORINGS, *MATCHINGS, *[f"{first}+{last}" for first in COMPARABLE for last in MATCHINGS]]
 OPTIONS = {"rgm": rgm.Params(lam=1.5)}
 

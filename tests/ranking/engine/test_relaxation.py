@@ -4,7 +4,7 @@ import pytest
 from pipeline.artifacts.evaluation import KS
 from pipeline.ranking.engine import criteria, relaxation
 from pipeline.ranking.engine.matching import Allowance
-from pipeline.ranking.inference import rgm
+from pipeline.ranking.inference.rgm import criterion as rgm
 from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense

@@ -4,7 +4,7 @@ import pytest
 from pipeline.ranking.engine import criteria
 from pipeline.ranking.engine.trial import Trial
 from pipeline.ranking.engine.tuning import best_lambdas
-from pipeline.ranking.inference import rgm
+from pipeline.ranking.inference.rgm import criterion as rgm
 from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, own

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.ranking.engine import scores as scores_module
-from pipeline.ranking.inference import csls
+from pipeline.ranking.inference.csls import criterion as csls
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, matrices, own, whole
 

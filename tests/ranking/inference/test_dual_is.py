@@ -3,7 +3,7 @@ import pytest
 
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.inference import dual_is
+from pipeline.ranking.inference.dual_is import criterion as dual_is
 from tests.naive import criteria as naive
 from tests.ranking.dense import dense, own, whole
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from pipeline.ranking.engine.matching import Allowance
-from pipeline.ranking.inference import gm, rgm
+from pipeline.ranking.inference.gm import criterion as gm
+from pipeline.ranking.inference.rgm import criterion as rgm
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.inference import mutual_proximity
+from pipeline.ranking.inference.mutual_proximity import criterion as mutual_proximity
 from tests.naive import criteria as naive
 from tests.ranking.dense import dense, own, whole
 

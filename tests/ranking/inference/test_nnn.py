@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.inference import nnn
+from pipeline.ranking.inference.nnn import criterion as nnn
 from tests.naive import criteria as naive
 from tests.ranking.dense import dense, whole
 

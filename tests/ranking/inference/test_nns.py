@@ -1,6 +1,6 @@
 import numpy as np
 
-from pipeline.ranking.inference import nns
+from pipeline.ranking.inference.nns import criterion as nns
 from tests.ranking.dense import dense, own, whole
 
 

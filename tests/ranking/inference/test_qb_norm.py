@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.inference import qb_norm
+from pipeline.ranking.inference.qb_norm import criterion as qb_norm
 from tests.naive import criteria as naive
 from tests.ranking.dense import dense, whole
 

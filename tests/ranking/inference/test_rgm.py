@@ -3,7 +3,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.ranking.engine.matching import Allowance
-from pipeline.ranking.inference import rgm
+from pipeline.ranking.inference.rgm import criterion as rgm
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 

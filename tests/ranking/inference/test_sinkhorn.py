@@ -3,7 +3,7 @@ import pytest
 
 from pipeline.project.registry import INFERENCES
 from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.inference import sinkhorn
+from pipeline.ranking.inference.sinkhorn import criterion as sinkhorn
 from tests.naive import criteria as naive
 from tests.ranking.dense import dense, whole
 

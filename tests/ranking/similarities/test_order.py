@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pipeline.project.registry import SIMILARITIES
-from pipeline.ranking.similarities import order
+from pipeline.ranking.similarities.order import score as order
 
 member = SIMILARITIES.load("order")
 

@@ -10,8 +10,8 @@ from dvc.repo import Repo
 
 from pipeline.project import paths
 from tests.command_line import caller
-from tests.toy_project import PARAMS, write_params
 from tests.tools.compare import project
+from tests.toy_project import PARAMS, write_params
 
 # Two revisions of the project below a DVC repository below a git repository: the roots need not agree.
 PLACE = Path("work") / "retrieval"

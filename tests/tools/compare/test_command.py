@@ -8,8 +8,8 @@ import pytest
 
 from pipeline.project import paths
 from tests.command_line import caller
-from tests.toy_project import PARAMS, write_params
 from tests.tools.compare import project
+from tests.toy_project import PARAMS, write_params
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pipeline.ranking.engine.bank import Bank, ItemBias
 from pipeline.ranking.engine.scores import Scores
 from pipeline.tools.export.fold import folded
 
-FOLDABLE = [name for name in INFERENCES.names() if hasattr(INFERENCES.load(name), "item_bias")]
+FOLDABLE = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
 # Inner products further apart than this, float64, are in the same order whatever the order of summation.
 _APART = 1e-12
 

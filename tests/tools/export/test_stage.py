@@ -19,8 +19,8 @@ from pipeline.tools.export.stage import TARGETS, export_files, export_run
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.external.files import sample, write, write_npy
-from tests.toy_project import load_params
 from tests.tools.export.test_fold import FOLDABLE
+from tests.toy_project import load_params
 
 # float32 sums of unit vectors differ by less.
 _APART = 2e-6
@@ -142,7 +142,7 @@ def test_plain_search_over_every_format_ranks_as_the_criterion(
 def test_plain_search_ranks_as_every_criterion(files, with_bank, tmp_path, inference, bank, direction):
     given = files if bank == "transductive" else with_bank
     # 24 queries at the default 30 leave items of which one query has all the attention: differences below float32.
-    options = {"is": INFERENCES.load("is").Params(beta=8.0)}
+    options = {"is": INFERENCES.options("is").Params(beta=8.0)}
     exported(given, inference, "npy", direction, tmp_path / "out", options=options)
     evaluate_files(given, [inference], EvaluateParams(), options, "cpu", tmp_path / "e")
     assert same(found(tmp_path / "out", "npy", direction), tops(tmp_path / "e" / inference, direction))

@@ -5,9 +5,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.toy_project import write_params
 from tests.report.browser import Browser, installed
 from tests.tools.serve.running import served
+from tests.toy_project import write_params
 
 pytestmark = pytest.mark.skipif(
     installed() is None, reason="no Chromium installed; `apt-get install chromium` runs these tests"

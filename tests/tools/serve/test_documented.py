@@ -18,9 +18,9 @@ from pipeline.extract import text_stage
 from pipeline.inject import stage as inject
 from pipeline.prepare import stage as prepare
 from pipeline.train import stage as train
-from tests.toy_project import PARAMS, load_params
 from tests.rules.sources import ROOT
 from tests.tools.serve.running import started
+from tests.toy_project import PARAMS, load_params
 
 PAGE = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
 SHOWN = [

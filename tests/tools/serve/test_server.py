@@ -16,9 +16,9 @@ import pytest
 from pipeline.core.errors import PipelineError, UsageError
 from pipeline.tools.serve import server
 from tests.command_line import caller
-from tests.toy_project import write_params
 from tests.tools.serve.running import served
 from tests.tools.serve.standin import StandIn
+from tests.toy_project import write_params
 
 
 def test_listen_on_a_free_port_and_its_address():

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.project.registry import LOSSES
-from pipeline.train.engine.loss.hubs import exponents
 from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.losses.hal_emnlp.hubs import exponents
 from tests.naive import losses as naive
 from tests.train.losses.contract import (
     OWNERS,

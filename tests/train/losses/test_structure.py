@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from pipeline.core.errors import InputError
 from pipeline.project.registry import LOSSES
 from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.loss.triplets import euclidean, hardest
+from pipeline.train.losses.structure.triplets import euclidean, hardest
 from tests.naive import losses as naive
 from tests.train.losses.contract import (
     OWNERS,

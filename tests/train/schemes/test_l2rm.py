@@ -7,9 +7,9 @@ import torch
 from pipeline.project.registry import LOSSES, SCHEMES
 from pipeline.train.engine import optimise
 from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.scheme.partition import Partition
-from pipeline.train.engine.transport.partial import partial_plan
-from pipeline.train.engine.transport.rematch import rematch_loss
+from pipeline.train.schemes.l2rm.partial import partial_plan
+from pipeline.train.schemes.l2rm.partition import Partition
+from pipeline.train.schemes.l2rm.rematch import rematch_loss
 from tests.train.fragments import FragmentModel
 from tests.train.some import adam, some_pairs, some_scheme
 
@@ -176,7 +176,7 @@ def test_a_warm_up_without_an_end_is_said(capsys):
 )
 def test_options_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        SCHEMES.load("l2rm").Params(**wrong)
+        SCHEMES.options("l2rm").Params(**wrong)
 
 
 def test_fragments_are_split_and_rematched_in_chunks_and_without():

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from pipeline.project.registry import SCHEMES
-from pipeline.train.engine.scheme import weights as _weights
+from pipeline.train.schemes.memory_bank import weights as _weights
 from tests.train.some import some_pairs, some_scheme
 
 CPU = torch.device("cpu")
@@ -100,7 +100,7 @@ def test_memory_is_said(capsys):
 @pytest.mark.parametrize("share", [0.0, 1.5, -1.0])
 def test_a_share_must_be_a_share(share):
     with pytest.raises(ValueError, match="share"):
-        SCHEMES.load("memory_bank").Params(share=share)
+        SCHEMES.options("memory_bank").Params(share=share)
 
 
 def test_a_batch_larger_than_the_data_set_is_a_batch_of_all():

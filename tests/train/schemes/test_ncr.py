@@ -7,7 +7,7 @@ import torch
 from pipeline.project.registry import SCHEMES, TEXT_ENCODERS
 from pipeline.train.engine import optimise
 from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.scheme.soft import predicted, refined, soft_margins, soft_triplets
+from pipeline.train.schemes.ncr.soft import predicted, refined, soft_margins, soft_triplets
 from tests.naive.losses import hinge
 from tests.train.some import adam, member, some_model, some_pairs, some_scheme
 
@@ -155,4 +155,4 @@ def test_a_warm_up_that_leaves_no_epoch_is_said(capsys):
 @pytest.mark.parametrize("wrong", [{"margin": 0}, {"threshold": 1.0}, {"soft_margin": "cubic"}])
 def test_parameters_are_checked(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        SCHEMES.load("ncr").Params(**wrong)
+        SCHEMES.options("ncr").Params(**wrong)

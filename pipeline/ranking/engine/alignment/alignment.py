@@ -12,12 +12,12 @@ ROWS = 1024
 def alignments(
     context: Float[Tensor, "a c dim"],
     queries: Float[Tensor, "words dim"],
-    weights: list[Float[Tensor, "a c b q"]],
+    weights: list[Float[Tensor, "a c _ _"]],
     linear: torch.nn.Linear,
-) -> tuple[Float[Tensor, "a b q sim"], ...]:
+) -> tuple[Float[Tensor, "a _ _ sim"], ...]:
     """``linear((sum_c weights_c context_c - query)^2)``: one vector for every a and every query.
 
-    weights: in chunks along the queries, as what is given back. The differences, ``dim`` numbers a row, are made in tiles
+    weights: in chunks of b times q queries, a chunk's own numbers, as what is given back. The differences, ``dim`` numbers a row, are made in tiles
     and made again on the way back; only what came with them is kept. Rows without a gradient cost nothing there.
     Gradients of the first order only.
     """

@@ -1,16 +1,14 @@
 """Stacked cross attention: how much each region matters to each word, or the other way round."""
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from pipeline.ranking.engine.alignment.choices import Norm
+
 EPS = 1e-8
 # Added under roots, so that a zero has a gradient of zero and not NaN; far below what a float32 sum of squares resolves.
 TINY = 1e-30
-
-Norm = Literal["clipped_l2norm", "l2norm", "softmax", "no_norm", "clipped"]
 
 
 def attention(raw: Float[Tensor, "a c b q"], norm: Norm, temperature: float) -> Float[Tensor, "a c b q"]:

@@ -1,13 +1,10 @@
 """SCAN's score of attended vectors, the same for both directions."""
 
-from typing import Literal
-
 from jaxtyping import Float
 from torch import Tensor
 
-from pipeline.ranking.engine.alignment.attention import EPS, TINY, Norm, attention, lengths
-
-Aggregate = Literal["mean", "lse", "max", "sum"]
+from pipeline.ranking.engine.alignment.attention import EPS, TINY, attention, lengths
+from pipeline.ranking.engine.alignment.choices import Aggregate, Norm
 
 
 def stacked(

@@ -14,10 +14,11 @@ def look() -> list[Line]:
     project = root()
     if project is None:
         return []
-    from pipeline.project.params.load import load_extraction
+    from pipeline.papers import rows
+    from pipeline.project.params.load import load
 
     try:
-        params = load_extraction(project / PARAMS, [])
+        params = load(project / PARAMS, further=[rows.problems])
     except ParamsError as error:
         said = f"does not validate: {error.problems[0]}"
         return [Line(FAIL, "params.yaml", said, "`vse-pipe check` lists every problem")]
@@ -64,9 +65,9 @@ def _published(name: str, options):
     if options.weights.endswith((".pth", ".pt", ".safetensors")):
         return None
     if name == "inception_resnet_v2":
-        from pipeline.extract.backbones import inception_resnet_v2
+        from pipeline.extract.backbones.inception_resnet_v2.build import WEIGHTS
 
-        return inception_resnet_v2._WEIGHTS
+        return WEIGHTS
     model = getattr(options, "model", None) or getattr(options, "trunk", None) or name
     given = ImageParams(weights=options.weights, sha256=options.sha256)
     if name == "timm" or getattr(options, "library", "") == "timm":

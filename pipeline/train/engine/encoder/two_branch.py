@@ -4,34 +4,15 @@ Source: Wang, Li and Lazebnik, Learning deep structure-preserving image-text emb
 """
 
 import math
-from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float
-from pydantic import Field
 from torch import Tensor, nn
 
 from pipeline.core.errors import InputError
-from pipeline.core.strict import Strict, Width
+from pipeline.train.engine.encoder.branch_options import Options
 from pipeline.train.engine.encoder.norm import normalize
 from pipeline.train.engine.encoder.shapes import check_width
-
-
-class Options(Strict):
-    """The defaults are the paper's for tf-idf and Fisher vectors."""
-
-    hidden: Width | Annotated[list[Width], Field(min_length=1)] = 2048
-    """outputs of the layers before the last, whose outputs are ``train.embed_size`` (paper: 2048 then 512; mean
-    word2vec: 1024 then 256; phrases: 8192 then 4096)"""
-    nonlinear: bool = True
-    """false is the paper's "Linear" rows: one layer straight into unit length, so that hidden, dropout and
-    batch_norm have no part"""
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
-    """after each ReLU, in training"""
-    batch_norm: Literal["last", "first", "none"] = "last"
-    """``last``, after the last layer (paper), ``first``, before each ReLU (the authors' code), or ``none``"""
-    use_abs: bool = False
-    """absolute values at the end (order)"""
 
 
 class Branch(nn.Module):

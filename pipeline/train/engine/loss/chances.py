@@ -6,11 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from pipeline.train.engine.loss.floor import FLOOR
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
-
-# What the authors of L2RM add to the labels 1 and 0.
-FLOOR = 1e-7
 
 
 def log_chances(

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from pipeline.core.errors import InputError
+from pipeline.ranking.engine.words import Words
 
 
 @dataclass(frozen=True)
@@ -15,14 +16,14 @@ class Scored:
 
     scores: rows are images, columns texts, positives on the diagonal; same: the cells that are no negatives: the
     diagonal, and under ``train.mask_same_image`` every text of the same image; owners: the image that each pair shows,
-    by its id; images, texts: the vectors; weights: factors that a scheme gives to the cells, None where it gives none.
+    by its id; images, texts: the vectors, or regions and words; weights: factors that a scheme gives to the cells, None where it gives none.
     """
 
     scores: Float[Tensor, "pairs pairs"]
     same: Bool[Tensor, "pairs pairs"]
     owners: Int[Tensor, "pairs"]
-    images: Float[Tensor, "pairs dim"] | None = None
-    texts: Float[Tensor, "pairs dim"] | None = None
+    images: Float[Tensor, "pairs ..."] | None = None
+    texts: Float[Tensor, "pairs dim"] | Words | None = None
     weights: Float[Tensor, "pairs pairs"] | None = None
 
     @classmethod
@@ -32,7 +33,7 @@ class Scored:
         owners: Tensor | None = None,
         mask_same_image: bool = False,
         images: Tensor | None = None,
-        texts: Tensor | None = None,
+        texts: Tensor | Words | None = None,
         weights: Tensor | None = None,
     ) -> "Scored":
         """owners: left out, every pair has an image of its own.

@@ -129,7 +129,7 @@ def _finished(
     if clean == "code":
         place = int(np.argmax(_log_joint(alpha, beta, weight, np.log([EDGE]), np.log1p([-EDGE]))[:, 0]))
     posterior = _shares(_log_joint(alpha, beta, weight, np.log(x), np.log1p(-x)))[place]
-    mended = _falling(losses, posterior, wide=beta[place] < beta[1 - place])
+    mended = _falling(losses, posterior, wide=bool(beta[place] < beta[1 - place]))
     doubts = []
     if not converged:
         doubts.append(f"the mixture still moved after {iterations} iterations")

@@ -8,10 +8,14 @@ import torch
 from torch import Tensor
 
 from pipeline.project.params.schema import TrainParams
+from pipeline.ranking.engine.words import Words
 from pipeline.train.engine.data import Batch, Pairs
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.engine.model import DualEncoder
+
+# Pairs of a batch: a loss needs a negative, a masked transport another pair.
+FEWEST = 2
 
 
 @dataclass(frozen=True)
@@ -78,11 +82,11 @@ class Scheme:
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Take over what ``state`` gave."""
 
-    def scored(self, images: Tensor, texts: Tensor, batch: Batch) -> Scored:
+    def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         """images, texts: (pairs, dim) vectors of the batch."""
         scores = self.model.score(images, texts)
         owners = batch.owners.to(scores.device)
         return Scored.of(scores, owners, self.setting.train.mask_same_image, images, texts)
 
-    def terms(self, images: Tensor, texts: Tensor, batch: Batch) -> LossTerms:
+    def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         return self.setting.loss(self.scored(images, texts, batch))

@@ -5,7 +5,8 @@ from torch import nn
 
 from pipeline.core.errors import InputError
 from pipeline.project.params.schema import TrainParams
-from pipeline.train.encoders.image.finetune import Params, build
+from pipeline.train.encoders.image.finetune import Params
+from pipeline.train.encoders.image.finetune.encoder import build
 from pipeline.train.engine.optimise import set_rates
 from tests.train.some import adam
 
@@ -59,7 +60,7 @@ def test_normalised_and_absolute_vectors():
 
 
 def test_the_linear_layer_starts_as_that_of_precomputed_features():
-    from pipeline.train.encoders.image import linear
+    from pipeline.train.encoders.image.linear import encoder as linear
 
     other = linear.build(linear.Params(), (6,), 4, torch.Generator().manual_seed(1))
     assert torch.equal(_encoder().fc.weight, other.fc.weight)

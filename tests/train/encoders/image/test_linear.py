@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from pipeline.core.errors import InputError
-from pipeline.train.encoders.image.linear import Params, build
+from pipeline.train.encoders.image.linear import Params
+from pipeline.train.encoders.image.linear.encoder import build
 from tests.train.encoders.contract import check_draws, check_gradients
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from pipeline.core.errors import InputError
-from pipeline.train.encoders.image.regions import Params, build
+from pipeline.train.encoders.image.regions import Params
+from pipeline.train.encoders.image.regions.encoder import build
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 

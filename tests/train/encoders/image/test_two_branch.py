@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from pipeline.core.errors import InputError
-from pipeline.train.encoders.image.two_branch import Params, build
+from pipeline.train.encoders.image.two_branch import Params
+from pipeline.train.encoders.image.two_branch.encoder import build
 from tests.train.encoders import two_branch as shared
 
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pipeline.core.errors import InputError
-from pipeline.train.encoders.text import gru
-from pipeline.train.encoders.text.gru import Params, build
+from pipeline.train.encoders.text.gru import Params
+from pipeline.train.encoders.text.gru import encoder as gru
+from pipeline.train.encoders.text.gru.encoder import build
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 

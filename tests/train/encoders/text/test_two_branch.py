@@ -2,8 +2,9 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pipeline.train.encoders.text import two_branch
-from pipeline.train.encoders.text.two_branch import Params, build
+from pipeline.train.encoders.text.two_branch import Params
+from pipeline.train.encoders.text.two_branch import encoder as two_branch
+from pipeline.train.encoders.text.two_branch.encoder import build
 from tests.train.encoders import two_branch as shared
 
 

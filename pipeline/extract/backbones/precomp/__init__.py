@@ -1,0 +1,15 @@
+"""Features somebody else computed: rows of ``.npy`` files, passed through in the data set's order."""
+
+from typing import Literal
+
+from pydantic import PositiveInt
+
+from pipeline.extract.engine.params import FeatureParams
+
+
+class Params(FeatureParams):
+    """As they are, by default: not normalised and in the type they have (float64 becomes float32)."""
+
+    normalise: bool = False
+    store: Literal["float32", "float16"] | None = None
+    batch_size: PositiveInt = 1024

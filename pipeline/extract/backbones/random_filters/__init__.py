@@ -1,0 +1,28 @@
+"""Random filters and max pooling: features of simple pictures without any trained weights, in seconds on a CPU."""
+
+from typing import Self
+
+from pydantic import PositiveInt, model_validator
+
+from pipeline.extract.engine.params import FeatureParams
+from pipeline.project.traits import BackboneTraits
+
+
+class Params(FeatureParams):
+    """filters: their number, half the number of features; size, stride: of the filters, in pixels of the image
+    after it has been scaled to image_size x image_size (the aspect ratio is not kept, nothing is cut off); image_size: its side in pixels.
+    """
+
+    filters: PositiveInt = 256
+    size: PositiveInt = 7
+    stride: PositiveInt = 2
+    image_size: PositiveInt = 64
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.size > self.image_size:
+            raise ValueError(f"size {self.size} is larger than image_size {self.image_size}")
+        return self
+
+
+TRAITS = BackboneTraits(trainable=True)

@@ -1,0 +1,34 @@
+"""The options that formats of shards share: which files are which split."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, model_validator
+
+from pipeline.core.strict import Strict
+
+
+def _a_pattern_or_a_share(value: object) -> object:
+    if isinstance(value, str) or (
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
+    ):
+        return value
+    raise ValueError("expected a pattern of file names, or a share from 0 to below 1")
+
+
+Part = Annotated[object, AfterValidator(_a_pattern_or_a_share)]
+
+
+class ShardParams(Strict):
+    """train, val, test: patterns of file names below ``source``; of val and test also the share of the train images that
+    are drawn for them, 0 for none.
+    """
+
+    train: str
+    val: Part
+    test: Part
+
+    @model_validator(mode="after")
+    def _leave_some_to_train(self) -> "ShardParams":
+        if sum(one for one in (self.val, self.test) if not isinstance(one, str)) >= 1:
+            raise ValueError(f"val and test must leave a share to train, got {self.val} + {self.test}")
+        return self

@@ -1,0 +1,58 @@
+"""Splits of one caption an image, from arrays and lines."""
+
+from pathlib import Path
+
+from pipeline.core.errors import InputError
+from pipeline.prepare.engine.arrays import open_array, row_digests
+from pipeline.prepare.engine.source import (
+    Source,
+    caption_table,
+    caption_text,
+    existing,
+    image_table,
+    read_lines,
+    split_of,
+)
+from pipeline.prepare.formats.cc import ORDER, Params
+
+
+def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+    """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the row's bytes as stored.
+
+    Line k of a split goes with row k; image_id and caption_id are running numbers over the splits in the order
+    train, dev, test. The ids in the file are not kept: they are names of web pages' pictures, not numbers. Raises
+    InputError: a missing, truncated or pickled file, NaN, not as many lines as rows, a line that is not two fields, an
+    empty caption or one that is not UTF-8.
+    """
+    existing(source)
+    images, captions = [], []
+    for prefix in (name for name in ORDER if name in params.splits):
+        name = split_of(prefix, prefix)
+        texts, digests = _read_split(source, prefix)
+        for row, (text, digest) in enumerate(zip(texts, digests, strict=True)):
+            number = len(images)
+            images.append((number, f"{prefix}_ims.npy#{row}", name, 0, 0, bytes(digest).hex()))
+            captions.append((number, number, text, name))
+    return Source(
+        image_table(*zip(*images, strict=True)), caption_table(*zip(*captions, strict=True)), str(source)
+    )
+
+
+def _read_split(source: Path, prefix: str):
+    """Captions, and the digests of their images' rows: uint8 (rows, 32)."""
+    listed, features = source / f"{prefix}_caps.tsv", source / f"{prefix}_ims.npy"
+    texts = [_caption(line, f"{listed} line {number}") for number, line in enumerate(read_lines(listed), 1)]
+    array = open_array(features)
+    if len(texts) != len(array):
+        raise InputError(
+            f"{listed}: {len(texts)} lines, but {features.name} has {len(array)} rows; there must be one line per image"
+        )
+    return texts, row_digests(array, features)
+
+
+def _caption(line: str, where: str) -> str:
+    # Not read as CSV: a caption that begins with a quotation mark would swallow the lines below it.
+    fields = line.split("\t")
+    if len(fields) != 2:
+        raise InputError(f"{where}: expected <image id><tab><caption>, found {len(fields)} fields")
+    return caption_text(fields[1], where)

@@ -1,0 +1,23 @@
+"""A table with the header ``image,caption`` or ``image,caption,split``: one row a caption, RFC 4180 quoting, UTF-8."""
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from pipeline.core.strict import Strict
+
+_Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Params(Strict):
+    """images: folder of the images, relative to the folder of the table; val and test: shares when there is no split column."""
+
+    images: str = "."
+    val: _Share = 0.1
+    test: _Share = 0.1
+
+    @model_validator(mode="after")
+    def _leave_some_to_train(self) -> "Params":
+        if self.val + self.test >= 1:
+            raise ValueError(f"val and test must leave a share to train, got {self.val} + {self.test}")
+        return self

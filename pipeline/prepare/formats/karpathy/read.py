@@ -1,0 +1,146 @@
+"""Entries of the json, and the images they name."""
+
+import codecs
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked
+
+from pipeline.core.errors import InputError
+from pipeline.prepare.engine.scan import scan
+from pipeline.prepare.engine.source import (
+    Source,
+    Unique,
+    caption_table,
+    caption_text,
+    existing,
+    image_table,
+    split_of,
+)
+from pipeline.prepare.formats.karpathy import Params
+
+_Id = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+_STRICT = ConfigDict(strict=True, extra="ignore")
+
+
+@checked(config=_STRICT, slots=True)
+class _Sentence:
+    raw: str
+    sentid: _Id | None = None
+    imgid: _Id | None = None
+
+
+@checked(config=_STRICT, slots=True)
+class _Entry:
+    filename: str
+    split: str
+    sentences: list[_Sentence]
+    filepath: str = ""
+    imgid: _Id | None = None
+
+
+@checked(config=_STRICT, slots=True)
+class _Document:
+    images: list[_Entry]
+
+
+@dataclass(frozen=True)
+class _Image:
+    where: str
+    image_id: int
+    file: str
+    split: str
+    sentences: list[_Sentence]
+
+
+def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+    """source: the json, or the folder that holds exactly one ``dataset_*.json``.
+
+    image_id is ``imgid`` and caption_id ``sentid``; where the file has none, the running number. Raises InputError
+    naming the entry: a field that is missing or of the wrong type, an id or file name given twice, an unknown split,
+    an empty caption, a sentence of another image.
+    """
+    document = _find(existing(source))
+    entries = _parse(document).images
+    images = _images(document.name, entries)
+    if not params.include_restval:
+        images = [image for image, entry in zip(images, entries, strict=True) if entry.split != "restval"]
+    if not images:
+        raise InputError(f"{document}: no images to read")
+    captions = _captions(images, params.max_captions)
+    root = document.parent / params.images
+    scanned = scan(root, [image.file for image in images], lambda number: images[number].where)
+    columns = [
+        [image.image_id for image in images],
+        [image.file for image in images],
+        [image.split for image in images],
+    ]
+    table = image_table(*columns, scanned.widths, scanned.heights, scanned.digests)
+    return Source(table, captions, str(root), scanned.broken)
+
+
+def _find(source: Path) -> Path:
+    if source.is_file():
+        return source
+    found = sorted(source.glob("dataset_*.json"))
+    if len(found) != 1:
+        names = f": {', '.join(path.name for path in found)}; name one of them in `source`" if found else ""
+        raise InputError(f"{source}: expected exactly one dataset_*.json, found {len(found)}{names}")
+    return found[0]
+
+
+def _parse(document: Path) -> _Document:
+    try:
+        return TypeAdapter(_Document).validate_json(document.read_bytes().removeprefix(codecs.BOM_UTF8))
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        place = "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part}" for part in problems[0]["loc"]
+        ).lstrip(".")
+        more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+        raise InputError(f"{' '.join([str(document), place]).strip()}: {problems[0]['msg']}{more}") from error
+
+
+def _images(name: str, entries: list[_Entry]) -> list[_Image]:
+    numbered = bool(entries) and entries[0].imgid is not None
+    ids, files = Unique("imgid"), Unique("file")
+    images = []
+    for number, entry in enumerate(entries):
+        where = f"{name} images[{number}]"
+        if (entry.imgid is not None) != numbered:
+            raise InputError(f"{where}: imgid must be given for every image or for none")
+        image_id = ids.add(entry.imgid if numbered else number, where)
+        file = files.add(f"{entry.filepath}/{entry.filename}" if entry.filepath else entry.filename, where)
+        if not entry.sentences:
+            raise InputError(f"{where}: {file} has no sentences; every image needs at least one caption")
+        _refuse_strangers(entry, where)
+        images.append(_Image(where, image_id, file, split_of(entry.split, where), entry.sentences))
+    return images
+
+
+def _refuse_strangers(entry: _Entry, where: str) -> None:
+    for number, sentence in enumerate(entry.sentences):
+        if entry.imgid is not None and sentence.imgid not in (None, entry.imgid):
+            raise InputError(
+                f"{where}.sentences[{number}]: imgid {sentence.imgid}, but its image has imgid {entry.imgid}"
+            )
+
+
+def _captions(images: list[_Image], most: int | None) -> pa.Table:
+    numbered = images[0].sentences[0].sentid is not None
+    ids, rows = Unique("sentid"), []
+    for image in images:
+        for number, sentence in enumerate(image.sentences):
+            where = f"{image.where}.sentences[{number}]"
+            if (sentence.sentid is not None) != numbered:
+                raise InputError(f"{where}: sentid must be given for every sentence or for none")
+            caption_id = ids.add(sentence.sentid, where) if numbered else len(rows)
+            text = caption_text(sentence.raw, where)
+            if most is None or number < most:
+                rows.append((caption_id, image.image_id, text, image.split))
+    return caption_table(*zip(*rows, strict=True))

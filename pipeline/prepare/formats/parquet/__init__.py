@@ -1,0 +1,27 @@
+"""Parquet files with a row an image: its bytes, as the Hugging Face hub has them or plain, and its caption or captions."""
+
+from pydantic import model_validator
+
+from pipeline.prepare.engine.shard_params import Part, ShardParams
+
+
+class Params(ShardParams):
+    """train, val, test: see ``ShardParams``. image: the column of bytes, or of structs with a field ``bytes``; caption: the
+    column of strings or lists of strings; split: a column that says each row's split, of the files that ``train`` names.
+    """
+
+    train: str = "train*.parquet"
+    val: Part = "val*.parquet"
+    test: Part = "test*.parquet"
+    image: str = "image"
+    caption: str = "caption"
+    split: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_way_to_split(cls, values):
+        if isinstance(values, dict) and values.get("split") is not None:
+            if twice := [name for name in ("val", "test") if name in values]:
+                raise ValueError(f"split names a column, so {' and '.join(twice)} must not be given")
+            values = {**values, "val": 0.0, "test": 0.0}
+        return values

@@ -1,0 +1,90 @@
+"""Rows of Parquet files, their images read in place."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.core.console import track
+from pipeline.core.errors import InputError
+from pipeline.pictures.address import Cell
+from pipeline.prepare.engine.shards import assembled, drawn, files
+from pipeline.prepare.engine.source import Source, caption_text, split_of
+from pipeline.prepare.formats.parquet import Params
+
+
+def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+    """source: the folder of the files. ``file`` is the address of a cell, read in place; ids are running numbers.
+
+    Raises InputError naming file and row: a damaged file, a column that is missing or of another type, a row without a
+    caption or with an empty one, an unknown split.
+    """
+    root, found = files(source, params, ".parquet")
+    images, captions = [], []
+    for path, split in track(iter(found), len(found), "reading Parquet files"):
+        name = path.relative_to(root).as_posix()
+        for row, (texts, told) in enumerate(_rows(path, params)):
+            where = f"{path} row {row}"
+            address = str(Cell(name, row, params.image))
+            if params.split is not None:
+                chosen = split_of(told, where)
+            else:
+                chosen = drawn(params, address, seed) if split == "train" else split
+            images.append((address, chosen, f"{path.name} row {row}"))
+            captions.append(_captions(texts, params.caption, where))
+    return assembled(root, images, captions)
+
+
+def _rows(path: Path, params: Params) -> list[tuple[object, object]]:
+    """Caption or captions and split of each row; the images are not read."""
+    try:
+        with pq.ParquetFile(path) as file:
+            _check(path, file.schema_arrow, params)
+            wanted = [params.caption, *([params.split] if params.split else [])]
+            table = file.read(columns=wanted)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{path}: not a whole Parquet file ({line}); copy it again") from error
+    if not table.num_rows:
+        raise InputError(f"{path}: holds no rows")
+    splits = table[params.split].to_pylist() if params.split else [None] * table.num_rows
+    return list(zip(table[params.caption].to_pylist(), splits, strict=True))
+
+
+def _check(path: Path, schema: pa.Schema, params: Params) -> None:
+    wanted = {params.image: _holds_bytes, params.caption: _holds_texts}
+    wanted |= {params.split: _is_text} if params.split else {}
+    for name, fits in wanted.items():
+        if name not in schema.names:
+            raise InputError(f"{path}: has no column '{name}'; it has {', '.join(schema.names)}")
+        if not fits(schema.field(name).type):
+            raise InputError(f"{path}: column '{name}' is {schema.field(name).type}, expected {fits.__doc__}")
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    """binary, or a struct whose field 'bytes' is"""
+    if pa.types.is_struct(kind):
+        place = kind.get_field_index("bytes")
+        return place >= 0 and _holds_bytes(kind.field(place).type)
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _holds_texts(kind: pa.DataType) -> bool:
+    """string, or a list of strings"""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _is_text(kind.value_type)
+    return _is_text(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """string"""
+    if pa.types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _captions(found: object, column: str, where: str) -> list[str]:
+    texts = found if isinstance(found, list) else [found]
+    if not texts or any(text is None for text in texts):
+        raise InputError(f"{where}: column '{column}' has no caption; write one or remove the row")
+    return [caption_text(text, where) for text in texts]

@@ -1,0 +1,23 @@
+"""VSE++ and SCAN's precomputed features: ``<split>_ims.npy``, ``<split>_caps.txt`` and, where it exists, ``<split>_ids.txt``.
+
+The layout of Kiros et al. as VSE++, SCAN, SGRAF, NCR and L2RM read it. Differs from the authors' loaders: see
+``_groups.group``; and the development split is read whole (they cut it after 5000 captions).
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
+
+from pipeline.core.strict import Strict
+
+ORDER = ("train", "dev", "test")
+
+
+class Params(Strict):
+    """splits: which to read; test: which files are the test split; captions_per_image: null to infer it per split."""
+
+    splits: Annotated[
+        list[Literal["train", "dev", "test"]], Field(min_length=1, default_factory=lambda: list(ORDER))
+    ]
+    test: Literal["test", "testall"] = "test"
+    captions_per_image: PositiveInt | None = None

@@ -1,0 +1,30 @@
+"""How criteria are written: ``is``, a rescoring; ``rgm``, a matching; ``is+rgm``, the second on top of the first."""
+
+from pipeline.project.registry import INFERENCES
+
+
+def parts(criterion: str) -> list[str]:
+    return criterion.split("+")
+
+
+def objection(criterion: str) -> str | None:
+    """What is wrong with the way in which the parts go together. Raises UnknownMember for an unknown part."""
+    names = parts(criterion)
+    found = _objection(names, [INFERENCES.traits(name).matches for name in names])
+    return f"inference criterion '{criterion}': {found}" if found else None
+
+
+def _objection(names: list[str], matching: list[bool]) -> str | None:
+    if len(names) > 2:
+        return f"{len(names)} parts; give one rescoring and one matching at most, such as is+rgm"
+    if matching == [True, True]:
+        return "two matchings; the first leaves no scores for the second"
+    if matching == [True, False]:
+        return f"a matching comes last; write '{names[1]}+{names[0]}'"
+    if matching == [False, False]:
+        return "two rescorings; combine one with a matching, such as is+rgm"
+    if matching == [False, True] and not INFERENCES.traits(names[0]).comparable_rows:
+        return (
+            f"the rows of {names[0]} are on different scales and a matching compares rows; use is+{names[1]}"
+        )
+    return None

@@ -1,0 +1,49 @@
+"""What runs are made from: the entries under datasets, features, texts and noises."""
+
+from pipeline.project.params.reader import ParamsReader
+from pipeline.project.params.schema import DatasetNode, FeaturesNode, NoiseNode, Root, TextsNode
+from pipeline.project.params.typed import Dataset, FeatureSet, Noise, TextSet
+from pipeline.project.registry import BACKBONES, FORMATS, PROTOCOLS, TEXT_FEATURES
+
+
+def dataset(reader: ParamsReader, name: str, node: DatasetNode) -> Dataset:
+    address = f"datasets.{name}"
+    member = reader.member(FORMATS, node.format, node.model_extra, address, f"{address}.format")
+    return Dataset(member, node.source, node.on_error)
+
+
+def features(reader: ParamsReader, root: Root, name: str, node: FeaturesNode) -> FeatureSet:
+    address = f"features.{name}"
+    reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
+    backbone = reader.member(BACKBONES, node.backbone, node.model_extra, address, f"{address}.backbone")
+    return FeatureSet(node.dataset, backbone, node.on_error, node.max_errors)
+
+
+def texts(reader: ParamsReader, root: Root, name: str, node: TextsNode) -> TextSet:
+    address = f"texts.{name}"
+    reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
+    held = root.features.get(name)
+    if held is not None and held.dataset == node.dataset:
+        reader.problem(
+            address,
+            f"features.{name} of the same data set is written to the same folder; rename one of them",
+        )
+    method = reader.member(TEXT_FEATURES, node.method, node.model_extra, address, f"{address}.method")
+    return TextSet(node.dataset, method)
+
+
+def noise(reader: ParamsReader, root: Root, name: str, node: NoiseNode) -> Noise:
+    address = f"noises.{name}"
+    reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
+    protocol = reader.member(PROTOCOLS, node.protocol, node.model_extra, address, f"{address}.protocol")
+    held = root.datasets.get(node.dataset)
+    noisy = (
+        held is not None and held.format in FORMATS.names() and not FORMATS.traits(held.format).knows_truth
+    )
+    if protocol and noisy and PROTOCOLS.traits(node.protocol).knows_truth:
+        reader.problem(
+            f"{address}.protocol",
+            f"data set '{node.dataset}' ({held.format}) is noisy by itself, and nobody knows which of its pairs "
+            f"match; use protocol as_is, not '{node.protocol}'",
+        )
+    return Noise(node.dataset, protocol)

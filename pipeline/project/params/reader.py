@@ -1,0 +1,58 @@
+"""Reading values with models, members and names as params.yaml has them; problems are collected, not raised."""
+
+from collections.abc import Collection
+
+from pydantic import BaseModel, ValidationError
+
+from pipeline.core.errors import UnknownMember
+from pipeline.core.unknown import unknown
+from pipeline.project.params.checks import out_of_range
+from pipeline.project.params.messages import described
+from pipeline.project.params.typed import Member
+from pipeline.project.registry import Family
+
+
+class ParamsReader:
+    """file: its name in messages. Whatever is wrong goes to ``problems``; what cannot be read is None."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[str] = []
+
+    def problem(self, address: str, text: str) -> None:
+        self.problems.append(f"{self.file} {address}: {text}")
+
+    def model(self, model: type[BaseModel], values: dict, address: str):
+        """``values`` as a ``model``; address: where they stand, empty for the whole file."""
+        try:
+            checked = model.model_validate(values)
+            beyond = list(out_of_range(checked.model_dump()))
+            for place, text in beyond:
+                self.problem(".".join(part for part in [address, place] if part), text)
+            return None if beyond else checked
+        except ValidationError as error:
+            for problem in error.errors():
+                place = ".".join(part for part in [address, *map(str, problem["loc"])] if part)
+                self.problem(place, described(model, problem))
+            return None
+
+    def member(self, family: Family, name: str, options: dict, address: str, named_at: str) -> Member | None:
+        """A member with its options. address: where these stand; named_at: where its name does."""
+        if not self.known(family, name, named_at):
+            return None
+        params = self.model(family.options(name).Params, dict(options or {}), address)
+        return None if params is None else Member(name, params)
+
+    def known(self, family: Family, name: str, address: str) -> bool:
+        try:
+            family.check(name)
+        except UnknownMember as error:
+            self.problem(address, str(error))
+            return False
+        return True
+
+    def reference(self, name: str, nodes: Collection[str], kind: str, address: str) -> bool:
+        """Whether ``name`` is one of ``nodes``."""
+        if name not in nodes:
+            self.problem(address, unknown(kind, name, sorted(nodes)))
+        return name in nodes

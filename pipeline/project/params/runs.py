@@ -1,0 +1,95 @@
+"""The entries under runs: each names nodes and members, and these must fit one another."""
+
+from collections.abc import Iterator
+
+from pipeline.core.unknown import near_miss
+from pipeline.project.params.reader import ParamsReader
+from pipeline.project.params.schema import Root, RunNode, TrainParams
+from pipeline.project.params.typed import Member, Run
+from pipeline.project.registry import (
+    BACKBONES,
+    IMAGE_ENCODERS,
+    RUN_FAMILIES,
+    SIMILARITIES,
+    TEXT_ENCODERS,
+    TEXT_FEATURES,
+)
+
+# The first may name the second in its traits, ``losses=("hal",)``, when it works with some of them only.
+_PARTNERS = (
+    ("scheme", "loss", "losses"),
+    ("scheme", "similarity", "similarities"),
+    ("loss", "similarity", "similarities"),
+)
+
+
+def run(reader: ParamsReader, root: Root, name: str, node: RunNode) -> Run:
+    address = f"runs.{name}"
+    reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
+    for key, nodes in (("features", root.features), ("texts", root.texts), ("noise", root.noises)):
+        _of_its_dataset(reader, nodes, node, key, address)
+    for key in set(node.options) - set(RUN_FAMILIES):
+        close = near_miss(key, list(RUN_FAMILIES)) or ";"
+        reader.problem(f"{address}.options.{key}", f"unknown family{close} known: {', '.join(RUN_FAMILIES)}")
+    members = {key: _member(reader, root, node, key, address) for key in RUN_FAMILIES}
+    for key, text in _misfits(root, node, {key for key, member in members.items() if member}):
+        reader.problem(f"{address}.{key}", text)
+    train = reader.model(TrainParams, {**root.train.model_dump(), **node.train}, f"{address}.train")
+    return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row)
+
+
+def _of_its_dataset(reader: ParamsReader, nodes: dict, node: RunNode, key: str, address: str) -> None:
+    """``key`` must name a node of the run's own data set."""
+    chosen = getattr(node, key)
+    if reader.reference(chosen, nodes, key, f"{address}.{key}") and nodes[chosen].dataset != node.dataset:
+        reader.problem(
+            f"{address}.{key}",
+            f"'{chosen}' belongs to data set '{nodes[chosen].dataset}', not '{node.dataset}'",
+        )
+
+
+def _member(reader: ParamsReader, root: Root, node: RunNode, key: str, address: str) -> Member | None:
+    chosen, own = getattr(node, key), node.options.get(key, {})
+    values = {**(getattr(root, key).get(chosen) or {}), **own}
+    place = f"{address}.options.{key}" if own else f"{key}.{chosen}"
+    return reader.member(RUN_FAMILIES[key], chosen, values, place, f"{address}.{key}")
+
+
+def _misfits(root: Root, node: RunNode, valid: set[str]) -> Iterator[tuple[str, str]]:
+    """(entry of the run, what is wrong) of members that do not fit; valid: those whose name and options are right."""
+    held = root.texts.get(node.texts)
+    if "text" in valid and held and held.method in TEXT_FEATURES.names():
+        given, wanted = TEXT_FEATURES.traits(held.method).gives, TEXT_ENCODERS.traits(node.text).reads
+        if given != wanted:
+            yield (
+                "text",
+                f"text encoder '{node.text}' reads {wanted}, but texts '{node.texts}' ({held.method}) are {given}",
+            )
+    for key, other, plural in _PARTNERS:
+        if {key, other} <= valid:
+            chosen, beside = getattr(node, key), getattr(node, other)
+            partners = getattr(RUN_FAMILIES[key].traits(chosen), plural)
+            if partners is not None and beside not in partners:
+                yield key, f"{key} '{chosen}' works with {other} {', '.join(partners)}, not '{beside}'"
+    if {"similarity", "image", "text"} <= valid:
+        yield from (("similarity", text) for text in _fragments(node))
+    source = root.features.get(node.features)
+    if "image" in valid and source and source.backbone in BACKBONES.names():
+        pixels = IMAGE_ENCODERS.traits(node.image).reads == "pixels"
+        if pixels and not BACKBONES.traits(source.backbone).trainable:
+            yield (
+                "image",
+                f"image encoder '{node.image}' reads pixels, but features '{node.features}' ({source.backbone}) are not made from images",
+            )
+
+
+def _fragments(node: RunNode) -> Iterator[str]:
+    """What is wrong when a similarity of fragments meets encoders of one vector, or the reverse."""
+    wanted = SIMILARITIES.traits(node.similarity).fragments
+    images, words = IMAGE_ENCODERS.traits(node.image).regions, TEXT_ENCODERS.traits(node.text).words
+    if wanted and not images:
+        yield f"similarity '{node.similarity}' compares regions, but image encoder '{node.image}' gives one vector an image"
+    if wanted and not words:
+        yield f"similarity '{node.similarity}' compares words, but text encoder '{node.text}' gives one vector a caption"
+    if images and not wanted:
+        yield f"image encoder '{node.image}' gives regions, but similarity '{node.similarity}' compares one vector an image"

@@ -1,0 +1,97 @@
+"""What a member says of itself beside its options: one class a family, whose defaults hold for members that say nothing.
+
+A member exports ``TRAITS``; ``Family.traits`` reads it. Nothing here imports torch.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Of families whose members have nothing to say."""
+
+
+@dataclass(frozen=True)
+class FormatTraits(Traits):
+    """knows_truth: False where nobody knows which train pairs match."""
+
+    knows_truth: bool = True
+
+
+@dataclass(frozen=True)
+class BackboneTraits(Traits):
+    """trainable: it is a network that makes features of images, so that an image encoder can hold it and train it."""
+
+    trainable: bool = False
+
+
+@dataclass(frozen=True)
+class TextFeatureTraits(Traits):
+    """gives: what the text encoder reads, token ids or a vector each; libraries: whose versions the texts depend on; terms:
+    it has a function ``terms``, the words of a caption that it knows."""
+
+    gives: Literal["tokens", "vectors"] = "vectors"
+    libraries: tuple[str, ...] = ()
+    terms: bool = False
+
+
+@dataclass(frozen=True)
+class ProtocolTraits(Traits):
+    """decides_by: what the member's ``corrupt`` is given, a rate, the array of an index file or nothing; knows_truth: False
+    where nobody knows which train pairs match."""
+
+    decides_by: Literal["rate", "index", "nothing"] = "rate"
+    knows_truth: bool = True
+
+
+@dataclass(frozen=True)
+class LossTraits(Traits):
+    """similarities: those it works with, None for all; stuck: it has a function ``stuck``, which tells whether training
+    ended at a point from which the loss does not move."""
+
+    similarities: tuple[str, ...] | None = None
+    stuck: bool = False
+
+
+@dataclass(frozen=True)
+class SchemeTraits(Traits):
+    """losses, similarities: those it works with, None for all; parts: batches that one batch of the sampler becomes."""
+
+    losses: tuple[str, ...] | None = None
+    similarities: tuple[str, ...] | None = None
+    parts: int = 1
+
+
+@dataclass(frozen=True)
+class SimilarityTraits(Traits):
+    """fragments: it compares regions with words; learns: it has a function ``network``, which makes what it learns."""
+
+    fragments: bool = False
+    learns: bool = False
+
+
+@dataclass(frozen=True)
+class TextEncoderTraits(Traits):
+    """reads: of texts, token ids or a vector each; words: it also gives a vector for each word."""
+
+    reads: Literal["tokens", "vectors"] = "tokens"
+    words: bool = False
+
+
+@dataclass(frozen=True)
+class ImageEncoderTraits(Traits):
+    """reads: stored features, or pixels through a network of its own; regions: it gives a vector for each region."""
+
+    reads: Literal["features", "pixels"] = "features"
+    regions: bool = False
+
+
+@dataclass(frozen=True)
+class CriterionTraits(Traits):
+    """matches: it makes a matching, not scores; item_bias: it has a function ``item_bias``, the whole correction as one
+    number an item; comparable_rows: scores of different queries are on one scale, which a matching needs."""
+
+    matches: bool = False
+    item_bias: bool = False
+    comparable_rows: bool = True

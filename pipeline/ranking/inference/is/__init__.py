@@ -1,0 +1,30 @@
+"""Inverted softmax: how much of an item's attention goes to this query, among all queries.
+
+A keyword cannot follow ``import``: load this module by name, through ``pipeline.project.registry``.
+"""
+
+from pydantic import Field
+
+from pipeline.core.strict import Strict
+from pipeline.project.traits import CriterionTraits
+from pipeline.ranking.engine.bounds import InverseTemperature
+from pipeline.ranking.engine.grid import combinations
+
+
+class Params(Strict):
+    """beta: inverse temperature; include_query: sum over all queries, as MUSE does, not over the others (Eq. 5).
+
+    beta_grid: values of beta to try under evaluate.tune.
+    """
+
+    beta: InverseTemperature = 30.0
+    include_query: bool = False
+    beta_grid: list[InverseTemperature] = Field(
+        min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
+    )
+
+    def candidates(self) -> list["Params"]:
+        return combinations(self, beta=self.beta_grid)
+
+
+TRAITS = CriterionTraits(item_bias=True)

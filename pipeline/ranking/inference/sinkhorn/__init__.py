@@ -1,0 +1,24 @@
+"""Sinkhorn normalisation: every item gets the same share of the attention of the bank, and every query gives the same."""
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from pipeline.core.strict import Strict
+from pipeline.project.traits import CriterionTraits
+from pipeline.ranking.engine.bounds import Temperature
+from pipeline.ranking.engine.grid import combinations
+
+
+class Params(Strict):
+    """tau: temperature of the transport; tolerance: on the residual, the largest relative error of a bank query's
+    marginal; max_iterations: when to give up on it. tau_grid: values to try under evaluate.tune."""
+
+    tau: Temperature = 0.05
+    tolerance: PositiveFloat = 1e-3
+    max_iterations: PositiveInt = 500
+    tau_grid: list[Temperature] = Field(min_length=1, default_factory=lambda: [0.01, 0.02, 0.03, 0.05, 0.1])
+
+    def candidates(self) -> list["Params"]:
+        return combinations(self, tau=self.tau_grid)
+
+
+TRAITS = CriterionTraits(item_bias=True)

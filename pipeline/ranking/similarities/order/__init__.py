@@ -1,0 +1,10 @@
+"""Order: how far a caption is from being more general than an image, the more general one lying nearer to the origin."""
+
+from pipeline.core.strict import Strict
+
+
+class Params(Strict):
+    """root: the length of the violation, as the VSE++ code has it; false: its square, as Vendrov et al. and the VSE++
+    paper write it. Both rank alike; a loss sees another scale."""
+
+    root: bool = True

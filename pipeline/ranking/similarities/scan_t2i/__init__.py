@@ -1,0 +1,20 @@
+"""SCAN, text to image: every word attends to the regions, the caption scores by how well its words are found."""
+
+from pydantic import PositiveFloat
+
+from pipeline.core.strict import Strict
+from pipeline.project.traits import SimilarityTraits
+from pipeline.ranking.engine.alignment.choices import Aggregate, Norm
+
+
+class Params(Strict):
+    """aggregate: of the words' cosines; temperature: lambda_1; lse: lambda_2, of ``aggregate: lse`` alone; norm: of the
+    similarities of a region to all words, the authors' raw_feature_norm. Defaults: the authors' Flickr30k t-i."""
+
+    aggregate: Aggregate = "mean"
+    temperature: PositiveFloat = 9.0
+    lse: PositiveFloat = 6.0
+    norm: Norm = "clipped_l2norm"
+
+
+TRAITS = SimilarityTraits(fragments=True)

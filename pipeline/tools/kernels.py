@@ -1,0 +1,49 @@
+"""What would else be computed by the first stage that needs it: numba's compiled loops and the page's bundle of Vega.
+
+``make setup`` runs ``python -m pipeline.tools.kernels``. Both are kept in ``__pycache__`` beside their source, as byte code
+is, and made again when that changes. The loops are reached through what calls them in ``train`` and ``evaluate``, so that
+they are compiled for the types that they are used with.
+"""
+
+import numpy as np
+import torch
+
+from pipeline.core import console
+from pipeline.evaluate.engine.measure import Inputs, measure
+from pipeline.project.params.schema import EvaluateParams
+from pipeline.project.registry import INFERENCES, TEXT_ENCODERS
+from pipeline.ranking.engine import criteria
+from pipeline.ranking.engine.bank_source import BankSource, cosine
+from pipeline.ranking.engine.split import Split
+from pipeline.report.engine import charts
+
+# More captions than a list that is chosen by the compiled loop is long, fewer than take any time.
+_IMAGES, _EACH, _DIM, _SEED = 60, 5, 8, 1
+
+
+def compile_all() -> None:
+    """Rank random vectors under every criterion, and take one step of a recurrent encoder."""
+    inputs = Inputs(_split(0), BankSource("test"), _split(_IMAGES), BankSource("val"), cosine, {})
+    chosen = [criteria.parse(name, {}) for name in INFERENCES.names()]
+    for _ in measure(inputs, chosen, EvaluateParams(resamples=1)):
+        pass
+    gru = TEXT_ENCODERS.load("gru").build(
+        TEXT_ENCODERS.options("gru").Params(), _DIM, _DIM, torch.Generator()
+    )
+    gru(torch.ones(2, 3, dtype=torch.int64), torch.tensor([3, 2])).sum().backward()
+
+
+def _split(first: int) -> Split:
+    """first: the smallest id, other for splits that must have nothing in common."""
+    rng = np.random.default_rng([_SEED, first])
+    images, captions = np.arange(_IMAGES) + first, np.arange(_IMAGES * _EACH) + first * _EACH
+    sides = (
+        torch.from_numpy(rng.normal(size=(len(ids), _DIM)).astype(np.float32)) for ids in (images, captions)
+    )
+    return Split(images, captions, images.repeat(_EACH), *sides)
+
+
+if __name__ == "__main__":
+    console.set_level(console.QUIET)
+    compile_all()
+    charts.library()

@@ -1,0 +1,14 @@
+"""One linear layer on every region of an image (SCAN EncoderImagePrecomp), for similarities that compare fragments."""
+
+from pipeline.core.strict import Strict
+from pipeline.project.traits import ImageEncoderTraits
+
+
+class Params(Strict):
+    """no_imgnorm: leave the region vectors unnormalised."""
+
+    no_imgnorm: bool = False
+
+
+# It gives (B, R, embed_size): for similarities of fragments, and for no other.
+TRAITS = ImageEncoderTraits(regions=True)

@@ -1,0 +1,31 @@
+"""Word embeddings and a GRU over them; a caption is the last state, or the mean or the maximum of all (VSE++ EncoderText)."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
+
+from pipeline.core.strict import Strict, Width
+from pipeline.project.traits import TextEncoderTraits
+
+
+class Params(Strict):
+    """The defaults are those of the VSE++ and HAL code.
+
+    word_dim: size of a word vector; layers: stacked GRU layers; use_abs: absolute values at the end (order).
+    bidirectional: a second GRU reads backwards and both states are averaged. pooling: of the tokens' states, ``last`` being
+    that of the last token read (``mean`` and ``max``: the "temporal pooling" of HAL). projection: a linear layer after
+    pooling (W_g of the VSE++ paper). dropout: of word vectors, in training (SGRAF: 0.4). init: ``xavier`` as HAL's papers say.
+    """
+
+    word_dim: Width = 300
+    layers: PositiveInt = 1
+    use_abs: bool = False
+    bidirectional: bool = False
+    pooling: Literal["last", "mean", "max"] = "last"
+    projection: bool = False
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    init: Literal["code", "xavier"] = "code"
+
+
+# It also gives a vector for each word, for similarities of fragments.
+TRAITS = TextEncoderTraits(words=True)

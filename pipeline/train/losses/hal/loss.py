@@ -1,0 +1,51 @@
+"""Soft hubness terms of a batch, weighted by what a memory bank knows."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.terms import LossTerms
+from pipeline.train.losses.hal import Params
+
+
+def loss(batch: Scored, params: Params) -> LossTerms:
+    """``1/g log(1 + sum_m E_mi) + 1/g log(1 + sum_n E_in) - log(1 + relu(W_ii S_ii))`` for pair i.
+
+    E = ``e^(g W (S - eps))``; W = 1 without ``batch.weights``.
+
+    Source: HAL (Liu et al., AAAI 2020) Eq. 7; mean over the batch. The paper's ``log(1 + W_ii S_ii)`` is
+    undefined for W_ii S_ii <= -1; both variants use the authors' relu. ``code`` also keeps their zeroed
+    diagonal: each inner sum gains ``e^(-g eps)`` without weights and ``e^0 = 1`` with weights; ``paper``
+    leaves the positive out. Computed by logsumexp: gamma may be large.
+    """
+    exponents, strength = _exponents(batch, params), batch.scores.diagonal()
+    if batch.weights is not None:
+        strength = batch.weights.diagonal() * strength
+    one = exponents.new_zeros(len(exponents), 1)
+    images = torch.cat([one, exponents.T], dim=1).logsumexp(dim=1) / params.gamma
+    texts = torch.cat([one, exponents], dim=1).logsumexp(dim=1) / params.gamma
+    positive = torch.log1p(strength.relu())
+    parts = {"negatives": (images + texts).mean().detach(), "positives": positive.mean().detach()}
+    return LossTerms(images + texts - positive, "mean", parts)
+
+
+def _exponents(batch: Scored, params: Params) -> Float[Tensor, "pairs pairs"]:
+    """``g W (S - eps)``; -inf where there is no negative, but for the diagonal of ``code``."""
+    exponents = params.gamma * (batch.scores - params.eps)
+    if batch.weights is not None:
+        exponents = exponents * batch.weights
+    exponents = exponents.masked_fill(batch.same, -torch.inf)
+    if params.variant == "paper":
+        return exponents
+    # The authors zero the score where there are no weights, and the whole exponent where there are.
+    left = -params.gamma * params.eps if batch.weights is None else 0.0
+    diagonal = torch.eye(len(exponents), dtype=torch.bool, device=exponents.device)
+    return exponents.masked_fill(diagonal, left)
+
+
+def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
+    """What to tell the user when no positive has a similarity above 0: relu then passes no gradient."""
+    if abs(mean_loss) < 1e-4:
+        return "the loss is 0: all similarities are negative and nothing is learnt any more; lower train.lr"
+    return None

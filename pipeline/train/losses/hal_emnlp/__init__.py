@@ -1,0 +1,28 @@
+"""HAL of the EMNLP 2019 paper: SUM or MAX on scores that grow with the neighbourhoods they lie in."""
+
+from typing import Literal
+
+from pydantic import NonNegativeFloat, PositiveInt
+
+from pipeline.core.strict import Strict
+from pipeline.project.traits import LossTraits
+
+
+class Params(Strict):
+    """margin: distance, on the rescaled similarity, by which a positive must beat a negative (paper: 0.2).
+
+    k: neighbours whose mean is taken (the paper's 3; 1 in its row 2.23). reading: which point Eq. 4 leaves
+    out of the neighbours, ``A`` the match of image and of text, ``B`` the other member of the cell; Eq. 2's
+    wording, where t is the text of image i, speaks for A. gradient: ``detached``, the exponent is a constant
+    weight as in the self-tuning of Zelnik-Manor and Perona that it follows, or ``full``. negatives: ``sum``
+    (Eq. 2, the paper's default) or ``max`` (Eq. 3, its MAX+HAL).
+    """
+
+    margin: NonNegativeFloat = 0.2
+    k: PositiveInt = 3
+    reading: Literal["A", "B"] = "A"
+    gradient: Literal["detached", "full"] = "detached"
+    negatives: Literal["sum", "max"] = "sum"
+
+
+TRAITS = LossTraits(stuck=True)

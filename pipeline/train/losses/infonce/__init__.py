@@ -1,0 +1,11 @@
+"""InfoNCE in both directions: every other pair of the batch is a class of its own (L2RM, CVPR 2024)."""
+
+from pydantic import PositiveFloat
+
+from pipeline.core.strict import Strict
+
+
+class Params(Strict):
+    """tau: temperature that similarities are divided by; 0.05 in L2RM's paper and code."""
+
+    tau: PositiveFloat = 0.05

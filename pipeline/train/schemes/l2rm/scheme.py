@@ -1,0 +1,149 @@
+"""Epochs that split the pairs, and steps that train on the matched and rematch the others."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline.core.console import say, warn
+from pipeline.core.seeds import generator
+from pipeline.ranking.engine.words import Words
+from pipeline.train.engine.data import Batch
+from pipeline.train.engine.loss.chances import cross_entropy, with_reverse
+from pipeline.train.engine.loss.hinge import hardest
+from pipeline.train.engine.loss.terms import LossTerms
+from pipeline.train.engine.scheme.samples import groups, pair_losses
+from pipeline.train.engine.scheme.scheme import Scheme, Setting
+from pipeline.train.schemes.l2rm import Params
+from pipeline.train.schemes.l2rm.costs import Costs
+from pipeline.train.schemes.l2rm.partial import partial_plan
+from pipeline.train.schemes.l2rm.partition import Partition
+from pipeline.train.schemes.l2rm.rematch import rematch_loss
+from pipeline.train.schemes.l2rm.tally import Tally
+
+
+def scheme(setting: Setting, params: Params) -> "L2rm":
+    return L2rm(setting, params)
+
+
+class L2rm(Scheme):
+    """Epochs of warm-up; after that each begins with a split of the training pairs and trains the run's own loss on those
+    taken for matched plus the rematching loss on the others.
+
+    As in the authors' code: the rate decays from the end of the warm-up on, the triplet loss is a sum over the batch and the
+    rematching loss a mean. Other than there, both parts of a batch are encoded together (which only an encoder with batch
+    normalisation notices; similarities are computed for each), a subset smaller than a batch makes a smaller batch instead
+    of none, with fewer than two mismatched pairs the others are trained on plainly, and with fewer than two matched ones
+    the epoch is one more of warm-up. After the warm-up the sampler's batches are not used.
+    """
+
+    def __init__(self, setting: Setting, params: Params) -> None:
+        super().__init__(setting)
+        self.params = params
+        self.decays_from = params.warm_up
+        rng = generator(setting.seed, "rematch", "queue")
+        queue = rng.choice(
+            len(setting.pairs), min(setting.train.batch_size, len(setting.pairs)), replace=False
+        )
+        self.costs = Costs(setting, params.cost, params.cost_lr, queue)
+        self.split: Partition | None = None
+        self.tally: Tally | None = None
+        self._epoch = self._step = 0
+        if params.warm_up >= setting.train.epochs:
+            warn(
+                f"l2rm: {params.warm_up} epochs of warm-up leave none of train.epochs {setting.train.epochs}"
+            )
+
+    def start(self, epoch: int) -> None:
+        self._epoch, self._step = epoch, 0
+        self.split = self.tally = None
+        if epoch < self.params.warm_up:
+            return
+        found = Partition.of(self._losses(epoch), self.params.clean, self.params.threshold)
+        self.tally = Tally(found, self.setting.pairs.mismatched)
+        self.costs.start(epoch - self.params.warm_up)
+        for doubt in found.mixture.doubts:
+            warn(f"l2rm, epoch {epoch + 1}: {doubt}")
+        say(f"l2rm: {int(found.clean.sum())} of {len(found.clean)} pairs are taken for matched")
+        if found.trains:
+            self.split = found
+        else:
+            warn(f"l2rm, epoch {epoch + 1}: too few matched pairs to train on; one more epoch of warm-up")
+
+    def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
+        if self.split is None:
+            return sampled
+        rng = generator(self.setting.seed, "rematch", "order", epoch)
+        return self.split.batches(self.setting.train.batch_size, sampled, rng)
+
+    def prepare(self, batch: Batch) -> None:
+        matched = self._matched(batch)
+        if 0 < matched < len(batch.pairs):
+            rng = generator(self.setting.seed, "rematch", self._epoch, self._step)
+            halves = batch.part(slice(0, matched)), batch.part(slice(matched, None))
+            self.costs.learn(*halves, self._epoch, rng)
+        self._step += 1
+
+    def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
+        if self.split is None:
+            return self._warm_up(images, texts, batch)
+        count = self._matched(batch)
+        halves = slice(0, count), slice(count, None)
+        scored = self.scored(images[halves[0]], texts[halves[0]], batch.part(halves[0]))
+        terms = self.setting.loss(scored)
+        self._own_costs(scored.scores, batch.pairs[halves[0]])
+        if count == len(batch.pairs):
+            return terms
+        scores = self.setting.model.score(images[halves[1]], texts[halves[1]])
+        loss = self._rematched(scores, batch.pairs[halves[1]])
+        # Neither a mean nor a sum over pairs: the authors add what they have.
+        total = (terms.total() + loss)[None]
+        return LossTerms(total, "sum", {**terms.parts, "rematch": loss.detach()})
+
+    def record(self) -> dict | None:
+        return self.tally.record() if self.tally else None
+
+    def state(self) -> dict[str, Tensor]:
+        return self.costs.state()
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self.costs.load_state(state)
+
+    def _losses(self, epoch: int) -> np.ndarray:
+        setting = self.setting
+        return pair_losses(
+            setting.model,
+            setting.pairs,
+            groups(len(setting.pairs), setting.train.batch_size, setting.seed, epoch),
+            setting.device,
+            self.params.margin,
+            self.params.sample_loss,
+            setting.train.mask_same_image,
+            setting.train.precision,
+            epoch if setting.model.trains_on_pixels else None,
+        )
+
+    def _matched(self, batch: Batch) -> int:
+        """How many pairs of the batch are taken for matched: its first ones."""
+        return int(self.split.clean[batch.pairs].sum()) if self.split else 0
+
+    def _warm_up(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
+        scored, tau = self.scored(images, texts, batch), self.params.temperature
+        if self.params.warm_up_loss == "max":
+            return hardest(scored, self.params.margin)
+        return (
+            cross_entropy(scored, tau) if self.params.warm_up_loss == "infonce" else with_reverse(scored, tau)
+        )
+
+    def _rematched(self, scores: Tensor, pairs: np.ndarray) -> Tensor:
+        params = self.params
+        cost = self.costs.of(scores.detach())
+        plan = partial_plan(cost.clamp_min(1e-10), params.mass, params.regularisation, params.mask)
+        self.tally.cost(pairs, cost.diagonal().cpu().numpy())
+        self.tally.moved(float(plan.sum()))
+        return rematch_loss(scores, plan, params.temperature, params.rematch)
+
+    @torch.no_grad()
+    def _own_costs(self, scores: Tensor, pairs: np.ndarray) -> None:
+        # A sampler may make larger batches than the network takes; these are never rematched.
+        if not self.costs.learned or scores.shape[1] <= self.costs.captions:
+            self.tally.cost(pairs, self.costs.of(scores.detach()).diagonal().cpu().numpy())
