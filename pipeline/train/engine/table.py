@@ -44,8 +44,8 @@ class TrainTable:
     @classmethod
     def join(
         cls,
-        caption_table: pa.TrainTable,
-        pair_table: pa.TrainTable,
+        caption_table: pa.Table,
+        pair_table: pa.Table,
         features: Features,
         texts: Texts,
         pictures: PixelSource | None = None,
