@@ -25,6 +25,7 @@ from pipeline.train.engine import encode, restore
 from pipeline.train.engine.data import Pairs
 from pipeline.train.engine.mixture import beta
 from pipeline.train.engine.model import DualEncoder
+from pipeline.train.engine.pixels import PixelSource
 from pipeline.train.engine.table import TrainTable
 
 # Pairs that share a batch while their losses are computed: that of the L2RM paper.
@@ -108,7 +109,7 @@ def _costs(run: str) -> pd.DataFrame | None:
 
 @torch.inference_mode()
 def _measured(
-    model: DualEncoder, given: Pairs, pixels: Pictures | None, work: list[np.ndarray], run: str
+    model: DualEncoder, given: Pairs, pixels: PixelSource | None, work: list[np.ndarray], run: str
 ) -> Measured:
     """Models that compare vectors encode everything once and are searched whole. Those that compare fragments are measured
     batch by batch, with partners from the same batch: all images against all captions would take them days."""

@@ -51,7 +51,7 @@ def test_every_example_of_whole_runs_loads(block, tmp_path):
 def test_the_example_of_every_format_can_be_read(name, tmp_path):
     section = "## " + FORMATS[name]
     shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
-    shutil.copytree(ROOT / "pipeline/prepare/scenes", tmp_path / "pipeline/prepare/scenes")
+    shutil.copytree(ROOT / "pipeline/prepare/engine/scenes", tmp_path / "pipeline/prepare/engine/scenes")
     overlays = [
         block for block in pages.blocks(section) if block.language == "yaml" and "\nruns:" in block.text
     ]

@@ -1,4 +1,4 @@
-"""dvc.yaml against the code: every file a stage runs is a dependency of it, and outputs lie where paths.py says."""
+"""dvc.yaml against the code: every file a stage runs is a dependency of it, and outputs lie where node.py says."""
 
 import hashlib
 from pathlib import Path
@@ -7,13 +7,15 @@ import pytest
 from dvc.repo import Repo
 from ruamel.yaml import YAML
 
-from pipeline.project import paths
-from pipeline.project.code import FAMILIES, covered, entry, gaps, member_files, needed
+from pipeline.project import code
+from pipeline.project.nodes import declarations, nodes
 from pipeline.project.params.document import read_document
 from pipeline.project.params.load import load
-from pipeline.project.registry import BACKBONES, FORMATS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 from pipeline.tools.check import dvc_stages as resolved
-from tests.rules.sources import PACKAGE, ROOT, closure
+from pipeline.tools.check.dvc_yaml import uncovered
+from tests.rules.sources import ROOT
+
+LINES, CODE_DEPENDENCIES = 200, 60
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +32,43 @@ def params():
     return load(ROOT / "params.yaml")
 
 
-def test_every_imported_file_is_a_dependency(stages):
-    """Whichever members params.yaml names today: the entries of one stage share their list."""
+@pytest.fixture(scope="module")
+def written() -> dict:
+    return YAML(typ="safe").load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+
+
+def _code_dependencies(stage: dict) -> list[str]:
+    return [dep for dep in stage.get("do", stage)["deps"] if dep.startswith("pipeline/")]
+
+
+def test_it_stays_short(written):
+    assert (ROOT / "dvc.yaml").read_text(encoding="utf-8").count("\n") < LINES
+    assert sum(len(_code_dependencies(stage)) for stage in written.values()) <= CODE_DEPENDENCIES
+
+
+def test_every_file_that_an_entry_runs_is_a_dependency_whichever_members_it_names(written):
+    """Each member of each family in turn, be it named in params.yaml today or not."""
     missing = set()
-    for name, stage in stages.items():
-        group = name.partition("@")[0]
-        deps = [Path(dep.fs_path) for dep in stage.deps]
-        missing |= {f"{group}: {file.relative_to(ROOT)}" for file in gaps(group, deps)}
-    assert not missing, "\n".join(sorted(missing))
+    for group, declared in declarations().items():
+        text = _code_dependencies(written[group])
+        for family in declared.finds:
+            for name in family.names():
+                deps = [_resolved(dep, family.package, name) for dep in text]
+                others = {one: one.names()[0] for one in declared.finds if one != family}
+                for other, chosen in others.items():
+                    deps = [_resolved(str(dep), other.package, chosen) for dep in deps]
+                missing |= {
+                    f"{group} with {family.kind} {name}: {file}"
+                    for file in uncovered(declared, {family: name, **others}, deps)
+                }
+    assert sorted(missing) == []
+
+
+def _resolved(dep: str, package: str, member: str) -> Path:
+    """A dependency that names the member of this family by an expression, for an entry that names ``member``."""
+    folder, _, last = str(dep).rpartition("/")
+    own = folder == package.replace(".", "/") and last.startswith("${")
+    return Path(folder) / (member + last.partition("}")[2]) if own else Path(dep)
 
 
 def test_dvc_yaml_is_resolved_as_dvc_does(stages):
@@ -55,68 +86,41 @@ def test_dvc_yaml_is_resolved_as_dvc_does(stages):
         assert set(stage.params) == named
 
 
-def test_a_run_depends_on_the_members_it_names(stages, params):
-    for name, run in params.runs.items():
-        for group in ("train", "embed"):
-            deps = [Path(dep.fs_path) for dep in stages[f"{group}@{name}"].deps]
-            for key, family in RUN_FAMILIES.items():
-                if family in FAMILIES[group]:
-                    own = family.folder / f"{getattr(run, key).name}.py"
-                    assert covered(own, deps), f"{group}@{name}: {own.relative_to(ROOT)}"
-    for group, family, nodes in [
-        ("prepare", FORMATS, {name: node.format for name, node in params.datasets.items()}),
-        ("extract", BACKBONES, {name: node.backbone for name, node in params.features.items()}),
-        ("extract_texts", TEXT_FEATURES, {name: node.method for name, node in params.texts.items()}),
-        ("inject", PROTOCOLS, {name: node.protocol for name, node in params.noises.items()}),
-    ]:
-        for name, member in nodes.items():
-            deps = [Path(dep.fs_path) for dep in stages[f"{group}@{name}"].deps]
-            assert covered(family.folder / f"{member.name}.py", deps), f"{group}@{name}"
+def test_an_entry_depends_on_the_members_it_names_and_on_no_other(stages, params):
+    wrong = []
+    for node in nodes(params):
+        deps = {dep.def_path for dep in stages[node.stage].deps}
+        for family, name in node.declaration.members(params, node.name).items():
+            folder = family.package.replace(".", "/")
+            members = {dep for dep in deps if dep.startswith(f"{folder}/")}
+            whole = any(folder == dep or folder.startswith(f"{dep}/") for dep in deps)
+            if not whole and members not in ({f"{folder}/{name}"}, {f"{folder}/{name}.py"}):
+                wrong.append(f"{node.stage}, {family.kind} {name}: {sorted(members)}")
+            assert whole or all((ROOT / dep).exists() for dep in members), members
+    assert wrong == []
 
 
-def test_an_audit_depends_on_what_it_runs():
-    """Whether or not params.yaml asks for one today."""
-    node = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]["audit"]["do"]
-    deps = [ROOT / dep for dep in node["deps"] if dep.startswith("pipeline/")]
-    used = needed("audit")
-    assert not sorted(str(file) for file in used if not covered(file, deps))
-    assert not sorted(str(dep) for dep in deps if not any(covered(file, [dep]) for file in used))
-    assert node["outs"] == [str(paths.audited("${item}"))]
-
-
-def test_no_dependency_on_code_that_no_member_runs(stages):
-    """The entries of one stage share their list, so a file counts as used when any member of its families needs it."""
-    surplus = set()
-    for name, stage in stages.items():
-        group = name.partition("@")[0]
-        used = closure([entry(group), *member_files(group)])
-        deps = [Path(dep.fs_path) for dep in stage.deps]
-        surplus |= {
-            f"{group}: {dep.name}"
-            for dep in deps
-            if PACKAGE in dep.parents and not any(covered(f, [dep]) for f in used)
-        }
-    assert not surplus, sorted(surplus)
+def test_no_dependency_on_code_that_no_entry_runs(written):
+    """A folder counts as used when any member of the stage's families needs a file of it."""
+    surplus = []
+    for group, declared in declarations().items():
+        used = {code.file(module).relative_to(ROOT) for module in code.needed(declared, {})}
+        for dep in _code_dependencies(written[group]):
+            folder = Path(dep.partition("/${")[0])
+            if not any(folder == file or folder in file.parents for file in used):
+                surplus.append(f"{group}: {dep}")
+    assert surplus == []
 
 
 def test_outputs_lie_where_the_code_writes_them(stages, params):
-    expected = {f"prepare@{name}": paths.prepared(name) for name in params.datasets}
-    expected |= {
-        f"extract@{name}": paths.extracted(node.dataset, name) for name, node in params.features.items()
-    }
-    expected |= {
-        f"extract_texts@{name}": paths.extracted(node.dataset, name) for name, node in params.texts.items()
-    }
-    expected |= {f"inject@{name}": paths.injected(node.dataset, name) for name, node in params.noises.items()}
-    for run in params.runs:
-        expected |= {f"train@{run}": paths.trained(run), f"embed@{run}": paths.embedded(run)}
-        expected[f"evaluate@{run}"] = paths.evaluations(run)
-    for name in params.ensembles:
-        expected[f"evaluate_ensembles@{name}"] = paths.evaluations(name)
-    expected |= {f"audit@{run}": paths.audited(run) for run in params.report.audits}
     found = {name: {out.def_path for out in stage.outs} for name, stage in stages.items()}
     assert found.pop("report") >= {"reports/index.html", "reports/metrics.json"}
-    assert found == {name: {str(path)} for name, path in expected.items()}
+    assert found == {node.stage: {str(node.out)} for node in nodes(params)}
+
+
+def test_an_audit_lies_where_the_code_writes_it_whether_or_not_params_ask_for_one(written):
+    out = declarations()["audit"].out(None, "${item}")
+    assert written["audit"]["do"]["outs"] == [str(out)]
 
 
 def test_only_the_report_has_outputs_outside_the_cache(stages):

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from pickle import UnpicklingError
+from pickle import UnpicklingError  # noqa: TID251 (what torch raises where it refuses to unpickle)
 
 import torch
 from safetensors import SafetensorError

@@ -17,7 +17,7 @@ def _own_project(tmp_path, monkeypatch):
 
 
 def test_root_names_the_folder_the_images_end_in():
-    table = images.read(prepare("shapes", "pipeline/prepare/scenes", **FEW))
+    table = images.read(prepare("shapes", "pipeline/prepare/engine/scenes", **FEW))
     assert images.root(table) == paths.prepared("tiny") / "images"
     assert table.num_rows == 11
     for row in table.to_pylist():
@@ -26,7 +26,7 @@ def test_root_names_the_folder_the_images_end_in():
 
 
 def test_every_image_has_the_captions_asked_for():
-    out = prepare("shapes", "pipeline/prepare/scenes", **FEW)
+    out = prepare("shapes", "pipeline/prepare/engine/scenes", **FEW)
     counts = captions.read(out)["image_id"].value_counts().field("counts").to_pylist()
     assert len(counts) == 11
     assert set(counts) <= {1, 2, 3}
@@ -34,7 +34,7 @@ def test_every_image_has_the_captions_asked_for():
 
 def test_same_seed_same_bytes():
     def content(seed: int) -> dict[str, bytes]:
-        out = prepare("shapes", "pipeline/prepare/scenes", seed=seed, **FEW)
+        out = prepare("shapes", "pipeline/prepare/engine/scenes", seed=seed, **FEW)
         return {
             str(p.relative_to(out)): p.read_bytes()
             for p in out.rglob("*")

@@ -1,6 +1,6 @@
 """The rendered data set: scenes of coloured shapes with true captions, made from the seed and nothing else."""
 
-from pipeline.prepare.scenes.params import ShapesParams
+from pipeline.prepare.engine.scenes.params import ShapesParams
 
 
 class Params(ShapesParams):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pipeline.prepare.scenes import words
-from pipeline.prepare.scenes.scene import Background, Figure, Scene, place, relations
+from pipeline.prepare.engine.scenes import words
+from pipeline.prepare.engine.scenes.scene import Background, Figure, Scene, place, relations
 
 _SAYS_COLOUR, _SAYS_SIZE, _SAYS_BACKGROUND = 0.9, 0.45, 0.3
 _SAYS_NUMBER = 0.5

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.prepare.scenes import words
-from pipeline.prepare.scenes.captions import describe
-from pipeline.prepare.scenes.sampling import sample_scene
-from pipeline.prepare.scenes.scene import Background, Figure, Scene
+from pipeline.prepare.engine.scenes import words
+from pipeline.prepare.engine.scenes.captions import describe
+from pipeline.prepare.engine.scenes.sampling import sample_scene
+from pipeline.prepare.engine.scenes.scene import Background, Figure, Scene
 from tests.naive import scenes as naive
 
 SEEDS = st.integers(0, 2**32 - 1)

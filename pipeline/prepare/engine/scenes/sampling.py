@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pipeline.prepare.scenes.scene import (
+from pipeline.prepare.engine.scenes.scene import (
     COLOURS,
     MOST_FIGURES,
     PATTERNS,

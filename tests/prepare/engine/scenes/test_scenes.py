@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.prepare.scenes.dataset import sample_split
-from pipeline.prepare.scenes.params import ShapesParams
-from pipeline.prepare.scenes.sampling import MIN_GAP, fits, near_duplicate, sample_scene
-from pipeline.prepare.scenes.scene import (
+from pipeline.prepare.engine.scenes.dataset import sample_split
+from pipeline.prepare.engine.scenes.params import ShapesParams
+from pipeline.prepare.engine.scenes.sampling import MIN_GAP, fits, near_duplicate, sample_scene
+from pipeline.prepare.engine.scenes.scene import (
     COLOURS,
     PATTERNS,
     RADII,

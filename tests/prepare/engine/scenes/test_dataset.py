@@ -11,16 +11,16 @@ from PIL import Image
 from pydantic import ValidationError
 
 from pipeline.artifacts import captions, images
-from pipeline.prepare.scenes.dataset import render, sample_split
-from pipeline.prepare.scenes.params import ShapesParams
+from pipeline.prepare.engine.scenes.dataset import render, sample_split
+from pipeline.prepare.engine.scenes.params import ShapesParams
 from tests.naive import scenes as naive
 
 FEW = ShapesParams(train=30, val=8, test=9, pixels=48)
 _ELSEWHERE = """
 import sys
 from pathlib import Path
-from pipeline.prepare.scenes.dataset import render
-from pipeline.prepare.scenes.params import ShapesParams
+from pipeline.prepare.engine.scenes.dataset import render
+from pipeline.prepare.engine.scenes.params import ShapesParams
 _, captions = render(Path(sys.argv[1]), ShapesParams(train=30, val=8, test=9, pixels=48), 1)
 """
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 from pipeline.artifacts import captions, images
 from pipeline.core.console import track
 from pipeline.core.seeds import generator
-from pipeline.prepare.scenes.captions import describe
-from pipeline.prepare.scenes.drawing import draw
-from pipeline.prepare.scenes.params import ShapesParams
-from pipeline.prepare.scenes.sampling import near_duplicate, sample_scene
-from pipeline.prepare.scenes.scene import Scene
+from pipeline.prepare.engine.scenes.captions import describe
+from pipeline.prepare.engine.scenes.drawing import draw
+from pipeline.prepare.engine.scenes.params import ShapesParams
+from pipeline.prepare.engine.scenes.sampling import near_duplicate, sample_scene
+from pipeline.prepare.engine.scenes.scene import Scene
 
 FOLDER = "images"
 

@@ -5,10 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.prepare.scenes.drawing import FIGURE_RGB, TINT_RGB, draw
-from pipeline.prepare.scenes.outlines import outline
-from pipeline.prepare.scenes.sampling import sample_scene
-from pipeline.prepare.scenes.scene import COLOURS, PATTERNS, RADII, SHAPES, TINTS, Background, Figure, Scene
+from pipeline.prepare.engine.scenes.drawing import FIGURE_RGB, TINT_RGB, draw
+from pipeline.prepare.engine.scenes.outlines import outline
+from pipeline.prepare.engine.scenes.sampling import sample_scene
+from pipeline.prepare.engine.scenes.scene import (
+    COLOURS,
+    PATTERNS,
+    RADII,
+    SHAPES,
+    TINTS,
+    Background,
+    Figure,
+    Scene,
+)
 
 WHITE = Background("plain", "white")
 SIDE = 96

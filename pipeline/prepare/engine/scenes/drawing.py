@@ -6,8 +6,8 @@ import math
 import numpy as np
 from PIL import Image, ImageDraw
 
-from pipeline.prepare.scenes.outlines import outline
-from pipeline.prepare.scenes.scene import Background, Figure, Scene
+from pipeline.prepare.engine.scenes.outlines import outline
+from pipeline.prepare.engine.scenes.scene import Background, Figure, Scene
 
 FIGURE_RGB = {
     "red": (214, 45, 48),
