@@ -1,6 +1,7 @@
 """Set-up leaves nothing to compile for the stages."""
 
 import importlib
+from pathlib import Path
 
 from numba.core.dispatcher import Dispatcher
 
@@ -20,8 +21,14 @@ def _compiled() -> dict[str, Dispatcher]:
     }
 
 
+def _kept(function: Dispatcher) -> bool:
+    """Is there machine code of it on disk? A loop inside another one is loaded as part of that."""
+    stem = function.py_func.__module__.rpartition(".")[2]
+    return any(Path(function.stats.cache_path).glob(f"{stem}.{function.py_func.__name__}-*.nbc"))
+
+
 def test_every_loop_is_compiled():
     kernels.compile_all()
     found = _compiled()
     assert len(found) > 10
-    assert [name for name, function in found.items() if not function.signatures] == []
+    assert [name for name, function in found.items() if not _kept(function)] == []
