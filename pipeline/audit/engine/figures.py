@@ -11,7 +11,7 @@ from pipeline.train.engine.mixture.beta import BetaMixture
 BINS = 50
 
 
-def average_precision(values: Float[ndarray, "pairs"], mismatched: Bool[ndarray, "pairs"]) -> float | None:
+def average_precision(values: Float[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"]) -> float | None:
     """Sum over the values, from the highest, of the precision at each times the gain in recall; equal values enter
     together. None where nothing is mismatched."""
     if not mismatched.any():
@@ -20,7 +20,7 @@ def average_precision(values: Float[ndarray, "pairs"], mismatched: Bool[ndarray,
 
 
 def at_threshold(
-    probability: Float[ndarray, "pairs"], mismatched: Bool[ndarray, "pairs"], threshold: float
+    probability: Float[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"], threshold: float
 ) -> tuple[float | None, float | None]:
     """Precision and recall of calling a pair mismatched when its probability is above ``threshold``; None where the
     denominator is 0."""
@@ -33,7 +33,7 @@ def at_threshold(
 
 
 def histogram(
-    losses: Float[ndarray, "pairs"], mixture: BetaMixture, mismatched: Bool[ndarray, "pairs"] | None
+    losses: Float[ndarray, " pairs"], mixture: BetaMixture, mismatched: Bool[ndarray, " pairs"] | None
 ) -> pd.DataFrame:
     """BINS equal bins from the smallest loss to the largest: low, high, pairs; matched and mismatched, empty where the
     truth is unknown; expected_matched and expected_mismatched, the pairs that each component of the mixture puts there

@@ -25,10 +25,10 @@ class Partners:
     """For each pair: another pair's caption for its image and another pair's image for its caption, by the place of that
     pair, with the similarities. -1 and -inf where every pair compared shows the same image."""
 
-    caption: Int[ndarray, "pairs"]
-    caption_score: Float[ndarray, "pairs"]
-    image: Int[ndarray, "pairs"]
-    image_score: Float[ndarray, "pairs"]
+    caption: Int[ndarray, " pairs"]
+    caption_score: Float[ndarray, " pairs"]
+    image: Int[ndarray, " pairs"]
+    image_score: Float[ndarray, " pairs"]
 
     @classmethod
     def none(cls, pairs: int) -> "Partners":
@@ -40,8 +40,8 @@ class Partners:
 class Measured:
     """losses: see ``measure``; scores: similarity of each image and its caption."""
 
-    losses: Float[ndarray, "pairs"]
-    scores: Float[ndarray, "pairs"]
+    losses: Float[ndarray, " pairs"]
+    scores: Float[ndarray, " pairs"]
     partners: Partners
 
 
@@ -53,7 +53,7 @@ def batches(pairs: int, size: int, rng: np.random.Generator) -> list[ndarray]:
 def measure(
     encode: Callable[[ndarray], tuple],
     score: Score,
-    owners: Int[ndarray, "pairs"],
+    owners: Int[ndarray, " pairs"],
     work: Iterable[ndarray],
 ) -> Measured:
     """Loss, similarity and partners of every pair within its batch.
@@ -89,7 +89,7 @@ def _keep(places: ndarray, scores: ndarray, of: ndarray, found: Tensor, among: n
 def search(
     images: Float[Tensor, "images dim"],
     texts: Float[Tensor, "pairs dim"],
-    shows: Int[ndarray, "pairs"],
+    shows: Int[ndarray, " pairs"],
     score: Score,
     cells: int = _CELLS,
     progress: Callable[[range], Iterable[int]] = iter,

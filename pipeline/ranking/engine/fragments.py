@@ -48,7 +48,7 @@ def plain(side: Sides) -> bool:
     return isinstance(side, Tensor) and side.ndim == 2
 
 
-def take(side: Sides, rows: Int[Tensor, "chosen"]) -> Sides:
+def take(side: Sides, rows: Int[Tensor, " chosen"]) -> Sides:
     """The images or captions at these places."""
     if isinstance(side, Several):
         return Several(tuple(take(part, rows) for part in side.parts))

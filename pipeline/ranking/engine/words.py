@@ -18,7 +18,7 @@ class Words:
     """
 
     vectors: Float[Tensor, "words dim"]
-    lengths: Int[Tensor, "captions"]
+    lengths: Int[Tensor, " captions"]
 
     def __post_init__(self) -> None:
         if int(self.lengths.sum()) != len(self.vectors) or (
@@ -29,7 +29,7 @@ class Words:
             )
 
     @classmethod
-    def of(cls, padded: Float[Tensor, "captions length dim"], lengths: Int[Tensor, "captions"]) -> "Words":
+    def of(cls, padded: Float[Tensor, "captions length dim"], lengths: Int[Tensor, " captions"]) -> "Words":
         """From (captions, L, dim) with whatever after the end of each caption."""
         lengths = lengths.cpu()
         inside = torch.arange(padded.shape[1])[None] < lengths[:, None]
@@ -60,7 +60,7 @@ class Words:
         last = max(first, last)
         return Words(self.vectors[self.starts[first] : self.starts[last]], self.lengths[first:last])
 
-    def take(self, captions: Int[Tensor, "chosen"]) -> "Words":
+    def take(self, captions: Int[Tensor, " chosen"]) -> "Words":
         """The captions at these places, in this order; a copy."""
         captions = captions.cpu()
         lengths = self.lengths[captions]

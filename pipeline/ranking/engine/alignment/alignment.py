@@ -99,7 +99,7 @@ def _by_rows(inputs, into, grad, some) -> None:
         d_queries.index_add_(0, places, inner, alpha=-1)
 
 
-def sparse(grad: Float[Tensor, "rows ..."]) -> Bool[Tensor, "rows"] | None:
+def sparse(grad: Float[Tensor, "rows ..."]) -> Bool[Tensor, " rows"] | None:
     """Which rows are not all zero; None if most are not, as every eighth of them tells."""
     sample = grad[::8].flatten(1).any(dim=1)
     return None if 4 * int(sample.sum()) >= 3 * len(sample) else grad.flatten(1).any(dim=1)

@@ -44,7 +44,7 @@ class _Filtration(nn.Module):
         return l2norm(total), means, variances
 
     @torch.no_grad()
-    def remember(self, means: Float[Tensor, "captions"], variances: Float[Tensor, "captions"]) -> None:
+    def remember(self, means: Float[Tensor, " captions"], variances: Float[Tensor, " captions"]) -> None:
         """What the running statistics are after one update a caption, in order."""
         keep, share = 1 - self.bn.momentum, self.bn.momentum
         powers = keep ** torch.arange(len(means) - 1, -1, -1, dtype=torch.float64, device=means.device)

@@ -41,7 +41,7 @@ def with_reverse(batch: Scored, tau: float, floor: float = FLOOR) -> LossTerms:
     return LossTerms(0.5 * (cross + reverse), "mean", parts)
 
 
-def _reverse(log_chances: Float[Tensor, "pairs pairs"], floor: float) -> Float[Tensor, "pairs"]:
+def _reverse(log_chances: Float[Tensor, "pairs pairs"], floor: float) -> Float[Tensor, " pairs"]:
     """``-sum_t p_it log(delta_it + floor)``: all labels but the own are 0, so two logarithms are enough."""
     own = log_chances.diagonal().exp()
     diagonal = torch.eye(len(own), dtype=torch.bool, device=own.device)

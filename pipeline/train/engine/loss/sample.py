@@ -10,7 +10,7 @@ from pipeline.train.engine.loss.hinge import violations
 from pipeline.train.engine.loss.scored import Scored
 
 
-def sample_losses(batch: Scored, margin: float = 0.2, hardest: bool = False) -> Float[Tensor, "pairs"]:
+def sample_losses(batch: Scored, margin: float = 0.2, hardest: bool = False) -> Float[Tensor, " pairs"]:
     """``mean_t [m - S_ii + S_it]+ + mean_j [m - S_ii + S_ji]+`` for each pair i, over all B cells of a row
     and a column.
 

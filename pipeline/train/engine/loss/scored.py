@@ -21,7 +21,7 @@ class Scored:
 
     scores: Float[Tensor, "pairs pairs"]
     same: Bool[Tensor, "pairs pairs"]
-    owners: Int[Tensor, "pairs"]
+    owners: Int[Tensor, " pairs"]
     images: Float[Tensor, "pairs ..."] | None = None
     texts: Float[Tensor, "pairs dim"] | Words | None = None
     weights: Float[Tensor, "pairs pairs"] | None = None

@@ -27,25 +27,25 @@ class BetaMixture:
     all of them equal, a component without pairs) every posterior is 1.
     """
 
-    alpha: Float[ndarray, "2"]
-    beta: Float[ndarray, "2"]
-    weight: Float[ndarray, "2"]
-    posterior: Float[ndarray, "pairs"]
+    alpha: Float[ndarray, " 2"]
+    beta: Float[ndarray, " 2"]
+    weight: Float[ndarray, " 2"]
+    posterior: Float[ndarray, " pairs"]
     converged: bool
     iterations: int
     doubts: tuple[str, ...] = ()
 
     @property
-    def mean(self) -> Float[ndarray, "2"]:
+    def mean(self) -> Float[ndarray, " 2"]:
         """Of each component, on the scaled losses."""
         return self.alpha / (self.alpha + self.beta)
 
-    def density(self, scaled: Float[ndarray, "points"]) -> Float[ndarray, "2 points"]:
+    def density(self, scaled: Float[ndarray, " points"]) -> Float[ndarray, "2 points"]:
         """Weighted densities of both components at scaled losses inside of (0, 1): what a histogram is drawn with."""
         return np.exp(_log_joint(self.alpha, self.beta, self.weight, np.log(scaled), np.log1p(-scaled)))
 
 
-def scaled(losses: Float[ndarray, "pairs"]) -> Float[ndarray, "pairs"]:
+def scaled(losses: Float[ndarray, " pairs"]) -> Float[ndarray, " pairs"]:
     """Losses on (0, 1): the smallest at 0, the largest at 1, and these two moved inside by ``EDGE``, as the authors do.
 
     What lies between 0 and ``EDGE`` stays there, below the smallest.
@@ -59,7 +59,7 @@ def scaled(losses: Float[ndarray, "pairs"]) -> Float[ndarray, "pairs"]:
 
 
 def fit(
-    losses: Float[ndarray, "pairs"],
+    losses: Float[ndarray, " pairs"],
     clean: Literal["lower_mean", "code"] = "lower_mean",
     monotone: bool = True,
     gain: float | None = 0.1,
@@ -182,7 +182,7 @@ def _shares(joint: Float[ndarray, "2 points"]) -> Float[ndarray, "2 points"]:
     return np.exp([-np.logaddexp(0, -apart), -np.logaddexp(0, apart)])
 
 
-def _falling(losses: ndarray, posterior: ndarray, wide: bool) -> Float[ndarray, "pairs"]:
+def _falling(losses: ndarray, posterior: ndarray, wide: bool) -> Float[ndarray, " pairs"]:
     """Posteriors that do not rise with the loss; as they are where they do not.
 
     wide: the clean density reaches farther up than the other: posteriors that come back at high losses are lowered. Else

@@ -5,7 +5,7 @@ from numpy import ndarray
 from scipy.stats import rankdata
 
 
-def auc(score: Float[ndarray, "pairs"], wanted: Bool[ndarray, "pairs"]) -> float | None:
+def auc(score: Float[ndarray, " pairs"], wanted: Bool[ndarray, " pairs"]) -> float | None:
     """The chance that a wanted pair scores higher than another, ties counting half; None where one kind is missing."""
     positives = int(wanted.sum())
     negatives = len(wanted) - positives
@@ -16,7 +16,7 @@ def auc(score: Float[ndarray, "pairs"], wanted: Bool[ndarray, "pairs"]) -> float
 
 
 def against_truth(
-    posterior: Float[ndarray, "pairs"], clean: Bool[ndarray, "pairs"], mismatched: Bool[ndarray, "pairs"]
+    posterior: Float[ndarray, " pairs"], clean: Bool[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"]
 ) -> dict[str, float | None]:
     """Share of mismatched pairs, AUC of ``1 - posterior`` for them, precision and recall of ``~clean``.
 

@@ -38,7 +38,7 @@ def pair_losses(
     precision: str = "float32",
     pixels_of: int | None = None,
     title: str = "losses of pairs",
-) -> Float[ndarray, "pairs"]:
+) -> Float[ndarray, " pairs"]:
     """The triplet loss of each pair within its batch of ``work``, in evaluation mode and without gradients.
 
     Works with any model that has ``encode`` and ``score``. reduction: over the batch, the ``mean`` as in the authors' code,

@@ -29,7 +29,7 @@ def exponents(
     return _mean_without_own(candidates, k) + _mean_without_own(candidates.T, k).T
 
 
-def _mean_of_nearest(candidates: Float[Tensor, "rows items"], k: int) -> Float[Tensor, "rows"]:
+def _mean_of_nearest(candidates: Float[Tensor, "rows items"], k: int) -> Float[Tensor, " rows"]:
     """Over the k largest values of each row that are not -inf; 0 for a row that has none."""
     nearest = candidates.topk(min(k, candidates.shape[1]), dim=1).values
     real = nearest.isfinite()

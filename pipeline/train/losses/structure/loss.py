@@ -40,7 +40,7 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     return LossTerms(per_pair, "mean" if code else "sum", parts)
 
 
-def _across(batch: Scored, params: Params) -> tuple[Float[Tensor, "pairs"], Float[Tensor, "pairs"]]:
+def _across(batch: Scored, params: Params) -> tuple[Float[Tensor, " pairs"], Float[Tensor, " pairs"]]:
     """Terms that the image of each pair anchors, and those that its text anchors."""
     owners, owner = batch.owners.unique(return_inverse=True)
     pairs = torch.arange(len(owner), device=owner.device)
@@ -54,7 +54,7 @@ def _across(batch: Scored, params: Params) -> tuple[Float[Tensor, "pairs"], Floa
     return _reduced(texts, foreign_texts, params), _reduced(images, foreign_images, params)
 
 
-def _within(batch: Scored, params: Params) -> Float[Tensor, "pairs"]:
+def _within(batch: Scored, params: Params) -> Float[Tensor, " pairs"]:
     """Terms of the sibling texts of each pair's text."""
     distances = euclidean(batch.texts, batch.texts, _floor(params))
     kin = batch.owners[:, None] == batch.owners[None, :]
@@ -76,7 +76,7 @@ def _floor(params: Params) -> float:
 
 def _reduced(
     hinges: Float[Tensor, "pairs kept"], negatives: Tensor, params: Params
-) -> Float[Tensor, "pairs"]:
+) -> Float[Tensor, " pairs"]:
     """The sum of each row, or its mean over the negatives it has."""
     if params.variant == "paper":
         return hinges.sum(dim=1)

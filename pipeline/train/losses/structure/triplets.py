@@ -16,8 +16,8 @@ def euclidean(
 
 
 def hardest(
-    positives: Float[Tensor, "pairs"],
-    anchors: Int[Tensor, "pairs"],
+    positives: Float[Tensor, " pairs"],
+    anchors: Int[Tensor, " pairs"],
     distances: Float[Tensor, "anchors items"],
     matching: Bool[Tensor, "anchors items"],
     margin: float,

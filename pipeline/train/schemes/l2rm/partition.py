@@ -15,12 +15,12 @@ from pipeline.train.engine.scheme.scheme import FEWEST
 class Partition:
     """losses: of every pair; clean: which pairs are taken for matched."""
 
-    losses: Float[ndarray, "pairs"]
+    losses: Float[ndarray, " pairs"]
     mixture: beta.BetaMixture
-    clean: Bool[ndarray, "pairs"]
+    clean: Bool[ndarray, " pairs"]
 
     @classmethod
-    def of(cls, losses: Float[ndarray, "pairs"], clean: str, threshold: float) -> "Partition":
+    def of(cls, losses: Float[ndarray, " pairs"], clean: str, threshold: float) -> "Partition":
         """clean: how the clean component is chosen; threshold: of its posterior. Raises PipelineError for a loss that is no
         number."""
         if not np.isfinite(losses).all():

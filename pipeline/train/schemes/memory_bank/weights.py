@@ -56,7 +56,7 @@ def weights(
 
 
 def left_out(
-    batch: Int[Tensor, "pairs"], bank: Int[Tensor, "bank"], whole_batch: bool = True
+    batch: Int[Tensor, " pairs"], bank: Int[Tensor, " bank"], whole_batch: bool = True
 ) -> Bool[Tensor, "pairs bank"]:
     """Bank entries that pair i must not meet, by id: of captions as the authors have it, or of images.
 

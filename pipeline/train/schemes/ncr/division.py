@@ -15,12 +15,12 @@ from pipeline.train.schemes.ncr import gaussian
 class Division:
     """probability: of every pair to be clean; clean: which pairs are taken for it. doubt: why there was nothing to divide."""
 
-    probability: Float[ndarray, "pairs"]
-    clean: Bool[ndarray, "pairs"]
+    probability: Float[ndarray, " pairs"]
+    clean: Bool[ndarray, " pairs"]
     doubt: str | None = None
 
     @classmethod
-    def of(cls, losses: Float[ndarray, "pairs"], threshold: float) -> "Division":
+    def of(cls, losses: Float[ndarray, " pairs"], threshold: float) -> "Division":
         """threshold: of the probability. Where all pairs are above it, ``n // 100 + 1`` of the lowest probability are taken
         for noisy, as in the authors' code. Raises PipelineError for a loss that is no number."""
         if not np.isfinite(losses).all():

@@ -22,14 +22,14 @@ class GaussianMixture:
     doubt: why there is nothing to split, in words; every posterior is then 1.
     """
 
-    mean: Float[ndarray, "2"]
-    variance: Float[ndarray, "2"]
-    weight: Float[ndarray, "2"]
-    posterior: Float[ndarray, "pairs"]
+    mean: Float[ndarray, " 2"]
+    variance: Float[ndarray, " 2"]
+    weight: Float[ndarray, " 2"]
+    posterior: Float[ndarray, " pairs"]
     doubt: str | None = None
 
 
-def fit(losses: Float[ndarray, "pairs"]) -> GaussianMixture:
+def fit(losses: Float[ndarray, " pairs"]) -> GaussianMixture:
     """EM on losses scaled to [0, 1], at most ten steps, until the mean log-likelihood moves by less than 0.01.
 
     As in the authors' code: 5e-4 is added to both variances, and after ten steps the mixture is taken as it is. Other than

@@ -11,7 +11,7 @@ from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.schemes.ncr import Shape, Variant
 
 
-def predicted(batch: Scored, margin: float) -> Float[Tensor, "pairs"]:
+def predicted(batch: Scored, margin: float) -> Float[Tensor, " pairs"]:
     """How well each pair fits under these scores, from 0 to 1, against the best of its batch.
 
     ``p_i = clamp(m - (mean_t [m - S_ii + S_it]+ + mean_j [m - S_ii + S_ji]+) / 2, 0, m)`` divided by the mean of the
@@ -23,8 +23,8 @@ def predicted(batch: Scored, margin: float) -> Float[Tensor, "pairs"]:
 
 
 def refined(
-    clean: Float[Tensor, "pairs"], prediction: Float[Tensor, "pairs"], variant: Variant
-) -> Float[Tensor, "pairs"]:
+    clean: Float[Tensor, " pairs"], prediction: Float[Tensor, " pairs"], variant: Variant
+) -> Float[Tensor, " pairs"]:
     """Labels of pairs taken for clean: 1 and the network's own prediction, weighed by the probability of being clean.
 
     The authors' ``code`` takes the prediction of the batch's first pair for all of them.
@@ -33,7 +33,7 @@ def refined(
     return clean + (1 - clean) * own
 
 
-def soft_margins(labels: Float[Tensor, "pairs"], margin: float, shape: Shape) -> Float[Tensor, "pairs"]:
+def soft_margins(labels: Float[Tensor, " pairs"], margin: float, shape: Shape) -> Float[Tensor, " pairs"]:
     """0 for a label of 0, ``margin`` for one of 1. ``exponential``: ``m (10^y - 1) / 9``; ``linear``: ``m y``; ``sin``:
     ``m (sin(pi y - pi / 2) / 2 + 1 / 2)``."""
     if shape == "linear":
@@ -43,7 +43,9 @@ def soft_margins(labels: Float[Tensor, "pairs"], margin: float, shape: Shape) ->
     return margin * (10**labels - 1) / 9
 
 
-def soft_triplets(batch: Scored, margins: Float[Tensor, "pairs"], variant: Variant) -> Float[Tensor, "pairs"]:
+def soft_triplets(
+    batch: Scored, margins: Float[Tensor, " pairs"], variant: Variant
+) -> Float[Tensor, " pairs"]:
     """``max_t [m_i - S_ii + S_it]+ + max_j [m_i - S_ii + S_ji]+`` of each pair i.
 
     In the authors' ``code`` a negative image j of caption i comes with the margin m_j of its own pair.

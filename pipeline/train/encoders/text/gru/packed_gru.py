@@ -48,7 +48,7 @@ def run(
     return PackedSequence(data, sizes, packed.sorted_indices, order), torch.stack(finals)
 
 
-def _turned(sizes: Int[Tensor, "steps"], lengths: Int[Tensor, "captions"]) -> Int[Tensor, "tokens"]:
+def _turned(sizes: Int[Tensor, " steps"], lengths: Int[Tensor, " captions"]) -> Int[Tensor, " tokens"]:
     """For each token, in the order of a PackedSequence, the token as far from the other end of its caption."""
     starts = sizes.cumsum(0) - sizes
     step = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
