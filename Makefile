@@ -1,7 +1,7 @@
-# make setup: .venv with the pinned packages, compiled; make demo: the whole pipeline on rendered scenes; make test: the tests.
+# make setup: .venv with the pinned packages, compiled; make demo: the whole pipeline on rendered scenes; make test: the tests; make acceptance: the slow ones.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test lint
+.PHONY: setup demo test acceptance lint
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -35,8 +35,15 @@ demo: setup
 	@echo
 	@echo "The report is at $(CURDIR)/reports/index.html"
 
+# Byte code is kept whatever the caller's environment says: hundreds of processes import torch.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadscope
+
 test: setup
-	OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadscope
+	$(PYTEST) -m "not acceptance"
+
+# What takes minutes: pages walked, workflows, the whole pipeline, browsers, kills, compilers.
+acceptance: setup
+	$(PYTEST) -m acceptance
 
 lint: setup
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'

@@ -21,7 +21,7 @@ from pipeline.core.seeds import generator
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import FeatureSet, Params, Run
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
-from pipeline.train.engine import checkpoint, fingerprint, gradient_cache, loop, validate
+from pipeline.train.engine import checkpoint, fingerprint, finished, gradient_cache, loop, validate
 from pipeline.train.engine.model import DualEncoder, build, describe
 from pipeline.train.engine.pixels import PixelNetwork
 from pipeline.train.engine.scheme.scheme import Setting
@@ -47,7 +47,15 @@ def train(params: Params, run: str, device: str = "auto") -> Path:
 
 def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, device: torch.device) -> None:
     started = time.monotonic()
-    table, inputs, network = _inputs(node, source, seed, device)
+    stored = features.read(paths.extracted(node.dataset, node.features))
+    network = _network(node, source, stored, seed, device)
+    inputs = _inputs(node)
+    if all(path.is_file() for path in inputs):  # what is missing is said where it is read
+        mark = fingerprint.of(node, seed, inputs, device, network and network.depends)
+        if finished.is_finished(out, mark):
+            say(f"train {name}: {out} is up to date")
+            return
+    table = _table(node, stored, network, seed, device)
     # Taken now: they may be injected anew while this trains.
     shown = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
     mark = fingerprint.of(node, seed, inputs, device, network and network.depends)
@@ -71,6 +79,7 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     if network:
         config["backbone"] = network.described
     model_files.write(out, progress.best, table.texts.words, config, progress.best_peer)
+    finished.record(out, mark)
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _warn_if_stuck(name, node, progress)
@@ -88,25 +97,36 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None) -> Call
     return fresh
 
 
-def _inputs(
-    node: Run, source: FeatureSet, seed: int, device: torch.device
-) -> tuple[TrainTable, list[Path], PixelNetwork | None]:
-    """Everything the run reads, joined, and the files whose digests say what it was; the network if it reads pixels."""
+def _inputs(node: Run) -> list[Path]:
+    """The files whose digests say what the run reads."""
+    named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
+    inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
+    return inputs + [folder / file for folder in named for file in (features.META, features.INDEX)]
+
+
+def _network(
+    node: Run, source: FeatureSet, stored: features.Features, seed: int, device: torch.device
+) -> PixelNetwork | None:
+    """The network that the image encoder holds, if it reads pixels."""
+    if IMAGE_ENCODERS.traits(node.image.name).reads != "pixels":
+        return None
+    return IMAGE_ENCODERS.load(node.image.name).load_network(node.features, source, stored, seed, device)
+
+
+def _table(
+    node: Run, stored: features.Features, network: PixelNetwork | None, seed: int, device: torch.device
+) -> TrainTable:
+    """Everything the run reads, joined."""
     prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
-    seen, words = paths.extracted(node.dataset, node.features), paths.extracted(node.dataset, node.texts)
-    stored, network, pictures = features.read(seen), None, None
-    if IMAGE_ENCODERS.traits(node.image.name).reads == "pixels":
+    words, pictures = paths.extracted(node.dataset, node.texts), None
+    if network:
         encoder = IMAGE_ENCODERS.load(node.image.name)
-        network = encoder.load_network(node.features, source, stored, seed, device)
         drawing = encoder.Drawing.of(node.image.params, seed)
         pictures = encoder.Pictures.of(node.dataset, stored, network.described, device, drawing)
     texts.require_captions(words, prepared)
-    table = TrainTable.join(
+    return TrainTable.join(
         captions.read(prepared), pairs.read(injected), stored, texts.read(words), pictures
     )
-    inputs = [prepared / captions.NAME, injected / pairs.NAME]
-    inputs += [folder / file for folder in (seen, words) for file in (features.META, features.INDEX)]
-    return table, inputs, network
 
 
 def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:

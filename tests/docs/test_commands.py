@@ -20,6 +20,7 @@ WALKED = [
 INLINE = {command.shown: command for path in pages.PAGES for command in pages.inline_commands(path)}
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("page", WALKED)
 def test_the_commands_of_a_page_in_their_order(page, copies):
     project = copies(page)
@@ -37,6 +38,7 @@ def shared(copies):
     return copies("text")
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("command", INLINE.values(), ids=str)
 def test_a_command_in_a_line_of_text(command, shared):
     shared.run("git checkout -q .")

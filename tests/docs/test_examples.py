@@ -47,6 +47,7 @@ def test_every_example_of_whole_runs_loads(block, tmp_path):
     assert load(tmp_path / "params.yaml").runs
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_example_of_every_format_can_be_read(name, tmp_path):
     section = "## " + FORMATS[name]

@@ -4,9 +4,13 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.docs import pages, runner
 from tests.docs.pages import Block
 from tests.rules.sources import ROOT
+
+pytestmark = pytest.mark.acceptance
 
 PAGE = ROOT / "docs/extending.md"
 # One process for all commands: a start of each would take seconds.

@@ -25,6 +25,7 @@ def outputs(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.acceptance
 def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.extract.killed", str(tmp_path), "3"]
     done = subprocess.run(

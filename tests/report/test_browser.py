@@ -7,9 +7,12 @@ from PIL import Image
 
 from tests.report.browser import Browser, installed
 
-pytestmark = pytest.mark.skipif(
-    installed() is None, reason="no Chromium installed; `apt-get install chromium` runs these tests"
-)
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.skipif(
+        installed() is None, reason="no Chromium installed; `apt-get install chromium` runs these tests"
+    ),
+]
 # Roles that mean nothing without a name.
 NAMED = {
     "image",

@@ -8,6 +8,8 @@ import re
 
 import pytest
 
+pytestmark = pytest.mark.acceptance
+
 
 def _ran(output: str) -> set[str]:
     """Stages whose command DVC executed."""

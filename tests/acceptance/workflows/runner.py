@@ -11,7 +11,7 @@ from tests.small_project import Project
 
 FOLDER = ROOT / ".github" / "workflows"
 # Minutes of downloads or tests: that make knows them is all that is checked.
-HEAVY = ("make setup", "make lint", "make test")
+HEAVY = ("make setup", "make lint", "make test", "make acceptance")
 
 
 def load(name: str) -> dict:

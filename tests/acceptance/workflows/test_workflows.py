@@ -11,6 +11,8 @@ from tests.acceptance.workflows import runner
 from tests.acceptance.workflows.runner import Runner
 from tests.small_project import Project, clone, set_params
 
+pytestmark = pytest.mark.acceptance
+
 NAMES = sorted(path.name for path in runner.FOLDER.glob("*.yml"))
 TINY = [
     "datasets.shapes.train=120",

@@ -38,7 +38,7 @@ def test_a_vector_an_image(name: str, dim: int) -> None:
     assert shape(name) == (2, dim)
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 @pytest.mark.parametrize("module", timm.list_modules())
 def test_a_model_of_every_kind_gives_a_vector_an_image(module: str) -> None:
     names = sorted(timm.list_models(module=module), key=len)

@@ -69,7 +69,7 @@ def test_a_vector_an_image(name: str, dim: int) -> None:
     assert shape(name) == (2, dim)
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance
 @pytest.mark.usefixtures("on_meta")
 @pytest.mark.parametrize("name", torchvision.names())
 def test_every_classifier_gives_a_vector_an_image(name: str) -> None:

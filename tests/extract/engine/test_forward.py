@@ -100,6 +100,7 @@ def compiled(module: nn.Module) -> Forward:
     return Forward(module, ImageParams(compile=True, normalise=False), CPU)
 
 
+@pytest.mark.acceptance
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_a_compiled_network_gives_what_the_network_gives() -> None:
     module = nn.Sequential(nn.Linear(2, 3), nn.ReLU())

@@ -9,9 +9,12 @@ from tests.report.browser import Browser, installed
 from tests.tools.serve.running import served
 from tests.toy_project import write_params
 
-pytestmark = pytest.mark.skipif(
-    installed() is None, reason="no Chromium installed; `apt-get install chromium` runs these tests"
-)
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.skipif(
+        installed() is None, reason="no Chromium installed; `apt-get install chromium` runs these tests"
+    ),
+]
 
 
 class Tab(Browser):

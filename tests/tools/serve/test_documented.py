@@ -22,6 +22,8 @@ from tests.rules.sources import ROOT
 from tests.tools.serve.running import started
 from tests.toy_project import PARAMS, load_params
 
+pytestmark = pytest.mark.acceptance
+
 PAGE = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
 SHOWN = [
     line
