@@ -53,11 +53,12 @@ def test_every_key_has_a_meaning(page):
 
 def test_neighbours_of_one_type_and_meaning_share_a_line():
     class Sides(Strict):
-        """width, height: of the picture in pixels; name: width of another kind."""
-
         width: int = 3
+        """of the picture in pixels"""
         height: int
+        """of the picture in pixels"""
         name: str = "x"
+        """width of another kind"""
 
     assert parameters.keys(Sides, Sides.model_fields) == [
         "- `width: 3`, `height` (whole number): of the picture in pixels",
