@@ -7,6 +7,7 @@ import pyarrow as pa
 from ruamel.yaml import YAML
 
 from pipeline.artifacts import captions, features, images
+from pipeline.papers import rows
 from pipeline.project import paths
 from pipeline.project.params.load import load
 from pipeline.project.params.typed import Params
@@ -51,7 +52,7 @@ def write_params(root: Path, **changes: object) -> Path:
 
 
 def load_params(root: Path, **changes: object) -> Params:
-    return load(write_params(root, **changes))
+    return load(write_params(root, **changes), further=[rows.problems])  # as commands read it
 
 
 def write_prepared(train: int = 30, val: int = 8, test: int = 6, dim: int = 10, seed: int = 0) -> None:
