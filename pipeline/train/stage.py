@@ -100,7 +100,10 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None) -> Call
 def _inputs(node: Run) -> list[Path]:
     """The files whose digests say what the run reads."""
     named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
-    inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
+    inputs = [
+        paths.prepared(node.dataset) / captions.NAME,
+        paths.injected(node.dataset, node.noise) / pairs.NAME,
+    ]
     return inputs + [folder / file for folder in named for file in (features.META, features.INDEX)]
 
 
@@ -124,9 +127,7 @@ def _table(
         drawing = encoder.Drawing.of(node.image.params, seed)
         pictures = encoder.Pictures.of(node.dataset, stored, network.described, device, drawing)
     texts.require_captions(words, prepared)
-    return TrainTable.join(
-        captions.read(prepared), pairs.read(injected), stored, texts.read(words), pictures
-    )
+    return TrainTable.join(captions.read(prepared), pairs.read(injected), stored, texts.read(words), pictures)
 
 
 def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:
