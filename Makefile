@@ -21,7 +21,7 @@ setup: .venv/.ready .venv/.kernels .dvc/plots.html
 
 # Byte code of the pipeline, wherever Python is told to write none, and what numba would compile in the first stages.
 .venv/.kernels: .venv/.ready
-	@echo 'Compiling, half a minute'
+	@echo 'Compiling, about a minute'
 	python -m compileall -q pipeline
 	python -m pipeline.tools.kernels
 	touch $@

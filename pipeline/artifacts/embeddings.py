@@ -21,15 +21,17 @@ LEFT_OUT = "left_out"
 
 def schema(side: str, dim: int) -> pa.Schema:
     """side: ``images`` (image_id) or ``captions`` (caption_id, image_id)."""
+    vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
+    return of_side(side, "embeddings", tables.field("embedding", vector, "the vector"))
+
+
+def of_side(side: str, kind: str, column: pa.Field) -> pa.Schema:
+    """The ids, the split and ``column``, for whatever kind of vectors a model has."""
     ids = [tables.field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
     if side == "captions":
         ids.insert(0, tables.field("caption_id", pa.int64(), "unique"))
-    vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
-    columns = [
-        tables.field("split", pa.string(), "train, val or test"),
-        tables.field("embedding", vector, "the vector"),
-    ]
-    return pa.schema([*ids, *columns], metadata={"artefact": f"{side} embeddings", "version": "1"})
+    columns = [tables.field("split", pa.string(), "train, val or test"), column]
+    return pa.schema([*ids, *columns], metadata={"artefact": f"{side} {kind}", "version": "1"})
 
 
 @dataclass(frozen=True)

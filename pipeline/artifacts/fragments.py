@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.artifacts import embeddings
 from pipeline.core import tables
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import require, whole_file
@@ -33,15 +34,9 @@ class FragmentRows:
 
 def schema(side: str, dim: int) -> pa.Schema:
     """side: ``images`` (image_id) or ``captions`` (caption_id, image_id)."""
-    ids = [tables.field("image_id", pa.int64(), "unique" if side == "images" else "the image it describes")]
-    if side == "captions":
-        ids.insert(0, tables.field("caption_id", pa.int64(), "unique"))
     vector = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
-    columns = [
-        tables.field("split", pa.string(), "train, val or test"),
-        tables.field(_COLUMN, pa.list_(pa.field("element", vector, nullable=False)), "a vector each"),
-    ]
-    return pa.schema([*ids, *columns], metadata={"artefact": f"{side} fragments", "version": "1"})
+    column = tables.field(_COLUMN, pa.list_(pa.field("element", vector, nullable=False)), "a vector each")
+    return embeddings.of_side(side, "fragments", column)
 
 
 def write(path: Path, blocks: Iterable[FragmentRows], dim: int, about: dict[str, str]) -> int:

@@ -9,6 +9,10 @@ Width = Annotated[int, Field(ge=1, le=2**20)]
 
 
 class Strict(BaseModel):
-    """Unknown keys, wrong types, NaN and infinity are errors; values never change after loading."""
+    """Unknown keys, wrong types, NaN and infinity are errors; values never change after loading.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    What a key means is said in the docstring under its field, which is also its description in pydantic."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )

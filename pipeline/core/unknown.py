@@ -6,8 +6,14 @@ from collections.abc import Iterable
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """``unknown loss 'maxx'; did you mean 'max'? known: hal, max, sum``."""
-    listed = sorted(known)
-    return f"unknown {kind} '{name}'{near_miss(name, listed) or ';'} known: {', '.join(listed)}"
+    return missing(f"unknown {kind} '{name}'", name, sorted(known))
+
+
+def missing(what: str, name: str, known: Iterable[str], told: str | None = None) -> str:
+    """``<what>; did you mean 'max'? known: hal, max, sum`` for other words than "unknown loss 'maxx'", and ``known`` in an
+    order of its own. told: instead of the list, where it is too long for a line."""
+    listed = list(known)
+    return f"{what}{near_miss(name, listed) or ';'} {told or 'known: ' + ', '.join(listed)}"
 
 
 def near_miss(name: str, known: Iterable[str]) -> str:

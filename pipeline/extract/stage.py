@@ -34,9 +34,7 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
     with work.lock(out):
-        if _there(out, node, params.seed, device, features):
-            if work.share is None:
-                _clear(out)
+        if _there(out, node, params.seed, device, features, work):
             return out
         from pipeline.core import device as devices
 
@@ -72,9 +70,7 @@ def finish(params: Params, features: str, device: str = "auto", work: Work | Non
     node = params.features[features]
     out = paths.extracted(node.dataset, features)
     with work.lock(out):
-        if _there(out, node, params.seed, device, features):
-            if work.share is None:
-                _clear(out)
+        if _there(out, node, params.seed, device, features, work):
             return True
         for about in earlier(out):
             if recognise.settled(about, node, params.seed, device):
@@ -119,8 +115,8 @@ def _drop_temporary(out: Path) -> None:
         path.unlink()
 
 
-def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str) -> bool:
-    """Are the same features there? As far as that can be told without the network."""
+def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str, work: Work) -> bool:
+    """Are the same features there, and nothing else? As far as that can be told without the network."""
     meta = out / artefact.META
     if not meta.is_file():
         return False
@@ -132,6 +128,8 @@ def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str) -> bo
         readable = len(artefact.read(out, verify=False).image_ids)
         policy.check(node, left_out, left_out.num_rows + readable, name)
     say(f"extract {name}: {out} is up to date{_but(left_out)}")
+    if work.share is None:
+        _clear(out)
     return True
 
 

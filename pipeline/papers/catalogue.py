@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pipeline.core.errors import ParamsError, UsageError
-from pipeline.core.unknown import near_miss, unknown
+from pipeline.core.unknown import missing, unknown
 from pipeline.papers import settings
 from pipeline.papers.schema import Block, Common, Paper, Row, Settings
 from pipeline.project.params.document import read_document
@@ -87,8 +87,8 @@ def find(paper: str, row: str) -> Entry:
     """The row ``2.12``, or a variant of one, ``1.3:code``. Raises UsageError with the near miss."""
     found = {entry.id: entry for entry in entries(paper)}
     if row not in found:
-        close = near_miss(row, list(found)) or ";"
-        raise UsageError(f"{paper} has no row '{row}'{close} `vse-pipe papers {paper}` lists them")
+        told = f"`vse-pipe papers {paper}` lists them"
+        raise UsageError(missing(f"{paper} has no row '{row}'", row, found, told))
     return found[row]
 
 

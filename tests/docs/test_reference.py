@@ -51,6 +51,21 @@ def test_every_key_has_a_meaning(page):
     assert unexplained == [], "explain it in the docstring below its field"
 
 
+def test_neighbours_of_one_type_and_meaning_share_a_line():
+    class Sides(Strict):
+        width: int = 3
+        """of the picture in pixels"""
+        height: int
+        """of the picture in pixels"""
+        name: str = "x"
+        """width of another kind"""
+
+    assert parameters.keys(Sides, Sides.model_fields) == [
+        "- `width: 3`, `height` (whole number): of the picture in pixels",
+        "- `name: x` (text): width of another kind",
+    ]
+
+
 def test_every_schema_of_every_artefact_has_its_columns():
     page = artefacts.page()
     modules = {module.__name__.rpartition(".")[2] for module in artefacts.modules()}

@@ -7,41 +7,32 @@ from tests.docs.reference import descriptions
 
 
 class Base(Strict):
-    """What both have.
-
-    first: of the base; second, third: of
-    both, see ``x``. Any text may follow.
-    """
+    """What both have,
+    see ``x``."""
 
     first: int = 1
+    """of the base"""
     second: int = 2
+    """of the base too,
+    see ``x``. Any text may follow."""
     third: int = 3
 
 
 class Model(Base):
-    """No keys here. first: its own; Defaults: the paper's."""
-
     first: int = 4
+    """its own"""
+    second: int = 5
     fourth: int = Field(default=5, description="of the field")
 
 
-def test_keys_share_a_meaning_and_the_model_wins_over_its_base():
+def test_the_model_wins_over_its_base_where_it_says_anything():
     assert descriptions.of_keys(Model) == {
         "first": "its own",
-        "second": "of both, see `x`. Any text may follow",
-        "third": "of both, see `x`. Any text may follow",
+        "second": "of the base too, see `x`. Any text may follow",
         "fourth": "of the field",
     }
 
 
-def test_what_stands_before_the_keys_is_about_the_model():
-    assert descriptions.of_model(Base) == "What both have."
-    assert descriptions.of_model(Model) == "No keys here. Defaults: the paper's."
-
-
-def test_a_model_without_keys_is_all_text():
-    class Empty(Strict):
-        """Nothing: to set; here."""
-
-    assert descriptions.of_keys(Empty) == {}
-    assert descriptions.of_model(Empty) == "Nothing: to set; here."
+def test_a_model_is_told_by_its_own_docstring():
+    assert descriptions.of_model(Base) == "What both have, see `x`."
+    assert descriptions.of_model(Model) == ""

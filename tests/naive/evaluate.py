@@ -100,7 +100,15 @@ def gini(counts):
 
 
 def anti_hubs(counts):
-    return 100.0 * sum(1 for count in counts if count == 0) / len(counts)
+    return sum(1 for count in counts if count == 0) / len(counts)
+
+
+def hub_share(counts):
+    to_hubs = 0
+    for value in counts:
+        if value * len(counts) >= 2 * sum(counts):
+            to_hubs += value
+    return to_hubs / sum(counts) if sum(counts) else 0.0
 
 
 def inverted_softmax(scores, beta, include_query):

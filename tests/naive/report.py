@@ -1,32 +1,4 @@
-"""Hubness measures and the choice of examples in plain loops."""
-
-
-def robin_hood(n: list[int]) -> float:
-    mean = sum(n) / len(n)
-    surplus = 0.0
-    for value in n:
-        if value > mean:
-            surplus += value - mean
-    return surplus / sum(n) if sum(n) else 0.0
-
-
-def gini(n: list[int]) -> float:
-    """Half the mean absolute difference of all pairs, divided by the mean."""
-    if not sum(n):
-        return 0.0
-    total = 0
-    for one in n:
-        for other in n:
-            total += abs(one - other)
-    return total / (2 * len(n) * sum(n))
-
-
-def hub_share(n: list[int]) -> float:
-    to_hubs = 0
-    for value in n:
-        if value * len(n) >= 2 * sum(n):
-            to_hubs += value
-    return to_hubs / sum(n) if sum(n) else 0.0
+"""The histogram of N_k and the choice of examples in plain loops."""
 
 
 def log_histogram(n: list[int]) -> list[tuple[int, int, int]]:

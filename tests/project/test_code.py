@@ -1,13 +1,17 @@
 """The closure of imports against what Python itself loads, and its digest."""
 
 import json
+import os
 import subprocess
 import sys
 
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
 from pipeline.project import code
 from pipeline.project.nodes import declarations
 from pipeline.project.registry import INFERENCES, LOSSES
 from tests.rules.sources import ROOT
+from tests.toy_project import PARAMS, load_params, write_prepared
 
 # Imports the modules named on the command line one after the other, the packages above each aside, and says what is there.
 _LOADED = """
@@ -56,3 +60,38 @@ def test_without_a_name_every_member_counts():
     for family in declared.finds:
         for name in family.names():
             assert set(family.modules(name)) <= needed, name
+
+
+# Says which modules lie in memory once params.yaml is read, and which once the run is trained.
+_TRAINED = """
+import json, sys
+from pathlib import Path
+from pipeline.project.params.load import load
+params = load(Path("params.yaml"))
+before = sorted(sys.modules)
+from pipeline.train.stage import train
+train(params, "hal", "cpu")
+print(json.dumps([before, sorted(sys.modules)]))
+"""
+
+
+def test_the_closure_of_a_run_is_what_the_run_imports(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    params = load_params(tmp_path, runs={"hal": {**PARAMS["runs"]["sum"], "loss": "hal"}})
+    write_prepared()
+    inject(params, "clean")
+    extract_texts(params, "words")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", _TRAINED]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    before, after = (set(found) for found in json.loads(done.stdout.splitlines()[-1]))
+    declared = declarations()["train"]
+    needed = code.needed(declared, declared.members(params, "hal"))
+    # What reading params.yaml imports decides how options are checked; a run does not come by most of it.
+    imported = {one for one in after - before if one.startswith("pipeline.") and code.file(one).read_bytes()}
+    effect = {one for one in imported if not one.startswith("pipeline.project.")} - set(code._WITHOUT_EFFECT)
+    assert "pipeline.train.losses.hal.loss" in effect
+    assert sorted(effect - needed) == []
+    assert sorted(needed - after) == []
+    assert not [one for one in needed if one.startswith(("pipeline.extract", "pipeline.pictures"))]

@@ -26,7 +26,7 @@ def dense(scores: np.ndarray, block: int = 1024) -> Scores:
 
 def own(scores: np.ndarray) -> Bank:
     """The bank of the very queries that are ranked."""
-    return Bank.of_the_ranked(dense(scores))
+    return Bank(dense(scores), own=True)
 
 
 def whole(scores: Scores) -> np.ndarray:

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 from numpy import ndarray
+from sklearn.metrics import average_precision_score
 
 from pipeline.train.engine.mixture.beta import BetaMixture
 
@@ -15,11 +16,7 @@ def average_precision(values: Float[ndarray, "pairs"], mismatched: Bool[ndarray,
     together. None where nothing is mismatched."""
     if not mismatched.any():
         return None
-    order = np.argsort(-values, kind="stable")
-    ordered, hits = values[order], np.cumsum(mismatched[order])
-    last = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)
-    gained = np.diff(hits[last], prepend=0)
-    return float((hits[last] / (last + 1) * gained).sum() / hits[-1])
+    return float(average_precision_score(mismatched, values))
 
 
 def at_threshold(

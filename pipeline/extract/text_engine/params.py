@@ -19,22 +19,25 @@ class TextParams(Strict):
 
 
 class VectorParams(TextParams):
-    """store: the type on disk; block: captions in memory at a time."""
+    """Of methods that give each caption a vector."""
 
     store: Literal["float32", "float16"] = "float32"
+    """the type on disk"""
     block: PositiveInt = 256
+    """captions in memory at a time"""
 
 
 class WordVectorParams(VectorParams):
-    """vectors: a file of word vectors (.bin, .txt, .vec, each also .gz, or .npz); sha256: what it must have.
-
-    lower: captions are lower-cased before words are looked up. unit: word vectors are scaled to unit length first.
-    """
+    """Of methods that take the vectors of words from a file."""
 
     vectors: str
+    """a file of word vectors (.bin, .txt, .vec, each also .gz, or .npz)"""
     sha256: Digest | None = None
+    """what it must have"""
     lower: bool = True
+    """captions are lower-cased before words are looked up"""
     unit: bool = False
+    """word vectors are scaled to unit length first"""
 
     @property
     def path(self) -> Path:

@@ -17,22 +17,21 @@ TRAITS = TextFeatureTraits(libraries=("nltk", "scikit-learn", "scipy"), terms=Tr
 
 
 class Params(WordVectorParams):
-    """components: 30 in Wang et al., CVPR 2016; unit and ica as in the authors' code ("vectors_norm", "ica_300").
-
-    ica: independent components to turn the word vectors into first; ``all`` as many as they have dimensions, or none.
-    pca: dimensions the vectors are reduced to, 6000 in the paper (of 18000); pca_captions: train captions it is fitted
-    on, all when left out. max_iterations, ica_iterations: of the EM and of the ICA, at most; tolerance: of the EM, the gain of
-    log-likelihood in nats a word at which it stops.
-    """
-
     unit: bool = True
     components: PositiveInt = 30
+    """30 in Wang et al., CVPR 2016; unit and ica as in the authors' code ("vectors_norm", "ica_300")"""
     ica: Literal["all", "none"] | PositiveInt = "all"
+    """independent components to turn the word vectors into first; ``all`` as many as they have dimensions, or none"""
     ica_iterations: PositiveInt = 200
+    """of the EM and of the ICA, at most"""
     max_iterations: PositiveInt = 100
+    """of the EM and of the ICA, at most"""
     tolerance: NonNegativeFloat = 1e-3
+    """of the EM, the gain of log-likelihood in nats a word at which it stops"""
     pca: PositiveInt | None = None
+    """dimensions the vectors are reduced to, 6000 in the paper (of 18000)"""
     pca_captions: PositiveInt | None = None
+    """train captions it is fitted on, all when left out"""
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:

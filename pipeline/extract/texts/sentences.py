@@ -16,16 +16,16 @@ TRAITS = TextFeatureTraits(libraries=("sentence-transformers", "torch", "transfo
 
 
 class Params(VectorParams):
-    """model: a folder, or a name on the model hub; revision: the commit on the hub that the name is pinned to.
-
-    batch_size: captions in one forward pass; normalise: unit length; device: auto, cpu, cuda or cuda:N.
-    """
-
     model: str
+    """a folder, or a name on the model hub"""
     revision: str | None = None
+    """the commit on the hub that the name is pinned to"""
     batch_size: PositiveInt = 64
+    """captions in one forward pass"""
     normalise: bool = True
+    """unit length"""
     device: str = "auto"
+    """auto, cpu, cuda or cuda:N"""
 
     def files(self) -> dict[Path, str]:
         """Every file of a model folder; a model of the hub is known by its name and revision."""

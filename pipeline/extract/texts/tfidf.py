@@ -16,16 +16,14 @@ TRAITS = TextFeatureTraits(libraries=("nltk", "scikit-learn", "scipy", "simplemm
 
 
 class Params(VectorParams):
-    """size: dictionary and dimensions, the paper's for Flickr30k; 5600 for COCO. stop_words: leave out function
-    words; lemmatise: count "dogs" as "dog"; normalise: unit length.
-
-    Fewer dimensions come out where the train captions hold fewer words.
-    """
-
     size: PositiveInt = 3000
+    """dictionary and dimensions, the paper's for Flickr30k; 5600 for COCO"""
     stop_words: bool = True
+    """leave out function words"""
     lemmatise: bool = True
+    """count "dogs" as "dog"."""
     normalise: bool = True
+    """unit length. Fewer dimensions come out where the train captions hold fewer words"""
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:

@@ -15,10 +15,12 @@ TRAITS = TextFeatureTraits(gives="tokens", libraries=("nltk",), terms=True)
 
 
 class Params(TextParams):
-    """min_count: words seen less often become <unk>; max_words: longer captions are cut. Defaults: vsepp's."""
+    """Defaults: vsepp's."""
 
     min_count: PositiveInt = 4
+    """words seen less often become <unk>"""
     max_words: PositiveInt = 100
+    """longer captions are cut"""
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:

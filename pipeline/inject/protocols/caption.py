@@ -9,9 +9,8 @@ from pipeline.core.strict import Strict
 
 
 class Params(Strict):
-    """rate: share of train captions that exchange their images among themselves."""
-
     rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """share of train captions that exchange their images among themselves"""
 
 
 def corrupt(caption_images: np.ndarray, n_images: int, rate: float, rng: np.random.RandomState) -> np.ndarray:

@@ -13,14 +13,11 @@ TRAITS = ProtocolTraits(decides_by="index")
 
 
 class Params(Strict):
-    """path: the file, relative to the project or absolute; sha256: its digest.
-
-    The digest is required because DVC sees the file through it alone: dvc.yaml cannot name a dependency that only
-    some entries have.
-    """
-
     path: str
+    """the file, relative to the project or absolute"""
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    """its digest. The digest is required because DVC sees the file through it alone: dvc.yaml cannot name a
+    dependency that only some entries have"""
 
 
 def corrupt(

@@ -9,9 +9,8 @@ from pipeline.core.strict import Strict
 
 
 class Params(Strict):
-    """rate: share of train images whose captions are shown with another image of that share."""
-
     rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """share of train images whose captions are shown with another image of that share"""
 
 
 def corrupt(caption_images: np.ndarray, n_images: int, rate: float, rng: np.random.RandomState) -> np.ndarray:

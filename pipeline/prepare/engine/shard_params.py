@@ -19,13 +19,14 @@ Part = Annotated[object, AfterValidator(_a_pattern_or_a_share)]
 
 
 class ShardParams(Strict):
-    """train, val, test: patterns of file names below ``source``; of val and test also the share of the train images that
-    are drawn for them, 0 for none.
-    """
+    """Which shards, by patterns of file names below ``source``."""
 
     train: str
+    """its pattern"""
     val: Part
+    """its pattern, or the share of the train images that are drawn for it, 0 for none"""
     test: Part
+    """its pattern, or the share of the train images that are drawn for it, 0 for none"""
 
     @model_validator(mode="after")
     def _leave_some_to_train(self) -> "ShardParams":

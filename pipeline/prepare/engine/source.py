@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from pipeline.core import seeds
 from pipeline.core.errors import InputError, MissingResource
-from pipeline.core.unknown import near_miss
+from pipeline.core.unknown import missing
 
 _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "test": "test"}
 
@@ -38,10 +38,7 @@ def existing(source: Path) -> Path:
 def split_of(name: str, where: str) -> str:
     """train, val or test; ``restval`` counts as train and ``dev`` as val. Raises InputError."""
     if name not in _SPLITS:
-        known = list(_SPLITS)
-        raise InputError(
-            f"{where}: unknown split '{name}'{near_miss(name, known) or ';'} known: {', '.join(known)}"
-        )
+        raise InputError(missing(f"{where}: unknown split '{name}'", name, _SPLITS))
     return _SPLITS[name]
 
 

@@ -45,7 +45,7 @@ def with_overrides(content: dict, overrides: list[str], name: str) -> dict:
 def parsed(text: str) -> object:
     """What YAML text holds. Raises ValueError with one line that says why it holds nothing."""
     try:
-        return YAML(typ="safe").load(text)
+        return YAML(typ="safe", pure=True).load(text)  # the parser in C says less of what is wrong
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     except (YAMLError, ValueError) as error:  # ValueError: a date that no calendar has

@@ -9,7 +9,7 @@ from ruamel.yaml.comments import CommentedMap
 
 from pipeline.core.errors import UsageError
 from pipeline.core.files import whole_file
-from pipeline.core.unknown import near_miss
+from pipeline.core.unknown import unknown
 from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.load import Check, load
 
@@ -28,9 +28,7 @@ def find(overlay: str) -> Path:
         return FOLDER / f"{overlay}.yaml"
     if Path(overlay).is_file():
         return Path(overlay)
-    raise UsageError(
-        f"unknown overlay '{overlay}'{near_miss(overlay, names()) or ';'} known: {', '.join(names())}, or a YAML file"
-    )
+    raise UsageError(f"{unknown('overlay', overlay, names())}, or a YAML file")
 
 
 def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Check] = ()) -> None:

@@ -47,181 +47,193 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 class _Open(Strict):
     """A node whose further keys are the options of the member it names; those are checked by the member."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="allow")
 
 
 class DatasetNode(_Open):
-    """datasets.<name>: a data set and the format it is read with.
-
-    format: how the files are laid out; source: where they are, relative to the project or absolute; on_error: whether
-    ``prepare`` stops at images that are missing or do not decode, or leaves them to ``extract``. Further keys are the
-    options of the format.
-    """
+    """datasets.<name>: a data set and the format it is read with. Further keys are the options of the format."""
 
     format: str
+    """how the files are laid out"""
     source: str
+    """where they are, relative to the project or absolute"""
     on_error: OnError = "fail"
+    """whether ``prepare`` stops at images that are missing or do not decode, or leaves them to ``extract``"""
 
 
 class FeaturesNode(_Open):
-    """features.<name>: one feature file of one data set.
-
-    dataset: a name under datasets; backbone: what computes the features. on_error: ``skip`` leaves images that cannot be
-    read out and records them, ``fail`` stops at the first. max_errors: how many may be left out, a number of images, or
-    below 1 a share of them (rounded up). Further keys are the options of the backbone.
-    """
+    """features.<name>: one feature file of one data set. Further keys are the options of the backbone."""
 
     dataset: str
+    """a name under datasets"""
     backbone: str
+    """what computes the features"""
     on_error: OnError = "fail"
+    """``skip`` leaves images that cannot be read out and records them, ``fail`` stops at the first"""
     max_errors: Limit = 0.01
+    """how many may be left out, a number of images, or below 1 a share of them (rounded up)"""
 
 
 class TextsNode(_Open):
     """texts.<name>: what the text encoders read of the captions of one data set, token ids or one vector each.
-
-    dataset: a name under datasets; method: how they are computed. Further keys are the options of the method.
-    """
+    Further keys are the options of the method."""
 
     dataset: str
+    """a name under datasets"""
     method: str
+    """how they are computed"""
 
 
 class NoiseNode(_Open):
-    """noises.<name>: the pairs of one data set, with or without injected mismatches.
-
-    dataset: a name under datasets; protocol: which pairs are mismatched. Further keys are the options of the protocol.
-    """
+    """noises.<name>: the pairs of one data set, with or without injected mismatches. Further keys are the options
+    of the protocol."""
 
     dataset: str
+    """a name under datasets"""
     protocol: str
+    """which pairs are mismatched"""
 
 
 class TrainParams(Strict):
-    """train: how every run is optimised; ``runs.<name>.train`` overrides single values.
-
-    epochs: over all training pairs; batch_size: pairs of a batch. optimiser: Adam at its default betas, or plain descent
-    with momentum. lr: the first rate; lr_update: epochs after which it falls to a tenth, again and again.
-    momentum: of sgd, which the structure-preserving paper trains with. weight_decay: the L2 penalty; grad_clip: the
-    largest norm of all gradients together; embed_size: dimensions of the joint space; val_images: the first so many
-    validation images choose the best epoch. mask_same_image: captions of the same image are no
-    negatives of each other. precision: bfloat16 runs the products of the step in bfloat16 (autocast), weights stay
-    float32. chunk: pairs encoded at once; fewer than batch_size save memory by gradient caching, at the price of a
-    second forward pass; 0: the whole batch.
-    """
+    """train: how every run is optimised; ``runs.<name>.train`` overrides single values."""
 
     epochs: PositiveInt = 30
+    """over all training pairs"""
     batch_size: Annotated[int, Field(ge=2)] = 128
+    """pairs of a batch"""
     optimiser: Literal["adam", "sgd"] = "adam"
+    """Adam at its default betas, or plain descent with momentum"""
     lr: PositiveFloat = 2e-4
+    """the first rate"""
     lr_update: PositiveInt = 15
+    """epochs after which it falls to a tenth, again and again"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """of sgd, which the structure-preserving paper trains with"""
     weight_decay: NonNegativeFloat = 0.0
+    """the L2 penalty"""
     grad_clip: PositiveFloat = 2.0
+    """the largest norm of all gradients together"""
     embed_size: Width = 1024
+    """dimensions of the joint space"""
     val_images: PositiveInt = 1000
+    """the first so many validation images choose the best epoch"""
     mask_same_image: bool = False
+    """captions of the same image are no negatives of each other"""
     precision: Literal["float32", "bfloat16"] = "float32"
+    """bfloat16 runs the products of the step in bfloat16 (autocast), weights stay float32"""
     chunk: NonNegativeInt = 0
+    """pairs encoded at once; fewer than batch_size save memory by gradient caching, at the price of a second
+    forward pass; 0: the whole batch"""
 
 
 class RunNode(Strict):
-    """runs.<name>: one model; every entry up to ``sampler`` names a node or a family's member.
-
-    dataset: under datasets; features: under features; texts: under texts; noise: under noises. loss, scheme, similarity:
-    a member of the family of that name; text, image: the encoder of that side; sampler: what makes the batches. train: values on top of the
-    section train. options: values for this run's members on top of the family sections, by family: ``{loss: {gamma: 60}}``. row: the row
-    of a paper's table that this run repeats, for example ``hal-aaai2020 2.12``; the report sets the two side by side.
-    """
+    """runs.<name>: one model; every entry up to ``sampler`` names a node or a family's member."""
 
     dataset: str
+    """under datasets"""
     features: str
+    """under features"""
     texts: str
+    """under texts"""
     noise: str
+    """under noises"""
     loss: str
+    """a member of the family of that name"""
     scheme: str
+    """a member of the family of that name"""
     similarity: str
+    """a member of the family of that name"""
     text: str
+    """the encoder of that side"""
     image: str
+    """the encoder of that side"""
     sampler: str = "captions"
+    """what makes the batches"""
     row: str | None = None
+    """the row of a paper's table that this run repeats, for example ``hal-aaai2020 2.12``; the report sets the
+    two side by side"""
     options: dict[str, dict] = Field(default_factory=dict)
+    """values for this run's members on top of the family sections, by family: ``{loss: {gamma: 60}}``"""
     train: dict = Field(default_factory=dict)
+    """values on top of the section train"""
 
 
 class EmbedParams(Strict):
-    """embed: what is exported of every run. splits: whose images and captions are embedded; null: all, of models that
-    compare fragments val and test.
-    """
+    """embed: what is exported of every run."""
 
     splits: Annotated[list[Literal["train", "val", "test"]], Field(min_length=1)] | None = None
+    """whose images and captions are embedded; null: all, of models that compare fragments val and test"""
 
 
 class EnsembleNode(Strict):
-    """ensembles.<name>: two runs of one data set that are evaluated as one model, by the mean of their scores.
-
-    first, second: names under runs; row: the row of a paper's table that it repeats, as of a run.
-    """
+    """ensembles.<name>: two runs of one data set that are evaluated as one model, by the mean of their scores."""
 
     first: str
+    """names under runs"""
     second: str
+    """names under runs"""
     row: str | None = None
+    """the row of a paper's table that it repeats, as of a run"""
 
 
 class EvaluateParams(Strict):
-    """evaluate: the protocol every run is measured under.
-
-    split: whose queries are ranked, in a gallery of the same split. ties: where a correct item scores like wrong ones, its
-    place is the last of them, the mean or the first. fold_size: images of a fold.
-    protocol: ``full``, the whole split; ``folds``, the mean over folds of fold_size images; ``first``, the first such fold.
-    bank: whose queries correct the hubs: ``test``, the very queries that are ranked (transductive, the papers' protocol);
-    ``train`` or ``val`` of the same run, or a folder with images.parquet and captions.parquet of the same model (inductive).
-    tune: choose the criteria's parameters on val. memory: MiB that scores and working copies may take. resamples: of the
-    bootstrap behind the 95% intervals; 0 leaves them out.
-    """
+    """evaluate: the protocol every run is measured under."""
 
     split: Literal["test", "val"] = "test"
+    """whose queries are ranked, in a gallery of the same split"""
     protocol: Literal["full", "folds", "first"] = "full"
+    """``full``, the whole split; ``folds``, the mean over folds of fold_size images; ``first``, the first such fold"""
     fold_size: PositiveInt = 1000
+    """images of a fold"""
     ties: Literal["pessimistic", "average", "optimistic"] = "pessimistic"
+    """where a correct item scores like wrong ones, its place is the last of them, the mean or the first"""
     bank: str = "test"
+    """whose queries correct the hubs: ``test``, the very queries that are ranked (transductive, the papers'
+    protocol); ``train`` or ``val`` of the same run, or a folder with images.parquet and captions.parquet of the
+    same model (inductive)"""
     tune: bool = False
+    """choose the criteria's parameters on val"""
     memory: PositiveInt = 4096
+    """MiB that scores and working copies may take"""
     resamples: NonNegativeInt = 1000
+    """of the bootstrap behind the 95% intervals; 0 leaves them out"""
 
 
 class SweepNode(Strict):
-    """report.sweeps.<name>: runs that differ in one value, drawn against it.
-
-    x: the value's address inside a run, such as ``loss.k`` or ``train.batch_size``; ``epoch`` draws learning curves.
-    runs: the points, or the lines of the curves; baselines: runs drawn as level lines; inference: the criterion whose rsum is shown; title: of the axis.
-    """
+    """report.sweeps.<name>: runs that differ in one value, drawn against it."""
 
     x: str
+    """the value's address inside a run, such as ``loss.k`` or ``train.batch_size``; ``epoch`` draws learning curves"""
     runs: list[str] = Field(min_length=1)
+    """the points, or the lines of the curves"""
     baselines: list[str] = Field(default_factory=list)
+    """runs drawn as level lines"""
     inference: str = "nns"
+    """the criterion whose rsum is shown"""
     title: str = ""
+    """of the axis"""
 
 
 class ReportParams(Strict):
-    """report: what the page shows beside the tables. audits: runs whose ``vse-pipe audit`` it shows.
-
-    title: of the page; examples: queries shown with their results; thumbnail: pixels of a picture's longer side;
-    sweeps: by name, see below.
-    """
+    """report: what the page shows beside the tables."""
 
     title: str = "vse-pipe report"
+    """of the page"""
     examples: Annotated[int, Field(ge=0, le=100)] = 8
+    """queries shown with their results"""
     thumbnail: Annotated[int, Field(ge=32, le=512)] = 128
+    """pixels of a picture's longer side"""
     sweeps: dict[Name, SweepNode] = Field(default_factory=dict)
+    """by name, see below"""
     audits: list[str] = Field(default_factory=list)
+    """runs whose ``vse-pipe audit`` it shows"""
 
 
 class GridParams(Strict):
-    """grid: which criteria rank every run. inferences: members of the family inference, or ``rescoring+matching``."""
+    """grid: which criteria rank every run."""
 
     inferences: list[str] = Field(min_length=1)
+    """members of the family inference, or ``rescoring+matching``"""
 
 
 class Root(Strict):
@@ -249,8 +261,9 @@ class Root(Strict):
 
 
 class Measuring(Strict):
-    """What --set may change where vectors come from files and there is no params.yaml; seed: of the bootstrap."""
+    """What --set may change where vectors come from files and there is no params.yaml;"""
 
     seed: Seed = 1
+    """of the bootstrap"""
     evaluate: EvaluateParams = Field(default_factory=EvaluateParams)
     inference: dict[str, dict] = Field(default_factory=dict)

@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 from pipeline.core.strict import Strict
-from pipeline.core.unknown import near_miss, unknown
+from pipeline.core.unknown import missing, unknown
 from pipeline.project.params.schema import SweepNode
 from pipeline.project.params.typed import Member, Params, Run
 
@@ -53,9 +53,8 @@ def _criterion(params: Params, sweep: SweepNode):
         for key in sorted({"baselines", "inference"} & sweep.model_fields_set):
             yield key, "learning curves (x: epoch) have none; leave it out"
     elif sweep.inference not in params.grid.inferences:
-        known = params.grid.inferences
-        miss = near_miss(sweep.inference, known) or ";"
-        yield "inference", f"'{sweep.inference}' is not in grid.inferences{miss} known: {', '.join(known)}"
+        what = f"'{sweep.inference}' is not in grid.inferences"
+        yield "inference", missing(what, sweep.inference, params.grid.inferences)
 
 
 def _number(params: Params, run: str, x: str) -> str | None:
@@ -63,8 +62,8 @@ def _number(params: Params, run: str, x: str) -> str | None:
     values = _values(params, params.runs[run])
     if x not in values:
         beside = [known for known in values if known.startswith(x.partition(".")[0] + ".")]
-        close = near_miss(x, [EPOCH, *values]) or ";"
-        return f"run '{run}' has no value '{x}'{close} known: {', '.join(beside or [EPOCH, *values])}"
+        every = [EPOCH, *values]
+        return missing(f"run '{run}' has no value '{x}'", x, every, f"known: {', '.join(beside or every)}")
     found = values[x]
     if isinstance(found, bool) or not isinstance(found, int | float):
         return f"expected a number, but {x} of run '{run}' is {found!r}"

@@ -25,10 +25,6 @@ class Bank:
     own: bool
     gallery: Callable[[], Scores] | None = None
 
-    @classmethod
-    def of_the_ranked(cls, scores: Scores, gallery: Callable[[], Scores] | None = None) -> "Bank":
-        return cls(scores, True, gallery)
-
     def items(self) -> Scores:
         """Raises InputError where a criterion asks for a gallery bank and there are no vectors to make one from."""
         if self.gallery is None:

@@ -24,7 +24,7 @@ _MEANS = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision", "ndcg@1
 _HUBNESS = {
     "robin_hood": hubness.robin_hood,
     "gini": hubness.gini,
-    "anti_hubs": hubness.anti_hubs,
+    "anti_hubs": lambda counts: 100.0 * hubness.anti_hubs(counts),
     "largest_hub": hubness.largest_hub,
 }
 

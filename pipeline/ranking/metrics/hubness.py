@@ -1,4 +1,4 @@
-"""Hubness: how unevenly the items are retrieved."""
+"""Hubness: how unevenly the items are retrieved. All shares are from 0 to 1."""
 
 import numpy as np
 from jaxtyping import Float, Int, Integer
@@ -41,8 +41,18 @@ def gini(counts: Int[np.ndarray, " items"]) -> float:
 
 
 def anti_hubs(counts: Int[np.ndarray, " items"]) -> float:
-    """Percent of the items that are among the best k of no query."""
-    return 100.0 * float((counts == 0).mean())
+    """Share of the items, 0 to 1, that are among the best k of no query."""
+    return float((counts == 0).mean())
+
+
+def hub_share(counts: Int[np.ndarray, " items"]) -> float:
+    """Share of all places among the best k, 0 to 1, that go to hubs; 0 when nothing was retrieved.
+
+    A hub is an item with at least twice the mean N_k; scikit-hubness says 2k, which is the same where there are as many
+    queries as items and calls nearly every image a hub where each has five captions.
+    """
+    total = counts.sum()
+    return float(counts[counts >= 2 * counts.mean()].sum() / total) if total else 0.0
 
 
 def largest_hub(counts: Int[np.ndarray, " items"]) -> int:

@@ -1,10 +1,4 @@
-"""How unevenly the items are retrieved, from N_k: the number of queries that have an item among their best k.
-
-Measures as in scikit-hubness, vectorised; items that no query retrieves (N_k = 0) count. Skewness itself comes from
-evaluate. A hub here is an item with at least twice the mean N_k; scikit-hubness says 2k, which is the same where there
-are as many queries as items and calls nearly every image a hub where each has five captions. All functions take one
-fold's ``n``: int (items,).
-"""
+"""How unevenly the items of a fold are retrieved, as the page shows it; n: int (items,), N_k of a fold's items."""
 
 from dataclasses import dataclass
 
@@ -13,7 +7,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.ranking.metrics import hubness
+
 _GROWTH = 1.25
+_SHARES = (hubness.robin_hood, hubness.gini, hubness.anti_hubs, hubness.hub_share)
 
 
 @dataclass(frozen=True)
@@ -30,32 +27,8 @@ class Hubness:
 def measure(items: pd.DataFrame, k: int) -> Hubness:
     """items: rows of occurrence.parquet in one direction. Mean over folds; ``largest`` is the maximum."""
     folds = [group[f"n_{k}"].to_numpy() for _, group in items.groupby("fold")]
-    shares = np.mean([[robin_hood(n), gini(n), anti_hubs(n), hub_share(n)] for n in folds], axis=0)
+    shares = np.mean([[measure(n) for measure in _SHARES] for n in folds], axis=0)
     return Hubness(*map(float, shares), largest=int(max(n.max() for n in folds)))
-
-
-def robin_hood(n: np.ndarray) -> float:
-    """Share of all retrievals that would have to move for every item to be retrieved equally often."""
-    total = n.sum()
-    return float(np.abs(n - n.mean()).sum() / (2 * total)) if total else 0.0
-
-
-def gini(n: np.ndarray) -> float:
-    """Gini coefficient: sum over ranks r = 1..n of (2r - n - 1) N_(r), divided by n sum N, N sorted ascending."""
-    total, size = n.sum(), len(n)
-    weights = 2 * np.arange(1, size + 1) - size - 1
-    return float((weights * np.sort(n)).sum() / (size * total)) if total else 0.0
-
-
-def anti_hubs(n: np.ndarray) -> float:
-    """Share of items that no query retrieves."""
-    return float((n == 0).mean())
-
-
-def hub_share(n: np.ndarray) -> float:
-    """Share of all retrievals that go to hubs, items with N_k >= 2 mean(N_k)."""
-    total = n.sum()
-    return float(n[n >= 2 * n.mean()].sum() / total) if total else 0.0
 
 
 def log_histogram(n: np.ndarray) -> list[tuple[int, int, int]]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipeline.artifacts import evaluation
 from pipeline.core.errors import InputError, UsageError
-from pipeline.core.unknown import near_miss, unknown
+from pipeline.core.unknown import missing, unknown
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.tools.compare.files import Files, Revision
@@ -54,10 +54,8 @@ class Place:
         """``criterion`` if it is there. Raises UsageError."""
         known = self.criteria()
         if criterion not in known:
-            hint = near_miss(criterion, known) or ";"
-            raise UsageError(
-                f"{self.name} has no evaluation under '{criterion}'{hint} it has: {', '.join(known)}"
-            )
+            what = f"{self.name} has no evaluation under '{criterion}'"
+            raise UsageError(missing(what, criterion, known, f"it has: {', '.join(known)}"))
         return criterion
 
     def read(self, criterion: str) -> Compared:

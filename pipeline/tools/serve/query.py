@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pipeline.core.errors import UsageError
-from pipeline.core.unknown import near_miss
+from pipeline.core.unknown import missing
 
 MAX_TEXT = 1000
 MAX_K = 100
@@ -61,9 +61,7 @@ def _once(values: Iterable[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in values:
         if name not in FIELDS:
-            raise UsageError(
-                f"unknown field {name[:40]!r}{near_miss(name, list(FIELDS)) or ';'} known: {', '.join(FIELDS)}"
-            )
+            raise UsageError(missing(f"unknown field {name[:40]!r}", name, FIELDS))
         if name in found:
             raise UsageError(f"{name} is given twice")
         found[name] = value

@@ -8,12 +8,10 @@ from pipeline.train.engine.groups import Groups
 
 
 class Params(Strict):
-    """extra_positives: further captions added for each image of a batch, as structure-preserving training needs them (one);
-    bucket: batches that are filled from one pool sorted by caption length; 1 leaves the order fully random.
-    """
-
     extra_positives: NonNegativeInt = 0
+    """further captions added for each image of a batch, as structure-preserving training needs them (one)"""
     bucket: PositiveInt = 1
+    """batches that are filled from one pool sorted by caption length; 1 leaves the order fully random"""
 
 
 def batches(

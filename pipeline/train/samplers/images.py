@@ -8,9 +8,8 @@ from pipeline.train.engine.groups import Groups
 
 
 class Params(Strict):
-    """captions: of each image, drawn without repetition; images with fewer give all they have."""
-
     captions: PositiveInt = 1
+    """of each image, drawn without repetition; images with fewer give all they have"""
 
 
 def batches(

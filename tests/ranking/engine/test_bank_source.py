@@ -70,8 +70,8 @@ def test_with_the_ranked_queries_for_a_bank_they_do(name):
     def gallery() -> Scores:
         return Scores.of(ranked.captions, ranked.captions, product)
 
-    alone = whole(criterion.rerank(scores, Bank.of_the_ranked(scores, gallery)))
-    beside = whole(criterion.rerank(crowded, Bank.of_the_ranked(crowded, gallery)))[:20]
+    alone = whole(criterion.rerank(scores, Bank(scores, True, gallery)))
+    beside = whole(criterion.rerank(crowded, Bank(crowded, True, gallery)))[:20]
     assert not np.allclose(np.diff(alone), np.diff(beside), atol=1e-3)
 
 

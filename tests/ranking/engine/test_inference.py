@@ -30,7 +30,7 @@ def bank_of(scores: Scores) -> Bank:
         unit = torch.nn.functional.normalize(columns - columns.mean(), dim=1)
         return Scores.dense(unit @ unit.T)
 
-    return Bank.of_the_ranked(scores, gallery)
+    return Bank(scores, True, gallery)
 
 
 def result(criterion: Criterion, scores: Scores, truth: Truth) -> Outcome:

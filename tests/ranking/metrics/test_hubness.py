@@ -3,7 +3,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ranking.metrics.hubness import anti_hubs, gini, largest_hub, occurrence, robin_hood, skewness
+from pipeline.ranking.metrics.hubness import (
+    anti_hubs,
+    gini,
+    hub_share,
+    largest_hub,
+    occurrence,
+    robin_hood,
+    skewness,
+)
 from tests.naive import evaluate as naive
 
 counts = st.lists(st.integers(0, 50), min_size=1, max_size=40)
@@ -38,6 +46,7 @@ def test_indices_against_loops(values):
     assert robin_hood(np.array(values)) == pytest.approx(naive.robin_hood(values), abs=1e-12)
     assert gini(np.array(values)) == pytest.approx(naive.gini(values), abs=1e-12)
     assert anti_hubs(np.array(values)) == pytest.approx(naive.anti_hubs(values))
+    assert hub_share(np.array(values)) == pytest.approx(naive.hub_share(values), abs=1e-12)
     assert largest_hub(np.array(values)) == sorted(values)[-1]
 
 
@@ -58,10 +67,10 @@ def test_the_order_of_items_does_not_matter(values):
 def test_one_hub_takes_all():
     """Three of four items lack a quarter of all places each; Gini of one owner among n is (n - 1) / n."""
     one = np.array([0, 8, 0, 0])
-    assert (robin_hood(one), gini(one), anti_hubs(one), largest_hub(one)) == (0.75, 0.75, 75.0, 8)
+    assert (robin_hood(one), gini(one), anti_hubs(one), largest_hub(one)) == (0.75, 0.75, 0.75, 8)
 
 
-@pytest.mark.parametrize(("values", "unused"), [([3, 3, 3], 0.0), ([7], 0.0), ([0, 0], 100.0)])
+@pytest.mark.parametrize(("values", "unused"), [([3, 3, 3], 0.0), ([7], 0.0), ([0, 0], 1.0)])
 def test_constant_counts_are_even(values, unused):
     even = np.array(values)
     assert (robin_hood(even), gini(even), anti_hubs(even)) == (0.0, 0.0, unused)

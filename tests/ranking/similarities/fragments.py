@@ -27,7 +27,7 @@ class Model:
     """A member with its parameters and, where it learns, a network; called with images and words."""
 
     def __init__(self, name: str, shape=SHAPE, dtype=torch.float64, **options) -> None:
-        self.member = SIMILARITIES.load(name)
+        self.member, self.traits = SIMILARITIES.load(name), SIMILARITIES.traits(name)
         self.params = self.member.Params(**options)
         self.network = None
         if hasattr(self.member, "network"):
@@ -65,8 +65,7 @@ def gradients(model: Model, images: Tensor, words: Words, weights: Tensor) -> li
 
 def check_contract(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     """Padding, order and the size of chunks have no part in a score."""
-    assert model.member.fragments
-    assert model.member.larger_is_closer
+    assert model.traits.fragments
     images, words = inputs()
     whole = model(images, words)
     assert whole.shape == (4, len(LENGTHS))

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from pipeline.tools.doctor import stage
-from pipeline.tools.doctor._versions import allowed, parts, split
 from pipeline.tools.doctor.checks import disk, dvc, git, machine, packages, python, torch, weights
 from pipeline.tools.doctor.line import FAIL, OK, WARN, Line
 from tests.command_line import caller
@@ -109,34 +108,22 @@ def test_devices_and_instructions(monkeypatch):
 RANGES = [
     ("2.15.0+cu132", ">=2.12", True),
     ("2.9.1", ">=2.12", False),
-    ("3.67.1", ">=3.67,<4", True),
     ("4.0", ">=3.67,<4", False),
-    ("3.67", ">=3.67.0", True),
-    ("1.9.0.post1", ">=1.8", True),
-    ("1.0", "==1.0.0", True),
-    ("1.1", "<=1.0", False),
-    ("1.1", ">1.1", False),
-    ("1.1", "", True),
-    ("1.1", "~=1.0", None),
-    ("1.1", "!=1.0", None),
-    ("1.1", "==1.*", None),
+    ("1.9.0rc1", ">=1.8", True),
+    ("1.1", "~=1.0", True),
+    ("1.1", "==2.*", False),
 ]
 
 
-@pytest.mark.parametrize(("version", "ranges", "expected"), RANGES)
-def test_versions_against_ranges(version, ranges, expected):
-    assert allowed(version, ranges) is expected
-    from packaging.specifiers import SpecifierSet
-
-    if expected is not None:
-        assert SpecifierSet(ranges).contains(version, prereleases=True) is expected
-
-
-def test_requirements_in_their_parts():
-    assert parts("2.15.0+cu132") == (2, 15, 0)
-    assert split("dvc>=3.67,<4") == ("dvc", ">=3.67,<4", "")
-    assert split("ruamel.yaml (>=0.18)") == ("ruamel.yaml", ">=0.18", "")
-    assert split('faiss-cpu[x]>=1.12; extra == "faiss"') == ("faiss-cpu", ">=1.12", 'extra == "faiss"')
+@pytest.mark.parametrize(("found", "ranges", "good"), RANGES)
+def test_versions_against_ranges(monkeypatch, found, ranges, good):
+    monkeypatch.setattr(
+        packages, "requirements", lambda: [f"torch{ranges}", "faiss-cpu>=99; extra == 'faiss'"]
+    )
+    monkeypatch.setattr(packages, "version", lambda name: found)
+    (line,) = packages.look()
+    assert line.state == (OK if good else FAIL)
+    assert line.said == (f"torch {found}" if good else f"{found}, outside {ranges}")
 
 
 def test_packages_missing_and_outside_their_range(monkeypatch):
@@ -146,7 +133,7 @@ def test_packages_missing_and_outside_their_range(monkeypatch):
     assert {name: line.state for name, line in lines.items()} == {
         "torch": FAIL,
         "no-such-package": FAIL,
-        "pytest": WARN,
+        "pytest": FAIL,
         "packages": OK,
     }
     assert "pip install 'torch>=99'" in lines["torch"].remedy

@@ -8,14 +8,14 @@ from pipeline.extract.engine.params import FeatureParams, ShardSize
 
 
 class Params(FeatureParams):
-    """tsv: the files, or folders whose ``*.tsv`` and ``*.tsv.<number>`` are read. key: what a row's image_id is, ``file``: the
-    number at the end of the image's file name (COCO_val2014_000000391895.jpg, 36979.jpg), or ``image_id``: that of
-    images.parquet. regions, dimensions: of every image. As they are by default: not normalised.
-    """
-
     tsv: list[str] = Field(min_length=1)
+    """the files, or folders whose ``*.tsv`` and ``*.tsv.<number>`` are read"""
     key: Literal["file", "image_id"] = "file"
+    """what a row's image_id is, ``file``: the number at the end of the image's file name
+    (COCO_val2014_000000391895.jpg, 36979.jpg), or ``image_id``: that of images.parquet"""
     regions: PositiveInt = 36
+    """of every image. As they are by default: not normalised"""
     dimensions: PositiveInt = 2048
+    """of every image. As they are by default: not normalised"""
     normalise: bool = False
     shard_size: ShardSize = 256

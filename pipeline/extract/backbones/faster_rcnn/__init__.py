@@ -8,30 +8,36 @@ from pipeline.extract.engine.params import Channels, Digest, FeatureParams, Scal
 
 
 class Params(FeatureParams):
-    """regions: boxes of every image. shorter, longer: every image is scaled so that its shorter side has ``shorter`` pixels,
-    or its longer side ``longer`` if that is less; detector and trunk see the same.
-
-    detector: one of torchvision's ``fasterrcnn_*``; detector_weights: a torchvision weights entry, ``random`` or a path;
-    detector_sha256: the digest of that file; detector_args: passed to its constructor (num_classes, for weights of other classes).
-    trunk: a ``resnet*``, ``resnext*``, ``wide_resnet*`` or ``mobilenet_v2`` of torchvision that makes the features; weights,
-    sha256, mean, std: of the trunk, as of every classifier; trunk_args: passed to its constructor. precision: of the trunk;
-    the detector always runs in float32, bfloat16 would move boxes by several pixels.
-    """
-
     regions: PositiveInt = 36
+    """boxes of every image"""
     shorter: PositiveInt = 600
+    """every image is scaled so that its shorter side has ``shorter`` pixels, or its longer side ``longer`` if
+    that is less; detector and trunk see the same"""
     longer: PositiveInt = 1000
+    """every image is scaled so that its shorter side has ``shorter`` pixels, or its longer side ``longer`` if
+    that is less; detector and trunk see the same"""
     detector: str = "fasterrcnn_resnet50_fpn_v2"
+    """one of torchvision's ``fasterrcnn_*``"""
     detector_weights: WeightsName = "COCO_V1"
+    """a torchvision weights entry, ``random`` or a path"""
     detector_sha256: Digest | None = None
+    """the digest of that file"""
     detector_args: dict[str, object] = Field(default_factory=dict)
+    """passed to its constructor (num_classes, for weights of other classes)"""
     trunk: str = "resnet101"
+    """a ``resnet*``, ``resnext*``, ``wide_resnet*`` or ``mobilenet_v2`` of torchvision that makes the features"""
     trunk_args: dict[str, object] = Field(default_factory=dict)
+    """passed to its constructor"""
     weights: WeightsName = "imagenet"
+    """of the trunk, as of every classifier"""
     sha256: Digest | None = None
+    """of the trunk, as of every classifier"""
     mean: Channels | None = None
+    """of the trunk, as of every classifier"""
     std: Scales | None = None
+    """of the trunk, as of every classifier"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """of the trunk; the detector always runs in float32, bfloat16 would move boxes by several pixels"""
     store: Literal["float32", "float16"] = "float32"
     batch_size: PositiveInt = 8
     shard_size: ShardSize = 256

@@ -11,17 +11,19 @@ RANDOM = "random_filters"
 
 
 class Params(ImageParams):
-    """model: a classifier of ``library``, or ``random_filters``, which needs no trained weights (for rendered pictures such
-    as ``shapes``); library: where the model is from; model_args: passed to its constructor, of ``random_filters`` filters (256), size (7) and
-    stride (2). rows, columns: of the grid; a larger map is averaged down to it. The mean over ten crops would mix places,
-    so there is the centre crop only.
-    """
-
     model: str
+    """a classifier of ``library``, or ``random_filters``, which needs no trained weights (for rendered pictures
+    such as ``shapes``)"""
     library: Literal["torchvision", "timm"] = "torchvision"
+    """where the model is from"""
     model_args: dict[str, object] = Field(default_factory=dict)
+    """passed to its constructor, of ``random_filters`` filters (256), size (7) and stride (2)"""
     rows: PositiveInt = 7
+    """of the grid; a larger map is averaged down to it. The mean over ten crops would mix places, so there is the
+    centre crop only"""
     columns: PositiveInt = 7
+    """of the grid; a larger map is averaged down to it. The mean over ten crops would mix places, so there is the
+    centre crop only"""
     crops: Literal["center"] = "center"
     shard_size: ShardSize = 256
 

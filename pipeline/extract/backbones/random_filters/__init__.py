@@ -9,14 +9,16 @@ from pipeline.project.traits import BackboneTraits
 
 
 class Params(FeatureParams):
-    """filters: their number, half the number of features; size, stride: of the filters, in pixels of the image
-    after it has been scaled to image_size x image_size (the aspect ratio is not kept, nothing is cut off); image_size: its side in pixels.
-    """
-
     filters: PositiveInt = 256
+    """their number, half the number of features"""
     size: PositiveInt = 7
+    """of the filters, in pixels of the image after it has been scaled to image_size x image_size (the aspect
+    ratio is not kept, nothing is cut off)"""
     stride: PositiveInt = 2
+    """of the filters, in pixels of the image after it has been scaled to image_size x image_size (the aspect
+    ratio is not kept, nothing is cut off)"""
     image_size: PositiveInt = 64
+    """its side in pixels"""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

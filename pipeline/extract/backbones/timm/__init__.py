@@ -7,10 +7,10 @@ from pipeline.project.traits import BackboneTraits
 
 
 class Params(ImageParams):
-    """model: an architecture or ``architecture.tag``; model_args: passed to timm.create_model, as in {pad_type: same}."""
-
     model: str
+    """an architecture or ``architecture.tag``"""
     model_args: dict[str, object] = Field(default_factory=dict)
+    """passed to timm.create_model, as in {pad_type: same}"""
 
 
 TRAITS = BackboneTraits(trainable=True)

@@ -7,10 +7,10 @@ from pipeline.project.traits import BackboneTraits
 
 
 class Params(ImageParams):
-    """model: a name of ``torchvision.models``; model_args: passed to its constructor, for weights of other shapes."""
-
     model: str
+    """a name of ``torchvision.models``"""
     model_args: dict[str, object] = Field(default_factory=dict)
+    """passed to its constructor, for weights of other shapes"""
 
 
 TRAITS = BackboneTraits(trainable=True)

@@ -10,7 +10,7 @@ from torchvision.models import detection
 from torchvision.ops import boxes as box_ops
 
 from pipeline.core.errors import UnknownMember, UsageError
-from pipeline.core.unknown import near_miss, unknown
+from pipeline.core.unknown import missing, near_miss, unknown
 from pipeline.extract.engine import states, weights
 from pipeline.extract.engine.params import ImageParams
 from pipeline.extract.engine.weights import Weights, WeightsFile, source_of
@@ -79,9 +79,9 @@ def _made(name: str, arguments: dict, sizes: tuple[int, int]) -> nn.Module:
         )
     # Asked for here, because torchvision's detectors take any other name without a word.
     known = inspect.signature(detection.FasterRCNN).parameters.keys() - {"kwargs"}
-    if unknown := sorted(arguments.keys() - known):
-        miss = near_miss(unknown[0], sorted(known))
-        raise UsageError(f"torchvision {name} does not take detector_args {', '.join(unknown)}{miss}")
+    if strange := sorted(arguments.keys() - known):
+        miss = near_miss(strange[0], sorted(known))
+        raise UsageError(f"torchvision {name} does not take detector_args {', '.join(strange)}{miss}")
     try:
         return models.get_model(name, **own, **arguments)
     except (TypeError, ValueError) as error:
@@ -93,9 +93,8 @@ def _source(name: str, wanted: str) -> WeightsFile | None:
     if wanted in entries.__members__:
         return source_of(entries[wanted].url)
     if wanted.isupper() or wanted == "imagenet":
-        known = list(entries.__members__)
         raise UnknownMember(
-            f"torchvision {name} has no weights '{wanted}'{near_miss(wanted, known) or ';'} known: {', '.join(known)}"
+            missing(f"torchvision {name} has no weights '{wanted}'", wanted, entries.__members__)
         )
     return None
 

@@ -8,7 +8,7 @@ import timm
 from torch import Tensor, nn
 
 from pipeline.core.errors import InputError, UnknownMember, UsageError
-from pipeline.core.unknown import near_miss
+from pipeline.core.unknown import missing
 from pipeline.extract.engine.networks.classifier import Classifier
 from pipeline.extract.engine.params import ImageParams
 from pipeline.extract.engine.published import Recipe
@@ -54,9 +54,8 @@ def classifier(name: str, params: ImageParams, arguments: dict) -> Classifier:
 def _config(name: str):
     known = sorted({*timm.list_models(), *timm.list_pretrained()})
     if name not in known:
-        raise UnknownMember(
-            f"unknown timm model '{name}'{near_miss(name, known) or ';'} timm.list_models() names all {len(known)}"
-        )
+        told = f"timm.list_models() names all {len(known)}"
+        raise UnknownMember(missing(f"unknown timm model '{name}'", name, known, told))
     return timm.get_pretrained_cfg(name)
 
 

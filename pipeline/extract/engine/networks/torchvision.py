@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torchvision import models
 
 from pipeline.core.errors import UnknownMember, UsageError
-from pipeline.core.unknown import near_miss, unknown
+from pipeline.core.unknown import missing, unknown
 from pipeline.extract.engine.network import without_classifier
 from pipeline.extract.engine.networks.classifier import Classifier
 from pipeline.extract.engine.params import ImageParams
@@ -65,9 +65,8 @@ def _source(name: str, weights: str, entries: type) -> WeightsFile | None:
     if weights in entries.__members__:
         return source_of(entries[weights].url)
     if weights.isupper():
-        known = list(entries.__members__)
         raise UnknownMember(
-            f"torchvision {name} has no weights '{weights}'{near_miss(weights, known) or ';'} known: {', '.join(known)}"
+            missing(f"torchvision {name} has no weights '{weights}'", weights, entries.__members__)
         )
     return None
 

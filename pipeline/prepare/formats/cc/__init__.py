@@ -16,11 +16,10 @@ ORDER = ("train", "dev", "test")
 
 
 class Params(Strict):
-    """splits: which to read."""
-
     splits: Annotated[
         list[Literal["train", "dev", "test"]], Field(min_length=1, default_factory=lambda: list(ORDER))
     ]
+    """which to read"""
 
 
 # A noise protocol that claims to know which train pairs match is refused for such data.

@@ -10,11 +10,12 @@ _Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Params(Strict):
-    """images: folder of the images, relative to the folder of the table; val and test: shares when there is no split column."""
-
     images: str = "."
+    """folder of the images, relative to the folder of the table"""
     val: _Share = 0.1
+    """shares when there is no split column"""
     test: _Share = 0.1
+    """shares when there is no split column"""
 
     @model_validator(mode="after")
     def _leave_some_to_train(self) -> "Params":

@@ -11,9 +11,9 @@ from pipeline.core.strict import Strict
 
 
 class Params(Strict):
-    """images: the folder of images, relative to the folder of the json; max_captions: the first so many of each image;
-    include_restval: COCO's ``restval`` images count as train."""
-
     images: str = "images"
+    """the folder of images, relative to the folder of the json"""
     max_captions: PositiveInt | None = None
+    """the first so many of each image"""
     include_restval: bool = True
+    """COCO's ``restval`` images count as train"""

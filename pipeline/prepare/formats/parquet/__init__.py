@@ -6,16 +6,15 @@ from pipeline.prepare.engine.shard_params import Part, ShardParams
 
 
 class Params(ShardParams):
-    """train, val, test: see ``ShardParams``. image: the column of bytes, or of structs with a field ``bytes``; caption: the
-    column of strings or lists of strings; split: a column that says each row's split, of the files that ``train`` names.
-    """
-
     train: str = "train*.parquet"
     val: Part = "val*.parquet"
     test: Part = "test*.parquet"
     image: str = "image"
+    """the column of bytes, or of structs with a field ``bytes``"""
     caption: str = "caption"
+    """the column of strings or lists of strings"""
     split: str | None = None
+    """a column that says each row's split, of the files that ``train`` names"""
 
     @model_validator(mode="before")
     @classmethod

@@ -14,10 +14,11 @@ ORDER = ("train", "dev", "test")
 
 
 class Params(Strict):
-    """splits: which to read; test: which files are the test split; captions_per_image: null to infer it per split."""
-
     splits: Annotated[
         list[Literal["train", "dev", "test"]], Field(min_length=1, default_factory=lambda: list(ORDER))
     ]
+    """which to read"""
     test: Literal["test", "testall"] = "test"
+    """which files are the test split"""
     captions_per_image: PositiveInt | None = None
+    """null to infer it per split"""

@@ -11,14 +11,14 @@ Ending = Annotated[str, Field(min_length=1)]
 
 
 class Params(ShardParams):
-    """train, val, test: see ``ShardParams``. images: endings of image files; caption: the ending of the captions' file; field:
-    of a json file, the key whose string or list of strings they are; lines: every line of a text file is a caption.
-    """
-
     train: str = "train*.tar"
     val: Part = "val*.tar"
     test: Part = "test*.tar"
     images: Annotated[list[Ending], Field(min_length=1, default_factory=lambda: list(_IMAGES))]
+    """endings of image files"""
     caption: Ending = "txt"
+    """the ending of the captions' file"""
     field: str = "caption"
+    """of a json file, the key whose string or list of strings they are"""
     lines: bool = False
+    """every line of a text file is a caption"""

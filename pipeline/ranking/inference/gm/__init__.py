@@ -7,9 +7,8 @@ from pipeline.project.traits import CriterionTraits
 
 
 class Params(Strict):
-    """mode: ``rows`` gives every query its k items, ``literal`` stops where Algorithm 1 as printed does."""
-
     mode: Literal["rows", "literal"] = "rows"
+    """``rows`` gives every query its k items, ``literal`` stops where Algorithm 1 as printed does"""
 
     def lambdas(self) -> list[float]:
         return [1.0]

@@ -12,16 +12,14 @@ from pipeline.ranking.engine.grid import combinations
 
 
 class Params(Strict):
-    """beta: inverse temperature; include_query: sum over all queries, as MUSE does, not over the others (Eq. 5).
-
-    beta_grid: values of beta to try under evaluate.tune.
-    """
-
     beta: InverseTemperature = 30.0
+    """inverse temperature"""
     include_query: bool = False
+    """sum over all queries, as MUSE does, not over the others (Eq. 5)"""
     beta_grid: list[InverseTemperature] = Field(
         min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
     )
+    """values of beta to try under evaluate.tune"""
 
     def candidates(self) -> list["Params"]:
         return combinations(self, beta=self.beta_grid)

@@ -9,15 +9,16 @@ from pipeline.ranking.engine.grid import combinations
 
 
 class Params(Strict):
-    """beta: inverse temperature; k: an item is in the activation set when it is among the best k of a bank query (20
-    and 1 in the authors' code). beta_grid, k_grid: values to try under evaluate.tune."""
-
     beta: InverseTemperature = 20.0
+    """inverse temperature"""
     k: PositiveInt = 1
+    """an item is in the activation set when it is among the best k of a bank query (20 and 1 in the authors' code)"""
     beta_grid: list[InverseTemperature] = Field(
         min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
     )
+    """values to try under evaluate.tune"""
     k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [1, 5, 10])
+    """values to try under evaluate.tune"""
 
     def candidates(self) -> list["Params"]:
         return combinations(self, k=self.k_grid, beta=self.beta_grid)

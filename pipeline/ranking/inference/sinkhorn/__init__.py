@@ -9,13 +9,14 @@ from pipeline.ranking.engine.grid import combinations
 
 
 class Params(Strict):
-    """tau: temperature of the transport; tolerance: on the residual, the largest relative error of a bank query's
-    marginal; max_iterations: when to give up on it. tau_grid: values to try under evaluate.tune."""
-
     tau: Temperature = 0.05
+    """temperature of the transport"""
     tolerance: PositiveFloat = 1e-3
+    """on the residual, the largest relative error of a bank query's marginal"""
     max_iterations: PositiveInt = 500
+    """when to give up on it"""
     tau_grid: list[Temperature] = Field(min_length=1, default_factory=lambda: [0.01, 0.02, 0.03, 0.05, 0.1])
+    """values to try under evaluate.tune"""
 
     def candidates(self) -> list["Params"]:
         return combinations(self, tau=self.tau_grid)

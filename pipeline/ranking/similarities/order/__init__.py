@@ -4,7 +4,6 @@ from pipeline.core.strict import Strict
 
 
 class Params(Strict):
-    """root: the length of the violation, as the VSE++ code has it; false: its square, as Vendrov et al. and the VSE++
-    paper write it. Both rank alike; a loss sees another scale."""
-
     root: bool = True
+    """the length of the violation, as the VSE++ code has it; false: its square, as Vendrov et al. and the VSE++
+    paper write it. Both rank alike; a loss sees another scale"""

@@ -8,13 +8,16 @@ from pipeline.ranking.engine.alignment.choices import Aggregate, Norm
 
 
 class Params(Strict):
-    """aggregate: of the regions' cosines; temperature: lambda_1; lse: lambda_2, of ``aggregate: lse`` alone; norm: of the
-    similarities of a word to all regions, the authors' raw_feature_norm. Defaults: the authors' Flickr30k i-t."""
+    """Defaults: the authors' Flickr30k i-t."""
 
     aggregate: Aggregate = "mean"
+    """of the regions' cosines"""
     temperature: PositiveFloat = 4.0
+    """lambda_1"""
     lse: PositiveFloat = 5.0
+    """lambda_2, of ``aggregate: lse`` alone"""
     norm: Norm = "clipped_l2norm"
+    """of the similarities of a word to all regions, the authors' raw_feature_norm"""
 
 
 TRAITS = SimilarityTraits(fragments=True)

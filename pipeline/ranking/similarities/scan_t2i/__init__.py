@@ -8,13 +8,16 @@ from pipeline.ranking.engine.alignment.choices import Aggregate, Norm
 
 
 class Params(Strict):
-    """aggregate: of the words' cosines; temperature: lambda_1; lse: lambda_2, of ``aggregate: lse`` alone; norm: of the
-    similarities of a region to all words, the authors' raw_feature_norm. Defaults: the authors' Flickr30k t-i."""
+    """Defaults: the authors' Flickr30k t-i."""
 
     aggregate: Aggregate = "mean"
+    """of the words' cosines"""
     temperature: PositiveFloat = 9.0
+    """lambda_1"""
     lse: PositiveFloat = 6.0
+    """lambda_2, of ``aggregate: lse`` alone"""
     norm: Norm = "clipped_l2norm"
+    """of the similarities of a region to all words, the authors' raw_feature_norm"""
 
 
 TRAITS = SimilarityTraits(fragments=True)

@@ -7,13 +7,16 @@ from pipeline.project.traits import SimilarityTraits
 
 
 class Params(Strict):
-    """sim_dim: width of an alignment vector; steps: of reasoning; temperature: of the attention of words to regions;
-    dropout: in the self-attention of both sides. Defaults: the paper's."""
+    """Defaults: the paper's."""
 
     sim_dim: Width = 256
+    """width of an alignment vector"""
     steps: int = Field(default=3, ge=1, le=16)
+    """of reasoning"""
     temperature: PositiveFloat = 9.0
+    """of the attention of words to regions"""
     dropout: float = Field(default=0.4, ge=0, lt=1)
+    """in the self-attention of both sides"""
 
 
 TRAITS = SimilarityTraits(fragments=True, learns=True)

@@ -4,8 +4,9 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from pipeline.tools.doctor._versions import allowed, split
-from pipeline.tools.doctor.line import FAIL, OK, WARN, Line
+from packaging.requirements import Requirement
+
+from pipeline.tools.doctor.line import FAIL, OK, Line
 
 _NAME = "vse-pipe"
 _REMEDY = "run `make setup`, or pip install '{}'"
@@ -15,28 +16,19 @@ def look() -> list[Line]:
     """A line for each package that is missing or outside its range, one for all that are as they should be."""
     listed, good = [], []
     for requirement in requirements():
-        name, ranges, marker = split(requirement)
-        if marker:
+        needed = Requirement(requirement)
+        name, ranges = needed.name, requirement.removeprefix(needed.name)
+        if needed.marker:
             continue
         try:
             found = version(name)
         except PackageNotFoundError:
-            listed.append(
-                Line(
-                    FAIL,
-                    name,
-                    f"not installed, {ranges or 'any version'} is needed",
-                    _REMEDY.format(requirement),
-                )
-            )
+            said = f"not installed, {ranges or 'any version'} is needed"
+            listed.append(Line(FAIL, name, said, _REMEDY.format(requirement)))
             continue
-        verdict = allowed(found, ranges)
-        if verdict:
+        # A release candidate that someone installed is in the range if its number is.
+        if needed.specifier.contains(found, prereleases=True):
             good.append(f"{name} {found}")
-        elif verdict is None:
-            listed.append(
-                Line(WARN, name, f"{found}, cannot tell whether it is within {ranges}", "compare by hand")
-            )
         else:
             listed.append(Line(FAIL, name, f"{found}, outside {ranges}", _REMEDY.format(requirement)))
     return [*listed, Line(OK, "packages", ", ".join(good))] if good else listed

@@ -8,17 +8,17 @@ from pipeline.core.strict import Strict, Width
 
 
 class Options(Strict):
-    """The defaults are the paper's for tf-idf and Fisher vectors.
-
-    hidden: outputs of the layers before the last, whose outputs are ``train.embed_size`` (paper: 2048 then 512; mean
-    word2vec: 1024 then 256; phrases: 8192 then 4096). nonlinear: false is the paper's "Linear" rows: one layer straight
-    into unit length, so that hidden, dropout and batch_norm have no part. dropout: after each ReLU, in training. batch_norm:
-    ``last``, after the last layer (paper), ``first``, before each ReLU (the authors' code), or ``none``. use_abs: absolute
-    values at the end (order).
-    """
+    """The defaults are the paper's for tf-idf and Fisher vectors."""
 
     hidden: Width | Annotated[list[Width], Field(min_length=1)] = 2048
+    """outputs of the layers before the last, whose outputs are ``train.embed_size`` (paper: 2048 then 512; mean
+    word2vec: 1024 then 256; phrases: 8192 then 4096)"""
     nonlinear: bool = True
+    """false is the paper's "Linear" rows: one layer straight into unit length, so that hidden, dropout and
+    batch_norm have no part"""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
+    """after each ReLU, in training"""
     batch_norm: Literal["last", "first", "none"] = "last"
+    """``last``, after the last layer (paper), ``first``, before each ReLU (the authors' code), or ``none``"""
     use_abs: bool = False
+    """absolute values at the end (order)"""

@@ -36,10 +36,6 @@ class BetaMixture:
     doubts: tuple[str, ...] = ()
 
     @property
-    def trusted(self) -> bool:
-        return not self.doubts
-
-    @property
     def mean(self) -> Float[ndarray, "2"]:
         """Of each component, on the scaled losses."""
         return self.alpha / (self.alpha + self.beta)

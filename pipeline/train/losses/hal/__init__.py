@@ -9,15 +9,14 @@ from pipeline.project.traits import LossTraits
 
 
 class Params(Strict):
-    """gamma: inverse temperature; eps: the similarity above which a negative starts to hurt.
-
-    Defaults: Table 3, MS-COCO (row 3.3); the paper has 60 and 0.7 for Flickr30k (row 3.8). variant: ``paper``
-    or the authors' ``code``.
-    """
+    """Defaults: Table 3, MS-COCO (row 3.3); the paper has 60 and 0.7 for Flickr30k (row 3.8)."""
 
     gamma: PositiveFloat = 30.0
+    """inverse temperature"""
     eps: float = 0.3
+    """the similarity above which a negative starts to hurt"""
     variant: Literal["paper", "code"] = "paper"
+    """``paper`` or the authors' ``code``"""
 
 
 TRAITS = LossTraits(stuck=True)

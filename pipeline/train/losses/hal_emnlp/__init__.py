@@ -9,20 +9,18 @@ from pipeline.project.traits import LossTraits
 
 
 class Params(Strict):
-    """margin: distance, on the rescaled similarity, by which a positive must beat a negative (paper: 0.2).
-
-    k: neighbours whose mean is taken (the paper's 3; 1 in its row 2.23). reading: which point Eq. 4 leaves
-    out of the neighbours, ``A`` the match of image and of text, ``B`` the other member of the cell; Eq. 2's
-    wording, where t is the text of image i, speaks for A. gradient: ``detached``, the exponent is a constant
-    weight as in the self-tuning of Zelnik-Manor and Perona that it follows, or ``full``. negatives: ``sum``
-    (Eq. 2, the paper's default) or ``max`` (Eq. 3, its MAX+HAL).
-    """
-
     margin: NonNegativeFloat = 0.2
+    """distance, on the rescaled similarity, by which a positive must beat a negative (paper: 0.2)"""
     k: PositiveInt = 3
+    """neighbours whose mean is taken (the paper's 3; 1 in its row 2.23)"""
     reading: Literal["A", "B"] = "A"
+    """which point Eq. 4 leaves out of the neighbours, ``A`` the match of image and of text, ``B`` the other
+    member of the cell; Eq. 2's wording, where t is the text of image i, speaks for A"""
     gradient: Literal["detached", "full"] = "detached"
+    """``detached``, the exponent is a constant weight as in the self-tuning of Zelnik-Manor and Perona that it
+    follows, or ``full``"""
     negatives: Literal["sum", "max"] = "sum"
+    """``sum`` (Eq. 2, the paper's default) or ``max`` (Eq. 3, its MAX+HAL)"""
 
 
 TRAITS = LossTraits(stuck=True)

@@ -6,6 +6,5 @@ from pipeline.core.strict import Strict
 
 
 class Params(Strict):
-    """tau: temperature that similarities are divided by; 0.05 in L2RM's paper and code."""
-
     tau: PositiveFloat = 0.05
+    """temperature that similarities are divided by; 0.05 in L2RM's paper and code"""

@@ -7,12 +7,7 @@ from pipeline.train.engine.loss.floor import FLOOR
 
 
 class Params(Strict):
-    """tau: temperature that similarities are divided by (0.05 in L2RM); floor: what is added to the labels 1
-    and 0.
-
-    floor: 1e-7 in the authors' code; the smaller, the dearer a probability given to a negative:
-    ``-log(floor)``.
-    """
-
     tau: PositiveFloat = 0.05
+    """temperature that similarities are divided by (0.05 in L2RM)"""
     floor: float = Field(FLOOR, gt=0, lt=1)
+    """1e-7 in the authors' code; the smaller, the dearer a probability given to a negative: ``-log(floor)``"""

@@ -7,9 +7,8 @@ from pipeline.project.traits import LossTraits
 
 
 class Params(Strict):
-    """margin: distance, in units of the similarity, by which a positive must beat its hard negative."""
-
     margin: NonNegativeFloat = 0.2
+    """distance, in units of the similarity, by which a positive must beat its hard negative"""
 
 
 TRAITS = LossTraits(stuck=True)

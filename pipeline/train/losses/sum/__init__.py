@@ -6,6 +6,5 @@ from pipeline.core.strict import Strict
 
 
 class Params(Strict):
-    """margin: distance, in units of the similarity, by which a positive must beat each negative."""
-
     margin: NonNegativeFloat = 0.2
+    """distance, in units of the similarity, by which a positive must beat each negative"""

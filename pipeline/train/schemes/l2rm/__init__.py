@@ -9,27 +9,32 @@ from pipeline.project.traits import SchemeTraits
 
 
 class Params(Strict):
-    """warm_up: epochs on all pairs; warm_up_loss: InfoNCE with reverse cross entropy as the code always has it, InfoNCE
-    alone, or the hardest triplets. temperature: of both InfoNCE and the rematching. mass: share of a mismatched batch
-    that is transported; regularisation: of the transport. cost: learned, or 1 - S; cost_lr: the rate it is learned at. threshold: of the
-    probability to be matched. mask: nothing is transported to a pair's own caption; the authors switch it off on clean data.
-    rematch: the loss of the mismatched. sample_loss: of each pair over its batch; margin: of that loss; clean: how the matched
-    component is chosen, the code's way or the paper's.
-    """
-
     warm_up: NonNegativeInt = 5
+    """epochs on all pairs"""
     warm_up_loss: Literal["infonce_rce", "infonce", "max"] = "infonce_rce"
+    """InfoNCE with reverse cross entropy as the code always has it, InfoNCE alone, or the hardest triplets"""
     temperature: PositiveFloat = 0.05
+    """of both InfoNCE and the rematching"""
     mass: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """share of a mismatched batch that is transported"""
     regularisation: PositiveFloat = 0.01
+    """of the transport"""
     cost: Literal["learned", "cosine"] = "learned"
+    """learned, or 1 - S"""
     cost_lr: PositiveFloat = 2e-6
+    """the rate it is learned at"""
     threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    """of the probability to be matched"""
     mask: bool = True
+    """nothing is transported to a pair's own caption; the authors switch it off on clean data"""
     rematch: Literal["symmetric_kl", "kl", "js", "infonce"] = "symmetric_kl"
+    """the loss of the mismatched"""
     sample_loss: Literal["mean", "hardest"] = "mean"
+    """of each pair over its batch"""
     margin: NonNegativeFloat = 0.2
+    """of that loss"""
     clean: Literal["lower_mean", "code"] = "lower_mean"
+    """how the matched component is chosen, the code's way or the paper's"""
 
 
 # A batch after the warm-up is two: matched pairs and mismatched ones.

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pipeline.core.errors import InputError
+from pipeline.project.registry import TEXT_ENCODERS
 from pipeline.train.encoders.text.gru import Params
-from pipeline.train.encoders.text.gru import encoder as gru
 from pipeline.train.encoders.text.gru.encoder import build
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
@@ -220,4 +220,4 @@ def test_unknown_options_are_refused(options):
 
 
 def test_it_reads_tokens():
-    assert gru.reads == "tokens"
+    assert TEXT_ENCODERS.traits("gru").reads == "tokens"

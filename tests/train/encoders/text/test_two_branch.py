@@ -2,8 +2,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from pipeline.project.registry import TEXT_ENCODERS
 from pipeline.train.encoders.text.two_branch import Params
-from pipeline.train.encoders.text.two_branch import encoder as two_branch
 from pipeline.train.encoders.text.two_branch.encoder import build
 from tests.train.encoders import two_branch as shared
 
@@ -47,7 +47,7 @@ def test_a_lone_row_in_training():
 
 
 def test_it_reads_vectors():
-    assert two_branch.reads == "vectors"
+    assert TEXT_ENCODERS.traits("two_branch").reads == "vectors"
 
 
 @pytest.mark.parametrize(

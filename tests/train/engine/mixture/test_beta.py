@@ -17,7 +17,7 @@ def _losses(low: int, high: int, seed: int = 0, shapes=((2.5, 12.0), (8.0, 4.0))
 
 def test_the_two_distributions_are_found():
     found = beta.fit(_losses(3000, 1000))
-    assert found.trusted
+    assert not found.doubts
     assert found.converged
     np.testing.assert_allclose(found.weight, [0.75, 0.25], atol=0.02)
     assert found.mean[0] < found.mean[1]
@@ -85,7 +85,7 @@ def test_densities_are_those_of_scipy():
 )
 def test_nothing_to_split_leaves_all_clean_and_says_why(losses, reason):
     found = beta.fit(losses)
-    assert not found.trusted
+    assert found.doubts
     assert reason in found.doubts[0]
     assert found.posterior.tolist() == [1.0] * len(losses)
 
@@ -134,7 +134,7 @@ def test_densities_that_cross_twice_are_said_and_mended():
     literal, mended = beta.fit(losses, monotone=False), beta.fit(losses)
     lowest = int(np.argmin(losses))
     assert literal.posterior[lowest] < 0.5 < mended.posterior[lowest]
-    assert not mended.trusted
+    assert mended.doubts
     assert "cross twice" in mended.doubts[0]
     assert mended.doubts == literal.doubts
     ordered = mended.posterior[np.argsort(losses)]

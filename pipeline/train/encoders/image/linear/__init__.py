@@ -4,7 +4,7 @@ from pipeline.core.strict import Strict
 
 
 class Params(Strict):
-    """no_imgnorm: leave the image side unnormalised (VSE0); use_abs: absolute values after normalising (order)."""
-
     no_imgnorm: bool = False
+    """leave the image side unnormalised (VSE0)"""
     use_abs: bool = False
+    """absolute values after normalising (order)"""

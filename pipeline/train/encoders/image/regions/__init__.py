@@ -5,9 +5,8 @@ from pipeline.project.traits import ImageEncoderTraits
 
 
 class Params(Strict):
-    """no_imgnorm: leave the region vectors unnormalised."""
-
     no_imgnorm: bool = False
+    """leave the region vectors unnormalised"""
 
 
 # It gives (B, R, embed_size): for similarities of fragments, and for no other.
