@@ -9,7 +9,7 @@ from pipeline.artifacts import noise_index
 from pipeline.core.errors import InputError, IntegrityError, MissingResource
 from pipeline.core.files import sha256
 from pipeline.project.registry import PROTOCOLS
-from tests.evaluate.external.files import Writes
+from tests.hostile import Hostile
 
 PUBLISHED = Path("/work/shared/data/extra/noise_index/f30k_noise_index.npz")
 
@@ -83,7 +83,7 @@ def test_refuses_files_that_are_no_whole_array(tmp_path, content):
 def test_pickled_objects_are_not_loaded(tmp_path):
     path = tmp_path / "index.npy"
     written = tmp_path / "pwned.txt"
-    np.save(path, np.array([Writes(written)], dtype=object), allow_pickle=True)
+    np.save(path, np.array([Hostile(written)], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="not a whole"):
         _read(path)
     assert not written.exists()

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.commands.options import arguments
-from tests.evaluate.external.files import Writes, sample, write, write_npy
+from tests.evaluate.external.files import sample, write, write_npy
+from tests.hostile import Hostile
 
 
 def test_a_collapsed_model_is_named_and_scores_next_to_nothing(call, tmp_path):
@@ -154,7 +155,7 @@ def test_a_bank_with_vectors_that_are_ranked_is_refused(call, tmp_path, shared):
 
 def test_an_array_that_runs_code_is_refused(call, tmp_path):
     files = write_npy(sample(), tmp_path)
-    np.save(files.captions, np.array([Writes(tmp_path / "pwned.txt")], dtype=object), allow_pickle=True)
+    np.save(files.captions, np.array([Hostile(tmp_path / "pwned.txt")], dtype=object), allow_pickle=True)
     status, out, err = call("evaluate", *arguments(files), "--json")
     assert (status, out) == (3, "")
     assert "b.npy: holds pickled Python objects, which are never loaded" in err

@@ -30,16 +30,6 @@ class Sample:
         return one @ other.T
 
 
-class Writes:
-    """Unpickling one writes a file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
-
-
 def sample(images: int = 24, dim: int = 8, noise: float = 1.5, seed: int = 0, first: int = 5) -> Sample:
     """Image i has 1 + i mod 4 captions near it; vectors of any length. first: the smallest image_id."""
     rng = np.random.default_rng(seed)

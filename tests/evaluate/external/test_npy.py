@@ -3,7 +3,7 @@ import pytest
 
 from pipeline.core.errors import InputError
 from pipeline.evaluate.external import npy
-from tests.evaluate.external.files import Writes
+from tests.hostile import Hostile
 
 
 @pytest.mark.parametrize("kind", ["<f2", "<f4", "<f8", ">f4"])
@@ -17,7 +17,7 @@ def test_arrays_are_read_as_they_are(tmp_path, kind, order):
 
 
 def test_pickled_objects_are_never_loaded(tmp_path):
-    np.save(tmp_path / "a.npy", np.array([Writes(tmp_path / "pwned.txt")], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "a.npy", np.array([Hostile(tmp_path / "pwned.txt")], dtype=object), allow_pickle=True)
     with pytest.raises(InputError, match="holds pickled Python objects, which are never loaded"):
         npy.vectors(tmp_path / "a.npy")
     with pytest.raises(InputError, match="holds pickled Python objects"):

@@ -1,6 +1,5 @@
 """Weight files: what loads, and what is refused without running anything."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from torch import nn
 
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.extract.engine import states
+from tests.hostile import Hostile
 
 
 def network() -> nn.Module:
@@ -19,11 +19,6 @@ def network() -> nn.Module:
 STATE = {
     name: torch.randn(value.shape) if value.shape else value for name, value in network().state_dict().items()
 }
-
-
-class Malicious:
-    def __reduce__(self):
-        return os.system, ("touch pwned.txt",)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +49,11 @@ def test_safetensors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
 def test_a_pickle_with_code_is_refused_and_not_run(folder: Path, legacy: bool) -> None:
-    torch.save({"a": torch.zeros(1), "b": Malicious()}, "w.pth", _use_new_zipfile_serialization=not legacy)
+    torch.save(
+        {"a": torch.zeros(1), "b": Hostile(Path("pwned.txt"))},
+        "w.pth",
+        _use_new_zipfile_serialization=not legacy,
+    )
     with pytest.raises(InputError, match=r"w.pth: holds more than tensors, refused"):
         states.read(Path("w.pth"))
     assert not Path("pwned.txt").exists()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.core.errors import InputError, MissingResource
 from pipeline.prepare.engine import arrays
+from tests.hostile import Hostile
 from tests.naive.prepare import vsepp_image_rows
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, precomp, read, rows, three_splits
 
@@ -177,11 +178,6 @@ def test_bad_ids(tmp_path, ids, message):
     assert message in str(caught.value)
 
 
-class _Malice:
-    def __reduce__(self):
-        return (open, ("pwned.txt", "w"))
-
-
 def _npy(array: np.ndarray):
     return lambda path: np.save(path, array)
 
@@ -227,7 +223,7 @@ BAD_ARRAYS = [
     ("archive", _archive, "train_ims.npy: not a .npy file of numbers"),
     (
         "objects",
-        lambda path: np.save(path, np.array([_Malice()] * 3), allow_pickle=True),
+        lambda path: np.save(path, np.array([Hostile(path.parent / "pwned.txt")] * 3), allow_pickle=True),
         "holds object, expected",
     ),
     ("pickle", _raw(b"cbuiltins\nopen\n(Vpwned.txt\nVw\ntR."), "train_ims.npy: not a .npy file of numbers"),
