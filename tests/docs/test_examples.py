@@ -12,37 +12,41 @@ from tests.docs import pages, standins
 from tests.docs.runner import Project
 from tests.rules.sources import ROOT
 
-YAMLS = [
-    pytest.param(block, id=f"{pages.name(path)}:{block.line}")
+YAMLS = {
+    f"{pages.name(path)}:{block.line}": block
     for path in pages.PAGES
     for block in pages.blocks(path.read_text(encoding="utf-8"))
     if block.language == "yaml"
-]
+}
 # Overlays that describe runs from the data set on.
-WHOLE = [
-    one
-    for one in YAMLS
-    if re.search(r"^datasets:", one.values[0].text, re.MULTILINE) and "\nruns:" in one.values[0].text
-]
+WHOLE = {
+    place: block
+    for place, block in YAMLS.items()
+    if re.search(r"^datasets:", block.text, re.MULTILINE) and "\nruns:" in block.text
+}
 DATA = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
 # Formats whose files are no text that a page could show.
 PACKED = {"webdataset": standins.tar_shards, "parquet": standins.picture_rows}
 FORMATS = {section.split("\n")[0]: section for section in DATA.split("\n## ")[1:]}
 
 
-@pytest.mark.parametrize("block", YAMLS)
-def test_every_example_is_yaml_whose_sections_exist(block):
-    content = YAML(typ="safe").load(block.text)
-    known = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
-    assert isinstance(content, dict)
-    if "blocks" not in content and "on" not in content:  # a paper's tables, a workflow
-        assert set(content) <= set(known), set(content) - set(known)
+def test_every_example_is_yaml_whose_sections_exist():
+    known = set(YAML(typ="safe").load((ROOT / "params.yaml").read_text()))
+    wrong = {}
+    for place, block in YAMLS.items():
+        content = YAML(typ="safe").load(block.text)
+        assert isinstance(content, dict), place
+        if (
+            "blocks" not in content and "on" not in content and set(content) - known
+        ):  # a paper's tables, a workflow
+            wrong[place] = set(content) - known
+    assert wrong == {}
 
 
-@pytest.mark.parametrize("block", WHOLE)
-def test_every_example_of_whole_runs_loads(block, tmp_path):
+@pytest.mark.parametrize("place", WHOLE)
+def test_every_example_of_whole_runs_loads(place, tmp_path):
     shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
-    (tmp_path / "example.yaml").write_text(block.text)
+    (tmp_path / "example.yaml").write_text(WHOLE[place].text)
     apply(tmp_path / "params.yaml", str(tmp_path / "example.yaml"), [])
     assert load(tmp_path / "params.yaml").runs
 

@@ -1,7 +1,5 @@
 """Options of the backbones: what is refused before any work."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -47,9 +45,3 @@ def test_every_member_has_the_common_options(name: str) -> None:
     fields = BACKBONES.options(name).Params.model_fields
     assert {"normalise", "store", "batch_size"} <= fields.keys()
     assert all(not field.is_required() for key, field in fields.items() if key not in ("model", "tsv"))
-
-
-@pytest.mark.parametrize("name", BACKBONES.names())
-def test_params_are_read_without_torch(name: str) -> None:
-    code = f"import sys, pipeline.extract.backbones.{name}; sys.exit(bool({{'torch', 'torchvision', 'timm'}} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY).returncode == 0
