@@ -7,7 +7,7 @@ from jaxtyping import Float32, Float64
 
 
 def principal(
-    blocks: Iterable[Float32[np.ndarray, "rows dim"]], components: int
+    blocks: Iterable[Float32[np.ndarray, "_ dim"]], components: int
 ) -> tuple[Float64[np.ndarray, " dim"], Float64[np.ndarray, "components dim"]]:
     """The mean and the ``components`` directions of largest variance, largest first, each of unit length.
 

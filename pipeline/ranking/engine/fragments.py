@@ -96,7 +96,7 @@ def same(
     return (ours == theirs).flatten(1).all(dim=1).cpu()
 
 
-def tables(side: Sides) -> list[Float[Tensor, "rows dim"]]:
+def tables(side: Sides) -> list[Float[Tensor, "rows _"]]:
     """All vectors of a side, one table for each model."""
     if isinstance(side, Several):
         return [table for part in side.parts for table in tables(part)]
