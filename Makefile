@@ -52,3 +52,4 @@ lint: setup
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	ruff check .
 	lint-imports
+	mypy

@@ -59,7 +59,7 @@ def compare(
     from pipeline.tools.compare import places, regression, show, stage
 
     folders = base is None and all(places.is_path(name) for name in (run_a, run_b) if name is not None)
-    params = None if folders else _params(context.parent.params.get("overrides", []))
+    params = None if folders else _params(context.find_root().params.get("overrides", []))
     found = stage.compare(
         run_a, run_b, start, params, inference=inference, base=base, resamples=resamples, seed=seed
     )

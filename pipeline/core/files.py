@@ -2,11 +2,13 @@
 
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import overload
 
 from pipeline.core.errors import InputError, PipelineError
 
@@ -90,18 +92,24 @@ def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = No
     import numpy as np
     from safetensors import SafetensorError
 
-    if all(isinstance(tensor, np.ndarray) for tensor in tensors.values()):
-        from safetensors.numpy import save_file
-    else:
-        from safetensors.torch import save_file
+    of_numpy = all(isinstance(tensor, np.ndarray) for tensor in tensors.values())
+    library = importlib.import_module("safetensors.numpy" if of_numpy else "safetensors.torch")
     try:
         with whole_file(path) as temporary:
-            save_file(tensors, temporary, metadata=metadata)
+            library.save_file(tensors, temporary, metadata=metadata)
     except SafetensorError as error:
         raise PipelineError(f"{path}: {error}") from error
 
 
-def read_json(path: Path, kind: type = dict) -> dict | list:
+@overload
+def read_json(path: Path) -> dict: ...
+
+
+@overload
+def read_json(path: Path, kind: type[list]) -> list: ...
+
+
+def read_json(path: Path, kind: type[dict] | type[list] = dict) -> dict | list:
     """kind: what the document is, ``dict`` or ``list``. Raises InputError when the file is missing or is not that."""
     try:
         found = json.loads(require(path).read_text(encoding="utf-8"))

@@ -42,4 +42,5 @@ def plan(params: Params, run: str) -> Step:
 
 def _rows(run: str) -> int | None:
     counts = [rows_in(paths.embedded(run) / name) for name in (embeddings.IMAGES, embeddings.CAPTIONS)]
-    return None if None in counts else sum(counts)
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

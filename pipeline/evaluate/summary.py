@@ -11,7 +11,7 @@ _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
 _FOLDED = 4
 
 
-def show(results: dict[tuple[str, str], dict], as_json: bool) -> None:
+def show(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
     """results: metrics by (run, inference). JSON is keyed run, then inference; percentages are 0 to 100."""
     if as_json:
         nested: dict[str, dict[str, dict]] = {}

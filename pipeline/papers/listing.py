@@ -1,11 +1,16 @@
 """Papers and rows as tables for people and as documents for programs."""
 
+from typing import TYPE_CHECKING
+
 from pipeline.papers import catalogue
 from pipeline.papers.catalogue import Entry
 from pipeline.papers.compare import label
 from pipeline.papers.overlay import needs
 from pipeline.papers.render import PROTOCOLS, shown
 from pipeline.papers.schema import RECALLS, Block
+
+if TYPE_CHECKING:
+    from rich.console import JustifyMethod
 
 
 def papers() -> list[dict]:
@@ -78,7 +83,8 @@ def _of_block(block: Block, entries: list[Entry]):
     names = [name for name in dict.fromkeys(names) if not name.endswith(("medr", "meanr", "hs_sum"))]
     title = f"Table {block.table}, {block.title or block.dataset}: {PROTOCOLS[block.protocol]}"
     title += "".join(f"; own rows also :{name}" for name in block.variants)
-    table = _table(title, row="left", method="left", **dict.fromkeys(names, "right"), state="left")
+    right: dict[str, JustifyMethod] = dict.fromkeys(names, "right")
+    table = _table(title, row="left", method="left", **right, state="left")
     for column, name in zip(table.columns[2:], names, strict=False):
         column.header, column.no_wrap = label(name).replace(" ", "\n", 1), True
     table.columns[-1].header = ""
@@ -102,7 +108,7 @@ def _state(one: Entry, variants: list[Entry]) -> str:
     return f"needs {lacking[0]}{more}" + (f"; {', '.join(runs)} runs" if runs else "")
 
 
-def _table(title: str, /, **columns: str):
+def _table(title: str, /, **columns: "JustifyMethod"):
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

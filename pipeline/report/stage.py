@@ -1,6 +1,7 @@
 """report: reports/metrics.json for git, reports/plots/*.csv for DVC, reports/index.html for people, and beside it, known to
 neither, reports/timings.html."""
 
+from collections.abc import Sized
 from pathlib import Path
 
 import pandas as pd
@@ -50,7 +51,11 @@ def report(params: Params) -> Path:
         warn(
             f"{len(collector.unreadable)} pictures cannot be read, the first is {collector.unreadable[0]}; the page says so"
         )
-    counted = [("run", params.runs), ("ensemble", params.ensembles), ("criterion", params.grid.inferences)]
+    counted: list[tuple[str, Sized]] = [
+        ("run", params.runs),
+        ("ensemble", params.ensembles),
+        ("criterion", params.grid.inferences),
+    ]
     runs, ensembles, criteria = (formatting.plural(len(of), word, _PLURALS.get(word)) for word, of in counted)
     ranked = f"{runs} and {ensembles}" if params.ensembles else runs
     say(f"report: {ranked} under {criteria}, {page} ({len(html.encode()) / 1e6:.1f} MB)")

@@ -17,7 +17,7 @@ def principal(
     """
     from scipy.linalg import eigh
 
-    total, products, count = 0.0, None, 0
+    total, products, count = np.zeros(1), None, 0
     for block in blocks:
         block = np.ascontiguousarray(block, dtype=np.float64)
         total = total + block.sum(axis=0)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -73,7 +74,8 @@ class Unique:
     """Remembers where each value was first given. ``add`` raises InputError when it is given again."""
 
     def __init__(self, what: str) -> None:
-        self.what, self.first = what, {}
+        self.what = what
+        self.first: dict[Any, str] = {}
 
     def add(self, value, where: str):
         if value in self.first:

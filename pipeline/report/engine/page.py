@@ -9,6 +9,7 @@ policy allows its two scripts by their digest and no request at all.
 import base64
 import hashlib
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -121,7 +122,7 @@ def _trusted(text: str) -> Markup:
     return Markup(text)  # noqa: S704
 
 
-def _policy(scripts: list[str]) -> str:
+def _policy(scripts: Sequence[str]) -> str:
     """Vega compiles its expressions, hence unsafe-eval; it styles its tooltips, hence inline styles."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)

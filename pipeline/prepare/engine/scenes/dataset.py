@@ -27,7 +27,8 @@ def render(out: Path, params: ShapesParams, seed: int) -> tuple[pa.Table, pa.Tab
     """
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    image_rows, caption_rows = [], []
+    image_rows: list[tuple] = []
+    caption_rows: list[tuple] = []
     for split in params.counts():
         words = generator(seed, "shapes captions", split)
         scenes = sample_split(params, split, seed)

@@ -105,5 +105,5 @@ def _file(what: str, path: Path, digest: str) -> Line:
 
 
 def _texts(name: str, options) -> list[Line]:
-    files = getattr(options, "files", dict)()
+    files: dict[Path, str] = getattr(options, "files", dict)()
     return [_file(f"files of texts.{name}", path, digest) for path, digest in files.items()]

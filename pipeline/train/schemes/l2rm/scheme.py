@@ -136,6 +136,7 @@ class L2rm(Scheme):
 
     def _rematched(self, scores: Tensor, pairs: np.ndarray) -> Tensor:
         params = self.params
+        assert self.tally is not None
         cost = self.costs.of(scores.detach())
         plan = partial_plan(cost.clamp_min(1e-10), params.mass, params.regularisation, params.mask)
         self.tally.cost(pairs, cost.diagonal().cpu().numpy())
@@ -144,6 +145,7 @@ class L2rm(Scheme):
 
     @torch.no_grad()
     def _own_costs(self, scores: Tensor, pairs: np.ndarray) -> None:
+        assert self.tally is not None
         # A sampler may make larger batches than the network takes; these are never rematched.
         if not self.costs.learned or scores.shape[1] <= self.costs.captions:
             self.tally.cost(pairs, self.costs.of(scores.detach()).diagonal().cpu().numpy())

@@ -46,6 +46,7 @@ class MemoryBank(Scheme):
         source = pairs.source(setting.model.tests_on_pixels)
         images = encode.images(setting.model, source, pairs.rows[chosen], device)
         texts = encode.captions(setting.model, pairs.texts, pairs.places[chosen], device)
+        assert isinstance(texts, Tensor)
         self.images, self.texts = images.to(device), texts.to(device)
         self.pairs = torch.from_numpy(chosen).to(device)
         self.owners = torch.from_numpy(pairs.owners[chosen]).to(device)

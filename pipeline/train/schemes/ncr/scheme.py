@@ -47,6 +47,7 @@ class Ncr(Scheme):
         super().__init__(setting)
         self.params = params
         self.decays_from = params.warm_up
+        assert setting.build is not None
         peer = setting.build(derive(setting.seed, "peer")).to(setting.device)
         self._networks = (setting.model, peer)
         self._peers_optimizer = optimizer_for(peer, setting.train)
@@ -94,6 +95,7 @@ class Ncr(Scheme):
         work: list[np.ndarray] = []
         for place, teacher in enumerate(self.teachers):
             rng = generator(self.setting.seed, "ncr", place, epoch)
+            steps: list[tuple[np.ndarray, Part]]
             if teacher is None:
                 order = rng.permutation(len(sampled)) if place else range(len(sampled))
                 steps = [(sampled[number], "warm_up") for number in order]
@@ -108,7 +110,9 @@ class Ncr(Scheme):
         self._now = place, part = self._plan[self._step]
         self._step += 1
         if part == "labelled":
-            clean = torch.from_numpy(self.teachers[place].probability[batch.pairs]).float()
+            teacher = self.teachers[place]
+            assert teacher is not None
+            clean = torch.from_numpy(teacher.probability[batch.pairs]).float()
             labels = refined(
                 clean.to(self.setting.device), self._predicted(place, batch), self.params.variant
             )
