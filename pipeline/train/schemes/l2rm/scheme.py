@@ -11,7 +11,6 @@ from pipeline.train.engine.data import Batch
 from pipeline.train.engine.loss.chances import cross_entropy, with_reverse
 from pipeline.train.engine.loss.hinge import hardest
 from pipeline.train.engine.loss.terms import LossTerms
-from pipeline.train.engine.scheme.samples import groups, pair_losses
 from pipeline.train.engine.scheme.scheme import Scheme, Setting
 from pipeline.train.schemes.l2rm import Params
 from pipeline.train.schemes.l2rm.costs import Costs
@@ -58,7 +57,8 @@ class L2rm(Scheme):
         self.split = self.tally = None
         if epoch < self.params.warm_up:
             return
-        found = Partition.of(self._losses(epoch), self.params.clean, self.params.threshold)
+        losses = self.pair_losses(self.setting.model, epoch, self.params.margin, self.params.sample_loss)
+        found = Partition.of(losses, self.params.clean, self.params.threshold)
         self.tally = Tally(found, self.setting.pairs.mismatched)
         self.costs.start(epoch - self.params.warm_up)
         for doubt in found.mixture.doubts:
@@ -107,20 +107,6 @@ class L2rm(Scheme):
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.costs.load_state(state)
-
-    def _losses(self, epoch: int) -> np.ndarray:
-        setting = self.setting
-        return pair_losses(
-            setting.model,
-            setting.pairs,
-            groups(len(setting.pairs), setting.train.batch_size, setting.seed, epoch),
-            setting.device,
-            self.params.margin,
-            self.params.sample_loss,
-            setting.train.mask_same_image,
-            setting.train.precision,
-            epoch if setting.model.trains_on_pixels else None,
-        )
 
     def _matched(self, batch: Batch) -> int:
         """How many pairs of the batch are taken for matched: its first ones."""
