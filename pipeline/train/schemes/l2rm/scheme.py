@@ -20,10 +20,6 @@ from pipeline.train.schemes.l2rm.rematch import rematch_loss
 from pipeline.train.schemes.l2rm.tally import Tally
 
 
-def scheme(setting: Setting, params: Params) -> "L2rm":
-    return L2rm(setting, params)
-
-
 class L2rm(Scheme):
     """Epochs of warm-up; after that each begins with a split of the training pairs and trains the run's own loss on those
     taken for matched plus the rematching loss on the others.
@@ -57,8 +53,7 @@ class L2rm(Scheme):
         self.split = self.tally = None
         if epoch < self.params.warm_up:
             return
-        losses = self.pair_losses(self.setting.model, epoch, self.params.margin, self.params.sample_loss)
-        found = Partition.of(losses, self.params.clean, self.params.threshold)
+        found = Partition.of(self._losses(epoch), self.params.clean, self.params.threshold)
         self.tally = Tally(found, self.setting.pairs.mismatched)
         self.costs.start(epoch - self.params.warm_up)
         for doubt in found.mixture.doubts:
@@ -108,6 +103,9 @@ class L2rm(Scheme):
     def load_state(self, state: dict[str, Tensor]) -> None:
         self.costs.load_state(state)
 
+    def _losses(self, epoch: int) -> np.ndarray:
+        return self.pair_losses(self.setting.model, epoch, self.params.margin, self.params.sample_loss)
+
     def _matched(self, batch: Batch) -> int:
         """How many pairs of the batch are taken for matched: its first ones."""
         return int(self.split.clean[batch.pairs].sum()) if self.split else 0
@@ -133,3 +131,6 @@ class L2rm(Scheme):
         # A sampler may make larger batches than the network takes; these are never rematched.
         if not self.costs.learned or scores.shape[1] <= self.costs.captions:
             self.tally.cost(pairs, self.costs.of(scores.detach()).diagonal().cpu().numpy())
+
+
+scheme = L2rm
