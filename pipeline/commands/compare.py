@@ -89,11 +89,10 @@ def _params(overrides: list[str]):
     """Of the project around the working directory, which becomes its root; None outside a project."""
     from pipeline.papers import rows
     from pipeline.project.params.load import load
-    from pipeline.project.paths import PARAMS, find_root
+    from pipeline.project.paths import PARAMS, root_around
 
-    try:
-        root = find_root(Path.cwd())
-    except UsageError:
+    root = root_around()
+    if root is None:
         return None
     os.chdir(root)
     return load(PARAMS, overrides, further=[rows.problems])

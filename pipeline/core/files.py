@@ -8,9 +8,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import overload
+from typing import TYPE_CHECKING, overload
 
 from pipeline.core.errors import InputError, PipelineError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame  # half a second that most commands do without
 
 
 def sha256(path: Path) -> str:
@@ -76,11 +79,22 @@ def whole_folder(out: Path) -> Iterator[Path]:
         shutil.rmtree(building, ignore_errors=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """UTF-8, whole or not at all."""
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_csv(path: Path, table: "DataFrame") -> None:
+    """Without the index, lines ended by a line feed everywhere."""
+    with whole_file(path) as temporary:
+        table.to_csv(temporary, index=False, lineterminator="\n")
+
+
 def write_json(path: Path, content: object) -> None:
     """Sorted keys, indented, final newline; NaN and infinities are refused (ValueError), not written."""
     text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
-    with whole_file(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_text(path, text + "\n")
 
 
 def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = None) -> None:

@@ -14,16 +14,12 @@ from pipeline.project.step import (
     rows_in,
     scaled,
     seconds,
-    waiting,
 )
 
 
 def plan(params: Params, run: str) -> Step:
     node, out = params.runs[run], paths.embedded(run)
     prepared = paths.prepared(node.dataset)
-    stopped = waiting(params, "embed", run)
-    if stopped:
-        return stopped
     fragments = SIMILARITIES.traits(node.similarity.name).fragments
     splits = params.embed.splits or (["val", "test"] if fragments else ["train", "val", "test"])
     rows = {

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from pipeline.report.engine import charts, formatting
@@ -92,16 +92,8 @@ def style() -> Markup:
 
 @cache
 def environment() -> Environment:
-    """Templates of every page; what a data set says is escaped."""
-    made = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= formatting.FILTERS
-    return made
+    """Templates of every page."""
+    return formatting.environment(_FOLDER)
 
 
 def _section(name: str, results: Results, collector: Collector) -> Section | None:
