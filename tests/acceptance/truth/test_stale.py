@@ -1,0 +1,132 @@
+"""Which stages DVC calls stale after a comment in a member's file: those that the entries' members make stale, no other."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from dvc.repo import Repo
+
+from pipeline.project.nodes import declarations, nodes
+from pipeline.project.params.load import load
+from pipeline.project.params.typed import Params
+from pipeline.project.registry import (
+    BACKBONES,
+    ENGINES,
+    FORMATS,
+    INFERENCES,
+    PROTOCOLS,
+    RUN_FAMILIES,
+    SAMPLERS,
+    SECTIONS,
+    TEXT_FEATURES,
+    Family,
+)
+from tests.acceptance.truth.every_member import finished
+from tests.rules.sources import ROOT
+
+pytestmark = pytest.mark.acceptance
+
+FAMILIES = (
+    *(FORMATS, BACKBONES, ENGINES, TEXT_FEATURES, PROTOCOLS, INFERENCES, SECTIONS),
+    *RUN_FAMILIES.values(),
+)
+# Rooms and families that dvc.yaml names as a whole although an entry says which member it uses.
+WHOLE = {"train": (SAMPLERS.package,), "audit": ("pipeline.train", "pipeline.ranking")}
+Member = tuple[Family, str]
+
+
+def test_every_family_is_edited():
+    from pipeline.project import registry
+
+    known = [one for one in vars(registry).values() if isinstance(one, Family)]
+    assert {one.package for one in FAMILIES} == {one.package for one in known}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Iterator[tuple[Repo, Params]]:
+    root = tmp_path_factory.mktemp("truth")
+    with finished(root) as repo:
+        yield repo, load(Path("params.yaml"))
+
+
+def test_every_member_that_an_entry_can_name_is_named(project):
+    made = [one.declaration.members(project[1], one.name) for one in nodes(project[1])]
+    named = {member for members in made for member in members.items()}
+    families = {family for family, _ in named} - {
+        SAMPLERS
+    }  # whichever it is, DVC is told of the whole folder
+    assert {(family, name) for family in families for name in family.names()} <= named
+
+
+def expected(params: Params, member: Member) -> set[str]:
+    """The stages, as DVC addresses them, that this member decides something of."""
+    family, name = member
+    made = [(one.stage, one.declaration, one.declaration.members(params, one.name)) for one in nodes(params)]
+    made += [(group, one, {}) for group, one in declarations().items() if not one.option]
+    return {
+        stage
+        for stage, declared, members in made
+        if any(f"{family.package}.".startswith(f"{one}.") for one in WHOLE.get(declared.group, ()))
+        or (members[family] == name if family in members else family in declared.finds)
+    }
+
+
+@contextmanager
+def edited(*members: Member) -> Iterator[None]:
+    """A comment more at the end of every file of these members."""
+    before = {path: path.read_bytes() for member in members for path in _files(member)}
+    try:
+        for path, content in before.items():
+            path.write_bytes(content + b"# a comment\n")
+        yield
+    finally:
+        for path, content in before.items():
+            path.write_bytes(content)
+
+
+def _files(member: Member) -> list[Path]:
+    family, name = member
+    place = family.folder.relative_to(ROOT) / name
+    return sorted(place.glob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
+
+
+def stale(repo: Repo) -> set[str]:
+    """By their code, as DVC's own status of each dependency says; asked once where many stages have it, for all of them
+    were recorded at once. A whole status takes seconds."""
+    answers: dict[tuple, bool] = {}
+    found = set()
+    for stage in repo.index.stages:
+        for dep in stage.deps:
+            if str(dep).startswith("pipeline/"):
+                key = str(dep), dep.hash_info
+                if key not in answers:
+                    answers[key] = bool(dep.status())
+                found |= {stage.addressing} if answers[key] else set()
+    return found
+
+
+def test_a_comment_in_a_member_makes_those_stale_that_it_decides(project):
+    repo, params = project
+    assert set(repo.status()) == set()
+    wrong = {}
+    for member in [(family, name) for family in FAMILIES for name in family.names()]:
+        with edited(member):
+            found, wanted = stale(repo), expected(params, member)
+        if found != wanted:
+            more, less = sorted(found - wanted), sorted(wanted - found)
+            wrong[f"{member[0].kind} {member[1]}"] = {"stale too": more, "not stale": less}
+    assert wrong == {}
+    assert stale(repo) == set()
+
+
+@pytest.mark.parametrize(
+    "members",
+    [[(ENGINES, "ray"), (FORMATS, "csv"), (RUN_FAMILIES["loss"], "max")], [(SECTIONS, SECTIONS.names()[0])]],
+    ids=["some of each room", "a section"],
+)
+def test_the_whole_status_says_the_same(project, members):
+    repo, params = project
+    with edited(*members):
+        found = {name for name, changes in repo.status().items() if "changed deps" in str(changes)}
+    assert found == set().union(*(expected(params, one) for one in members))

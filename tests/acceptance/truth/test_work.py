@@ -1,0 +1,94 @@
+"""Of the stages that DVC calls again those work of which own code has changed; the others return at once."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.rules.sources import ROOT
+from tests.small_project import Project, set_params
+
+pytestmark = pytest.mark.acceptance
+
+TINY = [
+    "datasets.shapes.train=20",
+    "datasets.shapes.val=6",
+    "datasets.shapes.test=6",
+    "train.epochs=1",
+    "train.embed_size=16",
+    "train.batch_size=16",
+    "runs.hal=null",
+]
+# What a call writes, by its arguments. Training goes first: it reads the digests that extraction writes.
+CALLS = {
+    "train --run sum": "data/train/sum",
+    "train --run max": "data/train/max",
+    "extract --features filters": "data/extract/shapes/filters",
+    "extract --texts words": "data/extract/shapes/words",
+}
+# Files that entries of dvc.yaml cover by their folders, or other runs by their members, and no call above executes.
+IDLE = (
+    "core/console.py",
+    "core/errors.py",
+    "artifacts/audit.py",
+    "artifacts/evaluation.py",
+    "train/losses/hal/loss.py",
+    "train/schemes/l2rm/partial.py",
+    "train/samplers/images.py",
+    "ranking/engine/matching.py",
+    "ranking/metrics/hubness.py",
+    "extract/backbones/timm/build.py",
+    "extract/texts/tfidf.py",
+)
+MEMBERS = {
+    "train/losses/sum/loss.py": "train --run sum",
+    "extract/backbones/random_filters/build.py": "extract --features filters",
+    "extract/texts/words.py": "extract --texts words",
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Project:
+    root = tmp_path_factory.mktemp("work")
+    shutil.copytree(ROOT / "pipeline", root / "pipeline")
+    shutil.copy(ROOT / "params.yaml", root)
+    set_params(root / "params.yaml", TINY)
+    made = Project(root)
+    made.environment["PYTHONPATH"] = str(root)
+    for call in ("prepare", "inject", *reversed(CALLS)):
+        assert "is up to date" not in made.run("vse-pipe", *call.split())
+    return made
+
+
+def _edit(project: Project, name: str) -> None:
+    path = project.root / "pipeline" / name
+    path.write_bytes(path.read_bytes() + b"\n# a comment\n")
+
+
+def _files(project: Project, folder: str) -> dict[Path, tuple[int, bytes]]:
+    """When each was written last, and what it holds."""
+    paths = sorted(path for path in (project.root / folder).rglob("*") if path.is_file())
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+
+
+def _worked(project: Project) -> set[str]:
+    """The calls that did not return at once; those that did have written nothing."""
+    found = set()
+    for call, folder in CALLS.items():
+        before = _files(project, folder)
+        if "is up to date" not in project.run("vse-pipe", *call.split()):
+            found.add(call)
+        assert (_files(project, folder) != before) == (call in found), call
+    return found
+
+
+def test_an_edit_elsewhere_makes_none_work(project):
+    for name in IDLE:
+        _edit(project, name)
+    assert _worked(project) == set()
+
+
+def test_an_edit_of_a_member_makes_those_work_that_name_it(project):
+    for name in MEMBERS:
+        _edit(project, name)
+    assert _worked(project) == set(MEMBERS.values())
