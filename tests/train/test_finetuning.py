@@ -233,7 +233,7 @@ def test_the_fingerprint_covers_images_weights_and_transform(painted_project):
     }
     assert len(marks) == 3
     train(params, "ft", "cpu")
-    inputs = _inputs(params.runs["ft"], params.features["small"], params.seed, cpu)[1]
+    inputs = _inputs(params.runs["ft"])
     expected = fingerprint.of(params.runs["ft"], params.seed, inputs, cpu, depends)
     assert checkpoint.fingerprint(paths.trained("ft")) == expected
 
