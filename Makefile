@@ -7,7 +7,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-# The same vector instructions and thread count everywhere, so that the demo gives the same bytes on other machines.
+# The same vector instructions and thread count everywhere, so that the demo gives the same bytes on other machines with a
+# processor of the same maker: MKL computes other last bits on Intel's and AMD's.
 PORTABLE := MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE
 
 setup: .venv/.ready .venv/.kernels .dvc/plots.html
@@ -16,12 +17,14 @@ setup: .venv/.ready .venv/.kernels .dvc/plots.html
 	@$(PYTHON) -c 'import sys; sys.exit("vse-pipe needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@echo 'Set-up: about 7 GB of packages, 2 to 6 minutes, once'
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[test]'
+	.venv/bin/python -m pip install --no-compile --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@
 
-# Byte code of the pipeline, wherever Python is told to write none, and what numba would compile in the first stages.
+# Byte code of everything, wherever Python is told to write none (a few packages hold files for other Pythons, which do not
+# compile), and what numba would compile in the first stages.
 .venv/.kernels: .venv/.ready
-	@echo 'Compiling, about a minute'
+	@echo 'Compiling, one to two minutes'
+	python -m compileall -qq -j 0 .venv/lib || true
 	python -m compileall -q pipeline
 	python -m pipeline.tools.kernels
 	touch $@
@@ -49,3 +52,4 @@ lint: setup
 	python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	ruff check .
 	lint-imports
+	mypy

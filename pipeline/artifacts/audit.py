@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.core import tables
-from pipeline.core.files import read_json, require, whole_file, write_json
+from pipeline.core.files import read_json, require, write_csv, write_json
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
 SCHEMA = pa.schema(
@@ -44,9 +44,9 @@ def write(
 ) -> None:
     """metrics: finite numbers, strings, null and nested lists and dictionaries only."""
     tables.write(folder / PAIRS, pairs, SCHEMA, {})
-    _write_csv(folder / HISTOGRAM, histogram)
+    write_csv(folder / HISTOGRAM, histogram)
     if costs is not None:
-        _write_csv(folder / COSTS, costs)
+        write_csv(folder / COSTS, costs)
     write_json(folder / METRICS, metrics)
 
 
@@ -69,8 +69,3 @@ def read_costs(folder: Path) -> pd.DataFrame | None:
 
 def _made_by(folder: Path) -> str:
     return f"vse-pipe audit --run {folder.name}"
-
-
-def _write_csv(path: Path, table: pd.DataFrame) -> None:
-    with whole_file(path) as temporary:
-        table.to_csv(temporary, index=False, lineterminator="\n")

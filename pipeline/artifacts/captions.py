@@ -20,18 +20,15 @@ SCHEMA = pa.schema(
 
 
 def write(folder: Path, table: pa.Table) -> None:
-    tables.problems_or_pass(folder / NAME, problems(table))
-    tables.write(folder / NAME, table, SCHEMA, {})
+    tables.write(folder / NAME, table, SCHEMA, {}, problems)
 
 
 def read(folder: Path) -> pa.Table:
-    table = tables.read(folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}")
-    tables.problems_or_pass(folder / NAME, problems(table))
-    return table
+    return tables.read(folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems)
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = [f"caption_id {value} occurs more than once" for value in tables.duplicates(table["caption_id"])]
+    found = tables.repeated(table, "caption_id")
     empty = table.filter(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(table["text"])), 0))
     found += [f"caption_id {value}: the caption is empty" for value in empty["caption_id"][:3].to_pylist()]
     if table.num_rows == 0:

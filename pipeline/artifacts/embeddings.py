@@ -68,14 +68,12 @@ def write(path: Path, side: Side) -> None:
 
 def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
     """Raises InputError on missing columns, repeated ids, ragged or non-finite vectors."""
+    key = "image_id" if path.stem == "images" else "caption_id"
     table = tables.read(path, schema(path.stem, 1), made_by)
     vector = table["embedding"].combine_chunks()
     if not pa.types.is_fixed_size_list(vector.type):
         raise InputError(f"{path}: column 'embedding' is {vector.type}, expected fixed_size_list<float32>")
-    key = "image_id" if path.stem == "images" else "caption_id"
-    tables.problems_or_pass(
-        path, [f"{key} {value} occurs more than once" for value in tables.duplicates(table[key])]
-    )
+    tables.problems_or_pass(path, tables.repeated(table, key))
     vectors = vector.flatten().to_numpy(zero_copy_only=False).reshape(len(table), -1)
     if not np.isfinite(vectors).all():
         raise InputError(f"{path}: embeddings hold NaN or infinite values")

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from pipeline.artifacts import embeddings
 from pipeline.core import tables
-from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.errors import InputError
 from pipeline.core.files import require, whole_file
 
 WEIGHTS = "similarity.safetensors"
@@ -44,9 +44,7 @@ def write(path: Path, blocks: Iterable[FragmentRows], dim: int, about: dict[str,
 
     Raises InputError on vectors that are not finite; then the file is what it was.
     """
-    wanted = schema(path.stem, dim)
-    footer = {**wanted.metadata, **{key.encode(): value.encode() for key, value in about.items()}}
-    wanted = wanted.with_metadata(footer)
+    wanted = tables.with_footer(schema(path.stem, dim), about)
     rows = 0
     with (
         whole_file(path) as temporary,
@@ -87,9 +85,9 @@ class FragmentSide:
     def split(self, name: str) -> FragmentRows:
         """The rows of one split, with their vectors. Raises IntegrityError when the file is damaged."""
         kept = self.splits == name
-        with _opened(self.path) as file:
+        with tables.opened(self.path) as file:
             groups = [i for i in range(file.num_row_groups) if _is_of(file, i, name)]
-            column = _checked(lambda: file.read_row_groups(groups, [_COLUMN]), self.path)[_COLUMN]
+            column = file.read_row_groups(groups, [_COLUMN])[_COLUMN]
         lists = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         lengths = np.diff(lists.offsets.to_numpy())
         flat = lists.flatten()
@@ -111,22 +109,20 @@ class FragmentSide:
 def is_fragments(path: Path, made_by: str) -> bool:
     """Does the file hold fragments, and not vectors? Raises InputError when it is missing, IntegrityError when damaged."""
     require(path, made_by)
-    with _opened(path) as file:
+    with tables.opened(path) as file:
         return _COLUMN in file.schema_arrow.names
 
 
 def read(path: Path) -> FragmentSide:
     """The file without its vectors. Raises InputError on missing columns or repeated ids."""
-    with _opened(path) as file:
+    with tables.opened(path) as file:
         found, key = file.schema_arrow, "image_id" if path.stem == "images" else "caption_id"
         wanted = schema(path.stem, 1)
         for field in wanted:
             if field.name not in found.names:
                 raise InputError(f"{path}: column '{field.name}' is missing")
-        table = _checked(lambda: file.read([*wanted.names[:-1]]), path)
-    tables.problems_or_pass(
-        path, [f"{key} {value} occurs more than once" for value in tables.duplicates(table[key])]
-    )
+        table = file.read(wanted.names[:-1])
+    tables.problems_or_pass(path, tables.repeated(table, key))
     splits = table["split"].to_numpy(zero_copy_only=False)
     about = {name.decode(): value.decode() for name, value in (found.metadata or {}).items()}
     return FragmentSide(path, table[key].to_numpy(), table["image_id"].to_numpy(), splits, about)
@@ -136,17 +132,3 @@ def _is_of(file: pq.ParquetFile, group: int, split: str) -> bool:
     at = file.schema_arrow.names.index("split")
     statistics = file.metadata.row_group(group).column(at).statistics
     return statistics is not None and statistics.min == split == statistics.max
-
-
-def _opened(path: Path) -> pq.ParquetFile:
-    return _checked(lambda: pq.ParquetFile(path, page_checksum_verification=True), path)
-
-
-def _checked(read, path: Path):
-    try:
-        return read()
-    except (OSError, pa.ArrowException, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise IntegrityError(
-            f"{path}: damaged Parquet file ({reason}); remove it and make it again"
-        ) from error

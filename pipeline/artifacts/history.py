@@ -4,15 +4,14 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline.core.files import require, whole_file
+from pipeline.core.files import require, write_csv
 
 NAME = "history.csv"
 COLUMNS = ["epoch", "lr", "loss", "val_rsum", *[f"val_{d}_r{k}" for d in ("i2t", "t2i") for k in (1, 5, 10)]]
 
 
 def write(folder: Path, rows: list[dict]) -> None:
-    with whole_file(folder / NAME) as temporary:
-        pd.DataFrame(rows, columns=COLUMNS).to_csv(temporary, index=False, lineterminator="\n")
+    write_csv(folder / NAME, pd.DataFrame(rows, columns=COLUMNS))
 
 
 def read(folder: Path) -> pd.DataFrame:

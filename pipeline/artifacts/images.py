@@ -37,14 +37,11 @@ SCHEMA = pa.schema(
 
 def write(folder: Path, table: pa.Table, root: str) -> None:
     """root: where ``file`` is relative to; itself relative to the project, or absolute."""
-    tables.problems_or_pass(folder / NAME, problems(table))
-    tables.write(folder / NAME, table, SCHEMA, {"root": root})
+    tables.write(folder / NAME, table, SCHEMA, {"root": root}, problems)
 
 
 def read(folder: Path) -> pa.Table:
-    table = tables.read(folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}")
-    tables.problems_or_pass(folder / NAME, problems(table))
-    return table
+    return tables.read(folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems)
 
 
 def root(table: pa.Table) -> Path:
@@ -52,7 +49,7 @@ def root(table: pa.Table) -> Path:
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = [f"image_id {value} occurs more than once" for value in tables.duplicates(table["image_id"])]
+    found = tables.repeated(table, "image_id")
     strange = sorted(set(table["split"].unique().to_pylist()) - set(SPLITS))
     found += [f"split '{name}' is not one of {', '.join(SPLITS)}" for name in strange]
     if table.num_rows == 0:

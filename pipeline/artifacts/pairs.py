@@ -31,18 +31,15 @@ SCHEMA = pa.schema(
 
 
 def write(folder: Path, table: pa.Table, metadata: dict[str, str]) -> None:
-    tables.problems_or_pass(folder / NAME, problems(table))
-    tables.write(folder / NAME, table, SCHEMA, metadata)
+    tables.write(folder / NAME, table, SCHEMA, metadata, problems)
 
 
 def read(folder: Path) -> pa.Table:
-    table = tables.read(folder / NAME, SCHEMA, f"vse-pipe inject --noise {folder.name}")
-    tables.problems_or_pass(folder / NAME, problems(table))
-    return table
+    return tables.read(folder / NAME, SCHEMA, f"vse-pipe inject --noise {folder.name}", problems=problems)
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = [f"caption_id {value} occurs more than once" for value in tables.duplicates(table["caption_id"])]
+    found = tables.repeated(table, "caption_id")
     known = pc.is_valid(table["mismatched"])
     if not known.equals(pc.is_valid(table["true_image_id"])):
         found.append("columns mismatched and true_image_id must be null together")

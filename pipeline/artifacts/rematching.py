@@ -15,6 +15,7 @@ A list, in the order of epochs. Each entry has
 """
 
 from pathlib import Path
+from typing import TypeGuard
 
 from pipeline.core.errors import InputError
 from pipeline.core.files import read_json, write_json
@@ -48,8 +49,10 @@ def _is_histogram(found: object) -> bool:
     if not isinstance(found, dict):
         return False
     edges, *counts = (found.get(name) for name in ("edges", "matched", "mismatched"))
-    numbers = all(
-        isinstance(values, list) and all(isinstance(value, int | float) for value in values)
-        for values in (edges, *counts)
-    )
-    return numbers and all(len(values) == len(edges) - 1 for values in counts)
+    if not _is_numbers(edges):
+        return False
+    return all(_is_numbers(values) and len(values) == len(edges) - 1 for values in counts)
+
+
+def _is_numbers(found: object) -> TypeGuard[list[int | float]]:
+    return isinstance(found, list) and all(isinstance(value, int | float) for value in found)

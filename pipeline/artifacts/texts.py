@@ -198,8 +198,6 @@ def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
 
 def _index(path: Path, schema: pa.Schema) -> pa.Table:
     index = tables.read(path, schema, ADVICE)
-    problems = [
-        f"caption_id {value} occurs more than once" for value in tables.duplicates(index["caption_id"])
-    ]
-    tables.problems_or_pass(path, problems if index.num_rows else ["no captions"])
+    problems = tables.repeated(index, "caption_id") if index.num_rows else ["no captions"]
+    tables.problems_or_pass(path, problems)
     return index

@@ -19,18 +19,15 @@ SCHEMA = pa.schema(
 
 def write(folder: Path, table: pa.Table) -> None:
     """Raises InputError when an image is named twice or without a reason."""
-    tables.problems_or_pass(folder / NAME, problems(table))
-    tables.write(folder / NAME, table, SCHEMA, {})
+    tables.write(folder / NAME, table, SCHEMA, {}, problems)
 
 
 def read(folder: Path) -> pa.Table:
     """Raises InputError when the file is missing or unfit, IntegrityError when it is damaged."""
-    table = tables.read(folder / NAME, SCHEMA, "vse-pipe extract")
-    tables.problems_or_pass(folder / NAME, problems(table))
-    return table
+    return tables.read(folder / NAME, SCHEMA, "vse-pipe extract", problems=problems)
 
 
 def problems(table: pa.Table) -> list[str]:
-    found = [f"image_id {value} occurs more than once" for value in tables.duplicates(table["image_id"])]
+    found = tables.repeated(table, "image_id")
     silent = sum(not reason for reason in table["reason"].to_pylist())
     return found + ([f"{silent} images have no reason"] if silent else [])

@@ -1,8 +1,6 @@
 """The audit on the terminal: a table for people or one JSON document for programs."""
 
-import json
-
-from pipeline.core.console import stdout
+from pipeline.core.console import document, stdout
 
 _ROWS = (
     ("training pairs", "pairs", "{:,}"),
@@ -24,7 +22,7 @@ _PARTNERS = {"all": "all pairs", "batch": "the pair's batch"}
 def show(metrics: dict, as_json: bool) -> None:
     """Figures against the truth are left out where nobody knows it; a dash where one is not defined."""
     if as_json:
-        stdout.file.write(json.dumps(metrics, indent=2, sort_keys=True, allow_nan=False) + "\n")
+        document(metrics)
         return
     from rich.box import SIMPLE_HEAD
     from rich.table import Table

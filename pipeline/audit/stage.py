@@ -123,6 +123,7 @@ def _measured(
     inputs = given.array if pixels is None else pixels
     images = encode.images(model, inputs, given.rows[first], device).to(device)
     words = encode.captions(model, given.texts, given.places, device).to(device)
+    assert isinstance(words, torch.Tensor)
     found = measure(
         lambda chosen: (images[shows[chosen]], words[chosen]), model.score, given.owners, progress
     )

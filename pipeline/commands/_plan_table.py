@@ -1,6 +1,6 @@
 """Plans, for people and for programs."""
 
-from pipeline.core.console import document, say, stdout
+from pipeline.core.console import document, line, say
 from pipeline.project.step import BLOCKED, DONE, Step
 
 
@@ -15,7 +15,7 @@ def show(steps: list[Step], as_json: bool) -> None:
         document({"dry_run": True, "steps": [step.as_json() for step in steps], **totals})
         return
     for step in steps:
-        stdout.print(_line(step), markup=False, highlight=False, soft_wrap=True)
+        line(_line(step))
     states = [step.state for step in steps]
     counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     say(f"dry run: {counted}; nothing was written")

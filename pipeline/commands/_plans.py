@@ -8,9 +8,11 @@ def of_nodes(params, named: dict[str, Sequence[str]], as_json: bool) -> None:
     """named: the nodes by the group of their declaration."""
     from pipeline.commands._plan_table import show
     from pipeline.project.nodes import declarations
+    from pipeline.project.step import waiting
 
     modules = {group: declarations()[group].beside(declarations()[group].plan) for group in named}
-    show([modules[group].plan(params, name) for group, names in named.items() for name in names], as_json)
+    nodes = [(group, name) for group, names in named.items() for name in names]
+    show([waiting(params, *node) or modules[node[0]].plan(params, node[1]) for node in nodes], as_json)
 
 
 def of_evaluation(params, runs: Sequence[str], inferences: Sequence[str], as_json: bool) -> None:
@@ -38,6 +40,7 @@ def of_export(params, run: str, direction: str, out: Path, as_json: bool) -> Non
 
 def of_report(params, as_json: bool) -> None:
     from pipeline.commands._plan_table import show
+    from pipeline.project.step import waiting
     from pipeline.report import plan
 
-    show([plan.plan(params)], as_json)
+    show([waiting(params, "report", "") or plan.plan(params)], as_json)

@@ -59,7 +59,7 @@ def compare(
     from pipeline.tools.compare import places, regression, show, stage
 
     folders = base is None and all(places.is_path(name) for name in (run_a, run_b) if name is not None)
-    params = None if folders else _params(context.parent.params.get("overrides", []))
+    params = None if folders else _params(context.find_root().params.get("overrides", []))
     found = stage.compare(
         run_a, run_b, start, params, inference=inference, base=base, resamples=resamples, seed=seed
     )
@@ -89,11 +89,10 @@ def _params(overrides: list[str]):
     """Of the project around the working directory, which becomes its root; None outside a project."""
     from pipeline.papers import rows
     from pipeline.project.params.load import load
-    from pipeline.project.paths import PARAMS, find_root
+    from pipeline.project.paths import PARAMS, root_around
 
-    try:
-        root = find_root(Path.cwd())
-    except UsageError:
+    root = root_around()
+    if root is None:
         return None
     os.chdir(root)
     return load(PARAMS, overrides, further=[rows.problems])

@@ -1,5 +1,6 @@
 """vse-pipe evaluate: the runs of a project, or vectors in files of the user's own."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -78,8 +79,9 @@ def evaluate(
 ) -> None:
     """Rank the queries of a run, or of --images and --captions, under inference criteria; measure recall and hubness."""
     names = criteria_named(inference)
-    beside = [image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions]
-    if from_files(run, images, captions, [*beside, qrels, out]):
+    beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
+    given = from_files(run, images, captions, (*beside, qrels, out))
+    if given is not None:
         from pipeline.evaluate import summary
         from pipeline.evaluate.external.inputs import InputFiles
         from pipeline.evaluate.external.stage import DEFAULT, evaluate_files
@@ -87,8 +89,8 @@ def evaluate(
 
         params, options, seed = load_measuring(_project.overrides)
         if dry_run:
-            return _plans.of_files("evaluate", images, captions, names or DEFAULT, out, as_json)
-        files = InputFiles(images, captions, *beside, similarity, qrels)
+            return _plans.of_files("evaluate", *given, names or DEFAULT, out, as_json)
+        files = InputFiles(*given, *beside, similarity, qrels)
         found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
         summary.show_files(found, as_json)
         return None
@@ -102,7 +104,7 @@ def _evaluate_runs(run: str | None, names: list[str], device: str, as_json: bool
         return _plans.of_evaluation(params, chosen, names or params.grid.inferences, as_json)
     from pipeline.evaluate import stage, summary
 
-    results = {}
+    results: dict[tuple[str, ...], dict] = {}
     for name in _project.chosen(run, params.evaluated(), "run"):
         measured = stage.evaluate(params, name, names or params.grid.inferences, device)
         results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
@@ -121,14 +123,16 @@ def criteria_named(given: list[str] | None) -> list[str]:
     return names
 
 
-def from_files(run: str | None, images: Path | None, captions: Path | None, beside: list) -> bool:
-    """Does the call speak of files, not of a run? Raises UsageError where it speaks of both or of half of them."""
+def from_files(
+    run: str | None, images: Path | None, captions: Path | None, beside: Iterable
+) -> tuple[Path, Path] | None:
+    """Images and captions of a call that speaks of files; None of one that speaks of a run. Raises UsageError where it speaks of both or of half of them."""
     if images is None and captions is None:
         if any(value is not None for value in beside):
             raise UsageError("options for vectors of your own need --images and --captions")
-        return False
+        return None
     if run is not None:
         raise UsageError("--run and --images exclude each other: a run has embeddings of its own")
     if images is None or captions is None:
         raise UsageError("--images and --captions go together")
-    return True
+    return images, captions

@@ -1,7 +1,7 @@
 """vse-pipe export: hub-corrected vectors for other systems."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,9 @@ from pipeline.commands.evaluate import (
     from_files,
 )
 from pipeline.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from pipeline.project.params.typed import Params
 
 Inference = Annotated[
     str,
@@ -58,20 +61,21 @@ def export(
     similarity: Similarity = "cosine",
 ) -> None:
     """Write vectors whose plain inner products rank as an inference criterion does, for other search systems."""
-    beside = [image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions]
-    if from_files(run, images, captions, beside):
+    beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
+    given = from_files(run, images, captions, beside)
+    if given is not None:
         from pipeline.evaluate.external.inputs import InputFiles
         from pipeline.project.params.load import load_measuring
         from pipeline.tools.export.stage import export_files
 
-        params, options, _ = load_measuring(_project.overrides)
+        measuring, options, _ = load_measuring(_project.overrides)
         if dry_run:
-            return _plans.of_files("export", images, captions, [inference], out.resolve(), as_json)
-        files = InputFiles(images, captions, *beside, similarity)
-        manifest = export_files(files, inference, params, options, to, direction, out.resolve(), device)
+            return _plans.of_files("export", *given, [inference], out.resolve(), as_json)
+        files = InputFiles(*given, *beside, similarity)
+        manifest = export_files(files, inference, measuring, options, to, direction, out.resolve(), device)
     else:
         whole = out.resolve()
-        params = _of_project(run)
+        run, params = _of_project(run)
         if dry_run:
             return _plans.of_export(params, run, direction, whole, as_json)
         from pipeline.tools.export.stage import export_run
@@ -85,9 +89,9 @@ def export(
     return document(manifest) if as_json else None
 
 
-def _of_project(run: str | None):
+def _of_project(run: str | None) -> "tuple[str, Params]":
     if run is None:
         raise UsageError("export what? give --run, or --images and --captions")
     params = _project.params()
     _project.chosen_runs(run, params)
-    return params
+    return run, params

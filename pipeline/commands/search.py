@@ -40,7 +40,9 @@ def search(
     """Find the images that fit a sentence, or the captions that fit an image."""
     if sum(one is not None for one in (text, image, image_id)) != 1:
         raise UsageError("search for what? give a sentence, --image FILE or --image-id ID, one of them")
-    asked = _Asked(text, None if image is None else _content(image), image and image.name, image_id)
+    asked = _Asked(
+        text, None if image is None else _content(image), None if image is None else image.name, image_id
+    )
     out = None if html is None else html.resolve()
     with _uncollected():
         params = _project.params()

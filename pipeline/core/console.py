@@ -73,6 +73,11 @@ def warn(message: str) -> None:
     stderr.print(f"warning: {message}", markup=False, style="yellow")
 
 
+def line(text: str) -> None:
+    """One line on stdout as it stands, however narrow the terminal."""
+    stdout.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def document(content: object) -> None:
     """One JSON document on stdout, keys in order. NaN and infinities are refused (ValueError)."""
     stdout.file.write(json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n")

@@ -2,13 +2,18 @@
 
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, overload
 
 from pipeline.core.errors import InputError, PipelineError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame  # half a second that most commands do without
 
 
 def sha256(path: Path) -> str:
@@ -74,11 +79,22 @@ def whole_folder(out: Path) -> Iterator[Path]:
         shutil.rmtree(building, ignore_errors=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """UTF-8, whole or not at all."""
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_csv(path: Path, table: "DataFrame") -> None:
+    """Without the index, lines ended by a line feed everywhere."""
+    with whole_file(path) as temporary:
+        table.to_csv(temporary, index=False, lineterminator="\n")
+
+
 def write_json(path: Path, content: object) -> None:
     """Sorted keys, indented, final newline; NaN and infinities are refused (ValueError), not written."""
     text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
-    with whole_file(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_text(path, text + "\n")
 
 
 def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = None) -> None:
@@ -90,18 +106,24 @@ def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = No
     import numpy as np
     from safetensors import SafetensorError
 
-    if all(isinstance(tensor, np.ndarray) for tensor in tensors.values()):
-        from safetensors.numpy import save_file
-    else:
-        from safetensors.torch import save_file
+    of_numpy = all(isinstance(tensor, np.ndarray) for tensor in tensors.values())
+    library = importlib.import_module("safetensors.numpy" if of_numpy else "safetensors.torch")
     try:
         with whole_file(path) as temporary:
-            save_file(tensors, temporary, metadata=metadata)
+            library.save_file(tensors, temporary, metadata=metadata)
     except SafetensorError as error:
         raise PipelineError(f"{path}: {error}") from error
 
 
-def read_json(path: Path, kind: type = dict) -> dict | list:
+@overload
+def read_json(path: Path) -> dict: ...
+
+
+@overload
+def read_json(path: Path, kind: type[list]) -> list: ...
+
+
+def read_json(path: Path, kind: type[dict] | type[list] = dict) -> dict | list:
     """kind: what the document is, ``dict`` or ``list``. Raises InputError when the file is missing or is not that."""
     try:
         found = json.loads(require(path).read_text(encoding="utf-8"))

@@ -1,6 +1,7 @@
 """The mechanics every Parquet artefact shares: exact schema, page checksums, footer metadata, checks both ways."""
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from pipeline.core.files import require, whole_file
 
 _SHOWN = 3
 _GROUP = 2**16
+Problems = Callable[[pa.Table], list[str]]
 
 
 def field(name: str, kind: pa.DataType, about: str, nullable: bool = False) -> pa.Field:
@@ -19,9 +21,21 @@ def field(name: str, kind: pa.DataType, about: str, nullable: bool = False) -> p
     return pa.field(name, kind, nullable=nullable, metadata={"about": about})
 
 
-def write(path: Path, table: pa.Table, schema: pa.Schema, metadata: dict[str, str]) -> None:
-    """Write ``table`` under exactly ``schema``; ``metadata`` goes to the footer. Appears whole or not at all."""
-    footer = {**(schema.metadata or {}), **{key.encode(): value.encode() for key, value in metadata.items()}}
+def with_footer(schema: pa.Schema, metadata: dict[str, str]) -> pa.Schema:
+    """``schema`` with ``metadata`` beside its own."""
+    own = {key.encode(): value.encode() for key, value in metadata.items()}
+    return schema.with_metadata({**(schema.metadata or {}), **own})
+
+
+def write(
+    path: Path, table: pa.Table, schema: pa.Schema, metadata: dict[str, str], problems: Problems | None = None
+) -> None:
+    """Write ``table`` under exactly ``schema``; ``metadata`` goes to the footer. Appears whole or not at all.
+
+    problems: what is wrong with the content beyond the schema, if anything. Raises InputError with all of them.
+    """
+    problems_or_pass(path, problems(table) if problems else [])
+    footer = with_footer(schema, metadata).metadata
     table = table.select(schema.names).cast(schema.remove_metadata()).replace_schema_metadata(footer)
     with whole_file(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
@@ -32,12 +46,11 @@ def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, meta
 
     Row groups hold ``_GROUP`` rows however the rows come, so that the bytes do not depend on it.
     """
-    footer = {**(schema.metadata or {}), **{key.encode(): value.encode() for key, value in metadata.items()}}
     plain = schema.remove_metadata()
     with (
         whole_file(path) as temporary,
         pq.ParquetWriter(
-            temporary, schema.with_metadata(footer), compression="zstd", write_page_checksum=True
+            temporary, with_footer(schema, metadata), compression="zstd", write_page_checksum=True
         ) as file,
     ):
         waiting = plain.empty_table()
@@ -50,20 +63,33 @@ def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, meta
             file.write_table(waiting.cast(file.schema))
 
 
-def read(path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | None = None) -> pa.Table:
-    """Read and check names, types and nulls. Raises InputError; IntegrityError on a failed checksum.
-
-    columns: the only ones to read, those of them that the file has; ``schema`` then holds for those.
-    """
-    require(path, made_by)
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """Checksums are verified as pages are read. Raises IntegrityError where one fails, or the file is damaged otherwise."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            table = file.read(columns=columns)
+            yield file
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise IntegrityError(
             f"{path}: damaged Parquet file ({reason}); remove it and make it again"
         ) from error
+
+
+def read(
+    path: Path,
+    schema: pa.Schema,
+    made_by: str = "",
+    columns: list[str] | None = None,
+    problems: Problems | None = None,
+) -> pa.Table:
+    """Read and check names, types and nulls. Raises InputError; IntegrityError on a failed checksum.
+
+    columns: the only ones to read, those of them that the file has; ``schema`` then holds for those. problems: as for ``write``.
+    """
+    require(path, made_by)
+    with opened(path) as file:
+        table = file.read(columns=columns)
     for wanted in schema:
         if wanted.name not in table.schema.names:
             raise InputError(f"{path}: column '{wanted.name}' ({wanted.type}) is missing")
@@ -72,6 +98,7 @@ def read(path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | 
             raise InputError(f"{path}: column '{wanted.name}' is {found.type}, expected {wanted.type}")
         if not wanted.nullable and table[wanted.name].null_count:
             raise InputError(f"{path}: column '{wanted.name}' has {table[wanted.name].null_count} nulls")
+    problems_or_pass(path, problems(table) if problems else [])
     return table
 
 
@@ -80,10 +107,11 @@ def footer(table: pa.Table) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
 
 
-def duplicates(column: pa.ChunkedArray) -> list[int]:
-    """The first few values that occur more than once."""
-    counts = column.combine_chunks().value_counts()
-    return counts.field("values").filter(pc.greater(counts.field("counts"), 1))[:_SHOWN].to_pylist()
+def repeated(table: pa.Table, key: str) -> list[str]:
+    """The first few values of a column that occur more than once, as problems."""
+    counts = table[key].combine_chunks().value_counts()
+    found = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[:_SHOWN].to_pylist()
+    return [f"{key} {value} occurs more than once" for value in found]
 
 
 def problems_or_pass(path: Path, problems: list[str]) -> None:

@@ -14,16 +14,12 @@ from pipeline.project.step import (
     rows_in,
     scaled,
     seconds,
-    waiting,
 )
 
 
 def plan(params: Params, run: str) -> Step:
     node, out = params.runs[run], paths.embedded(run)
     prepared = paths.prepared(node.dataset)
-    stopped = waiting(params, "embed", run)
-    if stopped:
-        return stopped
     fragments = SIMILARITIES.traits(node.similarity.name).fragments
     splits = params.embed.splits or (["val", "test"] if fragments else ["train", "val", "test"])
     rows = {
@@ -42,4 +38,5 @@ def plan(params: Params, run: str) -> Step:
 
 def _rows(run: str) -> int | None:
     counts = [rows_in(paths.embedded(run) / name) for name in (embeddings.IMAGES, embeddings.CAPTIONS)]
-    return None if None in counts else sum(counts)
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

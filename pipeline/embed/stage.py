@@ -42,12 +42,12 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
             pictures = IMAGE_ENCODERS.load(config["image"]["name"]).Pictures
             inputs = pictures.of(node.dataset, source, config["backbone"], where)
         whole = images.read(prepared), captions.read(prepared)
-        tables = [table.filter(source.readable(table["image_id"].to_numpy())) for table in whole]
+        seen, read = tables = [table.filter(source.readable(table["image_id"].to_numpy())) for table in whole]
         about = left_out(whole, tables)
         with whole_folder(out) as folder:
             for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
                 place.mkdir(exist_ok=True)
-                sources = Sources(model.to(where), *tables, source, inputs, words)
+                sources = Sources(model.to(where), seen, read, source, inputs, words)
                 form = fragments if model.fragments else vectors
                 counts, dim = form.write(place, sources, {**_about(run, files), **about}, params.embed.splits)
     timing.record(out, time.monotonic() - started)

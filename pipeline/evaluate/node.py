@@ -1,5 +1,6 @@
 """evaluate: embeddings in, ranks and metrics under every criterion out."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.artifacts import embeddings
@@ -16,23 +17,13 @@ def inputs(params: Params, name: str) -> list[Path]:
     return [source / file for source in sources for file in (embeddings.IMAGES, embeddings.CAPTIONS)]
 
 
-NODES = (
-    Declaration(
-        group="evaluate",
-        module="pipeline.evaluate.stage",
-        option="--run",
-        names=lambda params: params.runs,
-        out=lambda params, name: paths.evaluations(name),
-        inputs=inputs,
-        finds=(INFERENCES, SIMILARITIES),
-    ),
-    Declaration(
-        group="evaluate_ensembles",
-        module="pipeline.evaluate.stage",
-        option="--run",
-        names=lambda params: params.ensembles,
-        out=lambda params, name: paths.evaluations(name),
-        inputs=inputs,
-        finds=(INFERENCES, SIMILARITIES),
-    ),
+RUNS = Declaration(
+    group="evaluate",
+    module="pipeline.evaluate.stage",
+    option="--run",
+    names=lambda params: params.runs,
+    out=lambda params, name: paths.evaluations(name),
+    inputs=inputs,
+    finds=(INFERENCES, SIMILARITIES),
 )
+NODES = (RUNS, replace(RUNS, group="evaluate_ensembles", names=lambda params: params.ensembles))

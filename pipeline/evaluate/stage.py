@@ -81,9 +81,10 @@ def read_inputs(embedded: Embedded | Ensemble, run: str, params: EvaluateParams,
     if params.bank not in (bank_source.OWN, params.split):
         bank = tuning_bank = _bank(embedded, params, device).checked_against(ranked, "evaluate.bank")
         if params.bank == "val":
+            assert tuning is not None
             half, rest = bank_source.halves(tuning)
             tuning, tuning_bank = half, BankSource("val", rest)
-    about = {"run": run, "similarity": embedded.compared_by}
+    about: dict[str, object] = {"run": run, "similarity": embedded.compared_by}
     if missing := embedded.left_out(params.split):
         about["left_out"] = missing
         console.warn(

@@ -1,23 +1,22 @@
 """The figures of several evaluations on the terminal: a table for people, one JSON document for programs."""
 
-import json
 from collections.abc import Sequence
 
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.core.console import stdout
+from pipeline.core.console import document, stdout
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
 # Characters a line of a name that gives way to the figures.
 _FOLDED = 4
 
 
-def show(results: dict[tuple[str, str], dict], as_json: bool) -> None:
+def show(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
     """results: metrics by (run, inference). JSON is keyed run, then inference; percentages are 0 to 100."""
     if as_json:
         nested: dict[str, dict[str, dict]] = {}
         for (run, inference), metrics in results.items():
             nested.setdefault(run, {})[inference] = metrics
-        _print_json(nested)
+        document(nested)
         return
     _print_table(("run", "inference"), results)
 
@@ -25,13 +24,9 @@ def show(results: dict[tuple[str, str], dict], as_json: bool) -> None:
 def show_files(results: dict[str, dict], as_json: bool) -> None:
     """results: metrics by inference. JSON is the document of the only criterion, or the documents keyed by criterion."""
     if as_json:
-        _print_json(next(iter(results.values())) if len(results) == 1 else results)
+        document(next(iter(results.values())) if len(results) == 1 else results)
         return
     _print_table(("inference",), {(name,): metrics for name, metrics in results.items()})
-
-
-def _print_json(document: dict) -> None:
-    stdout.file.write(json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n")
 
 
 def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:

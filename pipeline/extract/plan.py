@@ -17,7 +17,6 @@ from pipeline.project.step import (
     Step,
     rows_in,
     seconds,
-    waiting,
 )
 
 _DIMENSIONS = {"resnet152": 2048, "vgg19": 4096, "inception_resnet_v2": 1536}
@@ -27,9 +26,6 @@ _PARTS = ("parts", "shards")
 def plan(params: Params, name: str) -> Step:
     node = params.features[name]
     out, source = paths.extracted(node.dataset, name), paths.prepared(node.dataset) / images.NAME
-    stopped = waiting(params, "extract", name)
-    if stopped:
-        return stopped
     count = rows_in(source)
     if count is None:
         raise InputError(

@@ -183,6 +183,7 @@ def _compute_share(job: Job, shards: Shards, name: str, device: str, work: Work)
 
 
 def _say_shared(job: Job, shards: Shards, name: str, work: Work) -> None:
+    assert work.share is not None
     number, of = work.share
     left = job.count - len(shards.found())
     say(

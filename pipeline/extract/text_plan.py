@@ -4,15 +4,12 @@ from pipeline.artifacts import captions, texts
 from pipeline.core.files import read_json, sha256
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from pipeline.project.step import AGAIN, DONE, RUNS, Earlier, Step, rows_in, scaled, seconds, waiting
+from pipeline.project.step import AGAIN, DONE, RUNS, Earlier, Step, rows_in, scaled, seconds
 
 
 def plan(params: Params, name: str) -> Step:
     node = params.texts[name]
     out, source = paths.extracted(node.dataset, name), paths.prepared(node.dataset) / captions.NAME
-    stopped = waiting(params, "extract_texts", name)
-    if stopped:
-        return stopped
     count, before = rows_in(source), rows_in(out / texts.INDEX)
     state, meta = RUNS, read_json(out / texts.META) if (out / texts.META).is_file() else None
     spent, because = seconds(count, [Earlier(out, before)])

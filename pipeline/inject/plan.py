@@ -3,15 +3,12 @@
 from pipeline.artifacts import captions, pairs
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from pipeline.project.step import AGAIN, RUNS, Earlier, Step, rows_in, scaled, seconds, waiting
+from pipeline.project.step import AGAIN, RUNS, Earlier, Step, rows_in, scaled, seconds
 
 
 def plan(params: Params, noise: str) -> Step:
     node = params.noises[noise]
     out, source = paths.injected(node.dataset, noise), paths.prepared(node.dataset)
-    stopped = waiting(params, "inject", noise)
-    if stopped:
-        return stopped
     count, before = rows_in(source / captions.NAME), rows_in(out / pairs.NAME)
     others = [paths.injected(other.dataset, name) for name, other in params.noises.items()]
     spent, because = seconds(count, [Earlier(one, rows_in(one / pairs.NAME)) for one in (out, *others)])

@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from pipeline.core.errors import ParamsError, UsageError
 from pipeline.core.unknown import missing, unknown
 from pipeline.papers import settings
 from pipeline.papers.schema import Block, Common, Paper, Row, Settings
 from pipeline.project.params.document import read_document
+
+Model = TypeVar("Model", bound=BaseModel)
 
 FOLDER = Path(__file__).parent
 
@@ -110,7 +113,8 @@ def _entry(paper: str, content: Paper, row: Row, block: Block, variant: str | No
     if row.quoted:
         return Entry(paper, name, row, block, None)
     trained, its_block = _trained(content, row, block)
-    chosen = [*its_block.settings, *trained.settings, *variants(row, block).get(variant, [])]
+    added = [] if variant is None else variants(row, block).get(variant, [])
+    chosen = [*its_block.settings, *trained.settings, *added]
     known = {**common().settings, **content.settings}
     base = Settings(dataset=its_block.dataset)
     return Entry(paper, name, row, block, settings.merged([base, *(known[one] for one in chosen)]))
@@ -150,7 +154,7 @@ def _problems(paper: Paper):
             yield f"row {row.id}: neither quoted nor with settings"
 
 
-def _validated(model: type, content: dict, name: str):
+def _validated(model: type[Model], content: dict, name: str) -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:

@@ -1,11 +1,17 @@
 """Papers and rows as tables for people and as documents for programs."""
 
+from typing import TYPE_CHECKING
+
+from pipeline.core.console import line, stdout
 from pipeline.papers import catalogue
 from pipeline.papers.catalogue import Entry
 from pipeline.papers.compare import label
 from pipeline.papers.overlay import needs
 from pipeline.papers.render import PROTOCOLS, shown
 from pipeline.papers.schema import RECALLS, Block
+
+if TYPE_CHECKING:
+    from rich.console import JustifyMethod
 
 
 def papers() -> list[dict]:
@@ -57,20 +63,20 @@ def show_papers(found: list[dict]) -> None:
     for one in found:
         title = f"{one['title']} ({one['venue']})"
         table.add_row(one["paper"], title, *(str(one[key]) for key in ("rows", "own", "runs")))
-    _print(table)
-    _say("own: rows that the authors trained, the others quote; runs: own rows that this version can run")
+    stdout.print(table, markup=False)
+    line("own: rows that the authors trained, the others quote; runs: own rows that this version can run")
 
 
 def show_rows(paper: str) -> None:
     """Recalls and rsum, a table for each block of rows; every figure is in ``--json`` and above the row's overlay."""
     content = catalogue.load(paper)
     entries = catalogue.entries(paper)
-    _say(f"{content.title} ({content.authors}; {content.venue})")
+    line(f"{content.title} ({content.authors}; {content.venue})")
     for block in content.blocks:
-        _print(_of_block(block, [one for one in entries if one.block is block]))
+        stdout.print(_of_block(block, [one for one in entries if one.block is block]), markup=False)
     for note in content.notes:
-        _say(f"- {note}")
-    _say(f"runs: `vse-pipe papers {paper} ROW` shows the parameters, `--apply` writes them into params.yaml")
+        line(f"- {note}")
+    line(f"runs: `vse-pipe papers {paper} ROW` shows the parameters, `--apply` writes them into params.yaml")
 
 
 def _of_block(block: Block, entries: list[Entry]):
@@ -78,7 +84,8 @@ def _of_block(block: Block, entries: list[Entry]):
     names = [name for name in dict.fromkeys(names) if not name.endswith(("medr", "meanr", "hs_sum"))]
     title = f"Table {block.table}, {block.title or block.dataset}: {PROTOCOLS[block.protocol]}"
     title += "".join(f"; own rows also :{name}" for name in block.variants)
-    table = _table(title, row="left", method="left", **dict.fromkeys(names, "right"), state="left")
+    right: dict[str, JustifyMethod] = dict.fromkeys(names, "right")
+    table = _table(title, row="left", method="left", **right, state="left")
     for column, name in zip(table.columns[2:], names, strict=False):
         column.header, column.no_wrap = label(name).replace(" ", "\n", 1), True
     table.columns[-1].header = ""
@@ -102,7 +109,7 @@ def _state(one: Entry, variants: list[Entry]) -> str:
     return f"needs {lacking[0]}{more}" + (f"; {', '.join(runs)} runs" if runs else "")
 
 
-def _table(title: str, /, **columns: str):
+def _table(title: str, /, **columns: "JustifyMethod"):
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -112,15 +119,3 @@ def _table(title: str, /, **columns: str):
     for name, justify in columns.items():
         table.add_column(name, justify=justify, overflow="fold", no_wrap=name == "row")
     return table
-
-
-def _print(table) -> None:
-    from pipeline.core.console import stdout
-
-    stdout.print(table, markup=False)
-
-
-def _say(line: str) -> None:
-    from pipeline.core.console import stdout
-
-    stdout.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,21 +1,29 @@
 """A row of a paper as an overlay of params.yaml."""
 
 import re
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from pipeline.core.errors import ParamsError, UsageError
 from pipeline.papers import catalogue
 from pipeline.papers.catalogue import Entry
 from pipeline.papers.differences import COMPUTING
-from pipeline.papers.schema import MEMBERS
+from pipeline.papers.schema import MEMBERS, MemberKey, Settings
 from pipeline.project.params.schema import EvaluateParams, TrainParams
-from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
+from pipeline.project.registry import (
+    BACKBONES,
+    FORMATS,
+    INFERENCES,
+    PROTOCOLS,
+    RUN_FAMILIES,
+    TEXT_FEATURES,
+    Family,
+)
 
 # What papers call one model and are two runs, evaluated by the mean of their scores.
 ENSEMBLES = {"sgraf": ("sgr", "saf")}
-_MEASURED = {
+_MEASURED: dict[str, dict[str, Any]] = {
     "1k": {"split": "test", "protocol": "full"},
     "5k": {"split": "test", "protocol": "full"},
     "c1": {"split": "test", "protocol": "first", "fold_size": 1000},
@@ -40,13 +48,13 @@ def overlay(paper: str, row: str) -> dict:
         raise UsageError(
             f"row {row} of {paper} needs {' and '.join(lacking)}, which this version does not have"
         )
-    chosen = entry.settings
-    nodes = {key: dict(getattr(chosen, key)) for key in ("features", "texts", "noise")}
+    chosen = _settings(entry)
+    nodes = _nodes(chosen)
     named = {key: node.pop("name") for key, node in nodes.items()}
     inferences = ["nns"] if entry.row.inference == "nns" else ["nns", entry.row.inference]
-    found = {
+    found: dict[str, Any] = {
         "grid": {"inferences": inferences},
-        "datasets": {chosen.dataset: dict(catalogue.common().datasets[chosen.dataset])},
+        "datasets": {chosen.dataset: _dataset(chosen)},
         "features": {named["features"]: {"dataset": chosen.dataset, **nodes["features"]}},
         "texts": {named["texts"]: {"dataset": chosen.dataset, **nodes["texts"]}},
         "noises": {named["noise"]: {"dataset": chosen.dataset, **nodes["noise"]}},
@@ -60,6 +68,21 @@ def overlay(paper: str, row: str) -> dict:
     return found
 
 
+def _settings(entry: Entry) -> Settings:
+    """Of a row that is not quoted."""
+    assert entry.settings is not None
+    return entry.settings
+
+
+def _nodes(chosen: Settings) -> dict[str, dict]:
+    return {key: dict(getattr(chosen, key)) for key in ("features", "texts", "noise")}
+
+
+def _dataset(chosen: Settings) -> dict:
+    assert chosen.dataset is not None
+    return dict(catalogue.common().datasets[chosen.dataset])
+
+
 def run_name(entry: Entry) -> str:
     """A name without dots, which separate keys in overrides and in DVC: ``hal-aaai2020_2_12``."""
     return re.sub(r"[^A-Za-z0-9-]", "_", entry.marker)
@@ -70,11 +93,12 @@ def needs(entry: Entry) -> list[str]:
     chosen = entry.settings
     if chosen is None:
         return []
-    wanted = [
-        (FORMATS, catalogue.common().datasets[chosen.dataset]["format"]),
-        (BACKBONES, chosen.features["backbone"]),
-        (TEXT_FEATURES, chosen.texts["method"]),
-        (PROTOCOLS, chosen.noise["protocol"]),
+    nodes = _nodes(chosen)
+    wanted: list[tuple[Family, str]] = [
+        (FORMATS, _dataset(chosen)["format"]),
+        (BACKBONES, nodes["features"]["backbone"]),
+        (TEXT_FEATURES, nodes["texts"]["method"]),
+        (PROTOCOLS, nodes["noise"]["protocol"]),
         *((RUN_FAMILIES[key], name) for key in MEMBERS for name in _members(entry, key)),
         *((INFERENCES, part) for part in entry.row.inference.split("+")),
     ]
@@ -107,8 +131,11 @@ def _runs(entry: Entry, nodes: dict) -> dict:
 
 
 def _run(entry: Entry, similarity: str) -> dict:
-    chosen = entry.settings
-    members = {**{key: getattr(chosen, key) for key in MEMBERS}, "similarity": similarity}
+    chosen = _settings(entry)
+    members: dict[MemberKey, str] = {
+        **{key: getattr(chosen, key) for key in MEMBERS},
+        "similarity": similarity,
+    }
     options = {key: _complete(entry, key, name) for key, name in members.items()}
     train = {
         key: value for key, value in TrainParams(**chosen.train).model_dump().items() if key not in COMPUTING
@@ -120,9 +147,9 @@ def _run(entry: Entry, similarity: str) -> dict:
     }
 
 
-def _complete(entry: Entry, key: str, name: str) -> dict:
+def _complete(entry: Entry, key: MemberKey, name: str) -> dict:
     """The values of member ``name`` of family ``key``, defaults included. Raises ParamsError."""
-    own = entry.settings.options.get(key, {})
+    own = _settings(entry).options.get(key, {})
     try:
         return RUN_FAMILIES[key].options(name).Params(**own).model_dump()
     except ValidationError as error:
@@ -132,10 +159,10 @@ def _complete(entry: Entry, key: str, name: str) -> dict:
 
 def _criterion(entry: Entry, name: str) -> dict:
     """The values of a criterion, defaults being the papers'; the grids of a tuning that does not take place left out."""
-    values = INFERENCES.options(name).Params(**entry.settings.inference.get(name, {})).model_dump()
+    values = INFERENCES.options(name).Params(**_settings(entry).inference.get(name, {})).model_dump()
     return {key: value for key, value in values.items() if not key.endswith("_grid")}
 
 
-def _choices(model: type, field: str) -> tuple:
+def _choices(model: type[BaseModel], field: str) -> tuple:
     annotation = model.model_fields[field].annotation
     return get_args(annotation) if get_origin(annotation) is Literal else ()

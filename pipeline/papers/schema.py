@@ -1,23 +1,35 @@
 """What a paper's file may hold: its tables row by row, and the settings its own rows were trained with."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, StringConstraints, model_validator
 
 from pipeline.core.strict import Strict
 
 Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
-_WAYS = ("i2t", "t2i")
-FIGURES = (
-    *(f"{way}.{figure}" for way in _WAYS for figure in ("r1", "r5", "r10", "medr", "meanr")),
+Figure = Literal[
+    "i2t.r1",
+    "i2t.r5",
+    "i2t.r10",
+    "i2t.medr",
+    "i2t.meanr",
+    "t2i.r1",
+    "t2i.r5",
+    "t2i.r10",
+    "t2i.medr",
+    "t2i.meanr",
     "rsum",
     "hs_sum",
-    *(f"phrase.{figure}" for figure in ("r1", "r5", "r10", "map")),
-)
-RECALLS = tuple(f"{way}.r{k}" for way in _WAYS for k in (1, 5, 10))
+    "phrase.r1",
+    "phrase.r5",
+    "phrase.r10",
+    "phrase.map",
+]
+RECALLS = tuple(f"{way}.r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
 # Which of the test images are ranked: all of a small or of COCO's test set, its first thousand, the mean over its five folds.
 Protocol = Literal["1k", "5k", "c1", "c2", "phrases"]
-MEMBERS = ("loss", "scheme", "similarity", "text", "image", "sampler")
+MemberKey = Literal["loss", "scheme", "similarity", "text", "image", "sampler"]
+MEMBERS: tuple[MemberKey, ...] = get_args(MemberKey)
 
 
 class Settings(Strict):
@@ -39,7 +51,7 @@ class Settings(Strict):
     text: str | None = None
     image: str | None = None
     sampler: str | None = None
-    options: dict[Literal[MEMBERS], dict] = Field(default_factory=dict)
+    options: dict[MemberKey, dict] = Field(default_factory=dict)
     train: dict = Field(default_factory=dict)
     inference: dict[str, dict] = Field(default_factory=dict)
 
@@ -84,7 +96,7 @@ class Block(Strict):
     title: str = ""
     dataset: str
     protocol: Protocol
-    columns: Annotated[list[Literal[FIGURES]], Field(min_length=1)]
+    columns: Annotated[list[Figure], Field(min_length=1)]
     settings: list[str] = Field(default_factory=list)
     variants: dict[Key, list[str]] = Field(default_factory=dict)
     rows: Annotated[list[Row], Field(min_length=1)]

@@ -40,13 +40,13 @@ class Transform:
         if width * height > LARGEST:
             raise UnreadableImage("", f"has sides too unequal: it would be scaled to {width} x {height}")
         resized = image.resize((width, height), FILTERS[self.interpolation])
-        size = self.image_size
-        right, bottom = resized.width - size, resized.height - size
+        side = self.image_size
+        right, bottom = resized.width - side, resized.height - side
         centre = self._centre(*resized.size)
         if self.crops == "center":
-            return _cropped(resized, centre, size)[None]
+            return _cropped(resized, centre, side)[None]
         corners = [(0, 0), (right, 0), (0, bottom), (right, bottom)]
-        pixels = np.stack([_cropped(resized, corner, size) for corner in [*corners, centre]])
+        pixels = np.stack([_cropped(resized, corner, side) for corner in [*corners, centre]])
         return np.concatenate([pixels, pixels[:, :, ::-1]])
 
     def enough(self, width: int, height: int) -> tuple[int, int] | None:

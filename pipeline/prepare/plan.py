@@ -3,15 +3,12 @@
 from pipeline.artifacts import captions, images
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from pipeline.project.step import AGAIN, RUNS, Earlier, Step, rows_in, scaled, seconds, waiting
+from pipeline.project.step import AGAIN, RUNS, Earlier, Step, rows_in, scaled, seconds
 
 
 def plan(params: Params, dataset: str) -> Step:
     """Rows are known beforehand where the renderer is told them, and else from what an earlier call found."""
     node, out = params.datasets[dataset], paths.prepared(dataset)
-    stopped = waiting(params, "prepare", dataset)
-    if stopped:
-        return stopped
     there = {"images": rows_in(out / images.NAME), "captions": rows_in(out / captions.NAME)}
     before = there["images"]
     rows = {name: count for name, count in there.items() if count is not None}

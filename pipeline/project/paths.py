@@ -53,6 +53,14 @@ def find_root(start: Path) -> Path:
     raise UsageError(f"no params.yaml in {start.resolve()} or above it: run this inside a vse-pipe project")
 
 
+def root_around() -> Path | None:
+    """Of the project around the working directory; None outside of any."""
+    try:
+        return find_root(Path.cwd())
+    except UsageError:
+        return None
+
+
 def inside(root: Path, name: str, where: str) -> Path:
     """``root / name``, refused when it leaves ``root`` by an absolute name, by ``..`` or by a symbolic link.
 

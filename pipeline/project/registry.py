@@ -87,7 +87,7 @@ INFERENCES = Family("inference criterion", "pipeline.ranking.inference", Criteri
 SECTIONS = Family("section", "pipeline.report.sections", Traits())
 
 # The members that make up a run, by their key under runs.<name>.
-RUN_FAMILIES = {
+RUN_FAMILIES: dict[str, Family] = {
     "loss": LOSSES,
     "scheme": SCHEMES,
     "similarity": SIMILARITIES,

@@ -2,7 +2,7 @@
 
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from pipeline.project.step import AGAIN, RUNS, Earlier, Step, seconds, size, waiting
+from pipeline.project.step import AGAIN, RUNS, Earlier, Step, seconds, size
 
 _HISTORY = "history.csv"
 # Where the command keeps its lock, and its time beside it.
@@ -11,9 +11,6 @@ _BESIDE = paths.DATA / "report"
 
 def plan(params: Params) -> Step:
     page = paths.REPORTS / "index.html"
-    stopped = waiting(params, "report", "")
-    if stopped:
-        return stopped
     rows = {"runs": len(params.evaluated()), "criteria": len(params.grid.inferences)}
     spent, because = seconds(1.0, [Earlier(_BESIDE, 1.0)])
     written = size(page) if page.is_file() else None

@@ -1,12 +1,11 @@
 """report: reports/metrics.json for git, reports/plots/*.csv for DVC, reports/index.html for people, and beside it, known to
 neither, reports/timings.html."""
 
+from collections.abc import Sized
 from pathlib import Path
 
-import pandas as pd
-
 from pipeline.core.console import say, warn
-from pipeline.core.files import whole_file, write_json
+from pipeline.core.files import write_csv, write_json, write_text
 from pipeline.core.locks import claim
 from pipeline.pictures.read import shown
 from pipeline.project import paths, timing
@@ -41,27 +40,21 @@ def report(params: Params) -> Path:
         html = render(results, collector)
         write_json(paths.REPORTS / "metrics.json", figures)
         for name, table in plots.items():
-            _write_csv(paths.REPORTS / "plots" / f"{name}.csv", table)
+            write_csv(paths.REPORTS / "plots" / f"{name}.csv", table)
         page = paths.REPORTS / "index.html"
-        _write_text(page, html)
+        write_text(page, html)
         spent = timings.rows(params, timing.of)
-        _write_text(paths.REPORTS / timings.NAME, timings.render(spent, params.report.title))
+        write_text(paths.REPORTS / timings.NAME, timings.render(spent, params.report.title))
     if collector.unreadable:
         warn(
             f"{len(collector.unreadable)} pictures cannot be read, the first is {collector.unreadable[0]}; the page says so"
         )
-    counted = [("run", params.runs), ("ensemble", params.ensembles), ("criterion", params.grid.inferences)]
+    counted: list[tuple[str, Sized]] = [
+        ("run", params.runs),
+        ("ensemble", params.ensembles),
+        ("criterion", params.grid.inferences),
+    ]
     runs, ensembles, criteria = (formatting.plural(len(of), word, _PLURALS.get(word)) for word, of in counted)
     ranked = f"{runs} and {ensembles}" if params.ensembles else runs
     say(f"report: {ranked} under {criteria}, {page} ({len(html.encode()) / 1e6:.1f} MB)")
     return page
-
-
-def _write_csv(path: Path, table: pd.DataFrame) -> None:
-    with whole_file(path) as temporary:
-        table.to_csv(temporary, index=False, lineterminator="\n")
-
-
-def _write_text(path: Path, text: str) -> None:
-    with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")

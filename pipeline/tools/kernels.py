@@ -37,10 +37,10 @@ def _split(first: int) -> Split:
     """first: the smallest id, other for splits that must have nothing in common."""
     rng = np.random.default_rng([_SEED, first])
     images, captions = np.arange(_IMAGES) + first, np.arange(_IMAGES * _EACH) + first * _EACH
-    sides = (
+    seen, read = (
         torch.from_numpy(rng.normal(size=(len(ids), _DIM)).astype(np.float32)) for ids in (images, captions)
     )
-    return Split(images, captions, images.repeat(_EACH), *sides)
+    return Split(images, captions, images.repeat(_EACH), seen, read)
 
 
 if __name__ == "__main__":

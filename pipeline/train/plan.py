@@ -17,7 +17,6 @@ from pipeline.project.step import (
     by_split,
     scaled,
     seconds,
-    waiting,
 )
 
 _HISTORY, _STATE = "history.csv", Path("last") / "state.safetensors"
@@ -28,9 +27,6 @@ def plan(params: Params, run: str) -> Step:
     the command itself compares everything and begins again where anything differs."""
     node, out = params.runs[run], paths.trained(run)
     shown = paths.injected(node.dataset, node.noise) / pairs.NAME
-    stopped = waiting(params, "train", run)
-    if stopped:
-        return stopped
     count, epochs = by_split(shown).get("train", 0), node.train.epochs
     done = _epochs_done(out)
     left = max(0, epochs - done)

@@ -51,14 +51,14 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     network = _network(node, source, stored, seed, device)
     inputs = _inputs(node)
     if all(path.is_file() for path in inputs):  # what is missing is said where it is read
-        mark = fingerprint.of(node, seed, inputs, device, network and network.depends)
+        mark = fingerprint.of(node, seed, inputs, device, None if network is None else network.depends)
         if finished.is_finished(out, mark):
             say(f"train {name}: {out} is up to date")
             return
     table = _table(node, stored, network, seed, device)
     # Taken now: they may be injected anew while this trains.
     shown = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
-    mark = fingerprint.of(node, seed, inputs, device, network and network.depends)
+    mark = fingerprint.of(node, seed, inputs, device, None if network is None else network.depends)
     sampler = _sampler(node, table, seed)
     longest = _longest(node, table, sampler(0), name) * SCHEMES.traits(node.scheme.name).parts
     fresh = _builder(node, table, network)
@@ -92,7 +92,7 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None) -> Call
 
     def fresh(seed: int) -> DualEncoder:
         # A copy: models of one run would else train the same backbone.
-        return build(*members, *sizes, seed, network and copy.deepcopy(network.module))
+        return build(*members, *sizes, seed, None if network is None else copy.deepcopy(network.module))
 
     return fresh
 

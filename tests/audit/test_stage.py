@@ -8,6 +8,7 @@ import torch
 from pipeline.artifacts import audit as artefact
 from pipeline.artifacts import captions, embeddings, features, model_files, pairs, rematching
 from pipeline.audit import stage
+from pipeline.core import tables
 from pipeline.core.errors import InputError, IntegrityError, LockedError
 from pipeline.core.files import read_json
 from pipeline.core.locks import claim
@@ -216,7 +217,7 @@ def test_features_or_noise_that_changed_since(own, tmp_path):
     inject(load_params(tmp_path, noises=NOISES, runs=RUNS, train=SIZES), "half")
     folder = paths.extracted("toy", "plain")
     source = features.read(folder)
-    index = features._table.read(folder / features.INDEX, features.SCHEMA)
+    index = tables.read(folder / features.INDEX, features.SCHEMA)
     features.write(folder, np.array(source.array) + 1, index, dict(source.meta))
     with pytest.raises(IntegrityError, match=r"trained on other features .*`vse-pipe train --run half`"):
         stage.audit(own, "half", device="cpu")

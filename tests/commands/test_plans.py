@@ -65,7 +65,7 @@ def test_nothing_is_written_and_one_document_is_printed(made, monkeypatch, capsy
 
 def test_a_step_says_what_is_missing(made):
     shutil.rmtree("data/train")
-    step = embed_plan.plan(load(Path("params.yaml")), "sum")
+    step = _step.waiting(load(Path("params.yaml")), "embed", "sum")
     assert (step.state, step.because) == (BLOCKED, "data/train/sum/model.safetensors does not exist yet")
 
 

@@ -1,9 +1,13 @@
+from typing import get_args
+
 import pytest
 
 from pipeline.core.errors import UsageError
 from pipeline.papers import catalogue
 from pipeline.papers.compare import beside, cautions, label, measured, under
-from pipeline.papers.schema import FIGURES
+from pipeline.papers.schema import Figure
+
+FIGURES = get_args(Figure)
 
 METRICS = {
     "protocol": "folds",

@@ -225,7 +225,7 @@ def test_the_check_of_chunks_changes_no_result(painted_project, after):
 def test_the_fingerprint_covers_images_weights_and_transform(painted_project):
     params, cpu = loaded(FT), torch.device("cpu")
     stored = features.read(paths.extracted("toy", "small"))
-    depends = backbone.load("small", params.features["small"], stored, params.seed, cpu).depends
+    depends = backbone.load_network("small", params.features["small"], stored, params.seed, cpu).depends
     assert {"images_sha256", "weights", "transform", "code_sha256", "libraries"} <= depends.keys()
     marks = {
         fingerprint.of(params.runs["ft"], 3, [], cpu, about)
@@ -233,7 +233,7 @@ def test_the_fingerprint_covers_images_weights_and_transform(painted_project):
     }
     assert len(marks) == 3
     train(params, "ft", "cpu")
-    inputs = _inputs(params.runs["ft"], params.features["small"], params.seed, cpu)[1]
+    inputs = _inputs(params.runs["ft"])
     expected = fingerprint.of(params.runs["ft"], params.seed, inputs, cpu, depends)
     assert checkpoint.fingerprint(paths.trained("ft")) == expected
 

@@ -1,6 +1,6 @@
 """The embeddings of a model that compares regions with words: written block by block, never whole in memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +42,8 @@ def write(
 
 def _blocks(sources: Sources, name: str, splits: Sequence[str]) -> Iterator[FragmentRows]:
     """The rows of each split in the order of the data set."""
-    whole, key, encode = sources.captions, "caption_id", sources.read
+    encode: Callable[[np.ndarray], Tensor | Words] = sources.read
+    whole, key = sources.captions, "caption_id"
     if name == embeddings.IMAGES:
         whole, key, encode = sources.images, "image_id", sources.seen
     work = [(split, part) for split in splits for part in _parts(of_splits(whole, [split]))]

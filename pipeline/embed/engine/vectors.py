@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from torch import Tensor
+
 from pipeline.artifacts import embeddings
 from pipeline.artifacts.embeddings import Side
 from pipeline.embed.engine.inputs import Sources, of_splits
@@ -20,7 +22,9 @@ def write(
     for name, whole, key, encode in sides:
         table = of_splits(whole, splits)
         ids, image_ids = table[key].to_numpy(), table["image_id"].to_numpy()
-        vectors = encode(ids, f"embedding {name.removesuffix('.parquet')}, batches").numpy()
+        encoded = encode(ids, f"embedding {name.removesuffix('.parquet')}, batches")
+        assert isinstance(encoded, Tensor)
+        vectors = encoded.numpy()
         split = table["split"].to_numpy(zero_copy_only=False)
         embeddings.write(folder / name, Side(ids, image_ids, split, vectors, about))
         counts.append(len(ids))

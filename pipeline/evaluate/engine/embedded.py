@@ -55,11 +55,12 @@ class Embedded:
             )
         if type(images) is not type(captions):
             raise InputError(f"{folder}: one file holds vectors, the other fragments; embed both again")
-        if isinstance(images, Side) and images.vectors.shape[1] != captions.vectors.shape[1]:
+        if isinstance(images, Side) and isinstance(captions, Side):
             widths = images.vectors.shape[1], captions.vectors.shape[1]
-            raise InputError(
-                f"{folder}: image vectors have {widths[0]} values and caption vectors {widths[1]}"
-            )
+            if widths[0] != widths[1]:
+                raise InputError(
+                    f"{folder}: image vectors have {widths[0]} values and caption vectors {widths[1]}"
+                )
         return cls(folder, images, captions)
 
     @property
@@ -108,12 +109,14 @@ class Embedded:
 
     def whole(self, device: torch.device) -> Split:
         """All splits as one. Raises InputError for fragments, which are read one split at a time."""
-        if isinstance(self.images, FragmentSide):
+        if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
             raise InputError(
                 f"{self.folder}: a bank of another folder must be one of vectors, not of fragments"
             )
-        vectors = [torch.tensor(side.vectors, device=device) for side in (self.images, self.captions)]
-        return Split(self.images.ids, self.captions.ids, self.captions.image_ids, *vectors)
+        images, captions = (
+            torch.tensor(side.vectors, device=device) for side in (self.images, self.captions)
+        )
+        return Split(self.images.ids, self.captions.ids, self.captions.image_ids, images, captions)
 
     def must_match(self, other: "Embedded") -> None:
         """Raises InputError unless both come from the same model and are compared in the same way."""
@@ -164,6 +167,7 @@ class Embedded:
 
         try:
             whole = build_similarity(member, int(about["dim"]), int(about["regions"]), torch.Generator())
+            assert whole.network is not None
             whole.network.load_state_dict(load_file(path))
         except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())

@@ -129,12 +129,14 @@ def _relaxation(
     """Recall against lambda, where lambda was chosen."""
     if len(criterion.lambdas) < 2:
         return None
-    return pa.concat_tables(
-        tables.relaxation_table(
-            direction, criterion.lambdas, tuned.lambdas, tuned.recalls, recalls(scans[direction])
+    found = []
+    for direction, tuned in chosen.items():
+        assert tuned.recalls is not None
+        measured = recalls(scans[direction])
+        found.append(
+            tables.relaxation_table(direction, criterion.lambdas, tuned.lambdas, tuned.recalls, measured)
         )
-        for direction, tuned in chosen.items()
-    )
+    return pa.concat_tables(found)
 
 
 def _circumstances(inputs: Inputs, criterion: Criterion, params: EvaluateParams, folds: int) -> dict:
@@ -205,10 +207,11 @@ def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int)
     return _rounded(intervals(ranks, occurrence, resamples, seed))
 
 
-def _rounded(values: dict | list[float]) -> dict | list[float]:
-    if isinstance(values, dict):
-        return {name: _rounded(value) for name, value in values.items()}
-    return [round(value, _DIGITS) for value in values]
+def _rounded(values: dict) -> dict:
+    return {
+        name: _rounded(value) if isinstance(value, dict) else [round(end, _DIGITS) for end in value]
+        for name, value in values.items()
+    }
 
 
 def _tables(outcomes: dict[str, list[Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:

@@ -59,7 +59,11 @@ def read(files: InputFiles, params: EvaluateParams, device: torch.device, paired
     bank = _bank(files, images, device).checked_against(ranked, "--bank-images, --bank-captions")
     _warn_of_renumbered(bank, ranked)
     tuning = _validation(files, images, device)
-    about = {"images": str(files.images), "captions": str(files.captions), "similarity": files.similarity}
+    about: dict[str, object] = {
+        "images": str(files.images),
+        "captions": str(files.captions),
+        "similarity": files.similarity,
+    }
     about |= {"qrels": files.qrels} if files.qrels else {}
     return Inputs(ranked, bank, tuning, bank if not bank.own else BankSource("val"), _inner_product, about)
 
@@ -101,8 +105,8 @@ def _split(
         owners = (
             np.full(len(captions.ids), _UNKNOWN) if relevance is None else _owners(captions.ids, relevance)
         )
-    vectors = [torch.from_numpy(side.vectors).to(device) for side in (images, captions)]
-    return Split(images.ids, captions.ids, owners, *vectors, relevance)
+    seen, read = (torch.from_numpy(side.vectors).to(device) for side in (images, captions))
+    return Split(images.ids, captions.ids, owners, seen, read, relevance)
 
 
 def _owners(captions: np.ndarray, relevance: Relevance) -> np.ndarray:
@@ -150,7 +154,7 @@ def _rows_as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
 
 
 def _validation(files: InputFiles, images: Vectors, device: torch.device) -> Split | None:
-    if files.val_images is None:
+    if files.val_images is None or files.val_captions is None:
         return None
     one = sides.images(files.val_images, files.similarity)
     other = sides.captions(files.val_captions, files.similarity)

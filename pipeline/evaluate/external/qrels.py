@@ -14,8 +14,8 @@ from pipeline.ranking.metrics.truth import Relevance
 _COLUMNS = ["caption_id", "image_id", "relevance"]
 _TREC = ["caption_id", "iteration", "image_id", "relevance"]
 _PAIRS = "caption_id image_id [relevance]"
-_NUMBERS = {np.int64: r"^-?[0-9]{1,18}$", np.float64: r"^-?[0-9]+(\.[0-9]+)?$"}
-_WORDS = {np.int64: "an integer", np.float64: "a number"}
+_NUMBERS: dict[type, str] = {np.int64: r"^-?[0-9]{1,18}$", np.float64: r"^-?[0-9]+(\.[0-9]+)?$"}
+_WORDS: dict[type, str] = {np.int64: "an integer", np.float64: "a number"}
 
 
 def read(source: str) -> Relevance:

@@ -82,6 +82,7 @@ def must_fit(one: Vectors, other: Vectors) -> None:
 
 def must_pair(images: Vectors, captions: Vectors) -> None:
     """Raises InputError when a caption's image is missing or an image has no caption."""
+    assert captions.image_ids is not None
     missing = np.unique(captions.image_ids[~np.isin(captions.image_ids, images.ids)])
     if len(missing):
         raise InputError(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from pipeline.core.console import warn
@@ -22,7 +22,7 @@ class Forward:
     turned out to allow, None until it has run out.
     """
 
-    module: nn.Module
+    module: Callable
     params: FeatureParams
     device: torch.device
     limit: int | None = None

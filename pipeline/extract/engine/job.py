@@ -60,10 +60,10 @@ class Job:
     def items(self, number: int) -> list[Item]:
         start = number * self.size
         rows = self.table.slice(start, self.size)
-        columns = [rows[name].to_pylist() for name in ("image_id", "file", "sha256")]
+        ids, names, digests = (rows[name].to_pylist() for name in ("image_id", "file", "sha256"))
         return [
-            Item(*row, f"{self.where} row {place}")
-            for place, row in enumerate(zip(*columns, strict=True), start)
+            Item(image_id, file, digest, f"{self.where} row {place}")
+            for place, (image_id, file, digest) in enumerate(zip(ids, names, digests, strict=True), start)
         ]
 
     def batches(self, number: int) -> list[list[Item]]:

@@ -10,6 +10,9 @@ from pipeline.pictures.transforms import Transform
 class Extractor(nn.Module):
     """uint8 (B, crops, S, S, 3) -> float32 (B, D): scale to 0..1, normalise the channels, mean over the crops."""
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, net: nn.Module, transform: Transform) -> None:
         super().__init__()
         self.net = net.to(memory_format=torch.channels_last)

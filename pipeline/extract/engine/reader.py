@@ -3,7 +3,7 @@
 import contextlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -32,7 +32,7 @@ class ReadBatch:
 
 def batches(
     work: Iterable[list[Item]], read: Read, ahead: int, workers: int | None = None
-) -> Iterator[ReadBatch]:
+) -> Generator[ReadBatch, None, None]:
     """One ReadBatch for each list of items, in order.
 
     ahead: batches read while the caller works on one; 0 on a CPU, where readers would only take cores from the

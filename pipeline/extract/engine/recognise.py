@@ -26,7 +26,9 @@ def settled(about: dict, node: FeatureSet, seed: int, device: str) -> bool:
     on the command line; raises UsageError as ``device.resolve``.
     """
     libraries, precision = about.get("libraries"), about.get("precision")
-    if not isinstance(libraries, dict) or not (paths.prepared(node.dataset) / images.NAME).is_file():
+    if not isinstance(libraries, dict) or not isinstance(precision, str):
+        return False
+    if not (paths.prepared(node.dataset) / images.NAME).is_file():
         return False
     kind = _kind(device)
     if precision != _precision(node, kind, precision):

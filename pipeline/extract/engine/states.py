@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from pickle import UnpicklingError  # noqa: TID251 (what torch raises where it refuses to unpickle)
+from typing import TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -14,12 +15,13 @@ from pipeline.core import seeds
 from pipeline.core.errors import InputError, IntegrityError
 
 State = dict[str, Tensor]
+Network = TypeVar("Network", bound=nn.Module)
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 _PREFIX = "module."
 _SHOWN = 4
 
 
-def seeded(make: Callable[[], nn.Module], seed: int, *names: str) -> nn.Module:
+def seeded(make: Callable[[], Network], seed: int, *names: str) -> Network:
     """Build a module whose initial values follow from ``seed`` and ``names``; torch's global generator stays as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seeds.derive(seed, "weights", *names))

@@ -7,12 +7,16 @@ the project's folder, the images and the weights at the same path.
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.core.console import track
 from pipeline.core.errors import MissingResource, PipelineError
 from pipeline.extract.engine.job import Job, plan
 from pipeline.extract.engine.shards import Shard
 from pipeline.extract.engine.work import Work
+
+if TYPE_CHECKING:
+    from pipeline.extract.engine.compute import Computer
 
 # Of every worker: one shard that it computes and one that waits, so that it never waits for this process.
 _IN_FLIGHT = 2
@@ -81,14 +85,15 @@ class _Worker:
 
     def __init__(self, folder: str, node, seed: int, device: str, digest: str, threads: int) -> None:
         self.given, self.digest, self.folder, self.threads = (node, seed), digest, folder, threads
-        self.device, self.computer = device, None
+        self.device = device
+        self.computer: Computer | None = None
 
     def shard(self, number: int) -> Shard:
         # The network is built here: what goes wrong in a constructor comes back as the death of the worker.
         self.computer = self.computer or self._computer()
         return next(self.computer.shards([number]))[1]
 
-    def _computer(self):
+    def _computer(self) -> "Computer":
         import torch
 
         from pipeline.core import device as devices

@@ -7,7 +7,7 @@ from jaxtyping import Float32, Float64
 
 
 def principal(
-    blocks: Iterable[Float32[np.ndarray, "rows dim"]], components: int
+    blocks: Iterable[Float32[np.ndarray, "_ dim"]], components: int
 ) -> tuple[Float64[np.ndarray, " dim"], Float64[np.ndarray, "components dim"]]:
     """The mean and the ``components`` directions of largest variance, largest first, each of unit length.
 
@@ -17,7 +17,7 @@ def principal(
     """
     from scipy.linalg import eigh
 
-    total, products, count = 0.0, None, 0
+    total, products, count = np.zeros(1), None, 0
     for block in blocks:
         block = np.ascontiguousarray(block, dtype=np.float64)
         total = total + block.sum(axis=0)

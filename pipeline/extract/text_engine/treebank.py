@@ -22,7 +22,10 @@ def word_tokenizer() -> Callable[[str], list[str]]:
     with _lock:
         if "nltk" in sys.modules:
             return importlib.import_module(_MODULE).NLTKWordTokenizer().tokenize
-        folder = Path(find_spec("nltk").origin).parent
+        found = find_spec("nltk")
+        if found is None or found.origin is None:
+            raise ModuleNotFoundError("No module named 'nltk'", name="nltk")
+        folder = Path(found.origin).parent
         try:
             for name, path in (("nltk", folder), ("nltk.tokenize", folder / "tokenize")):
                 sys.modules[name] = ModuleType(name)

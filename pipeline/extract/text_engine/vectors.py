@@ -9,8 +9,8 @@ import codecs
 import gzip
 import zlib
 from collections.abc import Callable, Iterator, Set
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import Float32
@@ -72,7 +72,7 @@ def _packed(path: Path, form: Callable, wanted: Set[str]) -> dict[str, Vector]:
         raise InputError(f"{path}: damaged gzip file ({error})") from error
 
 
-def _text(file: BinaryIO, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
+def _text(file: BufferedIOBase, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
     """(place, word, vector) of every wanted word of a text file; every line is checked for its number of values."""
     count, dim, number, entries = None, None, 0, 0
     for number, raw in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 1), b""), start=1):
@@ -132,7 +132,7 @@ def _numbers(fields: list[bytes], path: Path, number: int) -> Vector:
         raise InputError(f"{path} line {number}: {error}") from error
 
 
-def _binary(file: BinaryIO, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
+def _binary(file: BufferedIOBase, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
     """(place, word, vector) of every wanted word. Words need not be UTF-8: some of GoogleNews' are not."""
     first = file.readline(_SHOWN)
     header = _header(first.rstrip(b"\n"), f"{path} byte 0") if first.endswith(b"\n") else None

@@ -67,7 +67,9 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     }
     arrays = {"vectors": points.astype(np.float32), "ica": rotation, "ica_mean": offset}
     state = State(words, {**arrays, **_stored(found.mixture)}, about)
-    return state if params.pca is None else _reduced(state, list(corpus.of("train")), params, seed)
+    return (
+        state if params.pca is None else _reduced(state, list(corpus.of("train")), params.pca, params, seed)
+    )
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
@@ -131,7 +133,7 @@ def _independent(
     return ica.components_, ica.mean_
 
 
-def _reduced(state: State, train: list[str], params: Params, seed: int) -> State:
+def _reduced(state: State, train: list[str], components: int, params: Params, seed: int) -> State:
     """``state`` with the PCA of the Fisher vectors of train captions."""
     from pipeline.core import seeds
     from pipeline.extract.text_engine.pca import principal
@@ -140,9 +142,9 @@ def _reduced(state: State, train: list[str], params: Params, seed: int) -> State
         chosen = seeds.generator(seed, "pca").choice(len(train), params.pca_captions, replace=False)
         train = [train[place] for place in np.sort(chosen)]
     size = 2 * state.arrays["location"].size
-    if params.pca > min(size, len(train) - 1):
+    if components > min(size, len(train) - 1):
         raise InputError(
-            f"hglmm: pca is {params.pca}, but {len(train)} train captions with {size} dimensions have fewer "
+            f"hglmm: pca is {components}, but {len(train)} train captions with {size} dimensions have fewer "
             "principal components"
         )
 
@@ -151,7 +153,7 @@ def _reduced(state: State, train: list[str], params: Params, seed: int) -> State
         for start in track(starts, len(starts), f"hglmm, PCA of {len(train)} train captions"):
             yield _fisher(train[start : start + params.block], state, params)
 
-    mean, directions = principal(blocks(), params.pca)
+    mean, directions = principal(blocks(), components)
     learnt = {"pca_mean": mean.astype(np.float32), "pca": directions.astype(np.float32)}
     return State(state.words, {**state.arrays, **learnt}, {**state.about, "pca_captions": len(train)})
 

@@ -34,7 +34,9 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     dictionary takes the usual lemma of any word class ("running" becomes "run") and needs no downloaded data.
     Raises InputError when no term is left.
     """
-    counts, holding, captions = Counter(), Counter(), 0
+    counts: Counter[str] = Counter()
+    holding: Counter[str] = Counter()
+    captions = 0
     for text in corpus.of("train"):
         found = terms(text, params)
         counts.update(found)

@@ -51,7 +51,7 @@ def row_digests(array: np.ndarray, path: Path) -> np.ndarray:
     row_bytes = math.prod(array.shape[1:]) * array.itemsize
     step = max(1, _BLOCK_BYTES // row_bytes)
     starts = range(0, len(array), step)
-    digests = []
+    digests: list[bytes] = []
     for start in track(starts, len(starts), path.name):
         block = np.ascontiguousarray(array[start : start + step])
         if not np.isfinite(block).all():

@@ -54,7 +54,8 @@ def scan(root: Path, files: list[str], where: Callable[[int], str]) -> Scanned:
         for place, file, result in zip(places, files, results, strict=True)
         if result[3] is not None
     ]
-    return Scanned(*([result[column] for result in results] for column in range(3)), broken)
+    widths, heights = [result[0] for result in results], [result[1] for result in results]
+    return Scanned(widths, heights, [result[2] for result in results], broken)
 
 
 def _locate(root: Path, file: str, where: str) -> None:

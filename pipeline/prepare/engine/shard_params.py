@@ -30,6 +30,6 @@ class ShardParams(Strict):
 
     @model_validator(mode="after")
     def _leave_some_to_train(self) -> "ShardParams":
-        if sum(one for one in (self.val, self.test) if not isinstance(one, str)) >= 1:
+        if sum(one for one in (self.val, self.test) if isinstance(one, int | float)) >= 1:
             raise ValueError(f"val and test must leave a share to train, got {self.val} + {self.test}")
         return self

@@ -14,7 +14,7 @@ from pipeline.project import paths
 
 def drawn(params: ShardParams, name: str, seed: int) -> str:
     """The split of an image of a train file."""
-    val, test = (0.0 if isinstance(one, str) else one for one in (params.val, params.test))
+    val, test = (one if isinstance(one, int | float) else 0.0 for one in (params.val, params.test))
     return drawn_split(name, val, test, seed)
 
 

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from pipeline.artifacts import captions, images
 from pipeline.core import seeds
 from pipeline.core.errors import InputError, MissingResource
 from pipeline.core.unknown import missing
@@ -73,7 +75,8 @@ class Unique:
     """Remembers where each value was first given. ``add`` raises InputError when it is given again."""
 
     def __init__(self, what: str) -> None:
-        self.what, self.first = what, {}
+        self.what = what
+        self.first: dict[Any, str] = {}
 
     def add(self, value, where: str):
         if value in self.first:
@@ -113,12 +116,9 @@ def read_lines(path: Path) -> list[str]:
 
 def image_table(ids, files, splits, widths, heights, digests) -> pa.Table:
     """The columns of ``pipeline.artifacts.images`` from parallel sequences."""
-    columns = {"image_id": pa.int64(), "file": pa.string(), "split": pa.string()}
-    columns |= {"width": pa.int32(), "height": pa.int32(), "sha256": pa.string()}
-    return pa.table([ids, files, splits, widths, heights, digests], schema=pa.schema(columns))
+    return pa.table([ids, files, splits, widths, heights, digests], schema=images.SCHEMA)
 
 
 def caption_table(ids, image_ids, texts, splits) -> pa.Table:
     """The columns of ``pipeline.artifacts.captions`` from parallel sequences."""
-    columns = {"caption_id": pa.int64(), "image_id": pa.int64(), "text": pa.string(), "split": pa.string()}
-    return pa.table([ids, image_ids, texts, splits], schema=pa.schema(columns))
+    return pa.table([ids, image_ids, texts, splits], schema=captions.SCHEMA)

@@ -64,7 +64,8 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
         with tarfile.open(fileobj=file, mode="r:") as tar:
             end = 0
             while (info := tar.next()) is not None:
-                tar.members = []  # tarfile would keep every member of every shard
+                # tarfile would keep every member of every shard; typeshed does not know the list it keeps them in.
+                tar.members = []  # type: ignore[attr-defined]
                 if info.size < 0 or info.offset_data < end:
                     raise InputError(
                         f"{path}: damaged at byte {info.offset}: a member lies before its predecessor"

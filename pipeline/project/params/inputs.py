@@ -37,10 +37,13 @@ def noise(reader: ParamsReader, root: Root, name: str, node: NoiseNode) -> Noise
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     protocol = reader.member(PROTOCOLS, node.protocol, node.model_extra, address, f"{address}.protocol")
     held = root.datasets.get(node.dataset)
-    noisy = (
-        held is not None and held.format in FORMATS.names() and not FORMATS.traits(held.format).knows_truth
-    )
-    if protocol and noisy and PROTOCOLS.traits(node.protocol).knows_truth:
+    if (
+        protocol
+        and held is not None
+        and held.format in FORMATS.names()
+        and not FORMATS.traits(held.format).knows_truth
+        and PROTOCOLS.traits(node.protocol).knows_truth
+    ):
         reader.problem(
             f"{address}.protocol",
             f"data set '{node.dataset}' ({held.format}) is noisy by itself, and nobody knows which of its pairs "

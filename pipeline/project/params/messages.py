@@ -2,13 +2,15 @@
 
 import difflib
 import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeGuard
 
 from pydantic import BaseModel
 
 from pipeline.project.params.schema import Root, RunNode, TrainParams
 
 # What files of an earlier version lack, and what they still have.
-_ADDED = {
+_ADDED: dict[tuple[type[BaseModel] | None, str], str] = {
     (Root, "texts"): "add `texts: {words: {dataset: NAME, method: words}}`, and `texts: words` to its runs",
     (RunNode, "texts"): "add `texts: NAME`, a node of the section texts",
     (RunNode, "scheme"): "add `scheme: plain`",
@@ -16,7 +18,7 @@ _ADDED = {
 _MOVED = {"min_count": "texts.<name>.min_count", "max_words": "texts.<name>.max_words"}
 
 
-def described(model: type[BaseModel], problem: dict) -> str:
+def described(model: type[BaseModel], problem: Mapping[str, Any]) -> str:
     """One of ``ValidationError.errors()`` of ``model`` as a phrase; an unknown key gets its near miss."""
     if problem["type"] in ("extra_forbidden", "missing"):
         *parents, last = problem["loc"]
@@ -34,12 +36,12 @@ def described(model: type[BaseModel], problem: dict) -> str:
     return f"{message}, got {problem['input']!r}"
 
 
-def _model_at(model: object, place: list) -> type[BaseModel] | None:
+def _model_at(model: object, place: Iterable) -> type[BaseModel] | None:
     """The model at ``place`` inside ``model``."""
     for step in place:
         model = model.model_fields[step].annotation if _is_model(model) else typing.get_args(model)[-1]
     return model if _is_model(model) else None
 
 
-def _is_model(model: object) -> bool:
+def _is_model(model: object) -> TypeGuard[type[BaseModel]]:
     return isinstance(model, type) and issubclass(model, BaseModel)

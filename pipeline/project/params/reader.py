@@ -1,6 +1,7 @@
 """Reading values with models, members and names as params.yaml has them; problems are collected, not raised."""
 
 from collections.abc import Collection
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,7 +14,9 @@ from pipeline.project.registry import Family
 
 
 class ParamsReader:
-    """file: its name in messages. Whatever is wrong goes to ``problems``; what cannot be read is None."""
+    """file: its name in messages. Whatever is wrong goes to ``problems``; what cannot be read is None.
+
+    Nothing that holds such a None is used: loading ends with the problems raised. So the results are typed as read."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -22,7 +25,7 @@ class ParamsReader:
     def problem(self, address: str, text: str) -> None:
         self.problems.append(f"{self.file} {address}: {text}")
 
-    def model(self, model: type[BaseModel], values: dict, address: str):
+    def model(self, model: type[BaseModel], values: dict, address: str) -> Any:
         """``values`` as a ``model``; address: where they stand, empty for the whole file."""
         try:
             checked = model.model_validate(values)
@@ -36,8 +39,8 @@ class ParamsReader:
                 self.problem(place, described(model, problem))
             return None
 
-    def member(self, family: Family, name: str, options: dict, address: str, named_at: str) -> Member | None:
-        """A member with its options. address: where these stand; named_at: where its name does."""
+    def member(self, family: Family, name: str, options: dict | None, address: str, named_at: str) -> Any:
+        """A ``Member`` with its options. address: where these stand; named_at: where its name does."""
         if not self.known(family, name, named_at):
             return None
         params = self.model(family.options(name).Params, dict(options or {}), address)

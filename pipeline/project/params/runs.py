@@ -1,11 +1,12 @@
 """The entries under runs: each names nodes and members, and these must fit one another."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from pipeline.core.unknown import near_miss
 from pipeline.project.params.reader import ParamsReader
 from pipeline.project.params.schema import Root, RunNode, TrainParams
-from pipeline.project.params.typed import Member, Run
+from pipeline.project.params.typed import Run
 from pipeline.project.registry import (
     BACKBONES,
     IMAGE_ENCODERS,
@@ -48,7 +49,7 @@ def _of_its_dataset(reader: ParamsReader, nodes: dict, node: RunNode, key: str, 
         )
 
 
-def _member(reader: ParamsReader, root: Root, node: RunNode, key: str, address: str) -> Member | None:
+def _member(reader: ParamsReader, root: Root, node: RunNode, key: str, address: str) -> Any:
     chosen, own = getattr(node, key), node.options.get(key, {})
     values = {**(getattr(root, key).get(chosen) or {}), **own}
     place = f"{address}.options.{key}" if own else f"{key}.{chosen}"

@@ -1,6 +1,7 @@
 """report.sweeps against the runs it names: the one place that turns an address such as ``loss.k`` into a run's value."""
 
 from dataclasses import fields
+from typing import Any
 
 from pipeline.core.strict import Strict
 from pipeline.core.unknown import missing, unknown
@@ -70,9 +71,9 @@ def _number(params: Params, run: str, x: str) -> str | None:
     return None
 
 
-def _values(params: Params, run: Run) -> dict[str, object]:
+def _values(params: Params, run: Run) -> dict[str, Any]:
     """Every value of a run by its address: ``{"loss.margin": 0.2, "noise.rate": 0.0, "train.lr": 0.0005, ...}``."""
-    found = {}
+    found: dict[str, Any] = {}
     for field in fields(run):
         part = getattr(run, field.name)
         if field.name in _NODES:
@@ -86,8 +87,8 @@ def _values(params: Params, run: Run) -> dict[str, object]:
     return found
 
 
-def _flat(values: dict, prefix: str) -> dict[str, object]:
-    found = {}
+def _flat(values: dict, prefix: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for key, one in values.items():
         found |= _flat(one, f"{prefix}{key}.") if isinstance(one, dict) else {f"{prefix}{key}": one}
     return found

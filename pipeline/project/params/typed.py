@@ -1,6 +1,7 @@
 """params.yaml after loading: every name resolved to its member, every value validated."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipeline.core.strict import Strict
 from pipeline.project.params.schema import (
@@ -15,10 +16,10 @@ from pipeline.project.params.schema import (
 
 @dataclass(frozen=True)
 class Member:
-    """A family's member by name, with its validated parameters."""
+    """A family's member by name. params: its own ``Params``, validated; which model that is only its name tells."""
 
     name: str
-    params: Strict
+    params: Any
 
 
 @dataclass(frozen=True)

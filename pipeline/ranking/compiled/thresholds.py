@@ -8,7 +8,7 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def _above(row: np.ndarray, threshold: float) -> int:
+def _above(row: np.ndarray, threshold: float) -> np.int32:
     count = np.int32(0)
     for column in range(len(row)):
         count = np.int32(count + np.int32(row[column] > threshold))
@@ -16,7 +16,7 @@ def _above(row: np.ndarray, threshold: float) -> int:
 
 
 @njit(cache=True, nogil=True)
-def at_least(row: np.ndarray, threshold: float) -> int:
+def at_least(row: np.ndarray, threshold: float) -> np.int32:
     count = np.int32(0)
     for column in range(len(row)):
         count = np.int32(count + np.int32(row[column] >= threshold))

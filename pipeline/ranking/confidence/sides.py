@@ -70,7 +70,7 @@ class FoldDirection:
 
 
 def _means(ranks: pa.Table) -> dict[str, np.ndarray]:
-    found = {name: 100.0 * _column(ranks, column) for name, column in _HITS.items()}
+    found: dict[str, np.ndarray] = {name: 100.0 * _numbers(ranks, column) for name, column in _HITS.items()}
     position = _column(ranks, "rank")
     if position is not None:
         found |= {"mean_r": position, "mrr": 100.0 / position}
@@ -80,5 +80,8 @@ def _means(ranks: pa.Table) -> dict[str, np.ndarray]:
 
 def _column(ranks: pa.Table, name: str) -> np.ndarray | None:
     """As float64; None when nulls say that the criterion does not define it."""
-    column = ranks[name]
-    return None if column.null_count else column.to_numpy().astype(np.float64)
+    return None if ranks[name].null_count else _numbers(ranks, name)
+
+
+def _numbers(ranks: pa.Table, name: str) -> np.ndarray:
+    return ranks[name].to_numpy().astype(np.float64)

@@ -69,4 +69,5 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
             exponents[:, rows].fill_diagonal_(-torch.inf)
         part = exponents.logsumexp(dim=0).double()
         total = part if total is None else torch.logaddexp(total, part)
+    assert total is not None
     return total

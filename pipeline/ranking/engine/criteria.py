@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
+from typing import Any
 
 from pipeline.core.errors import UsageError
 from pipeline.core.seeds import generator
@@ -19,11 +20,11 @@ PLAIN = "nns"
 
 @dataclass(frozen=True)
 class Part:
-    """A member of the family with its parameters."""
+    """A member of the family with its parameters, its own ``Params``."""
 
     name: str
     module: ModuleType
-    params: Strict
+    params: Any
 
     @classmethod
     def load(cls, name: str, options: dict[str, Strict]) -> "Part":
@@ -81,6 +82,7 @@ class Criterion:
         always in the same way; without ties it makes no difference.
         """
         order = generator(0, "order of items in a matching").permutation(scores.shape[1])
+        assert self.matching is not None
         for pairs in self.matching.module.match(Shuffled(scores, order), settings, self.matching.params):
             yield MatchedPairs(pairs.rows, order[pairs.columns])
 

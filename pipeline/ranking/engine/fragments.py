@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 import torch
@@ -43,7 +44,7 @@ class MeanScore:
         return torch.stack([score(image, text) for score, image, text in sides]).mean(dim=0)
 
 
-def plain(side: Sides) -> bool:
+def plain(side: Sides) -> TypeGuard[Tensor]:
     """One vector each?"""
     return isinstance(side, Tensor) and side.ndim == 2
 
@@ -77,12 +78,12 @@ def same(
     one: Sides, left: Sequence[int] | np.ndarray, other: Sides, right: Sequence[int] | np.ndarray
 ) -> Bool[Tensor, " pairs"]:
     """Is item ``left[i]`` of the one the item ``right[i]`` of the other, number by number?"""
-    ours, theirs = (take(side, torch.as_tensor(rows)) for side, rows in ((one, left), (other, right)))
-    if isinstance(one, Several) and isinstance(other, Several) and len(one.parts) == len(other.parts):
+    ours, theirs = take(one, torch.as_tensor(left)), take(other, torch.as_tensor(right))
+    if isinstance(ours, Several) and isinstance(theirs, Several) and len(ours.parts) == len(theirs.parts):
         places = range(len(ours))
         each = [same(a, places, b, places) for a, b in zip(ours.parts, theirs.parts, strict=True)]
         return torch.stack(each).all(dim=0)
-    if isinstance(one, Words) and isinstance(other, Words):
+    if isinstance(ours, Words) and isinstance(theirs, Words):
         alike = (ours.lengths == theirs.lengths).nonzero()[:, 0]
         equal = torch.zeros(len(ours), dtype=torch.bool)
         ours, theirs = ours.take(alike), theirs.take(alike)
@@ -96,7 +97,7 @@ def same(
     return (ours == theirs).flatten(1).all(dim=1).cpu()
 
 
-def tables(side: Sides) -> list[Float[Tensor, "rows dim"]]:
+def tables(side: Sides) -> list[Float[Tensor, "rows _"]]:
     """All vectors of a side, one table for each model."""
     if isinstance(side, Several):
         return [table for part in side.parts for table in tables(part)]

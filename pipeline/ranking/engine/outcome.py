@@ -1,5 +1,6 @@
 """What one direction of one fold gives, whether its queries were ranked or matched."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -14,7 +15,7 @@ from pipeline.ranking.metrics.positions import positions
 from pipeline.ranking.metrics.ranks import Ties
 from pipeline.ranking.metrics.truth import Truth
 
-_MEASURES = {
+_MEASURES: dict[str, Callable] = {
     "ap": precision.average_precision,
     "ap_at_r": precision.average_precision_at_r,
     "r_precision": precision.r_precision,

@@ -76,7 +76,7 @@ def _answered(pairs: MatchedPairs, right: np.ndarray, truth: Truth) -> int:
 
 def best(lambdas: Sequence[float], scans: Sequence[Scan], ks: Sequence[int] = KS) -> dict[int, float]:
     """By K, the smallest lambda with the most queries answered over all folds."""
-    chosen = sum(one.answered for one in scans).argmax(axis=1)
+    chosen = np.sum([one.answered for one in scans], axis=0).argmax(axis=1)
     return {k: lambdas[place] for k, place in zip(ks, chosen, strict=True)}
 
 

@@ -1,6 +1,7 @@
 """A score matrix that is computed strip by strip and held only where the memory for it is given."""
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +23,8 @@ _MIB = 1 << 20
 # What scores of one direction may take of the memory: those of the queries and of a bank, both ways, make a half.
 _HELD_SHARE = 8
 
-Similarity = Callable[[Sides, Sides], Tensor]
+# Of sides as its model makes them: which kind it takes is said by its traits.
+Similarity = Callable[[Any, Any], Tensor]
 Rescore = Callable[[Tensor, slice], Tensor]
 
 
@@ -98,7 +100,7 @@ class Scores:
         def transpose() -> Scores:
             return cls.dense(matrix.T.contiguous(), block)
 
-        return cls(tuple(matrix.shape), lambda rows: matrix[rows], block, transpose)
+        return cls((matrix.shape[0], matrix.shape[1]), lambda rows: matrix[rows], block, transpose)
 
     @classmethod
     def _of_kept(cls, kept: ScoreMatrix, block: int) -> "Scores":

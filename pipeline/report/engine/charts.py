@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from itertools import count
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -37,7 +38,12 @@ def validation(histories: dict[str, pd.DataFrame]) -> dict:
         tooltip=["run:N", "epoch:Q", alt.Tooltip("rsum:Q", format=".1f")],
     )
     # The dash tells runs apart without colour. A sort order, or points in the lines' colours, would make two legends.
-    run = {"field": "run", "type": "nominal", "title": None, "scale": alt.Scale(domain=list(histories))}
+    run: dict[str, Any] = {
+        "field": "run",
+        "type": "nominal",
+        "title": None,
+        "scale": alt.Scale(domain=list(histories)),
+    }
     lines = base.mark_line(strokeWidth=2).encode(color=alt.Color(**run), strokeDash=alt.StrokeDash(**run))
     points = base.mark_point(filled=True, size=60, style="kept").transform_filter("datum.kept")
     return spec(alt.layer(lines, points), height=280)
@@ -60,11 +66,15 @@ def sweep(points: list[Point], baselines: list[Point], title: str, name: str) ->
     """rsum against the value swept over: a line through the means, a band from lowest to highest where runs share a
     value, a point and an upright 95% interval a run, a level line a baseline. name: of the line in the legend."""
     rows = [_swept_row(point, name) for point in points]
-    base = alt.Chart(alt.Data(values=rows)).encode(x=_swept([point.x for point in points], title))
-    level = [{"rsum": point.rsum, "run": point.run, "series": point.run} for point in baselines]
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=_swept([point.x for point in points if point.x is not None], title)
+    )
+    level: list[dict[str, Any]] = [
+        {"rsum": point.rsum, "run": point.run, "series": point.run} for point in baselines
+    ]
     # The line comes first in the domain and so has the accent's colour, like its band and its points.
     names = [name, *(row["series"] for row in level)]
-    of = {"type": "nominal", "title": None, "legend": alt.Legend() if level else None}
+    of: dict[str, Any] = {"type": "nominal", "title": None, "legend": alt.Legend() if level else None}
     of |= {"scale": alt.Scale(domain=names)}
     series = {"color": alt.Color("series", **of), "strokeDash": alt.StrokeDash("series", **of)}
     tip = [alt.Tooltip("run:N"), alt.Tooltip("rsum:Q", format=".1f")]
@@ -126,7 +136,7 @@ def _kept(table: pd.DataFrame) -> list[bool]:
     return (table.index == table["val_rsum"].idxmax()).tolist()
 
 
-def spec(chart: alt.LayerChart | alt.Chart, height: int) -> dict:
+def spec(chart: alt.LayerChart | alt.FacetChart | alt.Chart, height: int) -> dict:
     """Vega-Lite for the page: as wide as its place, ``height`` pixels tall, without schema and theme."""
     made = chart.properties(width="container", height=height).to_dict()
     # The page names the Vega-Lite mode itself, and its own theme replaces Altair's.

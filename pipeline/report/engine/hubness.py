@@ -27,8 +27,10 @@ class Hubness:
 def measure(items: pd.DataFrame, k: int) -> Hubness:
     """items: rows of occurrence.parquet in one direction. Mean over folds; ``largest`` is the maximum."""
     folds = [group[f"n_{k}"].to_numpy() for _, group in items.groupby("fold")]
-    shares = np.mean([[measure(n) for measure in _SHARES] for n in folds], axis=0)
-    return Hubness(*map(float, shares), largest=int(max(n.max() for n in folds)))
+    robin_hood, gini, anti_hubs, hub_share = np.mean(
+        [[measure(n) for measure in _SHARES] for n in folds], axis=0
+    ).tolist()
+    return Hubness(robin_hood, gini, anti_hubs, hub_share, largest=int(max(n.max() for n in folds)))
 
 
 def log_histogram(n: np.ndarray) -> list[tuple[int, int, int]]:

@@ -9,11 +9,12 @@ policy allows its two scripts by their digest and no request at all.
 import base64
 import hashlib
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from pipeline.report.engine import charts, formatting
@@ -91,16 +92,8 @@ def style() -> Markup:
 
 @cache
 def environment() -> Environment:
-    """Templates of every page; what a data set says is escaped."""
-    made = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= formatting.FILTERS
-    return made
+    """Templates of every page."""
+    return formatting.environment(_FOLDER)
 
 
 def _section(name: str, results: Results, collector: Collector) -> Section | None:
@@ -121,7 +114,7 @@ def _trusted(text: str) -> Markup:
     return Markup(text)  # noqa: S704
 
 
-def _policy(scripts: list[str]) -> str:
+def _policy(scripts: Sequence[str]) -> str:
     """Vega compiles its expressions, hence unsafe-eval; it styles its tooltips, hence inline styles."""
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)

@@ -4,11 +4,14 @@ import base64
 import io
 import math
 from collections.abc import Callable
+from typing import TypeVar
 
 from PIL import Image, ImageOps
 
 from pipeline.core.errors import UnreadableImage
 from pipeline.pictures.picture import opened, undecodable
+
+Key = TypeVar("Key")
 
 _QUALITY = 80
 _SMALLEST = 64
@@ -47,7 +50,7 @@ def embedded_size(webp: bytes) -> int:
     return math.ceil(len(webp) / 3) * 4
 
 
-def fit(make: Callable[[int], dict[str, bytes]], side: int, budget: int) -> tuple[dict[str, bytes], int]:
+def fit(make: Callable[[int], dict[Key, bytes]], side: int, budget: int) -> tuple[dict[Key, bytes], int]:
     """The thumbnails of ``make(side)``, with the side reduced until all of them together stay below ``budget`` bytes of
     base64. Smaller than 64 px nothing can be made out: from there on the last ones are left out instead. Returns them with
     the side that was used.
@@ -62,7 +65,7 @@ def fit(make: Callable[[int], dict[str, bytes]], side: int, budget: int) -> tupl
         side = max(_SMALLEST, min(side - 8, int(side * math.sqrt(budget / size))))
 
 
-def _first(made: dict[str, bytes], budget: int) -> dict[str, bytes]:
+def _first(made: dict[Key, bytes], budget: int) -> dict[Key, bytes]:
     """As many from the beginning as fit."""
     kept = {}
     for symbol, webp in made.items():

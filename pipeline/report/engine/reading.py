@@ -11,7 +11,7 @@ from pipeline.core.files import read_json, sha256
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.report.engine import audits
-from pipeline.report.engine.results import DatasetIndex, Evaluation, Group, Results, RunResult
+from pipeline.report.engine.results import DatasetIndex, Evaluation, Group, Results, RunResult, TrainedRun
 
 _SHOWN = 5
 _NEEDED = ("r@1", "r@5", "r@10", "skew@1", "skew@5", "skew@10")
@@ -29,7 +29,7 @@ def read(params: Params) -> Results:
     for name, run in params.runs.items():
         found = {inference: _evaluation(params, name, inference) for inference in params.grid.inferences}
         by_dataset.setdefault(run.dataset, []).append(
-            RunResult(name, run, _history(name), found, row=run.row, digests=_digests(name))
+            TrainedRun(name, run, _history(name), found, row=run.row, digests=_digests(name))
         )
     for name, node in params.ensembles.items():
         found = {inference: _evaluation(params, name, inference) for inference in params.grid.inferences}
@@ -103,7 +103,7 @@ def _problems(metrics: dict, params: Params) -> list[str]:
 
 
 def _ends(intervals: dict, prefix: str = "") -> list[tuple[str, object]]:
-    found = []
+    found: list[tuple[str, object]] = []
     for name, value in intervals.items():
         found += _ends(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
     return found

@@ -113,6 +113,14 @@ class RunResult:
 
 
 @dataclass(frozen=True)
+class TrainedRun(RunResult):
+    """One run and no ensemble: it has parameters and a history."""
+
+    params: Run
+    history: pd.DataFrame
+
+
+@dataclass(frozen=True)
 class DatasetIndex:
     """A data set's pictures and texts. images: indexed by image_id; captions: indexed by caption_id; root: of the files;
     digests: SHA-256 of its tables, by file name."""
@@ -153,9 +161,9 @@ class Group:
         return max(self.runs, key=lambda run: run.best.rsum)
 
     @property
-    def trained(self) -> list[RunResult]:
+    def trained(self) -> list[TrainedRun]:
         """Without the ensembles."""
-        return [run for run in self.runs if not run.parts]
+        return [run for run in self.runs if isinstance(run, TrainedRun)]
 
     def evaluations(self) -> list[Evaluation]:
         return [one for run in self.runs for one in run.evaluations.values()]
@@ -172,6 +180,6 @@ class Results:
     def runs(self) -> list[RunResult]:
         return [run for group in self.groups for run in group.runs]
 
-    def trained(self) -> list[RunResult]:
+    def trained(self) -> list[TrainedRun]:
         """Without the ensembles."""
         return [run for group in self.groups for run in group.trained]

@@ -7,7 +7,7 @@ import pandas as pd
 from pipeline.project.params import sweeps as addresses
 from pipeline.project.params.schema import SweepNode
 from pipeline.project.params.typed import Params
-from pipeline.report.engine.results import Results, RunResult
+from pipeline.report.engine.results import Results, TrainedRun
 
 COLUMNS = ["sweep", "x_name", "x", "run", "inference", "rsum", "val_rsum", "val_epoch"]
 _DECIMALS = 4
@@ -47,7 +47,7 @@ class Sweep:
 
 def collect(results: Results) -> list[Sweep]:
     """The sweeps of params.yaml, in its order."""
-    runs = {run.name: run for run in results.runs()}
+    runs = {run.name: run for run in results.trained()}
     return [_sweep(name, node, runs, results.params) for name, node in results.params.report.sweeps.items()]
 
 
@@ -63,16 +63,17 @@ def table(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS, dtype=object)
 
 
-def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Params) -> Sweep:
+def _sweep(name: str, node: SweepNode, runs: dict[str, TrainedRun], params: Params) -> Sweep:
     histories = {run: runs[run].history for run in node.runs}
     if node.x == addresses.EPOCH:
         return Sweep(name, node, [], [], histories)
-    points = [_point(runs[run], node, addresses.value(params, run, node.x)) for run in node.runs]
+    values = {run: addresses.value(params, run, node.x) for run in node.runs}
+    points = [_point(runs[run], node, values[run]) for run in sorted(node.runs, key=values.__getitem__)]
     baselines = [_point(runs[run], node, None) for run in node.baselines]
-    return Sweep(name, node, sorted(points, key=lambda point: point.x), baselines, histories)
+    return Sweep(name, node, points, baselines, histories)
 
 
-def _point(run: RunResult, node: SweepNode, x: int | float | None) -> Point:
+def _point(run: TrainedRun, node: SweepNode, x: int | float | None) -> Point:
     kept = run.history.loc[run.history["val_rsum"].idxmax()]
     one = run.evaluations[node.inference]
     return Point(x, run.name, one.rsum, one.interval, float(kept["val_rsum"]), int(kept["epoch"]))

@@ -5,7 +5,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 from pipeline.core.console import detail
-from pipeline.core.files import whole_file
+from pipeline.core.files import write_text
 
 
 def bundle(vega_lite: str) -> str:
@@ -19,8 +19,7 @@ def bundle(vega_lite: str) -> str:
 
     script = vl_convert.javascript_bundle(vl_version=vega_lite)
     try:
-        with whole_file(kept) as temporary:
-            temporary.write_text(script, encoding="utf-8")
+        write_text(kept, script)
     except OSError as error:
         detail(f"report: Vega's bundle is made anew each time, {kept} cannot be written ({error})")
     return script

@@ -1,5 +1,7 @@
 """The training pairs of the audited runs: who fits, who does not, and what would fit better."""
 
+from typing import Any
+
 from pipeline.core.errors import InputError
 from pipeline.report.engine import audit_charts
 from pipeline.report.engine.audits import Audit
@@ -82,5 +84,5 @@ def _absent(value: object) -> bool:
     return value is None or value != value
 
 
-def _shown(value: object, is_picture: bool, catalogue: DatasetIndex, collector: Collector) -> dict | None:
+def _shown(value: Any, is_picture: bool, catalogue: DatasetIndex, collector: Collector) -> dict | None:
     return None if _absent(value) else shown(int(value), is_picture, catalogue, collector)

@@ -2,7 +2,7 @@
 
 from pipeline.report.engine import charts
 from pipeline.report.engine.collector import Collector
-from pipeline.report.engine.results import Group, Results, RunResult
+from pipeline.report.engine.results import Group, Results, TrainedRun
 
 TITLE = "Learning curves"
 
@@ -33,7 +33,7 @@ def _group(group: Group, collector: Collector) -> dict:
     }
 
 
-def _row(run: RunResult) -> dict:
+def _row(run: TrainedRun) -> dict:
     table = run.history
     kept = table.loc[table["val_rsum"].idxmax()]
     return {
@@ -47,7 +47,7 @@ def _row(run: RunResult) -> dict:
     }
 
 
-def _name(run: RunResult) -> str:
+def _name(run: TrainedRun) -> str:
     """The loss, and the scheme where it has a part in what is minimised."""
     scheme = run.params.scheme.name
     return run.params.loss.name if scheme == "plain" else f"{run.params.loss.name}, {scheme}"

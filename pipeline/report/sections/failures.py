@@ -16,7 +16,7 @@ _HEADINGS = {
 
 def context(results: Results, collector: Collector) -> dict | None:
     """Left out when no criterion ranks, or when nothing fails."""
-    groups = [_group(group, collector) for group in results.groups if _ranking(group)]
+    groups = [_group(group, one, collector) for group in results.groups if (one := _ranking(group))]
     return {"groups": groups} if any(side["rows"] for group in groups for side in group["sides"]) else None
 
 
@@ -26,8 +26,7 @@ def _ranking(group: Group) -> Evaluation | None:
     return max(ranking, key=lambda one: one.rsum, default=None)
 
 
-def _group(group: Group, collector: Collector) -> dict:
-    one = _ranking(group)
+def _group(group: Group, one: Evaluation, collector: Collector) -> dict:
     sides = [_side(group, one, direction, collector) for direction in reversed(DIRECTIONS)]
     return {
         "dataset": group.catalogue.name,

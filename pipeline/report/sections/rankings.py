@@ -1,6 +1,7 @@
 """Every figure of every run under every criterion, in one table that can be sorted."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline.artifacts.evaluation import DIRECTIONS
 from pipeline.report.engine.collector import Collector
@@ -23,7 +24,7 @@ class Column:
 
     def value(self, one: Evaluation) -> float | None:
         """None where the criterion does not define the figure."""
-        found = one.metrics
+        found: Any = one.metrics
         for key in self.path:
             found = found.get(key)
             if found is None:

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pipeline.artifacts.images import SPLITS
 from pipeline.project.params.typed import Member
 from pipeline.report.engine.collector import Collector
-from pipeline.report.engine.results import Group, Results, RunResult
+from pipeline.report.engine.results import Group, Results, TrainedRun
 
 TITLE = "Parameters, fingerprints and versions"
 _LONGEST = 6
@@ -40,7 +40,7 @@ def _dataset(group: Group) -> dict:
     return {"name": catalogue.name, "counts": counts}
 
 
-def _run(run: RunResult, results: Results) -> dict:
+def _run(run: TrainedRun, results: Results) -> dict:
     chosen = run.params
     params = results.params
     members = {

@@ -40,7 +40,8 @@ def read(path: Path, params: dict) -> tuple[list[Stage], list[str]]:
     scope = dict(params)
     for one in content.get("vars") or []:
         scope |= one if isinstance(one, dict) else {}
-    stages, problems = [], []
+    stages: list[Stage] = []
+    problems: list[str] = []
     for group, node in groups.items():
         try:
             stages += _stages(group, node, scope)
@@ -69,7 +70,7 @@ def _stages(group: str, node: object, scope: dict) -> Iterator[Stage]:
 
 
 def _stage(group: str, name: str, node: dict, scope: dict) -> Stage:
-    def filled(entries: object) -> tuple[str, ...]:
+    def filled(entries: list | None) -> tuple[str, ...]:
         found = [next(iter(one)) if isinstance(one, dict) else one for one in entries or []]
         return tuple(_filled(str(one), scope, name) for one in found)
 

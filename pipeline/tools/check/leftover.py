@@ -59,7 +59,8 @@ def stale(params: Params, lock: Lock, skip: set[str]) -> list[Problem]:
 
 def report(params: Params) -> list[Problem]:
     """reports/metrics.json must speak of the runs of params.yaml and of no other."""
-    path, found = paths.REPORTS / "metrics.json", []
+    path = paths.REPORTS / "metrics.json"
+    found: list[Problem] = []
     if not path.is_file() or not any(paths.evaluations(run).is_dir() for run in params.evaluated()):
         return []
     with collected(found):

@@ -1,6 +1,6 @@
 """What a check found, for people and for programs."""
 
-from pipeline.core.console import document, say, stdout
+from pipeline.core.console import document, line, say
 from pipeline.project.problems import exit_status
 from pipeline.tools.check.stage import Checked
 
@@ -22,9 +22,7 @@ def show(checked: Checked, as_json: bool) -> int:
         )
         return status
     for problem in checked.problems:
-        stdout.print(
-            f"{_WORDS[problem.status]:9}{problem.line}", markup=False, highlight=False, soft_wrap=True
-        )
+        line(f"{_WORDS[problem.status]:9}{problem.line}")
     wrong = sum(problem.status != 0 for problem in checked.problems)
     said = "no problems" if not wrong else f"{wrong} problem{'s' if wrong > 1 else ''}"
     say(f"check: {checked.artefacts} of {checked.named} artefacts are there; {said}")

@@ -59,18 +59,18 @@ def compared(a: Compared, b: Compared, resamples: int, seed: int) -> Comparison:
     rows = []
     for address in ADDRESSES:
         if all(address in known for known in estimates):
-            values = [known[address] for known in estimates]
-            drawn = [draws.get(address) for draws in samples]
-            rows.append(FigureRow(address, *values, *_confidence(address, values, drawn)))
+            a_value, b_value = (known[address] for known in estimates)
+            drawn = [draws[address] for draws in samples if address in draws]
+            rows.append(FigureRow(address, a_value, b_value, *_confidence(address, b_value - a_value, drawn)))
     return Comparison(a, b, sum(figures[0].images().values()), rows)
 
 
 def _confidence(
-    address: Address, values: list[float], drawn: list[np.ndarray | None]
+    address: Address, difference: float, drawn: list[np.ndarray]
 ) -> tuple[list[float] | None, float | None]:
-    if any(draws is None for draws in drawn):
+    if len(drawn) < 2:
         return None, None
-    differences = centred(address, drawn[1] - drawn[0], values[1] - values[0])
+    differences = centred(address, drawn[1] - drawn[0], difference)
     return interval(differences), p_value(differences)
 
 

@@ -1,6 +1,7 @@
 """Comparisons for people (a table on the terminal, Markdown) and for programs (one JSON document)."""
 
 import json
+from typing import Any
 
 from pipeline.core.console import stdout
 from pipeline.ranking.confidence.intervals import nest
@@ -52,9 +53,9 @@ def _plain(one: Comparison) -> dict:
         found[side] = {"name": about.name} | {key: about.metrics.get(key) for key in ("inference", "bank")}
     found |= {key: one.b.metrics.get(key) for key in ("split", "protocol", "ties")}
     for row in one.rows:
-        cells = {"a": row.a, "b": row.b, "difference": row.difference}
-        cells = {key: _rounded(value) for key, value in cells.items()}
-        if row.interval is not None:
+        numbers = {"a": row.a, "b": row.b, "difference": row.difference}
+        cells: dict[str, Any] = {key: _rounded(value) for key, value in numbers.items()}
+        if row.interval is not None and row.p is not None:
             cells |= {"interval": [_rounded(end) for end in row.interval], "p": _rounded(row.p)}
         nest(found, row.address, cells)
     return found

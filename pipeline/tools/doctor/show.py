@@ -1,20 +1,20 @@
 """What doctor found, for people and for programs."""
 
-from pipeline.core.console import document, say, stdout
+from pipeline.core.console import document, line, say
 from pipeline.core.errors import PipelineError
 from pipeline.tools.doctor.line import FAIL, WARN, Line
 
 
 def show(lines: list[Line], as_json: bool) -> int:
     """A line a subject on stdout; returns the exit status, 1 when one fails."""
-    failed = sum(line.state == FAIL for line in lines)
+    failed = sum(one.state == FAIL for one in lines)
     status = PipelineError.exit_status if failed else 0
     if as_json:
-        document({"ok": not failed, "status": status, "lines": [line.as_json() for line in lines]})
+        document({"ok": not failed, "status": status, "lines": [one.as_json() for one in lines]})
         return status
-    for line in lines:
-        told = f"{line.state:5}{line.what}: {line.said}" + (f"; {line.remedy}" if line.remedy else "")
-        stdout.print(told, markup=False, highlight=False, soft_wrap=True)
-    warned = sum(line.state == WARN for line in lines)
+    for one in lines:
+        told = f"{one.state:5}{one.what}: {one.said}" + (f"; {one.remedy}" if one.remedy else "")
+        line(told)
+    warned = sum(one.state == WARN for one in lines)
     say(f"doctor: {len(lines)} lines, {failed} failed, {warned} to think about")
     return status

@@ -26,6 +26,7 @@ from pipeline.project.traits import Traits
 from pipeline.ranking.engine import criteria, tuning
 from pipeline.ranking.engine.bank import ItemBias
 from pipeline.ranking.engine.criteria import Criterion
+from pipeline.ranking.engine.fragments import plain
 from pipeline.ranking.engine.split import Split
 from pipeline.tools.export.fold import Folded, FoldedSide, folded
 
@@ -133,15 +134,18 @@ def _bias(given: Inputs, criterion: Criterion, direction: str, params: EvaluateP
         if not len(getattr(given.bank.split, side)):
             raise UsageError(f"the bank has no queries for {direction}; give --bank-{side}")
     bank = given.bank.bank(split, scores, direction, given.similarity, params.memory)
-    return criterion.item_bias(bank)
+    found = criterion.item_bias(bank)
+    assert found is not None
+    return found
 
 
 def _folded(split: Split, bias: ItemBias, direction: str) -> Folded:
     images, captions = ("image_id", split.image_ids), ("caption_id", split.caption_ids)
-    queries, items = folded(
-        *((split.images, split.captions) if direction == "image_to_text" else (split.captions, split.images)),
-        bias,
-    )
+    assert plain(split.images)
+    assert plain(split.captions)
+    of_images = direction == "image_to_text"
+    asking, asked = (split.images, split.captions) if of_images else (split.captions, split.images)
+    queries, items = folded(asking, asked, bias)
     ids = (images, captions) if direction == "image_to_text" else (captions, images)
     sides = [
         FoldedSide(*of, np.asarray(vectors.cpu())) for of, vectors in zip(ids, (queries, items), strict=True)

@@ -7,7 +7,7 @@ place of ``{refresh_tag}``. Without ``{scripts}``, DVC's three links have no pla
 import re
 from pathlib import Path
 
-from pipeline.core.files import whole_file
+from pipeline.core.files import write_text
 
 # Beside .dvc/config, which names it; git leaves it out, since it is one megabyte of other people's code.
 PAGE = Path(".dvc") / "plots.html"
@@ -34,6 +34,5 @@ def render() -> str:
 def write(root: Path) -> Path:
     """Write ``PAGE`` below ``root``, whole or not at all, and return its path."""
     page = root / PAGE
-    with whole_file(page) as temporary:
-        temporary.write_text(render(), encoding="utf-8")
+    write_text(page, render())
     return page

@@ -128,6 +128,7 @@ def _computed(
         f"{criterion.name}: computing the correction of {columns:,} items by {rows:,} queries of {bank}, once"
     )
     found = criterion.item_bias(queries)
+    assert found is not None
     warn_of_residual(criterion, direction, found.notes)
     about = {
         "bank": bank,

@@ -14,13 +14,16 @@ from pipeline.core.device import resolve
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.unknown import unknown
 from pipeline.project.params.typed import Params
+from pipeline.ranking.engine.criteria import Criterion
 from pipeline.ranking.engine.fragments import Sides, plain
+from pipeline.ranking.engine.scores import Similarity
 from pipeline.tools.search import together
 from pipeline.tools.search.answer import Answer, Hit
 from pipeline.tools.search.catalogue import Catalogue
 from pipeline.tools.search.correction import Correction, correction_of, criterion_of
 from pipeline.tools.search.gallery import SPLITS
-from pipeline.tools.search.network import Asked
+from pipeline.tools.search.network import Asked, Network
+from pipeline.tools.search.together import Together
 
 TO_IMAGES, TO_CAPTIONS = "text_to_image", "image_to_text"
 # Images or captions whose fragments are compared at once.
@@ -37,6 +40,13 @@ class Engine:
     split: str
     counts: dict[str, int]
     left_out: dict[str, int]
+    _params: Params
+    _criterion: Criterion
+    _network: Network | Together
+    _catalogue: Catalogue
+    _lock: RLock
+    _similarity: Similarity | None
+    _corrections: dict[str, Correction]
 
     @classmethod
     def open(

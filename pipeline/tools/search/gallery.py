@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from jaxtyping import Float32, Int64
+from torch import Tensor
 
 from pipeline.artifacts import embeddings, fragments
 from pipeline.artifacts.embeddings import Side
@@ -15,7 +16,6 @@ from pipeline.artifacts.fragments import FragmentSide
 from pipeline.core.errors import InputError
 from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.project import paths
-from pipeline.ranking.engine.fragments import Sides
 from pipeline.ranking.engine.scores import Similarity
 from pipeline.ranking.engine.words import Words
 from pipeline.tools.search import stored
@@ -100,11 +100,11 @@ class Gallery:
             )
         return splits[int(place[0])].as_py()
 
-    def images(self) -> Sides:
+    def images(self) -> Tensor | Words:
         """Of every image of the split, in the order of ``ids``, on the CPU."""
         return self._side(embeddings.IMAGES)
 
-    def captions(self) -> Sides:
+    def captions(self) -> Tensor | Words:
         return self._side(embeddings.CAPTIONS)
 
     def keep(self) -> None:
@@ -130,7 +130,9 @@ class Gallery:
         """What the footer says, without a row."""
         nothing = np.empty(0, np.int64)
         if self._holds_fragments:
-            side = FragmentSide(self.folder / embeddings.IMAGES, nothing, nothing, nothing, self.about)
+            side: Side | FragmentSide = FragmentSide(
+                self.folder / embeddings.IMAGES, nothing, nothing, nothing, self.about
+            )
         else:
             side = Side(nothing, nothing, nothing, np.empty((0, 0), np.float32), self.about)
         return Embedded(self.folder, side, side)
@@ -144,7 +146,7 @@ class Gallery:
         stored = rows(table["split"], self.split)
         return [numbers(table[key])[stored] for key in keys]
 
-    def _side(self, name: str) -> Sides:
+    def _side(self, name: str) -> Tensor | Words:
         if self._holds_fragments:
             return self._fragments(name)
         found = stored.read(*self._place(name))
@@ -160,7 +162,7 @@ class Gallery:
         path = paths.searched(self.run) / f"{self.folder.name}.{Path(name).stem}.{self.split}.safetensors"
         return path, {"vectors": name, "split": self.split}, [self.folder / name]
 
-    def _fragments(self, name: str) -> Sides:
+    def _fragments(self, name: str) -> Tensor | Words:
         path = self.folder / name
         side = fragments.read(path)
         splits = list(dict.fromkeys(side.splits.tolist())) if self.split == ALL else [self.split]

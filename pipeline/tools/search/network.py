@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pipeline.artifacts import model_files
 from pipeline.core.errors import InputError, IntegrityError, MissingResource
@@ -20,6 +21,9 @@ from pipeline.ranking.engine.words import Words
 from pipeline.tools.search.gallery import Gallery, Ids
 from pipeline.tools.search.sentences import Reader
 from pipeline.train.engine.model import restore
+
+if TYPE_CHECKING:
+    from pipeline.tools.search.photos import Eye
 
 # What a search reads of config.json.
 _NEEDED = ("dataset", "features", "texts", "texts_sha256", "text", "text_inputs", "embed_size", "similarity")
@@ -43,7 +47,7 @@ class Network:
         self._lock = RLock()
         self._sides: dict[str, Sides] = {}
         self._others = {gallery.split: self}
-        self._eye = None
+        self._eye: Eye | None = None
         self._check_digest()
 
     @property
@@ -74,7 +78,7 @@ class Network:
         place = int((where.ids.image_ids == image_id).argmax())
         return Asked(where.images()[place : place + 1])
 
-    def _held(self, name: str, read: Callable[[], Sides]) -> Sides:
+    def _held(self, name: str, read: Callable[[], Tensor | Words]) -> Sides:
         with self._lock:
             if name not in self._sides:
                 self._sides[name] = read().to(self.device)
@@ -128,8 +132,8 @@ class Network:
         return Reader.open(self.gallery.run, self._files)
 
     @cached_property
-    def _text_encoder(self) -> nn.Module:
-        """The text side alone: the image side may be a network that takes seconds to build."""
+    def _text_encoder(self) -> Any:
+        """The text side alone, a member's module: the image side may be a network that takes seconds to build."""
         config, weights = self._files.config, self._files.weights
         member = restore(TEXT_ENCODERS, config["text"])
         module = TEXT_ENCODERS.load(member.name)

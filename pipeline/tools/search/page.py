@@ -5,12 +5,11 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.core.files import whole_file
+from pipeline.core.files import write_text
 from pipeline.pictures.read import shown
-from pipeline.report.engine.formatting import FILTERS
+from pipeline.report.engine.formatting import environment
 from pipeline.report.engine.pictures import data_uri, fit, thumbnail
 from pipeline.tools.search.show import remarks
 
@@ -24,34 +23,28 @@ def write(out: Path, told: dict, picture: Callable[[int], Path | None], query: b
     """told: as ``answer.document``; picture: where an image lies, by its id, as
     ``sources.read.at`` takes it; query: the photo asked with. Appears whole or
     not at all."""
-    page = render(told, picture, query)
-    with whole_file(out) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    write_text(out, render(told, picture, query))
 
 
 def render(told: dict, picture: Callable[[int], Path | None], query: bytes | None = None) -> str:
     """Captions, file names and the query are escaped by the template; the page's own policy allows its style by its digest,
     pictures that it holds, and nothing else."""
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= FILTERS
     style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")
     files = {hit["image_id"]: picture(hit["image_id"]) for hit in told["hits"]}
     contents = {number: shown(path) for number, path in files.items() if path is not None}
     # First: of pictures that do not fit the last are left out.
     contents = {"query": query, **contents}
-    return environment.get_template("gallery.html").render(
-        told=told,
-        to_images=told["direction"] == "text_to_image",
-        remarks=remarks(told),
-        pictures=_pictures({key: content for key, content in contents.items() if content is not None}),
-        style=Markup(style),  # noqa: S704 (the page's own)
-        policy=_policy(style),
+    return (
+        environment(_FOLDER)
+        .get_template("gallery.html")
+        .render(
+            told=told,
+            to_images=told["direction"] == "text_to_image",
+            remarks=remarks(told),
+            pictures=_pictures({key: content for key, content in contents.items() if content is not None}),
+            style=Markup(style),  # noqa: S704 (the page's own)
+            policy=_policy(style),
+        )
     )
 
 

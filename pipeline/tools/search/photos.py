@@ -78,6 +78,8 @@ class Eye:
             return self.model.img(seen.to(self.device)).float()
 
     def _features(self, content: bytes, name: str) -> np.ndarray:
+        assert self.backbone is not None
+        assert self.forward is not None
         with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
             (Path(folder) / "photo").write_bytes(content)
             read = self.backbone.read(Path(folder), Item(0, "photo", "", name))

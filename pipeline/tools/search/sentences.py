@@ -4,6 +4,7 @@ import string
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,6 @@ from pipeline.artifacts import texts
 from pipeline.artifacts.model_files import ModelFiles
 from pipeline.core.errors import InputError, IntegrityError, MissingResource
 from pipeline.core.files import read_json, sha256
-from pipeline.core.strict import Strict
 from pipeline.extract.text_engine.method import State
 from pipeline.project import paths
 from pipeline.project.registry import TEXT_FEATURES
@@ -41,7 +41,7 @@ class Reader:
     name: str
     method: ModuleType
     traits: TextFeatureTraits
-    options: Strict
+    options: Any
     state: State
 
     @classmethod

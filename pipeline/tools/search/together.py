@@ -8,7 +8,7 @@ from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.ranking.engine.fragments import MeanScore, Several, Sides
 from pipeline.ranking.engine.scores import Similarity
-from pipeline.tools.search.gallery import Gallery
+from pipeline.tools.search.gallery import Gallery, Ids
 from pipeline.tools.search.network import Asked, Network
 
 
@@ -18,7 +18,7 @@ class Together:
 
     def __init__(self, parts: list["Network | Together"]) -> None:
         self.parts = parts
-        self.ids = parts[0].ids
+        self.ids: Ids = parts[0].ids
         for part in parts[1:]:
             for key, values in vars(part.ids).items():
                 ours = getattr(self.ids, key)

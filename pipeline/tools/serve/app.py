@@ -1,6 +1,7 @@
 """The web application: one page that works without scripts, the same searches as JSON, and the pictures."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import anyio
 from starlette.applications import Starlette
@@ -44,7 +45,11 @@ def create(
         Route("/style.css", site.style),
         Route("/icon.svg", site.icon),
     ]
-    handlers = {PipelineError: site.refused, HTTPException: site.failed, Exception: site.crashed}
+    handlers: dict[Any, Any] = {
+        PipelineError: site.refused,
+        HTTPException: site.failed,
+        Exception: site.crashed,
+    }
     return Guarded(Starlette(routes=routes, exception_handlers=handlers), list(hosts))
 
 

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from pipeline.report.engine import formatting
 from pipeline.report.engine.pictures import data_uri, thumbnail
 from pipeline.tools.serve.query import DEFAULT_K, MAX_K, MAX_TEXT, MAX_UPLOAD, Query
@@ -29,14 +27,7 @@ class Pages:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        environment = Environment(
-            loader=FileSystemLoader(_TEMPLATES),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        environment.filters |= formatting.FILTERS
+        environment = formatting.environment(_TEMPLATES)
         environment.globals |= {"max_k": MAX_K, "max_text": MAX_TEXT, "max_megabytes": MAX_UPLOAD // 10**6}
         self._page = environment.get_template("page.html")
         self.style = (_TEMPLATES / "style.css").read_text(encoding="utf-8")

@@ -63,8 +63,9 @@ class Desk:
         elif query.image_id is not None:
             answer = engine.by_image_id(query.image_id, query.k)
         else:
+            assert query.text is not None
             answer = engine.by_text(query.text, query.k)
         direction = "image_to_text" if query.text is None else "text_to_image"
         told = document(engine, answer, direction, self._why)
-        shown = {hit.image_id for hit in answer.hits} | {query.image_id} - {None}
+        shown = {one for one in (*(hit.image_id for hit in answer.hits), query.image_id) if one is not None}
         return Found(answer, told, frozenset(number for number in shown if self.picture(number) is not None))

@@ -85,7 +85,7 @@ def whole_folder(folder: Path, lock: Lock) -> Recorded | None:
 
 def _documented(folder: Path) -> dict[Path, str]:
     """What an unreadable document names is unknown; ``claims`` names the document itself."""
-    found = {}
+    found: dict[Path, str] = {}
     for path in _documents(folder):
         found |= {path.parent / name: digest for name, digest in _named(path).items()}
     for path in sorted(folder.rglob(fragments.WEIGHTS)):

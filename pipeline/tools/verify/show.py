@@ -1,6 +1,6 @@
 """What verify found, for people and for programs."""
 
-from pipeline.core.console import document, say, stdout
+from pipeline.core.console import document, line, say
 from pipeline.core.errors import IntegrityError
 from pipeline.tools.verify.finding import OK, Finding, Verified
 
@@ -16,12 +16,12 @@ def show(found: list[Verified], as_json: bool) -> int:
         return status
     for one in found:
         counted = ", ".join(f"{count} {by}" for by, count in one.counted().items()) or "no files"
-        _line(f"{one.state:15}{one.folder}  ({counted})")
+        line(f"{one.state:15}{one.folder}  ({counted})")
         wrong = [finding for finding in one.findings if finding.bad]
         for finding in wrong[:_SHOWN]:
-            _line(f"{'':15}{_said(finding)}")
+            line(f"{'':15}{_said(finding)}")
         if len(wrong) > _SHOWN:
-            _line(f"{'':15}and {len(wrong) - _SHOWN} more")
+            line(f"{'':15}and {len(wrong) - _SHOWN} more")
     files = sum(len(one.findings) for one in found)
     known = sum(finding.state == OK for one in found for finding in one.findings)
     rest = files - known - len(bad)
@@ -32,10 +32,6 @@ def show(found: list[Verified], as_json: bool) -> int:
 
 def _said(finding: Finding) -> str:
     return f"{finding.path}: {finding.detail}; {finding.remedy}"
-
-
-def _line(text: str) -> None:
-    stdout.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _as_json(one: Verified) -> dict:

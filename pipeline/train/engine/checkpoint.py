@@ -10,6 +10,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -66,7 +67,7 @@ def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimize
         return Progress()
     header, tensors = found
     load_into(model, optimizer, tensors)
-    kept = {kind: _named(tensors, f"{kind}/") for kind in ("best", "best_peer", "scheme")}
+    kept: dict[str, Any] = {kind: _named(tensors, f"{kind}/") for kind in ("best", "best_peer", "scheme")}
     return Progress(**{key: header[key] for key in _NUMBERS}, **kept)
 
 
@@ -95,13 +96,13 @@ def _digest(header: dict, tensors: dict[str, Tensor]) -> str:
     found = hashlib.sha256(json.dumps(header, sort_keys=True, allow_nan=False).encode())
     for name, tensor in sorted(tensors.items()):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        found.update(tensor.reshape(-1).view(torch.uint8).numpy())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 
 def tensors_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Weights and moments by name, what ``load_into`` takes back."""
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     found = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     for parameter, moments in optimizer.state.items():
         found |= {f"optimizer/{names[parameter]}/{key}": value for key, value in moments.items()}

@@ -1,7 +1,7 @@
 """The training pairs as arrays: everything a batch needs is one gather away."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,7 @@ def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:
     if texts.tokens is not None:
         tokens, lengths = texts.tokens.padded(places)
         return torch.from_numpy(tokens), torch.from_numpy(lengths)
+    assert texts.array is not None
     return (torch.from_numpy(np.asarray(texts.array[texts.rows[places]], dtype=np.float32)),)
 
 
@@ -76,16 +77,20 @@ class Pairs:
 
     def source(self, pixels: bool) -> np.ndarray | PixelSource:
         """What ``encode.images`` reads: the stored features, or the images as they were extracted."""
-        return self.pictures if pixels else self.array
+        if not pixels:
+            return self.array
+        assert self.pictures is not None
+        return self.pictures
 
     def batch(self, pairs: np.ndarray) -> Batch:
         return self._batch(pairs, image_inputs(self.array, self.rows[pairs]))
 
-    def batches(self, work: list[np.ndarray], pixels_of: int | None = None) -> Iterator[Batch]:
+    def batches(self, work: list[np.ndarray], pixels_of: int | None = None) -> Generator[Batch, None, None]:
         """One batch for each array of pairs; pixels_of: the epoch whose pixels they hold, None for stored features."""
         if pixels_of is None:
             yield from map(self.batch, work)
             return
+        assert self.pictures is not None
         with contextlib.closing(self.pictures.drawn(self.rows, work, pixels_of)) as reading:
             for pairs, pixels in zip(work, reading, strict=True):
                 yield self._batch(pairs, pixels)

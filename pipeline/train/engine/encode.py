@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,7 +50,8 @@ def captions(
     order = np.argsort(text_lengths(texts, places), kind="stable")
     parts = _parts(order, batch)
     with evaluating(model):
-        encoded = (model.captions(text_inputs(texts, places[part]), device) for part in parts)
+        # Vectors or words, as the model has them.
+        encoded: Iterator[Any] = (model.captions(text_inputs(texts, places[part]), device) for part in parts)
         if not model.fragments:
             return _placed(_told(encoded, parts, shown), parts)
         words = [one.float().to(torch.device("cpu")) for one in encoded]

@@ -31,7 +31,8 @@ def backward(scheme: Scheme, batch: Batch, chunk: int) -> float:
         for part in parts:
             draws.append(_state(device))
             encoded.append(model.encode(part, device, precision))
-    images, texts = (_joined(side) for side in zip(*encoded, strict=True))
+    images = torch.cat([one for one, _ in encoded]).requires_grad_()
+    texts = _joined([one for _, one in encoded])
     total = scheme.terms(images, texts, batch).total()
     value = finite(total)
     total.backward()
@@ -52,16 +53,19 @@ def _vectors(side: Tensor | Words) -> Tensor:
     return side.vectors if isinstance(side, Words) else side
 
 
-def _joined(parts: tuple[Tensor | Words, ...]) -> Tensor | Words:
-    """One side of all chunks, ready to take a gradient."""
-    whole = Words.cat(list(parts)) if isinstance(parts[0], Words) else torch.cat(parts)
+def _joined(parts: list[Tensor | Words]) -> Tensor | Words:
+    """The captions of all chunks, ready to take a gradient."""
+    words = [part for part in parts if isinstance(part, Words)]
+    whole = Words.cat(words) if words else torch.cat([_vectors(part) for part in parts])
     _vectors(whole).requires_grad_()
     return whole
 
 
 def _gradients(whole: Tensor | Words, parts: tuple[Tensor | Words, ...]) -> tuple[Tensor, ...]:
     """The gradient of one side, cut into its chunks."""
-    return _vectors(whole).grad.split([len(_vectors(part)) for part in parts])
+    gradient = _vectors(whole).grad
+    assert gradient is not None
+    return gradient.split([len(_vectors(part)) for part in parts])
 
 
 def finite(total: Tensor) -> float:

@@ -1,5 +1,7 @@
 """The dual encoder: an image side, a text side and the similarity between them."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -17,6 +19,10 @@ class DualEncoder(nn.Module):
 
     Either has one vector, or fragments: an image its regions, a caption its words.
     """
+
+    # Of members: they have more methods than any module.
+    img: Any
+    txt: Any
 
     def __init__(self, image: nn.Module, text: nn.Module, similarity: Similarity) -> None:
         super().__init__()

@@ -1,5 +1,7 @@
 """One optimisation step and the schedules: Adam or SGD, gradient clipping, step decay (vsepp and its descendants)."""
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
@@ -21,11 +23,11 @@ def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimize
     later = next((module.takes_over for module in model.modules() if hasattr(module, "takes_over")), None)
     theirs = {parameter for module in own for parameter in module.parameters()}
     rest = [parameter for parameter in model.parameters() if parameter not in theirs]
-    groups = [{"params": rest, "rate": OwnRate(params.lr), "later": later}]
+    groups: list[dict[str, Any]] = [{"params": rest, "rate": OwnRate(params.lr), "later": later}]
     groups += [{"params": module.parameters(), "rate": rate, "later": None} for module, rate in own.items()]
     trained = [{**group, "params": [one for one in group["params"] if one.requires_grad]} for group in groups]
     trained = [group for group in trained if group["params"]]
-    common = {"lr": params.lr, "weight_decay": params.weight_decay, "fused": True}
+    common: dict[str, Any] = {"lr": params.lr, "weight_decay": params.weight_decay, "fused": True}
     if params.optimiser == "sgd":
         return torch.optim.SGD(trained, momentum=params.momentum, **common)
     return torch.optim.Adam(trained, **common)

@@ -1,6 +1,6 @@
 """What training knows of an image encoder that reads pixels; its member has the rest."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -18,7 +18,9 @@ class PixelSource(Protocol):
     def tested(self, work: Iterable[np.ndarray]) -> Iterator[Tensor]:
         """For each array of rows uint8 (rows, crops, S, S, 3): what ``extract`` showed the network."""
 
-    def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Iterator[Tensor]:
+    def drawn(
+        self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int
+    ) -> Generator[Tensor, None, None]:
         """For each array of pairs uint8 (pairs, crops, S, S, 3): what training shows of them in ``epoch``; rows: of all."""
 
 

@@ -39,7 +39,10 @@ class TrainTable:
 
     def source(self, pixels: bool) -> np.ndarray | PixelSource:
         """What ``encode.images`` reads: the stored features, or the images as they were extracted."""
-        return self.pictures if pixels else self.array
+        if not pixels:
+            return self.array
+        assert self.pictures is not None
+        return self.pictures
 
     @classmethod
     def join(
@@ -64,7 +67,8 @@ class TrainTable:
         own, shown = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
         kept = features.readable(own) & features.readable(shown)
         train, val = (np.flatnonzero((split == name) & kept) for name in ("train", "val"))
-        left_out = tuple(int(((split == name) & ~kept).sum()) for name in ("train", "val"))
+        no_train, no_val = (int(((split == name) & ~kept).sum()) for name in ("train", "val"))
+        left_out = no_train, no_val
         if len(train) < 2 or not len(val):
             without = f" that have features ({sum(left_out)} have none)" if any(left_out) else ""
             raise InputError(

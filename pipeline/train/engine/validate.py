@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.ranking.engine.fragments import MeanScore, Several
-from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.fragments import MeanScore, Several, Sides
+from pipeline.ranking.engine.scores import Scores, Similarity
 from pipeline.ranking.engine.words import Words
 from pipeline.ranking.metrics.ranks import best_ranks
 from pipeline.ranking.metrics.recall import hits_at, recall
@@ -39,8 +39,9 @@ def validator(
         return (seen.to(device), read.to(device)) if model.fragments else (seen, read)
 
     def check(models: Sequence[DualEncoder]) -> dict[str, float]:
-        sides = [encoded(model) for model in models]
-        (seen, read), score = sides[0], models[0].score
+        sides: list[tuple[Sides, Sides]] = [encoded(model) for model in models]
+        seen, read = sides[0]
+        score: Similarity = models[0].score
         if len(models) > 1:
             seen, read = (Several(side) for side in zip(*sides, strict=True))
             score = MeanScore([model.score for model in models])

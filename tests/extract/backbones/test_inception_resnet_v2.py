@@ -10,11 +10,14 @@ from pipeline.core.errors import MissingResource
 from pipeline.extract.backbones.inception_resnet_v2 import build as inception_resnet_v2
 from pipeline.extract.engine import download, published
 from pipeline.extract.engine.networks import classifier as _classifier
+from tests.extract.backbones.nothing import NOTHING
 
 
 def test_1536_features_at_299_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list = []
-    monkeypatch.setattr(_classifier, "assemble", lambda classifier, params, seed: given.append(classifier))
+    monkeypatch.setattr(
+        _classifier, "assemble", lambda classifier, params, seed: given.append(classifier) or NOTHING
+    )
     params = inception_resnet_v2.Params(weights="random")
     inception_resnet_v2.build(params, 1)
     classifier = given[0]

@@ -6,15 +6,14 @@ import torch
 from pipeline.extract.backbones.resnet152 import build as resnet152
 from pipeline.extract.engine import published
 from pipeline.extract.engine.networks import classifier as _classifier
+from tests.extract.backbones.nothing import NOTHING
 
 
 @pytest.fixture
 def assembled(monkeypatch: pytest.MonkeyPatch) -> list:
     """What ``build`` hands over, without building sixty million random numbers."""
     given: list = []
-    monkeypatch.setattr(
-        _classifier, "assemble", lambda classifier, params, seed: given.append((classifier, params, seed))
-    )
+    monkeypatch.setattr(_classifier, "assemble", lambda *all_of_it: given.append(all_of_it) or NOTHING)
     return given
 
 

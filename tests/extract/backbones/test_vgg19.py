@@ -7,14 +7,13 @@ from torch import nn
 from pipeline.extract.backbones.vgg19 import build as vgg19
 from pipeline.extract.engine import published
 from pipeline.extract.engine.networks import classifier as _classifier
+from tests.extract.backbones.nothing import NOTHING
 
 
 @pytest.fixture
 def assembled(monkeypatch: pytest.MonkeyPatch) -> list:
     given: list = []
-    monkeypatch.setattr(
-        _classifier, "assemble", lambda classifier, params, seed: given.append((classifier, params, seed))
-    )
+    monkeypatch.setattr(_classifier, "assemble", lambda *all_of_it: given.append(all_of_it) or NOTHING)
     return given
 
 

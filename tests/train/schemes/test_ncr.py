@@ -26,7 +26,7 @@ def _scheme(clean=(24, 30), epoch: int = 1, epochs: int = 2, losses=None, chunk:
     found = [np.where(np.arange(40) < count, 0.1, 0.9) + 0.01 * np.sin(np.arange(40)) for count in clean]
     given = dict(zip(scheme.models, losses or found, strict=True))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SCHEMES.load("ncr"), "pair_losses", lambda network, *rest, **named: given[network])
+        patch.setattr(scheme, "pair_losses", lambda network, *rest: given[network])
         scheme.start(epoch)
     return scheme
 

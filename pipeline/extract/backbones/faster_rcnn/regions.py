@@ -12,11 +12,12 @@ from torchvision import models
 from torchvision.ops import roi_align
 
 from pipeline.core.errors import UsageError
+from pipeline.extract.backbones.faster_rcnn import Params
 from pipeline.extract.backbones.faster_rcnn.boxes import filled, relaxed_nms
 from pipeline.extract.engine.backbone import Backbone, Output
 from pipeline.extract.engine.networks import detector as detectors
 from pipeline.extract.engine.networks import torchvision
-from pipeline.extract.engine.params import FeatureParams, ImageParams
+from pipeline.extract.engine.params import ImageParams
 from pipeline.pictures import images
 from pipeline.pictures.images import Item
 
@@ -25,6 +26,9 @@ _STRIDE, _BINS = 16, 14
 
 class Trunk(nn.Module):
     """The features of boxes in one picture: RoIAlign on the map of stride 16, the last block, the mean over places."""
+
+    mean: Tensor
+    std: Tensor
 
     def __init__(self, stem: nn.Module, head: nn.Module, mean, std) -> None:
         super().__init__()
@@ -71,7 +75,7 @@ class Regions(nn.Module):
         return features, boxes * boxes.new_tensor([width / wide, height / high] * 2), scores
 
 
-def assemble(params: FeatureParams, seed: int) -> Backbone:
+def assemble(params: Params, seed: int) -> Backbone:
     """The backbone ``faster_rcnn`` under its ``params``."""
     detector_given = ImageParams(weights=params.detector_weights, sha256=params.detector_sha256)
     sizes = (params.shorter, params.longer)
@@ -94,7 +98,7 @@ def assemble(params: FeatureParams, seed: int) -> Backbone:
     )
 
 
-def _trunk(params: FeatureParams, seed: int) -> tuple[Trunk, dict]:
+def _trunk(params: Params, seed: int) -> tuple[Trunk, dict]:
     given = ImageParams(weights=params.weights, sha256=params.sha256)
     found = torchvision.classifier(params.trunk, given, params.trunk_args)
     model, about_weights = found.loaded(given, seed)
@@ -119,7 +123,8 @@ def _halves(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
 def _read(shorter: int, longer: int, root: Path, item: Item) -> tuple[np.ndarray, np.ndarray]:
     image = images.load(root, item)
     scale = min(shorter / min(image.size), longer / max(image.size))
-    size = tuple(min(longer, max(1, round(side * scale))) for side in image.size)
+    width, height = (min(longer, max(1, round(side * scale))) for side in image.size)
+    size = width, height
     canvas = np.zeros((longer, longer, 3), np.uint8)
     canvas[: size[1], : size[0]] = np.asarray(image.resize(size, Image.Resampling.BILINEAR))
     return canvas, np.array([*size, *image.size], np.int32)

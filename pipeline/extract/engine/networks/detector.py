@@ -1,6 +1,7 @@
 """torchvision's Faster R-CNN as a source of boxes: one box a proposal, before any suppression."""
 
 import inspect
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -20,6 +21,9 @@ _SMALLEST = 1.0
 
 class Detector(nn.Module):
     """One picture (3, H, W) in 0..1 -> boxes (N, 4) in its pixels and scores (N,): of each proposal the best class."""
+
+    # torchvision finds its parts by name.
+    net: Any
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()

@@ -12,12 +12,12 @@ from torch.nn import functional
 
 from pipeline.core.errors import UsageError
 from pipeline.core.strict import Strict
+from pipeline.extract.backbones.grid import Params
 from pipeline.extract.engine import published, states
 from pipeline.extract.engine.backbone import Backbone, Output
 from pipeline.extract.engine.network import Extractor
 from pipeline.extract.engine.networks import maps, torchvision
 from pipeline.extract.engine.networks.random_filters import RandomFilters
-from pipeline.extract.engine.params import ImageParams
 from pipeline.extract.engine.published import Recipe
 from pipeline.pictures import images
 from pipeline.pictures.images import Item
@@ -68,11 +68,14 @@ class ExtremesGrid(nn.Module):
 class Grid(Extractor):
     """Pixels (B, 1, S, S, 3) and windows (B, 4), the crop's edges in the image, to ``Output`` of rows * columns regions."""
 
+    cells: Tensor
+
     def __init__(self, net: nn.Module, transform: Transform, cells: Float[Tensor, "regions 4"]) -> None:
         super().__init__(net, transform)
         self.register_buffer("cells", cells, persistent=False)
 
-    def forward(
+    # A batch of a backbone may be several arguments.
+    def forward(  # type: ignore[override]
         self, pixels: UInt8[Tensor, "images 1 side side 3"], windows: Float[Tensor, "images 4"]
     ) -> Output:
         features = self.net(self.scaled(pixels[:, 0])).flatten(2).transpose(1, 2)
@@ -90,20 +93,24 @@ def cells(rows: int, columns: int, height: int, width: int) -> Float[Tensor, "re
     return torch.tensor([[x1, y1, x2, y2] for y1, y2 in down for x1, x2 in across], dtype=torch.float32)
 
 
-def assemble(params: ImageParams, seed: int, random_filters: bool) -> Backbone:
+def assemble(params: Params, seed: int, random_filters: bool) -> Backbone:
     """The backbone ``grid`` under its ``params``."""
-    parts = _of_filters(params, seed) if random_filters else _of_classifier(params, seed)
-    net, transform, about, libraries = parts
-    seen = net.conv if random_filters else net
+    seen: nn.Module
+    pooled: nn.Module
+    if random_filters:
+        filters, transform, about, libraries = _of_filters(params, seed)
+        seen, pooled = filters.conv, ExtremesGrid(filters, params.rows, params.columns)
+    else:
+        seen, transform, about, libraries = _of_classifier(params, seed)
+        pooled = MeanGrid(seen, params.rows, params.columns)
     height, width = maps.size(seen, transform.image_size, about["network"])
     if params.rows > height or params.columns > width:
         raise UsageError(
             f"{about['network']} gives a map of {height} x {width} for images of {transform.image_size} pixels, smaller than "
             f"the grid of {params.rows} x {params.columns}: set rows and columns, or a larger image_size"
         )
-    pool = ExtremesGrid if random_filters else MeanGrid
     shares = cells(params.rows, params.columns, height, width)
-    module = Grid(pool(net, params.rows, params.columns), transform, shares).eval()
+    module = Grid(pooled, transform, shares).eval()
     with torch.inference_mode():
         blank = torch.zeros(1, 1, transform.image_size, transform.image_size, 3, dtype=torch.uint8)
         shape = module(blank, torch.zeros(1, 4)).features.shape
@@ -117,7 +124,7 @@ def assemble(params: ImageParams, seed: int, random_filters: bool) -> Backbone:
     return Backbone(read=read, module=module, about=about, libraries=libraries, precision=params.precision)
 
 
-def _of_classifier(params: ImageParams, seed: int) -> tuple[nn.Module, Transform, dict, tuple[str, ...]]:
+def _of_classifier(params: Params, seed: int) -> tuple[nn.Module, Transform, dict, tuple[str, ...]]:
     if params.library == "timm":
         from pipeline.extract.engine.networks import timm
 
@@ -138,7 +145,7 @@ def _of_classifier(params: ImageParams, seed: int) -> tuple[nn.Module, Transform
     return net, transform, about, libraries
 
 
-def _of_filters(params: ImageParams, seed: int) -> tuple[nn.Module, Transform, dict, tuple[str, ...]]:
+def _of_filters(params: Params, seed: int) -> tuple[RandomFilters, Transform, dict, tuple[str, ...]]:
     try:
         own = _FilterArguments.model_validate(params.model_args)
     except ValidationError as error:

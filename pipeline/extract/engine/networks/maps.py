@@ -1,6 +1,7 @@
 """The last feature map of a classifier of torchvision or timm: where it is in the network, and the network up to it."""
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,9 @@ _MAP = "map"
 
 class Timm(nn.Module):
     """A timm model's features before pooling; the patches of a ViT are put back into their rows and columns."""
+
+    # timm's models have no base class.
+    model: Any
 
     def __init__(self, model: nn.Module, name: str) -> None:
         super().__init__()

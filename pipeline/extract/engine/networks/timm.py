@@ -3,6 +3,7 @@
 import math
 import sys
 from functools import partial
+from typing import Any
 
 import timm
 from torch import Tensor, nn
@@ -20,6 +21,9 @@ _HUB_FILE = "model.safetensors"
 
 class PreLogits(nn.Module):
     """What timm calls the pre-logits: pooled, after any layers between pooling and classifier."""
+
+    # timm's models have no base class.
+    model: Any
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

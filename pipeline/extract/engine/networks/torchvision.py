@@ -5,6 +5,7 @@ from functools import partial
 
 from torch import Tensor, nn
 from torchvision import models
+from torchvision.models import WeightsEnum
 
 from pipeline.core.errors import UnknownMember, UsageError
 from pipeline.core.unknown import missing, unknown
@@ -59,9 +60,9 @@ def _make(name: str, arguments: dict) -> nn.Module:
         raise UsageError(f"torchvision {name} does not take model_args {arguments}: {error}") from error
 
 
-def _source(name: str, weights: str, entries: type) -> WeightsFile | None:
+def _source(name: str, weights: str, entries: type[WeightsEnum]) -> WeightsFile | None:
     if weights == "imagenet":
-        return source_of(entries.DEFAULT.url)
+        return source_of(entries["DEFAULT"].url)
     if weights in entries.__members__:
         return source_of(entries[weights].url)
     if weights.isupper():

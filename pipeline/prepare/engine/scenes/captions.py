@@ -5,12 +5,12 @@ which makes hubs; two near duplicates differ only in the captions that mention w
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from pipeline.prepare.engine.scenes import words
-from pipeline.prepare.engine.scenes.scene import Background, Figure, Scene, place, relations
+from pipeline.prepare.engine.scenes.scene import Background, Figure, Scene, pick, place, relations
 
 _SAYS_COLOUR, _SAYS_SIZE, _SAYS_BACKGROUND = 0.9, 0.45, 0.3
 _SAYS_NUMBER = 0.5
@@ -29,7 +29,7 @@ def _caption(scene: Scene, vague: float, rng: np.random.Generator) -> str:
         return _vague(scene, rng)
     text = None
     while text is None:
-        text = _pick(rng, _TEMPLATES)(scene, rng)
+        text = pick(rng, _TEMPLATES)(scene, rng)
     return text
 
 
@@ -37,7 +37,7 @@ def _inventory(scene: Scene, rng: np.random.Generator) -> str:
     """Every figure, in any order."""
     phrases = [_figure(scene.figures[i], rng) for i in rng.permutation(len(scene.figures))]
     listed = f"{', '.join(phrases[:-1])} and {phrases[-1]}" if len(phrases) > 1 else phrases[0]
-    return _pick(rng, words.OPENERS) + listed + _sometimes_on(scene.background, rng)
+    return pick(rng, words.OPENERS) + listed + _sometimes_on(scene.background, rng)
 
 
 def _relation(scene: Scene, rng: np.random.Generator) -> str | None:
@@ -45,24 +45,24 @@ def _relation(scene: Scene, rng: np.random.Generator) -> str | None:
     if len(scene.figures) < 2:
         return None
     first, second = (scene.figures[i] for i in rng.permutation(len(scene.figures))[:2])
-    between = _pick(rng, words.RELATIONS[_pick(rng, relations(first, second))])
+    between = pick(rng, words.RELATIONS[pick(rng, relations(first, second))])
     text = f"{_figure(first, rng)} {between} {_figure(second, rng)}"
-    return _pick(rng, words.OPENERS) + text + _sometimes_on(scene.background, rng)
+    return pick(rng, words.OPENERS) + text + _sometimes_on(scene.background, rng)
 
 
 def _placed(scene: Scene, rng: np.random.Generator) -> str | None:
     """One figure and where it stands in the image; None where no place is clear."""
-    figure = _pick(rng, scene.figures)
+    figure = pick(rng, scene.figures)
     where = place(figure)
     if where is None:
         return None
-    text = f"{_figure(figure, rng)} {_pick(rng, words.PLACES[where])}"
-    return _pick(rng, words.OPENERS) + text + _sometimes_on(scene.background, rng)
+    text = f"{_figure(figure, rng)} {pick(rng, words.PLACES[where])}"
+    return pick(rng, words.OPENERS) + text + _sometimes_on(scene.background, rng)
 
 
 def _single(scene: Scene, rng: np.random.Generator) -> str:
     """One figure, of perhaps many."""
-    return _pick(rng, words.OPENERS) + _figure(_pick(rng, scene.figures), rng) + _on(scene.background, rng)
+    return pick(rng, words.OPENERS) + _figure(pick(rng, scene.figures), rng) + _on(scene.background, rng)
 
 
 def _count(scene: Scene, rng: np.random.Generator) -> str:
@@ -70,8 +70,8 @@ def _count(scene: Scene, rng: np.random.Generator) -> str:
     phrases = []
     for shape, count in Counter(figure.shape for figure in scene.figures).most_common():
         nouns = words.NOUNS if count == 1 else words.PLURALS
-        phrases.append(f"{words.NUMBERS[count]} {_pick(rng, nouns[shape])}")
-    return _pick(rng, words.OPENERS_OF_COUNTS) + " and ".join(phrases) + _sometimes_on(scene.background, rng)
+        phrases.append(f"{words.NUMBERS[count]} {pick(rng, nouns[shape])}")
+    return pick(rng, words.OPENERS_OF_COUNTS) + " and ".join(phrases) + _sometimes_on(scene.background, rng)
 
 
 def _vague(scene: Scene, rng: np.random.Generator) -> str:
@@ -79,8 +79,8 @@ def _vague(scene: Scene, rng: np.random.Generator) -> str:
     count = len(scene.figures)
     number = words.NUMBERS[count]
     if rng.random() >= _SAYS_NUMBER:
-        number = _pick(rng, words.SOME if count > 1 else words.A_SINGLE)
-    noun = _pick(rng, words.ANYTHING) + ("s" if count > 1 else "")
+        number = pick(rng, words.SOME if count > 1 else words.A_SINGLE)
+    noun = pick(rng, words.ANYTHING) + ("s" if count > 1 else "")
     return f"{number} {noun}{_on(scene.background, rng)}"
 
 
@@ -95,11 +95,11 @@ _TEMPLATES: tuple[Callable[[Scene, np.random.Generator], str | None], ...] = (
 
 def _figure(figure: Figure, rng: np.random.Generator) -> str:
     """An article, perhaps a size, mostly a colour, and a noun. Medium figures have no word for their size."""
-    parts = [_pick(rng, words.NOUNS[figure.shape])]
+    parts = [pick(rng, words.NOUNS[figure.shape])]
     if rng.random() < _SAYS_COLOUR:
-        parts.insert(0, _pick(rng, words.COLOURS[figure.colour]))
+        parts.insert(0, pick(rng, words.COLOURS[figure.colour]))
     if figure.size in words.SIZES and rng.random() < _SAYS_SIZE:
-        parts.insert(0, _pick(rng, words.SIZES[figure.size]))
+        parts.insert(0, pick(rng, words.SIZES[figure.size]))
     return _with_article(" ".join(parts))
 
 
@@ -109,14 +109,10 @@ def _sometimes_on(background: Background, rng: np.random.Generator) -> str:
 
 def _on(background: Background, rng: np.random.Generator) -> str:
     """Its pattern, its tint or both."""
-    pattern, tint = _pick(rng, words.PATTERNS[background.pattern]), _pick(rng, words.TINTS[background.tint])
-    seen = _pick(rng, (pattern, tint, f"{pattern} {tint}"))
-    return f" on {_with_article(seen)} {_pick(rng, words.BACKGROUNDS)}"
+    pattern, tint = pick(rng, words.PATTERNS[background.pattern]), pick(rng, words.TINTS[background.tint])
+    seen = pick(rng, (pattern, tint, f"{pattern} {tint}"))
+    return f" on {_with_article(seen)} {pick(rng, words.BACKGROUNDS)}"
 
 
 def _with_article(phrase: str) -> str:
     return f"{'an' if phrase.startswith(words.VOWELS) else 'a'} {phrase}"
-
-
-def _pick(rng: np.random.Generator, values: Sequence):
-    return values[int(rng.integers(len(values)))]

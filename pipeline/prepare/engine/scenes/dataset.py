@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.artifacts import captions, images
 from pipeline.core.console import track
 from pipeline.core.seeds import generator
 from pipeline.prepare.engine.scenes.captions import describe
 from pipeline.prepare.engine.scenes.drawing import draw
 from pipeline.prepare.engine.scenes.params import ShapesParams
 from pipeline.prepare.engine.scenes.sampling import near_duplicate, sample_scene
-from pipeline.prepare.engine.scenes.scene import Scene
+from pipeline.prepare.engine.scenes.scene import Scene, pick
+from pipeline.prepare.engine.source import caption_table, image_table
 
 FOLDER = "images"
 
@@ -27,7 +27,8 @@ def render(out: Path, params: ShapesParams, seed: int) -> tuple[pa.Table, pa.Tab
     """
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    image_rows, caption_rows = [], []
+    image_rows: list[tuple] = []
+    caption_rows: list[tuple] = []
     for split in params.counts():
         words = generator(seed, "shapes captions", split)
         scenes = sample_split(params, split, seed)
@@ -39,7 +40,7 @@ def render(out: Path, params: ShapesParams, seed: int) -> tuple[pa.Table, pa.Tab
             wanted = int(words.integers(params.min_captions, params.max_captions + 1))
             for text in describe(scene, wanted, params.vague, words):
                 caption_rows.append((len(caption_rows) + 1, image_id, text, split))
-    return _table(image_rows, images.SCHEMA), _table(caption_rows, captions.SCHEMA)
+    return image_table(*zip(*image_rows, strict=True)), caption_table(*zip(*caption_rows, strict=True))
 
 
 def sample_split(params: ShapesParams, split: str, seed: int) -> list[Scene]:
@@ -49,20 +50,9 @@ def sample_split(params: ShapesParams, split: str, seed: int) -> list[Scene]:
     seen: set[Scene] = set()
     while len(scenes) < params.counts()[split]:
         copies = scenes and rng.random() < params.near_duplicates
-        scene = near_duplicate(_pick(scenes, rng), rng) if copies else sample_scene(rng)
+        scene = near_duplicate(pick(rng, scenes), rng) if copies else sample_scene(rng)
         # A change may undo an earlier one; two equal images could not be told apart by any model.
         if scene not in seen:
             scenes.append(scene)
             seen.add(scene)
     return scenes
-
-
-def _pick(scenes: list[Scene], rng: np.random.Generator) -> Scene:
-    return scenes[int(rng.integers(len(scenes)))]
-
-
-def _table(rows: list[tuple], schema: pa.Schema) -> pa.Table:
-    return pa.table(
-        [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)],
-        schema=schema,
-    )

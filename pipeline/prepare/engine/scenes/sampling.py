@@ -15,6 +15,7 @@ from pipeline.prepare.engine.scenes.scene import (
     Figure,
     Scene,
     gap,
+    pick,
 )
 
 MIN_GAP = 0.01
@@ -35,7 +36,7 @@ def sample_scene(rng: np.random.Generator) -> Scene:
         figure = _sample_figure(rng)
         if all(gap(figure, other) >= MIN_GAP for other in figures):
             figures = (*figures, figure)
-    return Scene(figures, Background(_one(rng, PATTERNS), _one(rng, TINTS)))
+    return Scene(figures, Background(pick(rng, PATTERNS), pick(rng, TINTS)))
 
 
 def near_duplicate(scene: Scene, rng: np.random.Generator) -> Scene:
@@ -45,7 +46,7 @@ def near_duplicate(scene: Scene, rng: np.random.Generator) -> Scene:
     """
     index = int(rng.integers(len(scene.figures)))
     figure = scene.figures[index]
-    change = _one(rng, ("colour", "shape", "size", "swap", "pattern"))
+    change = pick(rng, ("colour", "shape", "size", "swap", "pattern"))
     if change == "pattern":
         return replace(
             scene,
@@ -70,11 +71,11 @@ def fits(scene: Scene) -> bool:
 
 
 def _sample_figure(rng: np.random.Generator) -> Figure:
-    size = _one(rng, tuple(RADII))
+    size = pick(rng, tuple(RADII))
     edge = RADII[size] + _BORDER
     x, y = (round(float(value), 4) for value in rng.uniform(edge, 1 - edge, 2))
     tilt, shade = (round(float(value), 3) for value in rng.uniform(-1, 1, 2))
-    return Figure(_one(rng, SHAPES), _one(rng, COLOURS), size, x, y, tilt * _TILT_DEGREES, shade)
+    return Figure(pick(rng, SHAPES), pick(rng, COLOURS), size, x, y, tilt * _TILT_DEGREES, shade)
 
 
 def _swapped(scene: Scene, i: int, j: int) -> Scene:
@@ -91,9 +92,5 @@ def _with(scene: Scene, index: int, figure: Figure) -> Scene:
     return replace(scene, figures=(*figures[:index], figure, *figures[index + 1 :]))
 
 
-def _one(rng: np.random.Generator, values: tuple[str, ...]) -> str:
-    return values[int(rng.integers(len(values)))]
-
-
 def _other(rng: np.random.Generator, values: tuple[str, ...], current: str) -> str:
-    return _one(rng, tuple(value for value in values if value != current))
+    return pick(rng, tuple(value for value in values if value != current))

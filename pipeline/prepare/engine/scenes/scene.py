@@ -4,7 +4,13 @@ Coordinates and lengths are fractions of the image side; x grows to the right an
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+One = TypeVar("One")
 
 SHAPES = ("circle", "square", "triangle", "star", "heart", "cross", "ring", "diamond")
 COLOURS = ("red", "orange", "yellow", "green", "blue", "purple", "black")
@@ -45,6 +51,11 @@ class Background:
 class Scene:
     figures: tuple[Figure, ...]
     background: Background
+
+
+def pick(rng: np.random.Generator, values: Sequence[One]) -> One:
+    """Any of them, all alike probable."""
+    return values[int(rng.integers(len(values)))]
 
 
 def gap(a: Figure, b: Figure) -> float:

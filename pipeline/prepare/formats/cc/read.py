@@ -25,7 +25,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     empty caption or one that is not UTF-8.
     """
     existing(source)
-    images, captions = [], []
+    images: list[tuple] = []
+    captions: list[tuple] = []
     for prefix in (name for name in ORDER if name in params.splits):
         name = split_of(prefix, prefix)
         texts, digests = _read_split(source, prefix)

@@ -31,7 +31,9 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """
     rows = _rows(existing(source))
     numbers: dict[str, int] = {}
-    first_rows, splits, image_ids = [], [], []
+    first_rows: list[int] = []
+    splits: list[str] = []
+    image_ids: list[int] = []
     for row, (image, caption, split) in enumerate(rows, start=2):
         where = f"{source} row {row}"
         caption_text(caption, where)
@@ -61,14 +63,14 @@ def _rows(source: Path) -> list[tuple[str, str, str | None]]:
     reader = csv.reader(io.StringIO(read_text(source), newline=""), strict=True)
     try:
         header = next(reader, [])
-        places = _columns(header, source)
+        image, caption, split = _columns(header, source)
         rows = []
         for number, cells in enumerate(reader, start=2):
             if len(cells) != len(header):
                 raise InputError(
                     f"{source} row {number}: expected {len(header)} cells ({','.join(header)}), found {len(cells)}"
                 )
-            rows.append(tuple(None if place is None else cells[place] for place in places))
+            rows.append((cells[image], cells[caption], None if split is None else cells[split]))
     except csv.Error as error:
         raise InputError(f"{source} line {reader.line_num}: {error}; quote cells as RFC 4180 does") from error
     if not rows:
@@ -76,11 +78,12 @@ def _rows(source: Path) -> list[tuple[str, str, str | None]]:
     return rows
 
 
-def _columns(header: list[str], source: Path) -> list[int | None]:
+def _columns(header: list[str], source: Path) -> tuple[int, int, int | None]:
     """Where image, caption and split stand; None for an absent split."""
     known = (*_REQUIRED, *_OPTIONAL)
     if len(set(header)) != len(header) or not set(_REQUIRED) <= set(header) <= set(known):
         raise InputError(
             f"{source} row 1: expected the columns image,caption or image,caption,split; found {','.join(header)!r}"
         )
-    return [header.index(name) if name in header else None for name in known]
+    image, caption = map(header.index, _REQUIRED)
+    return image, caption, header.index("split") if "split" in header else None

@@ -75,12 +75,14 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     captions = _captions(images, params.max_captions)
     root = document.parent / params.images
     scanned = scan(root, [image.file for image in images], lambda number: images[number].where)
-    columns = [
+    table = image_table(
         [image.image_id for image in images],
         [image.file for image in images],
         [image.split for image in images],
-    ]
-    table = image_table(*columns, scanned.widths, scanned.heights, scanned.digests)
+        scanned.widths,
+        scanned.heights,
+        scanned.digests,
+    )
     return Source(table, captions, str(root), scanned.broken)
 
 
@@ -133,7 +135,8 @@ def _refuse_strangers(entry: _Entry, where: str) -> None:
 
 def _captions(images: list[_Image], most: int | None) -> pa.Table:
     numbered = images[0].sentences[0].sentid is not None
-    ids, rows = Unique("sentid"), []
+    ids = Unique("sentid")
+    rows: list[tuple] = []
     for image in images:
         for number, sentence in enumerate(image.sentences):
             where = f"{image.where}.sentences[{number}]"

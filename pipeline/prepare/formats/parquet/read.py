@@ -1,6 +1,7 @@
 """Rows of Parquet files, their images read in place."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,7 +36,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     return assembled(root, images, captions)
 
 
-def _rows(path: Path, params: Params) -> list[tuple[object, object]]:
+def _rows(path: Path, params: Params) -> list[tuple[Any, Any]]:
     """Caption or captions and split of each row; the images are not read."""
     try:
         with pq.ParquetFile(path) as file:
@@ -83,7 +84,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
 
-def _captions(found: object, column: str, where: str) -> list[str]:
+def _captions(found: Any, column: str, where: str) -> list[str]:
     texts = found if isinstance(found, list) else [found]
     if not texts or any(text is None for text in texts):
         raise InputError(f"{where}: column '{column}' has no caption; write one or remove the row")

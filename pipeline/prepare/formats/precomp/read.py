@@ -45,7 +45,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     prefixes = [params.test if name == "test" else name for name in ORDER if name in params.splits]
     splits = [_read_split(source, prefix, params) for prefix in prefixes]
     image_ids = _image_ids(source, splits)
-    images, captions = [], []
+    images: list[tuple] = []
+    captions: list[tuple] = []
     for split in splits:
         name = split_of(split.prefix.removesuffix("all"), split.prefix)
         for number, digest in enumerate(split.digests):
@@ -125,7 +126,7 @@ def _image_ids(source: Path, splits: list[_Split]) -> list[int]:
     running = list(range(sum(len(split.digests) for split in splits)))
     if any(split.names is None for split in splits):
         return running
-    names = [name for split in splits for name in split.names]
+    names = [name for split in splits for name in split.names or ()]
     if all(name.isascii() and name.isdecimal() and len(name) <= 18 for name in names):
         numbers = np.array(names, dtype=np.int64).tolist()
         return numbers if len(set(numbers)) == len(numbers) else running

@@ -22,7 +22,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     caption that is empty or not UTF-8.
     """
     root, shards = files(source, params, ".tar")
-    images, captions = [], []
+    images: list[tuple] = []
+    captions: list[list[str]] = []
     for path, split in track(iter(shards), len(shards), "reading shards"):
         count = len(images)
         for member, key, texts in _samples(root, path, params):

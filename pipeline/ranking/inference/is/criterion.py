@@ -119,7 +119,7 @@ def _leaders(strip: Float[Tensor, "rows items"]) -> tuple[Tensor, Tensor, Int[Te
     from pipeline.ranking.compiled.leading import leading
 
     values, items = strip.contiguous().numpy(), strip.shape[1]
-    first, second = (np.full(items, -np.inf, values.dtype) for _ in range(2))
-    query = np.zeros(items, np.int32)
-    over_rows(lambda start, stop: leading(values, first, second, query, start, stop), items)
-    return torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(query).long()
+    highest, next_best = (np.full(items, -np.inf, values.dtype) for _ in range(2))
+    place = np.zeros(items, np.int32)
+    over_rows(lambda start, stop: leading(values, highest, next_best, place, start, stop), items)
+    return torch.from_numpy(highest), torch.from_numpy(next_best), torch.from_numpy(place).long()

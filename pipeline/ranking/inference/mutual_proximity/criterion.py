@@ -46,7 +46,7 @@ def _compiled(strip: Tensor, *statistics: Tensor) -> Tensor:
 
 def _of_items(scores: Scores) -> tuple[Float[Tensor, " items"], Float[Tensor, " items"]]:
     """Mean and standard deviation (population) of each item's similarities, strips merged in float64."""
-    count, mean, moment = 0, 0.0, 0.0
+    count, mean, moment = 0, torch.zeros(()), torch.zeros(())
     for rows in scores.strips():
         strip = scores.strip(rows)
         variance, of_strip = (one.double() for one in torch.var_mean(strip, dim=0, correction=0))

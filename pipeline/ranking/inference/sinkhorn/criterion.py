@@ -43,7 +43,8 @@ def _pass(
 ) -> tuple[Float[Tensor, " items"], Float[Tensor, " queries"]]:
     """Both updates in one pass over the scores: the queries' potentials under ``potential`` (zeros without one), and from
     them the items', so that each item's marginal is exact."""
-    total, own = None, None
+    total: Tensor | None = None
+    own: Tensor | None = None
     for rows in scores.strips():
         kernel = scores.strip(rows) * beta
         if potential is None:
@@ -54,4 +55,5 @@ def _pass(
             own[rows] = queries
             part = kernel.add_(queries.to(kernel)[:, None]).logsumexp(dim=0).double()
         total = part if total is None else torch.logaddexp(total, part)
+    assert total is not None
     return -math.log(scores.shape[1]) - total, total.new_empty(0) if own is None else own

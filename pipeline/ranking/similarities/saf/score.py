@@ -29,7 +29,7 @@ class _Filtration(nn.Module):
             dim=2,
         )
         logits = logits + self.attn_sim_w.bias
-        mean, spread = self.bn.running_mean, self.bn.running_var
+        mean, spread = self._running()
         means = variances = logits.new_empty(0, 1)
         if self.training:
             spread, mean = torch.var_mean(logits, dim=(0, 2), correction=0)
@@ -46,11 +46,20 @@ class _Filtration(nn.Module):
     @torch.no_grad()
     def remember(self, means: Float[Tensor, " captions"], variances: Float[Tensor, " captions"]) -> None:
         """What the running statistics are after one update a caption, in order."""
-        keep, share = 1 - self.bn.momentum, self.bn.momentum
+        share = self.bn.momentum
+        assert share is not None
+        keep = 1 - share
         powers = keep ** torch.arange(len(means) - 1, -1, -1, dtype=torch.float64, device=means.device)
-        for running, found in ((self.bn.running_mean, means), (self.bn.running_var, variances)):
+        for running, found in zip(self._running(), (means, variances), strict=True):
             running.mul_(keep ** len(found)).add_(share * (powers * found).sum().to(running))
+        assert self.bn.num_batches_tracked is not None
         self.bn.num_batches_tracked += len(means)
+
+    def _running(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance; a layer that tracks none has None here."""
+        assert self.bn.running_mean is not None
+        assert self.bn.running_var is not None
+        return self.bn.running_mean, self.bn.running_var
 
 
 class _Network(Alignment):
@@ -65,7 +74,7 @@ def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.
 
 
 def score(
-    images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: nn.Module
+    images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _Network
 ) -> Float[Tensor, "images captions"]:
     """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021, Eq. 1 to 3, 8, 9.
 

@@ -15,7 +15,8 @@ from pipeline.ranking.similarities.sgr.graph import GraphReasoning, first_node, 
 class _Network(Alignment):
     def __init__(self, params: Params, dim: int, regions: int) -> None:
         super().__init__(dim, params.sim_dim, regions, params.dropout)
-        self.SGR_module = nn.ModuleList(GraphReasoning(params.sim_dim) for _ in range(params.steps))
+        self.steps = [GraphReasoning(params.sim_dim) for _ in range(params.steps)]
+        self.SGR_module = nn.ModuleList(self.steps)
 
 
 def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.Module:
@@ -24,14 +25,14 @@ def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.
 
 
 def score(
-    images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: nn.Module
+    images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _Network
 ) -> Float[Tensor, "images captions"]:
     """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021, Eq. 1 to 7.
 
     Captions of equal length are scored together, where the authors loop over captions: the same scores. Raises InputError
     for another number of regions than the network's.
     """
-    merged = [module.merged() for module in network.SGR_module]
+    merged = [module.merged() for module in network.steps]
     whole_captions = network.whole_captions(texts)
 
     def block(images: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from pipeline.tools.doctor._project import root
+from pipeline.project.paths import root_around
 from pipeline.tools.doctor.line import FAIL, OK, WARN, Line
 
 _NEEDED_GB, _COMFORTABLE_GB = 1.0, 10.0
@@ -18,7 +18,7 @@ def places() -> dict[str, Path]:
     """The project, DVC's cache and the folder of weights."""
     from pipeline.project.lock import cache_folder
 
-    project = root()
+    project = root_around()
     found = {"disk, project": project or Path.cwd()}
     if project is not None:
         found["disk, DVC cache"] = project / cache_folder()

@@ -3,14 +3,14 @@
 import shutil
 from pathlib import Path
 
-from pipeline.tools.doctor._project import root
+from pipeline.project.paths import root_around
 from pipeline.tools.doctor.line import FAIL, OK, WARN, Line
 
 _LINKS = ("reflink", "hardlink", "symlink")
 
 
 def look() -> list[Line]:
-    project = root()
+    project = root_around()
     if project is None:
         return []
     if not (project / ".dvc").is_dir():

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 
-from pipeline.tools.doctor._project import root
+from pipeline.project.paths import root_around
 from pipeline.tools.doctor.line import FAIL, OK, WARN, Line
 
 
@@ -11,7 +11,7 @@ def look() -> list[Line]:
     if shutil.which("git") is None:
         return [Line(FAIL, "git", "not found", "install git")]
     version = _asked("--version") or "git"
-    if root() is None:
+    if root_around() is None:
         return [Line(WARN, "project", "no params.yaml here or above", "run this inside a vse-pipe project")]
     if _asked("rev-parse", "--git-dir") is None:
         return [Line(FAIL, "git", f"{version}; this project is no git repository", "run `git init`")]
@@ -23,5 +23,5 @@ def look() -> list[Line]:
 
 
 def _asked(*arguments: str) -> str | None:
-    done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=root(), check=False)  # noqa: S603, S607 (our own words)
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=root_around(), check=False)  # noqa: S603, S607 (our own words)
     return done.stdout.strip() if done.returncode == 0 else None

@@ -4,14 +4,13 @@ import os
 from pathlib import Path
 
 from pipeline.core.errors import IntegrityError, ParamsError, PipelineError
-from pipeline.project.paths import PARAMS
-from pipeline.tools.doctor._project import root
+from pipeline.project.paths import PARAMS, root_around
 from pipeline.tools.doctor.checks.disk import weights_folder
 from pipeline.tools.doctor.line import FAIL, OK, WARN, Line
 
 
 def look() -> list[Line]:
-    project = root()
+    project = root_around()
     if project is None:
         return []
     from pipeline.papers import rows
@@ -105,5 +104,5 @@ def _file(what: str, path: Path, digest: str) -> Line:
 
 
 def _texts(name: str, options) -> list[Line]:
-    files = getattr(options, "files", dict)()
+    files: dict[Path, str] = getattr(options, "files", dict)()
     return [_file(f"files of texts.{name}", path, digest) for path, digest in files.items()]

@@ -23,14 +23,14 @@ class Branch(nn.Module):
         self.name, self.options, self.in_features = name, options, in_features
         hidden = [options.hidden] if isinstance(options.hidden, int) else options.hidden
         sizes = [in_features, *(hidden if options.nonlinear else []), embed_size]
-        layers = {}
+        layers: dict[str, nn.Module] = {}
         for place in range(1, len(sizes) - 1):
             layers[f"fc{place}"] = _hidden(options, sizes[place - 1], sizes[place])
         layers[f"fc{len(sizes) - 1}"] = nn.Linear(sizes[-2], sizes[-1])
         if options.nonlinear and options.batch_norm == "last":
             layers["bn"] = _batch_norm(embed_size)
-        for place, layer in layers.items():
-            self.add_module(place, layer)
+        for key, layer in layers.items():
+            self.add_module(key, layer)
         self._needs_two = options.nonlinear and options.batch_norm != "none"
 
     def forward(self, vectors: Float[Tensor, "rows features"]) -> Float[Tensor, "rows dim"]:

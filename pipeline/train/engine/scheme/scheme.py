@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from pipeline.train.engine.data import Batch, Pairs
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.engine.model import DualEncoder
+from pipeline.train.engine.scheme import samples
+from pipeline.train.engine.scheme.samples import groups
 
 # Pairs of a batch: a loss needs a negative, a masked transport another pair.
 FEWEST = 2
@@ -81,6 +84,19 @@ class Scheme:
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Take over what ``state`` gave."""
+
+    def pair_losses(
+        self, model: DualEncoder, epoch: int, margin: float, reduction: Literal["mean", "hardest"] = "mean"
+    ) -> np.ndarray:
+        """``samples.pair_losses`` of all training pairs under ``model``, in batches that follow from (seed, epoch)."""
+        train, pairs, pixels = (
+            self.setting.train,
+            self.setting.pairs,
+            epoch if model.trains_on_pixels else None,
+        )
+        work = groups(len(pairs), train.batch_size, self.setting.seed, epoch)
+        how = margin, reduction, train.mask_same_image, train.precision, pixels
+        return samples.pair_losses(model, pairs, work, self.setting.device, *how)
 
     def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         """images, texts: (pairs, dim) vectors of the batch."""

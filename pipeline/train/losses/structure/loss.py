@@ -45,18 +45,27 @@ def _across(batch: Scored, params: Params) -> tuple[Float[Tensor, " pairs"], Flo
     owners, owner = batch.owners.unique(return_inverse=True)
     pairs = torch.arange(len(owner), device=owner.device)
     first = pairs.new_full((len(owners),), len(owner)).scatter_reduce(0, owner, pairs, "amin")
-    distances = euclidean(batch.images[first], batch.texts, _floor(params))
+    images, texts = _vectors(batch)
+    distances = euclidean(images[first], texts, _floor(params))
     matching = owners[:, None] == batch.owners[None, :]
     positives = distances[owner, pairs]
-    texts = hardest(positives, owner, distances, matching, params.margin, params.top)
-    images = hardest(positives, pairs, distances.T, matching.T, params.margin, params.top)
+    of_texts = hardest(positives, owner, distances, matching, params.margin, params.top)
+    of_images = hardest(positives, pairs, distances.T, matching.T, params.margin, params.top)
     foreign_texts, foreign_images = (~matching).sum(dim=1)[owner], (~matching).sum(dim=0)
-    return _reduced(texts, foreign_texts, params), _reduced(images, foreign_images, params)
+    return _reduced(of_texts, foreign_texts, params), _reduced(of_images, foreign_images, params)
+
+
+def _vectors(batch: Scored) -> tuple[Tensor, Tensor]:
+    """Of images and texts; ``TRAITS`` names no similarity of fragments."""
+    assert batch.images is not None
+    assert isinstance(batch.texts, Tensor)
+    return batch.images, batch.texts
 
 
 def _within(batch: Scored, params: Params) -> Float[Tensor, " pairs"]:
     """Terms of the sibling texts of each pair's text."""
-    distances = euclidean(batch.texts, batch.texts, _floor(params))
+    _, texts = _vectors(batch)
+    distances = euclidean(texts, texts, _floor(params))
     kin = batch.owners[:, None] == batch.owners[None, :]
     if params.variant == "topk_mean":
         anchors = torch.arange(len(kin), device=kin.device)

@@ -76,7 +76,7 @@ class Costs:
         return scores
 
     def state(self) -> dict[str, Tensor]:
-        names = {parameter: name for name, parameter in self.network.named_parameters()}
+        names: dict[Tensor, str] = {parameter: name for name, parameter in self.network.named_parameters()}
         found = {f"network/{name}": weight.detach() for name, weight in self.network.state_dict().items()}
         for parameter, moments in self.optimizer.state.items():
             found |= {f"optimizer/{names[parameter]}/{key}": value for key, value in moments.items()}

@@ -1,6 +1,7 @@
 """Training pairs taken for matched and for mismatched, and the batches made of both."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -20,7 +21,9 @@ class Partition:
     clean: Bool[ndarray, " pairs"]
 
     @classmethod
-    def of(cls, losses: Float[ndarray, " pairs"], clean: str, threshold: float) -> "Partition":
+    def of(
+        cls, losses: Float[ndarray, " pairs"], clean: Literal["lower_mean", "code"], threshold: float
+    ) -> "Partition":
         """clean: how the clean component is chosen; threshold: of its posterior. Raises PipelineError for a loss that is no
         number."""
         if not np.isfinite(losses).all():

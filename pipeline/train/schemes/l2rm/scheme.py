@@ -11,7 +11,6 @@ from pipeline.train.engine.data import Batch
 from pipeline.train.engine.loss.chances import cross_entropy, with_reverse
 from pipeline.train.engine.loss.hinge import hardest
 from pipeline.train.engine.loss.terms import LossTerms
-from pipeline.train.engine.scheme.samples import groups, pair_losses
 from pipeline.train.engine.scheme.scheme import Scheme, Setting
 from pipeline.train.schemes.l2rm import Params
 from pipeline.train.schemes.l2rm.costs import Costs
@@ -19,10 +18,6 @@ from pipeline.train.schemes.l2rm.partial import partial_plan
 from pipeline.train.schemes.l2rm.partition import Partition
 from pipeline.train.schemes.l2rm.rematch import rematch_loss
 from pipeline.train.schemes.l2rm.tally import Tally
-
-
-def scheme(setting: Setting, params: Params) -> "L2rm":
-    return L2rm(setting, params)
 
 
 class L2rm(Scheme):
@@ -109,18 +104,7 @@ class L2rm(Scheme):
         self.costs.load_state(state)
 
     def _losses(self, epoch: int) -> np.ndarray:
-        setting = self.setting
-        return pair_losses(
-            setting.model,
-            setting.pairs,
-            groups(len(setting.pairs), setting.train.batch_size, setting.seed, epoch),
-            setting.device,
-            self.params.margin,
-            self.params.sample_loss,
-            setting.train.mask_same_image,
-            setting.train.precision,
-            epoch if setting.model.trains_on_pixels else None,
-        )
+        return self.pair_losses(self.setting.model, epoch, self.params.margin, self.params.sample_loss)
 
     def _matched(self, batch: Batch) -> int:
         """How many pairs of the batch are taken for matched: its first ones."""
@@ -136,6 +120,7 @@ class L2rm(Scheme):
 
     def _rematched(self, scores: Tensor, pairs: np.ndarray) -> Tensor:
         params = self.params
+        assert self.tally is not None
         cost = self.costs.of(scores.detach())
         plan = partial_plan(cost.clamp_min(1e-10), params.mass, params.regularisation, params.mask)
         self.tally.cost(pairs, cost.diagonal().cpu().numpy())
@@ -144,6 +129,10 @@ class L2rm(Scheme):
 
     @torch.no_grad()
     def _own_costs(self, scores: Tensor, pairs: np.ndarray) -> None:
+        assert self.tally is not None
         # A sampler may make larger batches than the network takes; these are never rematched.
         if not self.costs.learned or scores.shape[1] <= self.costs.captions:
             self.tally.cost(pairs, self.costs.of(scores.detach()).diagonal().cpu().numpy())
+
+
+scheme = L2rm

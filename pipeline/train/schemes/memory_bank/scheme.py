@@ -17,10 +17,6 @@ from pipeline.train.schemes.memory_bank import Params
 from pipeline.train.schemes.memory_bank.weights import left_out, weights
 
 
-def scheme(setting: Setting, params: Params) -> "MemoryBank":
-    return MemoryBank(setting, params)
-
-
 class MemoryBank(Scheme):
     """Rebuilt at the start of every epoch but the first from the model as it is then, and frozen until the next.
 
@@ -46,6 +42,7 @@ class MemoryBank(Scheme):
         source = pairs.source(setting.model.tests_on_pixels)
         images = encode.images(setting.model, source, pairs.rows[chosen], device)
         texts = encode.captions(setting.model, pairs.texts, pairs.places[chosen], device)
+        assert isinstance(texts, Tensor)
         self.images, self.texts = images.to(device), texts.to(device)
         self.pairs = torch.from_numpy(chosen).to(device)
         self.owners = torch.from_numpy(pairs.owners[chosen]).to(device)
@@ -87,3 +84,6 @@ def _kept(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -
     if not kept.any():
         kept[rng.integers(batches)] = True
     return order[np.repeat(kept, batch_size)[:pairs]]
+
+
+scheme = MemoryBank

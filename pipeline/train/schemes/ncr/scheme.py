@@ -17,17 +17,12 @@ from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.engine.mixture.quality import auc
 from pipeline.train.engine.model import DualEncoder
 from pipeline.train.engine.optimise import optimizer_for, set_rates
-from pipeline.train.engine.scheme.samples import groups, pair_losses
 from pipeline.train.engine.scheme.scheme import Scheme, Setting
 from pipeline.train.schemes.ncr import Params
 from pipeline.train.schemes.ncr.division import Division
 from pipeline.train.schemes.ncr.soft import predicted, refined, soft_margins, soft_triplets
 
 Part = Literal["warm_up", "labelled", "unlabelled"]
-
-
-def scheme(setting: Setting, params: Params) -> "Ncr":
-    return Ncr(setting, params)
 
 
 class Ncr(Scheme):
@@ -47,6 +42,7 @@ class Ncr(Scheme):
         super().__init__(setting)
         self.params = params
         self.decays_from = params.warm_up
+        assert setting.build is not None
         peer = setting.build(derive(setting.seed, "peer")).to(setting.device)
         self._networks = (setting.model, peer)
         self._peers_optimizer = optimizer_for(peer, setting.train)
@@ -94,6 +90,7 @@ class Ncr(Scheme):
         work: list[np.ndarray] = []
         for place, teacher in enumerate(self.teachers):
             rng = generator(self.setting.seed, "ncr", place, epoch)
+            steps: list[tuple[np.ndarray, Part]]
             if teacher is None:
                 order = rng.permutation(len(sampled)) if place else range(len(sampled))
                 steps = [(sampled[number], "warm_up") for number in order]
@@ -108,7 +105,9 @@ class Ncr(Scheme):
         self._now = place, part = self._plan[self._step]
         self._step += 1
         if part == "labelled":
-            clean = torch.from_numpy(self.teachers[place].probability[batch.pairs]).float()
+            teacher = self.teachers[place]
+            assert teacher is not None
+            clean = torch.from_numpy(teacher.probability[batch.pairs]).float()
             labels = refined(
                 clean.to(self.setting.device), self._predicted(place, batch), self.params.variant
             )
@@ -132,18 +131,7 @@ class Ncr(Scheme):
         checkpoint.load_into(self._networks[1], self._peers_optimizer, state)
 
     def _divided(self, network: DualEncoder, epoch: int) -> Division:
-        setting = self.setting
-        found = pair_losses(
-            network,
-            setting.pairs,
-            groups(len(setting.pairs), setting.train.batch_size, setting.seed, epoch),
-            setting.device,
-            self.params.margin,
-            mask_same_image=setting.train.mask_same_image,
-            precision=setting.train.precision,
-            pixels_of=epoch if network.trains_on_pixels else None,
-        )
-        return Division.of(found, self.params.threshold)
+        return Division.of(self.pair_losses(network, epoch, self.params.margin), self.params.threshold)
 
     def _tell(self, found: list[Division]) -> None:
         counts = " and ".join(str(int(one.clean.sum())) for one in found)
@@ -163,3 +151,6 @@ class Ncr(Scheme):
         network.train(was_training)
         owners = batch.owners.to(scores.device)
         return predicted(Scored.of(scores, owners, setting.train.mask_same_image), self.params.margin)
+
+
+scheme = Ncr

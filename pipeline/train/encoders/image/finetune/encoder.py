@@ -1,6 +1,7 @@
 """Pixels, or the features its network makes of them, to a vector an image."""
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Float, UInt8
@@ -31,6 +32,9 @@ class FinetuneImageEncoder(nn.Module):
     The features are scaled to unit length before the linear layer, as in the authors' code for full images. Without
     ``start`` it is the encoder of the epochs from ``after`` on.
     """
+
+    # A module of any kind; it gets a rate of its own, which training looks for.
+    backbone: Any
 
     def __init__(self, params: Params, backbone: nn.Module, in_features: int, embed_size: int) -> None:
         super().__init__()

@@ -1,5 +1,7 @@
 """The network that made a run's features, for image encoders that hold it: loaded for training, rebuilt for using a model."""
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -71,4 +73,5 @@ def restore_network(described: dict) -> nn.Module:
 def transform(described: dict) -> Transform:
     """How images were scaled for the network."""
     values = described["transform"]
-    return Transform(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
+    given: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    return Transform(**given)

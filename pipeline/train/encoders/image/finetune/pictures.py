@@ -1,7 +1,7 @@
 """The image files behind the rows of a feature file, for encoders that hold the network itself."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -103,13 +103,15 @@ class Pictures:
         items = ([self.items[row] for row in rows.tolist()] for rows in work)
         return self._read(items, self._as_extracted)
 
-    def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Iterator[Tensor]:
+    def drawn(
+        self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int
+    ) -> Generator[Tensor, None, None]:
         """For each array of pairs uint8 (pairs, crops, S, S, 3): what training shows of them in ``epoch``.
 
         rows: of every pair. What is shown follows from (seed, epoch, pair): neither the batch a pair is in nor the order
         in which threads come by matters, so a resumed run sees what an undisturbed one does. Raises as ``tested``.
         """
-        items = (
+        items: Iterable[list[Item]] = (
             [self._shown(row, pair) for row, pair in zip(rows[pairs].tolist(), pairs.tolist(), strict=True)]
             for pairs in work
         )
@@ -119,7 +121,7 @@ class Pictures:
         item = self.items[row]
         return _Shown(item.image_id, item.file, item.sha256, item.where, pair)
 
-    def _read(self, work: Iterable[list[Item]], read) -> Iterator[Tensor]:
+    def _read(self, work: Iterable[list[Item]], read) -> Generator[Tensor, None, None]:
         with contextlib.closing(batches(work, partial(_readable, read), self.ahead)) as reading:
             for batch in reading:
                 yield torch.from_numpy(batch.arrays)

@@ -101,7 +101,7 @@ def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) ->
         if xavier:
             bound = _xavier(weight.shape[-1], embed_size) if weight.ndim == 2 else 0.0
         nn.init.uniform_(weight, -bound, bound, generator=rng)
-    if params.projection:
+    if isinstance(encoder.fc, nn.Linear):
         bound = _xavier(embed_size, embed_size)
         nn.init.uniform_(encoder.fc.weight, -bound, bound, generator=rng)
         nn.init.zeros_(encoder.fc.bias)

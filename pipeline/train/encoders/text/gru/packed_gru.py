@@ -131,7 +131,7 @@ def _through_time(grads, weight, states, gates, linear, sizes) -> tuple[Tensor, 
     flow = zeros.clone() if grad_final is None else grad_final.clone()
     # Compiled code knows no bfloat16: a step is written in the type of the states first.
     rough = weight.dtype != states.dtype
-    scratch = (states.new_empty(widest, 3 * dim), states.new_empty(widest, dim)) if rough else None
+    scratch = (states.new_empty(widest, 3 * dim), states.new_empty(widest, dim)) if rough else ()
     stop = tokens
     for step in reversed(range(len(sizes))):
         size = sizes[step]
