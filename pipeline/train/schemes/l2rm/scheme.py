@@ -20,6 +20,10 @@ from pipeline.train.schemes.l2rm.rematch import rematch_loss
 from pipeline.train.schemes.l2rm.tally import Tally
 
 
+def scheme(setting: Setting, params: Params) -> "L2rm":
+    return L2rm(setting, params)
+
+
 class L2rm(Scheme):
     """Epochs of warm-up; after that each begins with a split of the training pairs and trains the run's own loss on those
     taken for matched plus the rematching loss on the others.
@@ -133,6 +137,3 @@ class L2rm(Scheme):
         # A sampler may make larger batches than the network takes; these are never rematched.
         if not self.costs.learned or scores.shape[1] <= self.costs.captions:
             self.tally.cost(pairs, self.costs.of(scores.detach()).diagonal().cpu().numpy())
-
-
-scheme = L2rm

@@ -17,6 +17,10 @@ from pipeline.train.schemes.memory_bank import Params
 from pipeline.train.schemes.memory_bank.weights import left_out, weights
 
 
+def scheme(setting: Setting, params: Params) -> "MemoryBank":
+    return MemoryBank(setting, params)
+
+
 class MemoryBank(Scheme):
     """Rebuilt at the start of every epoch but the first from the model as it is then, and frozen until the next.
 
@@ -84,6 +88,3 @@ def _kept(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -
     if not kept.any():
         kept[rng.integers(batches)] = True
     return order[np.repeat(kept, batch_size)[:pairs]]
-
-
-scheme = MemoryBank
