@@ -53,9 +53,7 @@ def test_the_example_of_every_format_can_be_read(name, tmp_path):
     section = "## " + FORMATS[name]
     shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
     shutil.copytree(ROOT / "pipeline/prepare/engine/scenes", tmp_path / "pipeline/prepare/engine/scenes")
-    overlays = [
-        block for block in pages.blocks(section) if block.language == "yaml" and "\nruns:" in block.text
-    ]
+    overlays = [block for block in pages.blocks(section) if block.language == "yaml" and "\nruns:" in block.text]
     assert overlays, f"{name}: no overlay of five lines"
     (tmp_path / "mine.yaml").write_text(overlays[0].text)
     _write_data(section, tmp_path)

@@ -36,9 +36,7 @@ def test_every_link_leads_to_a_page_and_a_heading_of_it(path):
 @pytest.mark.parametrize("path", pages.PAGES, ids=pages.name)
 def test_every_path_of_the_repository_that_is_named_exists(path):
     for line, span in pages.spans(path.read_text(encoding="utf-8")):
-        if re.fullmatch(r"(pipeline|tests|docs|data|reports|\.github)/[\w./-]+", span) and not MADE.match(
-            span
-        ):
+        if re.fullmatch(r"(pipeline|tests|docs|data|reports|\.github)/[\w./-]+", span) and not MADE.match(span):
             shown = [one for step in pages.steps(path) for one in getattr(step, "files", ())]
             assert (ROOT / span).exists() or span in shown, f"{pages.name(path)}:{line}: {span}"
 
@@ -63,9 +61,7 @@ def test_every_key_that_is_named_exists(path):
 def test_code_stands_in_fences_that_say_what_it_is(path):
     text = path.read_text(encoding="utf-8")
     for block in pages.blocks(text):
-        assert block.language, (
-            f"{pages.name(path)}:{block.line}: say what the block is: sh, console, yaml, text, ..."
-        )
+        assert block.language, f"{pages.name(path)}:{block.line}: say what the block is: sh, console, yaml, text, ..."
     for number, (before, line) in enumerate(itertools.pairwise(pages.prose(text).splitlines()), start=2):
         indented = line.startswith("    ") and not before.strip() and not re.match(r"\s+([-*]|\d+\.) ", line)
         assert not indented, f"{pages.name(path)}:{number}: put it between fences"
@@ -78,9 +74,7 @@ def test_the_index_lists_every_page():
 
 
 def test_data_has_a_section_for_every_format():
-    headings = re.findall(
-        r"^## (\w+)$", (ROOT / "docs/data.md").read_text(encoding="utf-8"), flags=re.MULTILINE
-    )
+    headings = re.findall(r"^## (\w+)$", (ROOT / "docs/data.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert set(headings) == set(FORMATS.names())
 
 

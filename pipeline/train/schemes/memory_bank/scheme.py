@@ -39,9 +39,7 @@ class MemoryBank(Scheme):
         if epoch == 0:
             return
         setting, pairs = self.setting, self.setting.pairs
-        chosen = _kept(
-            len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch)
-        )
+        chosen = _kept(len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch))
         device = setting.device
         source = pairs.source(setting.model.tests_on_pixels)
         images = encode.images(setting.model, source, pairs.rows[chosen], device)
@@ -53,9 +51,7 @@ class MemoryBank(Scheme):
         megabytes = (images.nbytes + texts.nbytes) / 2**20
         # Both directions as float32, once more with the mask, and the mask itself.
         scores = len(chosen) * min(setting.train.batch_size, len(pairs)) * (2 * 4 + 2 * 4 + 1) / 2**20
-        say(
-            f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB, and {scores:.1f} MiB for a batch's scores with it"
-        )
+        say(f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB, and {scores:.1f} MiB for a batch's scores with it")
 
     def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         scored = super().scored(images, texts, batch)

@@ -112,9 +112,7 @@ class Ncr(Scheme):
             teacher = self.teachers[place]
             assert teacher is not None
             clean = torch.from_numpy(teacher.probability[batch.pairs]).float()
-            labels = refined(
-                clean.to(self.setting.device), self._predicted(place, batch), self.params.variant
-            )
+            labels = refined(clean.to(self.setting.device), self._predicted(place, batch), self.params.variant)
         elif part == "unlabelled":
             labels = (self._predicted(0, batch) + self._predicted(1, batch)) / 2
         else:
