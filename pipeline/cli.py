@@ -84,19 +84,13 @@ def settings(
     context: typer.Context,
     overrides: Annotated[
         list[str],
-        typer.Option(
-            "--set", "-S", metavar="KEY=VALUE", help="override a value of params.yaml for this call"
-        ),
+        typer.Option("--set", "-S", metavar="KEY=VALUE", help="override a value of params.yaml for this call"),
     ] = [],  # noqa: B006 (typer never changes it)
     quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="no log lines and no progress, only warnings, errors and results"),
+        bool, typer.Option("--quiet", "-q", help="no log lines and no progress, only warnings, errors and results")
     ] = False,
     verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose", "-v", help="progress more often, seconds and memory, where an error came from"
-        ),
+        bool, typer.Option("--verbose", "-v", help="progress more often, seconds and memory, where an error came from")
     ] = False,
 ) -> None:
     """Options that come before the command."""
@@ -112,8 +106,7 @@ def prepare(
     dataset: Annotated[
         str | None,
         typer.Option(
-            help="a name under datasets:; all of them when left out",
-            autocompletion=_completion.section("datasets"),
+            help="a name under datasets:; all of them when left out", autocompletion=_completion.section("datasets")
         ),
     ] = None,
     dry_run: DryRun = False,
@@ -137,8 +130,7 @@ def inject(
     noise: Annotated[
         str | None,
         typer.Option(
-            help="a name under noises:; all of them when left out",
-            autocompletion=_completion.section("noises"),
+            help="a name under noises:; all of them when left out", autocompletion=_completion.section("noises")
         ),
     ] = None,
     dry_run: DryRun = False,
@@ -157,9 +149,7 @@ def inject(
 @app.command(rich_help_panel=_STAGES)
 def train(
     run: RunName = None,
-    loss: Annotated[
-        str | None, typer.Option(help="all runs with this loss", autocompletion=_completion.losses)
-    ] = None,
+    loss: Annotated[str | None, typer.Option(help="all runs with this loss", autocompletion=_completion.losses)] = None,
     device: Device = "auto",
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -183,9 +173,7 @@ def train(
 
 
 @app.command(rich_help_panel=_STAGES)
-def embed(
-    run: RunName = None, device: Device = "auto", dry_run: DryRun = False, as_json: AsJson = False
-) -> None:
+def embed(run: RunName = None, device: Device = "auto", dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """Export the embeddings of a trained run to Parquet."""
     params = _params()
     names = _chosen_runs(run, params)

@@ -16,9 +16,7 @@ ROOT = Path(__file__).parents[1]
 def _with_shapes() -> list[str]:
     """Modules whose signatures are enforced: those with tensors. Not numba's, which compiles what it is given, nor the shells
     of the stages, which tests call with what they need of params.yaml and no more."""
-    found = [
-        path for room in ("extract", "ranking", "train") for path in (ROOT / "pipeline" / room).rglob("*.py")
-    ]
+    found = [path for room in ("extract", "ranking", "train") for path in (ROOT / "pipeline" / room).rglob("*.py")]
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in found]
     return [name for name in names if ".compiled." not in name and not name.endswith(("__init__", "stage"))]
 

@@ -45,12 +45,7 @@ def write_fragment_project(root: Path, **runs: dict) -> Params:
         first = texts.filter(pc.equal(texts["image_id"], int(image)))["text"][0].as_py().split()
         for region, word in enumerate(first[:REGIONS]):
             array[row, region, WORDS.index(word)] += 2
-    index = {
-        "image_id": ids,
-        "row": np.arange(len(ids)),
-        "status": ["ok"] * len(ids),
-        "detail": [""] * len(ids),
-    }
+    index = {"image_id": ids, "row": np.arange(len(ids)), "status": ["ok"] * len(ids), "detail": [""] * len(ids)}
     features.write(paths.extracted("toy", "plain"), array, pa.table(index), {"backbone": "precomp"})
     params = fragment_params(root, **runs)
     inject(params, "clean")

@@ -28,9 +28,7 @@ def build(root: Path) -> None:
     os.chdir(root)
     small = {"epochs": 2, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12}
     params = load(
-        write_params(
-            root, grid={"inferences": INFERENCES}, train=small, evaluate={"resamples": 10}, **SECTIONS
-        )
+        write_params(root, grid={"inferences": INFERENCES}, train=small, evaluate={"resamples": 10}, **SECTIONS)
     )
     Path("toy.csv").write_text("image,caption\n", encoding="utf-8")
     write_prepared()

@@ -50,11 +50,7 @@ def clone(root: Path, values: list[str]) -> Project:
     params.yaml; no dvc.lock and no results."""
     root.mkdir()
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "-co", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+        ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file() and not name.startswith("tests/") and name not in _LEFT_OUT:

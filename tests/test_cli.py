@@ -34,10 +34,7 @@ USAGE = [
     ),
     (("apply", "flickr"), "error: unknown overlay 'flickr'; did you mean 'flickr8k'?"),
     (("-S", "train.lr", "inject"), "error: --set 'train.lr': expected KEY=VALUE"),
-    (
-        ("-S", "train.lr=fast", "inject"),
-        "error: params.yaml train.lr: input should be a valid number, got 'fast'",
-    ),
+    (("-S", "train.lr=fast", "inject"), "error: params.yaml train.lr: input should be a valid number, got 'fast'"),
 ]
 
 
@@ -131,9 +128,7 @@ def test_help_groups_the_commands_and_leaves_none_over(run):
     headings = [line.removesuffix(":") for line in out.splitlines() if line.endswith(":") and line[0] != " "]
     assert headings == ["Options", *panels]
     listed = re.findall(r"^  (\w+)  ", out, re.MULTILINE)
-    assert sorted(listed) == sorted(
-        command.name or command.callback.__name__ for command in app.registered_commands
-    )
+    assert sorted(listed) == sorted(command.name or command.callback.__name__ for command in app.registered_commands)
 
 
 @pytest.mark.parametrize(

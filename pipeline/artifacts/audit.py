@@ -31,17 +31,13 @@ SCHEMA = pa.schema(
             nullable=True,
         ),
         tables.field("rematch_image_score", pa.float32(), "similarity of the two", nullable=True),
-        tables.field(
-            "mismatched", pa.bool_(), "the injected truth; null where that is unknown", nullable=True
-        ),
+        tables.field("mismatched", pa.bool_(), "the injected truth; null where that is unknown", nullable=True),
     ],
     metadata={"artefact": "audit", "version": "1"},
 )
 
 
-def write(
-    folder: Path, pairs: pa.Table, metrics: dict, histogram: pd.DataFrame, costs: pd.DataFrame | None
-) -> None:
+def write(folder: Path, pairs: pa.Table, metrics: dict, histogram: pd.DataFrame, costs: pd.DataFrame | None) -> None:
     """metrics: finite numbers, strings, null and nested lists and dictionaries only."""
     tables.write(folder / PAIRS, pairs, SCHEMA, {})
     write_csv(folder / HISTOGRAM, histogram)

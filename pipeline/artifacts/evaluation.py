@@ -17,8 +17,7 @@ MEASURES = {
     "ap_at_r": "(1/R) sum of the precision at the ranks up to R that hold one of the R correct items, 0 to 1; "
     "null for matchings",
     "r_precision": "share of the best R that is correct, 0 to 1; null for matchings",
-    "ndcg_10": "discounted cumulative gain of the best 10 over that of a perfect ranking, 0 to 1; "
-    "null for matchings",
+    "ndcg_10": "discounted cumulative gain of the best 10 over that of a perfect ranking, 0 to 1; null for matchings",
 }
 _TOP = pa.list_(pa.field("element", pa.int64(), nullable=False))
 RANKS_SCHEMA = pa.schema(
@@ -29,16 +28,12 @@ RANKS_SCHEMA = pa.schema(
         tables.field(
             "image_id", pa.int64(), "the query, or the image it describes; queries that share one go together"
         ),
-        tables.field(
-            "rank", pa.float64(), "1 = best, of the best correct item; null for matchings", nullable=True
-        ),
+        tables.field("rank", pa.float64(), "1 = best, of the best correct item; null for matchings", nullable=True),
         tables.field("hit_1", pa.bool_(), "a correct item among the best 1"),
         tables.field("hit_5", pa.bool_(), "a correct item among the best 5"),
         tables.field("hit_10", pa.bool_(), "a correct item among the best 10"),
         *[tables.field(name, pa.float64(), about, nullable=True) for name, about in MEASURES.items()],
-        tables.field(
-            "top", _TOP, "ids of the best 10 items, best first; for matchings the set matched at K = 10"
-        ),
+        tables.field("top", _TOP, "ids of the best 10 items, best first; for matchings the set matched at K = 10"),
     ],
     metadata={"artefact": "ranks", "version": "2"},
 )
@@ -70,11 +65,7 @@ RELAXATION_SCHEMA = pa.schema(
 
 
 def write(
-    folder: Path,
-    metrics: dict,
-    ranks: pa.Table,
-    occurrence: pa.Table,
-    relaxation: pa.Table | None = None,
+    folder: Path, metrics: dict, ranks: pa.Table, occurrence: pa.Table, relaxation: pa.Table | None = None
 ) -> None:
     """metrics: finite numbers, strings and nested dictionaries only."""
     write_json(folder / METRICS, metrics)

@@ -150,20 +150,14 @@ class _Digested:
         self._file.write(content)
 
 
-def append_rows(
-    file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count: int, where: str
-) -> list[int]:
+def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count: int, where: str) -> list[int]:
     """Write the ``.npy`` file of ``count`` rows that come in blocks; its shape. Raises InputError on NaN, and on another
     shape or type than the first block has."""
     shape, kind, written = None, None, 0
     for block in blocks:
         if shape is None:
             shape, kind = (count, *block.shape[1:]), block.dtype
-            header = {
-                "descr": np.lib.format.dtype_to_descr(block.dtype),
-                "fortran_order": False,
-                "shape": shape,
-            }
+            header = {"descr": np.lib.format.dtype_to_descr(block.dtype), "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
         if block.shape[1:] != shape[1:] or block.dtype != kind:
             raise InputError(
@@ -215,9 +209,7 @@ def check_finite(array: np.ndarray, where: str, first: int = 0) -> None:
         finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
         bad.extend((np.flatnonzero(~finite) + start).tolist())
     if bad:
-        raise InputError(
-            f"{where}: {len(bad)} rows hold NaN or infinite values, the first is row {first + bad[0]}"
-        )
+        raise InputError(f"{where}: {len(bad)} rows hold NaN or infinite values, the first is row {first + bad[0]}")
 
 
 def lists(values: np.ndarray) -> pa.Array:
@@ -248,7 +240,5 @@ def _checked(column: pa.ChunkedArray, name: str, wanted: int, path: Path) -> np.
     wrong = np.flatnonzero(lengths != wanted)
     if len(wrong) or not np.isfinite(values).all():
         reason = f"{lengths[wrong[0]]} numbers" if len(wrong) else "NaN or infinite values"
-        raise InputError(
-            f"{path}: column '{name}' has {reason}, expected {wanted} finite ones for each image"
-        )
+        raise InputError(f"{path}: column '{name}' has {reason}, expected {wanted} finite ones for each image")
     return values.reshape(-1, wanted)

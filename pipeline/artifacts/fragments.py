@@ -98,9 +98,7 @@ class FragmentSide:
         # A copy: what Arrow holds cannot be written to, which torch does not accept.
         vectors = np.array(flat.flatten()).reshape(len(flat), flat.type.list_size)
         if len(lengths) != kept.sum() or (len(lengths) and lengths.min() < 1):
-            raise InputError(
-                f"{self.path}: the row groups of split '{name}' do not hold its {kept.sum()} rows"
-            )
+            raise InputError(f"{self.path}: the row groups of split '{name}' do not hold its {kept.sum()} rows")
         if not np.isfinite(vectors).all():
             raise InputError(f"{self.path}: fragments hold NaN or infinite values")
         return FragmentRows(name, self.ids[kept], self.image_ids[kept], lengths.astype(np.int64), vectors)

@@ -19,12 +19,8 @@ SCHEMA = pa.schema(
             "path relative to the image root, or what pipeline.pictures.address reads; <split>_ims.npy#<row> for precomputed features",
         ),
         tables.field("split", pa.string(), "train, val or test"),
-        tables.field(
-            "width", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"
-        ),
-        tables.field(
-            "height", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"
-        ),
+        tables.field("width", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"),
+        tables.field("height", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"),
         tables.field(
             "sha256",
             pa.string(),

@@ -29,11 +29,7 @@ class ModelFiles:
 
 
 def write(
-    folder: Path,
-    weights: "dict[str, Tensor]",
-    words: list[str],
-    config: dict,
-    peer: "dict[str, Tensor] | None" = None,
+    folder: Path, weights: "dict[str, Tensor]", words: list[str], config: dict, peer: "dict[str, Tensor] | None" = None
 ) -> None:
     """peer: weights of the second network; written first, as a run without MODEL is not finished."""
     if peer:
@@ -73,9 +69,7 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
     digests = config["sha256"]
     for name in (MODEL, VOCABULARY):
         if sha256(require(folder / name, made_by)) != digests.get(name):
-            raise IntegrityError(
-                f"{folder / name}: content does not match the digest in {CONFIG}; train the run again"
-            )
+            raise IntegrityError(f"{folder / name}: content does not match the digest in {CONFIG}; train the run again")
     try:
         weights = load_file(folder / MODEL)
     except SafetensorError as error:

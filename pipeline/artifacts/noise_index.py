@@ -54,9 +54,7 @@ def _array(path: Path) -> np.ndarray:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: not a whole .npy file of numbers ({reason})") from error
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InputError(
-            f"{path}: shape {array.shape} of {array.dtype}, expected whole numbers in one dimension"
-        )
+        raise InputError(f"{path}: shape {array.shape} of {array.dtype}, expected whole numbers in one dimension")
     return np.array(array)
 
 

@@ -19,10 +19,7 @@ SCHEMA = pa.schema(
             nullable=True,
         ),
         tables.field(
-            "mismatched",
-            pa.bool_(),
-            "image_id differs from true_image_id; null where that is unknown",
-            nullable=True,
+            "mismatched", pa.bool_(), "image_id differs from true_image_id; null where that is unknown", nullable=True
         ),
         tables.field("split", pa.string(), "train, val or test; only train pairs are ever mismatched"),
     ],

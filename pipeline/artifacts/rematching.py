@@ -34,9 +34,7 @@ def read(folder: Path) -> list[dict]:
     for place, record in enumerate(records):
         missing = sorted(KEYS - set(record)) if isinstance(record, dict) else sorted(KEYS)
         if missing:
-            raise InputError(
-                f"{folder / NAME}: entry {place} has no {', '.join(missing)}; train the run again"
-            )
+            raise InputError(f"{folder / NAME}: entry {place} has no {', '.join(missing)}; train the run again")
         if not isinstance(record["epoch"], int) or not _is_histogram(record["cost"]):
             raise InputError(
                 f"{folder / NAME}: entry {place} has no epoch or no histogram of costs; train the run again"

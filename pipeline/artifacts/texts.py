@@ -36,8 +36,7 @@ TOKENS_SCHEMA = pa.schema(
     metadata={"artefact": "texts", "version": "1"},
 )
 VECTORS_SCHEMA = pa.schema(
-    [_ID, tables.field("row", pa.int64(), "row of features.npy")],
-    metadata={"artefact": "texts", "version": "1"},
+    [_ID, tables.field("row", pa.int64(), "row of features.npy")], metadata={"artefact": "texts", "version": "1"}
 )
 
 
@@ -75,8 +74,7 @@ class Texts:
         wrong = caption_ids[self.caption_ids[places] != caption_ids]
         if len(wrong):
             raise InputError(
-                f"{len(wrong)} captions have no text features, the first is caption_id {wrong[0]}; "
-                f"run `{ADVICE}` again"
+                f"{len(wrong)} captions have no text features, the first is caption_id {wrong[0]}; run `{ADVICE}` again"
             )
         return places
 
@@ -86,9 +84,7 @@ def digest(meta: dict) -> str:
     return hashlib.sha256(json.dumps(meta["sha256"], sort_keys=True).encode()).hexdigest()
 
 
-def write_tokens(
-    folder: Path, caption_ids: np.ndarray, tokens: Tokens, words: list[str], cut: int, meta: dict
-) -> None:
+def write_tokens(folder: Path, caption_ids: np.ndarray, tokens: Tokens, words: list[str], cut: int, meta: dict) -> None:
     """Replace ``folder`` as a whole. cut: how many captions were cut at the longest length allowed, for meta.json."""
     index = pa.table({"caption_id": caption_ids, "start": tokens.starts, "length": tokens.lengths})
     with whole_folder(folder) as building:
@@ -146,9 +142,7 @@ def read(folder: Path, verify: bool = True) -> Texts:
         raise InputError(f"{folder / META}: no text features of kind tokens or vectors; extract them again")
     if kind == "tokens" and not isinstance(meta.get("cut"), int):
         raise InputError(f"{folder / META}: does not say how many captions were cut; extract them again")
-    expected = {TOKENS if kind == "tokens" else ARRAY, INDEX, VOCABULARY} | (
-        {STATE} if kind == "vectors" else set()
-    )
+    expected = {TOKENS if kind == "tokens" else ARRAY, INDEX, VOCABULARY} | ({STATE} if kind == "vectors" else set())
     for name in sorted(expected):
         path = require(folder / name, ADVICE)
         if verify and sha256(path) != meta["sha256"].get(name):
@@ -188,9 +182,7 @@ def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
     index = _index(folder / INDEX, VECTORS_SCHEMA)
     rows = index["row"].to_numpy()
     if array.ndim != 2 or array.dtype not in (np.float16, np.float32):
-        raise InputError(
-            f"{folder / ARRAY}: {array.dtype} {array.shape}, expected float16 or float32 (rows, D)"
-        )
+        raise InputError(f"{folder / ARRAY}: {array.dtype} {array.shape}, expected float16 or float32 (rows, D)")
     if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
         raise InputError(f"{folder / INDEX}: rows up to {rows.max()}, but {ARRAY} has {len(array)}")
     return Texts("vectors", index["caption_id"].to_numpy(), meta, None, words, array, rows)

@@ -57,9 +57,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         mixture = beta.fit(found.losses)
         ids = truth["caption_id"].to_numpy()
         content = outcome.pairs_table(truth, found, mixture)
-        shown = gallery.chosen(
-            content["probability"].to_numpy(), found.losses, truth["image_id"].to_numpy(), limit
-        )
+        shown = gallery.chosen(content["probability"].to_numpy(), found.losses, truth["image_id"].to_numpy(), limit)
         metrics = {
             "run": run,
             "model_sha256": files.digest,
@@ -76,9 +74,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
     return metrics
 
 
-def _inputs(
-    node: Run, run: str, files: model_files.ModelFiles
-) -> tuple[TrainTable, pa.Table, features.Features]:
+def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTable, pa.Table, features.Features]:
     """What the run was trained on, the rows of pairs.parquet behind its training pairs, and its features."""
     source, seen = restore.inputs(node, run, files)
     again = f"run `vse-pipe train --run {run}` again"
@@ -116,17 +112,13 @@ def _measured(
     device = next(model.parameters()).device
     progress = console.track(work, len(work), f"audit {run}: losses")
     if model.fragments:
-        return measure(
-            lambda chosen: model.encode(given.batch(chosen), device), model.score, given.owners, progress
-        )
+        return measure(lambda chosen: model.encode(given.batch(chosen), device), model.score, given.owners, progress)
     _, first, shows = np.unique(given.owners, return_index=True, return_inverse=True)
     inputs = given.array if pixels is None else pixels
     images = encode.images(model, inputs, given.rows[first], device).to(device)
     words = encode.captions(model, given.texts, given.places, device).to(device)
     assert isinstance(words, torch.Tensor)
-    found = measure(
-        lambda chosen: (images[shows[chosen]], words[chosen]), model.score, given.owners, progress
-    )
+    found = measure(lambda chosen: (images[shows[chosen]], words[chosen]), model.score, given.owners, progress)
     partners = search(
         images,
         words,

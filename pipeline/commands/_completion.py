@@ -62,9 +62,7 @@ def overlays(incomplete: str) -> list[str]:
 
 def papers(incomplete: str) -> list[str]:
     folder = Path(__file__).parents[1] / "papers"
-    names = [path.stem for path in folder.glob("*.yaml")] + [
-        path.parent.name for path in folder.glob("*/paper.yaml")
-    ]
+    names = [path.stem for path in folder.glob("*.yaml")] + [path.parent.name for path in folder.glob("*/paper.yaml")]
     return _starting([name for name in names if not name.startswith("_")], incomplete)
 
 

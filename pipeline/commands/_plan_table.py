@@ -8,10 +8,7 @@ def show(steps: list[Step], as_json: bool) -> None:
     """A line a step on stdout, or one document with the steps and their sums."""
     to_do = [step for step in steps if step.state not in (DONE, BLOCKED)]
     if as_json:
-        totals = {
-            "bytes": _sum([step.bytes for step in to_do]),
-            "seconds": _sum([step.seconds for step in to_do]),
-        }
+        totals = {"bytes": _sum([step.bytes for step in to_do]), "seconds": _sum([step.seconds for step in to_do])}
         document({"dry_run": True, "steps": [step.as_json() for step in steps], **totals})
         return
     for step in steps:
@@ -27,9 +24,7 @@ def _line(step: Step) -> str:
         return f"{head}: {step.because}"
     rows = ", ".join(f"{count:,} {name}" for name, count in step.rows.items())
     told = [rows, f"{_bytes(step.bytes)} to {step.out}", _seconds(step.seconds)]
-    return f"{head}: {'; '.join(part for part in told if part)}" + (
-        f" ({step.because})" if step.because else ""
-    )
+    return f"{head}: {'; '.join(part for part in told if part)}" + (f" ({step.because})" if step.because else "")
 
 
 def _bytes(count: int | None) -> str:

@@ -28,8 +28,7 @@ RankedName = Annotated[
     ),
 ]
 DryRun = Annotated[
-    bool,
-    typer.Option("--dry-run", help="print what would run, with rows, bytes and time; write nothing"),
+    bool, typer.Option("--dry-run", help="print what would run, with rows, bytes and time; write nothing")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="one JSON document on stdout instead of a table")]
 overrides: list[str] = []

@@ -8,17 +8,14 @@ import typer
 from pipeline.commands import _completion, _project
 
 # The overlays that ship with the package: pipeline.project.params.overlay, which takes long to import, finds them there.
-_OVERLAYS = sorted(
-    path.stem for path in (Path(__file__).parents[1] / "project" / "params" / "overlays").glob("*.yaml")
-)
+_OVERLAYS = sorted(path.stem for path in (Path(__file__).parents[1] / "project" / "params" / "overlays").glob("*.yaml"))
 
 
 def apply(
     overlay: Annotated[
         str,
         typer.Argument(
-            help=f"a packaged overlay ({', '.join(_OVERLAYS)}) or a YAML file",
-            autocompletion=_completion.overlays,
+            help=f"a packaged overlay ({', '.join(_OVERLAYS)}) or a YAML file", autocompletion=_completion.overlays
         ),
     ],
 ) -> None:

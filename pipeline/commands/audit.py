@@ -10,10 +10,7 @@ from pipeline.commands._project import AsJson, Device, DryRun
 
 def audit(
     run: Annotated[
-        str,
-        typer.Option(
-            help="a name under runs: in params.yaml, trained", autocompletion=_completion.section("runs")
-        ),
+        str, typer.Option(help="a name under runs: in params.yaml, trained", autocompletion=_completion.section("runs"))
     ],
     threshold: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="a pair above this probability counts as mismatched")

@@ -11,10 +11,7 @@ from pipeline.commands._project import AsJson
 from pipeline.core.errors import UsageError
 
 _RANKED = _completion.section("runs", "ensembles")
-RunA = Annotated[
-    str,
-    typer.Argument(help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED),
-]
+RunA = Annotated[str, typer.Argument(help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED)]
 RunB = Annotated[
     str | None,
     typer.Argument(
@@ -24,13 +21,10 @@ RunB = Annotated[
 Inference = Annotated[
     str | None,
     typer.Option(
-        help="one criterion; every criterion that both have when left out",
-        autocompletion=_completion.inferences,
+        help="one criterion; every criterion that both have when left out", autocompletion=_completion.inferences
     ),
 ]
-Base = Annotated[
-    str | None, typer.Option(metavar="REV", help="read RUN_A from this git revision, through DVC")
-]
+Base = Annotated[str | None, typer.Option(metavar="REV", help="read RUN_A from this git revision, through DVC")]
 AsMarkdown = Annotated[bool, typer.Option("--md", help="Markdown on stdout instead of a table")]
 MaxDrop = Annotated[
     float | None,
@@ -60,9 +54,7 @@ def compare(
 
     folders = base is None and all(places.is_path(name) for name in (run_a, run_b) if name is not None)
     params = None if folders else _params(context.find_root().params.get("overrides", []))
-    found = stage.compare(
-        run_a, run_b, start, params, inference=inference, base=base, resamples=resamples, seed=seed
-    )
+    found = stage.compare(run_a, run_b, start, params, inference=inference, base=base, resamples=resamples, seed=seed)
     if as_markdown or as_json:
         stdout.file.write((show.document if as_json else show.markdown)(found, resamples, seed))
     else:
@@ -80,8 +72,7 @@ def _check(as_markdown: bool, as_json: bool, max_drop: float | None, resamples: 
         raise UsageError(f"--max-drop {max_drop}: expected a number of points, 0 or more")
     if max_drop is not None and resamples < FEWEST_RESAMPLES:
         raise UsageError(
-            f"--max-drop needs --resamples {FEWEST_RESAMPLES} or more: "
-            "with fewer no p-value can be below 0.05"
+            f"--max-drop needs --resamples {FEWEST_RESAMPLES} or more: with fewer no p-value can be below 0.05"
         )
 
 

@@ -12,31 +12,24 @@ from pipeline.core.errors import UsageError
 
 _OWN = "Vectors of your own"
 Images = Annotated[
-    Path | None,
-    typer.Option(help="Parquet (image_id, embedding) or .npy; needs no project", rich_help_panel=_OWN),
+    Path | None, typer.Option(help="Parquet (image_id, embedding) or .npy; needs no project", rich_help_panel=_OWN)
 ]
 Captions = Annotated[
-    Path | None,
-    typer.Option(help="Parquet (caption_id, image_id, embedding) or .npy", rich_help_panel=_OWN),
+    Path | None, typer.Option(help="Parquet (caption_id, image_id, embedding) or .npy", rich_help_panel=_OWN)
 ]
 ImageIds = Annotated[
-    Path | None,
-    typer.Option(help="ids of an .npy: .npy, or text with one a line; 0, 1, 2, ...", rich_help_panel=_OWN),
+    Path | None, typer.Option(help="ids of an .npy: .npy, or text with one a line; 0, 1, 2, ...", rich_help_panel=_OWN)
 ]
 CaptionIds = Annotated[Path | None, typer.Option(help="the same for captions", rich_help_panel=_OWN)]
 CaptionImages = Annotated[
-    Path | None,
-    typer.Option(help="the image_id that each caption of an .npy describes", rich_help_panel=_OWN),
+    Path | None, typer.Option(help="the image_id that each caption of an .npy describes", rich_help_panel=_OWN)
 ]
-BankImages = Annotated[
-    Path | None, typer.Option(help="queries of a bank of its own (inductive)", rich_help_panel=_OWN)
-]
+BankImages = Annotated[Path | None, typer.Option(help="queries of a bank of its own (inductive)", rich_help_panel=_OWN)]
 BankCaptions = Annotated[Path | None, typer.Option(help="the same for captions", rich_help_panel=_OWN)]
 ValImages = Annotated[Path | None, typer.Option(help="what parameters are chosen on", rich_help_panel=_OWN)]
 ValCaptions = Annotated[Path | None, typer.Option(help="the same for captions", rich_help_panel=_OWN)]
 Similarity = Annotated[
-    str,
-    typer.Option(help="cosine (vectors are brought to length 1) or dot (as they are)", rich_help_panel=_OWN),
+    str, typer.Option(help="cosine (vectors are brought to length 1) or dot (as they are)", rich_help_panel=_OWN)
 ]
 Inferences = Annotated[
     list[str] | None,
@@ -53,9 +46,7 @@ Qrels = Annotated[
         rich_help_panel=_OWN,
     ),
 ]
-Out = Annotated[
-    Path | None, typer.Option(help="write metrics and ranks to OUT/<inference>/", rich_help_panel=_OWN)
-]
+Out = Annotated[Path | None, typer.Option(help="write metrics and ranks to OUT/<inference>/", rich_help_panel=_OWN)]
 
 
 def evaluate(

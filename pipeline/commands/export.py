@@ -26,16 +26,12 @@ if TYPE_CHECKING:
     from pipeline.project.params.typed import Params
 
 Inference = Annotated[
-    str,
-    typer.Option(help="nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_completion.exportable),
+    str, typer.Option(help="nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_completion.exportable)
 ]
-Target = Annotated[
-    str, typer.Option(help="parquet, npy, faiss or clip-retrieval", autocompletion=_completion.targets)
-]
+Target = Annotated[str, typer.Option(help="parquet, npy, faiss or clip-retrieval", autocompletion=_completion.targets)]
 Out = Annotated[Path, typer.Option(help="the folder to write")]
 Run = Annotated[
-    str | None,
-    typer.Option(help="a name under runs: in params.yaml", autocompletion=_completion.section("runs")),
+    str | None, typer.Option(help="a name under runs: in params.yaml", autocompletion=_completion.section("runs"))
 ]
 Direction = Annotated[str, typer.Option(help="text_to_image (images are searched) or image_to_text")]
 
@@ -83,9 +79,7 @@ def export(
         manifest = export_run(params, run, inference, to, direction, whole, device)
     from pipeline.core.console import document, say
 
-    say(
-        f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values"
-    )
+    say(f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values")
     return document(manifest) if as_json else None
 
 

@@ -13,15 +13,13 @@ from pipeline.core.errors import UsageError
 Features = Annotated[
     str | None,
     typer.Option(
-        help="a name under features:; all of them when nothing is named",
-        autocompletion=_completion.section("features"),
+        help="a name under features:; all of them when nothing is named", autocompletion=_completion.section("features")
     ),
 ]
 Texts = Annotated[
     str | None,
     typer.Option(
-        help="a name under texts:; all of them when nothing is named",
-        autocompletion=_completion.section("texts"),
+        help="a name under texts:; all of them when nothing is named", autocompletion=_completion.section("texts")
     ),
 ]
 Backbone = Annotated[
@@ -33,20 +31,15 @@ Backbone = Annotated[
 ]
 Dataset = Annotated[
     str | None,
-    typer.Option(
-        help="with --backbone: a name under datasets:", autocompletion=_completion.section("datasets")
-    ),
+    typer.Option(help="with --backbone: a name under datasets:", autocompletion=_completion.section("datasets")),
 ]
 Weights = Annotated[str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")]
 Shard = Annotated[
-    str | None,
-    typer.Option(metavar="I/N", help="compute one of N shares of the shards, and assemble nothing"),
+    str | None, typer.Option(metavar="I/N", help="compute one of N shares of the shards, and assemble nothing")
 ]
 Engine = Annotated[str, typer.Option(help="local, or ray: worker processes of a Ray cluster")]
 Workers = Annotated[int | None, typer.Option(help="with --engine ray: how many")]
-Address = Annotated[
-    str | None, typer.Option(help="with --engine ray: of the cluster; one of its own when left out")
-]
+Address = Annotated[str | None, typer.Option(help="with --engine ray: of the cluster; one of its own when left out")]
 FindBatchSize = Annotated[
     bool, typer.Option("--find-batch-size", help="measure which batch_size is fastest here; writes nothing")
 ]
@@ -115,13 +108,9 @@ def _show_batch_sizes(params, names: list[str], device: str, as_json: bool) -> N
 
 def _exclude_each_other(features, texts, backbone, shard) -> None:
     if backbone is not None and features is not None:
-        raise UsageError(
-            "--features and --backbone exclude each other: the first names an entry of params.yaml"
-        )
+        raise UsageError("--features and --backbone exclude each other: the first names an entry of params.yaml")
     if shard is not None and (texts is not None or (features is None and backbone is None)):
-        raise UsageError(
-            "--shard divides the images of one feature set: name it with --features or --backbone"
-        )
+        raise UsageError("--shard divides the images of one feature set: name it with --features or --backbone")
 
 
 def _selected(params, features: str | None, backbone: str | None, dataset: str | None, weights: str):

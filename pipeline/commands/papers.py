@@ -15,14 +15,11 @@ def papers(
     paper: Annotated[
         str | None,
         typer.Argument(
-            help="a paper by name; all of them when left out",
-            show_default=False,
-            autocompletion=_completion.papers,
+            help="a paper by name; all of them when left out", show_default=False, autocompletion=_completion.papers
         ),
     ] = None,
     row: Annotated[
-        str | None,
-        typer.Argument(help="a row of its tables, 2.12, or a variant of one, 2.12:code", show_default=False),
+        str | None, typer.Argument(help="a row of its tables, 2.12, or a variant of one, 2.12:code", show_default=False)
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="write the row, and the values of --set, into params.yaml")
@@ -31,9 +28,7 @@ def papers(
 ) -> None:
     """List the papers whose tables are known, the rows of one, or the parameters that repeat a row."""
     if row is None and apply:
-        raise UsageError(
-            "--apply needs a paper and a row, for example: vse-pipe papers hal-aaai2020 2.12 --apply"
-        )
+        raise UsageError("--apply needs a paper and a row, for example: vse-pipe papers hal-aaai2020 2.12 --apply")
     if apply and as_json:
         raise UsageError("--apply and --json exclude each other")
     if paper is None:

@@ -19,14 +19,10 @@ from pipeline.core.errors import InputError, UsageError
 def search(
     text: Annotated[str | None, typer.Argument(help="a sentence; its images are found")] = None,
     image: Annotated[Path | None, typer.Option(help="a photo; its captions are found")] = None,
-    image_id: Annotated[
-        int | None, typer.Option(help="an image of the data set; its captions are found")
-    ] = None,
+    image_id: Annotated[int | None, typer.Option(help="an image of the data set; its captions are found")] = None,
     run: Annotated[
         str | None,
-        typer.Option(
-            help="a name under runs: or ensembles:; without it the one with the best rsum in the report"
-        ),
+        typer.Option(help="a name under runs: or ensembles:; without it the one with the best rsum in the report"),
     ] = None,
     inference: Annotated[
         str, typer.Option(help="nns, or a criterion against hubs: is, csls, nnn, dual_is, sinkhorn")
@@ -40,9 +36,7 @@ def search(
     """Find the images that fit a sentence, or the captions that fit an image."""
     if sum(one is not None for one in (text, image, image_id)) != 1:
         raise UsageError("search for what? give a sentence, --image FILE or --image-id ID, one of them")
-    asked = _Asked(
-        text, None if image is None else _content(image), None if image is None else image.name, image_id
-    )
+    asked = _Asked(text, None if image is None else _content(image), None if image is None else image.name, image_id)
     out = None if html is None else html.resolve()
     with _uncollected():
         params = _project.params()

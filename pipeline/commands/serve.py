@@ -17,9 +17,7 @@ _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 def serve(
     run: Annotated[
         str | None,
-        typer.Option(
-            help="a name under runs: or ensembles: in params.yaml; the best in reports/metrics.json"
-        ),
+        typer.Option(help="a name under runs: or ensembles: in params.yaml; the best in reports/metrics.json"),
     ] = None,
     inference: Annotated[
         list[str], typer.Option(help="criteria to choose from on the page, with commas or several times")

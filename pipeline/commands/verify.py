@@ -13,9 +13,7 @@ from pipeline.core.errors import UsageError
 def verify(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(
-            help="files and folders; everything below data/ and reports/ when left out", show_default=False
-        ),
+        typer.Argument(help="files and folders; everything below data/ and reports/ when left out", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -134,6 +134,4 @@ def _bar(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
         started = time.monotonic()
         for done, item in enumerate(items, start=1):
             yield item
-            progress.update(
-                task, completed=done, rate=f"{done / max(time.monotonic() - started, 1e-9):.1f}/s"
-            )
+            progress.update(task, completed=done, rate=f"{done / max(time.monotonic() - started, 1e-9):.1f}/s")

@@ -18,7 +18,5 @@ def resolve(name: str) -> torch.device:
         raise UsageError(f"unknown device '{name}'; known: auto, cpu, cuda, cuda:N")
     devices = torch.cuda.device_count()
     if int(name.partition(":")[2] or 0) >= devices:
-        raise UsageError(
-            f"device '{name}' is not there: this machine offers {devices} CUDA devices; use auto or cpu"
-        )
+        raise UsageError(f"device '{name}' is not there: this machine offers {devices} CUDA devices; use auto or cpu")
     return torch.device(name)

@@ -109,6 +109,4 @@ def _sharers(out: Path) -> list[tuple[int, int, str]]:
 
 
 def _taken(out: Path, holders: list[str]) -> LockedError:
-    return LockedError(
-        f"{out} is being written by process {', '.join(holders)}; wait for it to end, then try again"
-    )
+    return LockedError(f"{out} is being written by process {', '.join(holders)}; wait for it to end, then try again")

@@ -71,17 +71,11 @@ def opened(path: Path) -> Iterator[pq.ParquetFile]:
             yield file
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise IntegrityError(
-            f"{path}: damaged Parquet file ({reason}); remove it and make it again"
-        ) from error
+        raise IntegrityError(f"{path}: damaged Parquet file ({reason}); remove it and make it again") from error
 
 
 def read(
-    path: Path,
-    schema: pa.Schema,
-    made_by: str = "",
-    columns: list[str] | None = None,
-    problems: Problems | None = None,
+    path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | None = None, problems: Problems | None = None
 ) -> pa.Table:
     """Read and check names, types and nulls. Raises InputError; IntegrityError on a failed checksum.
 

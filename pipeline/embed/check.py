@@ -35,9 +35,7 @@ def _folder(params: Params, node: Node, folder: Path, key: str) -> list[Problem]
     trained = paths.trained(node.name)
     if (trained / model_files.CONFIG).is_file():
         config = model_files.read_config(trained, node.name)
-        found += digest(
-            folder, "weights", about.get(key), config["sha256"].get(model_files.MODEL), node.advice
-        )
+        found += digest(folder, "weights", about.get(key), config["sha256"].get(model_files.MODEL), node.advice)
     prepared = paths.prepared(params.runs[node.name].dataset)
     if prepared.is_dir():
         for side, kind, name, read in [

@@ -4,17 +4,7 @@ from pipeline.artifacts import captions, embeddings, images
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import SIMILARITIES
-from pipeline.project.step import (
-    AGAIN,
-    FLOAT32,
-    RUNS,
-    Earlier,
-    Step,
-    by_split,
-    rows_in,
-    scaled,
-    seconds,
-)
+from pipeline.project.step import AGAIN, FLOAT32, RUNS, Earlier, Step, by_split, rows_in, scaled, seconds
 
 
 def plan(params: Params, run: str) -> Step:

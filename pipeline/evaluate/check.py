@@ -34,9 +34,7 @@ def _criterion(params: Params, node: Node, inference: str) -> list[Problem]:
     found = settings(where, metrics, asked, "evaluate", node.advice)
     for key, wanted in (("run", node.name), ("inference", inference)):
         if metrics.get(key, wanted) != wanted:
-            found.append(
-                Problem(ARTEFACT, where, f"{key} is {metrics[key]!r}, expected {wanted!r}", node.advice)
-            )
+            found.append(Problem(ARTEFACT, where, f"{key} is {metrics[key]!r}, expected {wanted!r}", node.advice))
     if not _finite(metrics.get("rsum")):
         what = f"rsum is {metrics.get('rsum')!r}, expected a finite number"
         found.append(Problem(ARTEFACT, where, what, node.advice))

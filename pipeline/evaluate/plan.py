@@ -22,9 +22,7 @@ def plan(params: Params, run: str, inferences: list[str]) -> Step:
     before = sum(_pairs(path) for path in there)
     spent, because = seconds(pictures * texts * len(inferences), [Earlier(out, before)])
     again = all((out / name).is_dir() for name in inferences)
-    return Step(
-        "evaluate", run, str(out), AGAIN if again else RUNS, rows, _bytes(rows, there), spent, because
-    )
+    return Step("evaluate", run, str(out), AGAIN if again else RUNS, rows, _bytes(rows, there), spent, because)
 
 
 def _queries(files: list[Path], split: str) -> tuple[int, ...]:

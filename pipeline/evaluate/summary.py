@@ -47,9 +47,7 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
     from rich.text import Text
 
     said = Text("\n".join(notes(list(results.values()))))
-    table = Table(
-        caption=said, caption_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
-    )
+    table = Table(caption=said, caption_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     if joint != " ":
         table.padding = 0
     for place, name in enumerate(labels):
@@ -83,9 +81,7 @@ def _sides(results: dict[tuple[str, ...], dict]) -> list[dict]:
 def _rsum(metrics: dict, joint: str | None) -> str:
     """With its interval where there is one."""
     interval = metrics.get("intervals", {}).get("rsum")
-    return f"{metrics['rsum']:.1f}" + (
-        f"{joint}[{interval[0]:.1f}, {interval[1]:.1f}]" if interval and joint else ""
-    )
+    return f"{metrics['rsum']:.1f}" + (f"{joint}[{interval[0]:.1f}, {interval[1]:.1f}]" if interval and joint else "")
 
 
 def notes(results: Sequence[dict]) -> list[str]:

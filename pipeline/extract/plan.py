@@ -7,17 +7,7 @@ from pipeline.core.errors import InputError
 from pipeline.core.files import read_json, sha256
 from pipeline.project import paths
 from pipeline.project.params.typed import FeatureSet, Params
-from pipeline.project.step import (
-    AGAIN,
-    DONE,
-    FLOAT32,
-    GOES_ON,
-    RUNS,
-    Earlier,
-    Step,
-    rows_in,
-    seconds,
-)
+from pipeline.project.step import AGAIN, DONE, FLOAT32, GOES_ON, RUNS, Earlier, Step, rows_in, seconds
 
 _DIMENSIONS = {"resnet152": 2048, "vgg19": 4096, "inception_resnet_v2": 1536}
 _PARTS = ("parts", "shards")
@@ -28,14 +18,11 @@ def plan(params: Params, name: str) -> Step:
     out, source = paths.extracted(node.dataset, name), paths.prepared(node.dataset) / images.NAME
     count = rows_in(source)
     if count is None:
-        raise InputError(
-            f"{source}: damaged Parquet file; run `vse-pipe prepare --dataset {node.dataset}` again"
-        )
+        raise InputError(f"{source}: damaged Parquet file; run `vse-pipe prepare --dataset {node.dataset}` again")
     meta = _meta(params, name)
     shape = _shape(node, meta, count)
     earlier = [
-        Earlier(paths.extracted(params.features[one].dataset, one), _rows(params, one))
-        for one in _alike(params, name)
+        Earlier(paths.extracted(params.features[one].dataset, one), _rows(params, one)) for one in _alike(params, name)
     ]
     spent, because = seconds(count, earlier)
     state = RUNS
@@ -48,9 +35,7 @@ def plan(params: Params, name: str) -> Step:
         state = AGAIN
     width = 2 if node.backbone.params.store == "float16" else FLOAT32
     written = None if shape is None else math.prod(shape) * width
-    return Step(
-        "extract", name, str(out), state, {"images": count}, 0 if state == DONE else written, spent, because
-    )
+    return Step("extract", name, str(out), state, {"images": count}, 0 if state == DONE else written, spent, because)
 
 
 def _meta(params: Params, name: str) -> dict | None:

@@ -49,13 +49,9 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
         _clear(out)
         left_out = unreadable.read(out)
         policy.check(node, left_out, job.table.num_rows, features)
-    say(
-        f"extract {features}: {job.table.num_rows} images{_but(left_out)}, {time.monotonic() - started:.1f} s"
-    )
+    say(f"extract {features}: {job.table.num_rows} images{_but(left_out)}, {time.monotonic() - started:.1f} s")
     if left_out.num_rows:
-        warn(
-            f"extract {features}: {left_out.num_rows} images have no features; {out / unreadable.NAME} says why"
-        )
+        warn(f"extract {features}: {left_out.num_rows} images have no features; {out / unreadable.NAME} says why")
     return out
 
 
@@ -77,9 +73,7 @@ def finish(params: Params, features: str, device: str = "auto", work: Work | Non
                 job = known(node, params.seed, about)
                 shards = Shards(out, job.shards_digest)
                 settle = _settle if work.share is None else _settle_share
-                if set(work.mine(job.count)) <= shards.found().keys() and settle(
-                    job, shards, features, out, work
-                ):
+                if set(work.mine(job.count)) <= shards.found().keys() and settle(job, shards, features, out, work):
                     return True
     return False
 

@@ -59,9 +59,7 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
         "captions_sha256": sha256(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}")),
         "files_sha256": files,
         "code_sha256": code.digest(code.closure([__name__, *TEXT_FEATURES.modules(name)])),
-        "libraries": {
-            package: _version(package, name) for package in ("numpy", *TEXT_FEATURES.traits(name).libraries)
-        },
+        "libraries": {package: _version(package, name) for package in ("numpy", *TEXT_FEATURES.traits(name).libraries)},
     }
 
 
@@ -115,9 +113,7 @@ def _write(out: Path, table: pa.Table, method: ModuleType, options, seed: int, a
     return f"{read_json(out / texts.META)['shape'][1]} dimensions"
 
 
-def _blocks(
-    captions_: list[str], method: ModuleType, state: State, options, name: str
-) -> Iterator[np.ndarray]:
+def _blocks(captions_: list[str], method: ModuleType, state: State, options, name: str) -> Iterator[np.ndarray]:
     starts = range(0, len(captions_), options.block)
     for start in track(starts, len(starts), f"extract {name}, blocks of {options.block}"):
         rows = method.transform(captions_[start : start + options.block], state, options)

@@ -18,10 +18,7 @@ def problems(params: Params, node: Node) -> list[Problem]:
         found += settings(str(node.out), made_with, asked, f"noises.{node.name}", node.advice)
         source = paths.prepared(held.dataset) / captions.NAME
         if source.is_file():
-            shown, known = (
-                table["caption_id"].to_numpy(),
-                captions.read(source.parent)["caption_id"].to_numpy(),
-            )
+            shown, known = (table["caption_id"].to_numpy(), captions.read(source.parent)["caption_id"].to_numpy())
             file = node.out / pairs.NAME
             found += ids(file, "caption_id", shown, known, source, node.advice)
             found += ids(source, "caption_id", known, shown, file, node.advice)

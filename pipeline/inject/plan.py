@@ -13,6 +13,4 @@ def plan(params: Params, noise: str) -> Step:
     others = [paths.injected(other.dataset, name) for name, other in params.noises.items()]
     spent, because = seconds(count, [Earlier(one, rows_in(one / pairs.NAME)) for one in (out, *others)])
     written = scaled(out, count / before if count and before else None)
-    return Step(
-        "inject", noise, str(out), AGAIN if before else RUNS, {"pairs": count or 0}, written, spent, because
-    )
+    return Step("inject", noise, str(out), AGAIN if before else RUNS, {"pairs": count or 0}, written, spent, because)

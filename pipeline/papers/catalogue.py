@@ -131,16 +131,12 @@ def _problems(paper: Paper):
     ids = [row.id for row, _ in rows]
     known = {*common().settings, *paper.settings}
     yield from (f"row {one}: id given twice" for one in sorted({one for one in ids if ids.count(one) > 1}))
-    yield from (
-        f"settings.{name}: also in _common.yaml" for name in set(common().settings) & set(paper.settings)
-    )
+    yield from (f"settings.{name}: also in _common.yaml" for name in set(common().settings) & set(paper.settings))
     for block in paper.blocks:
         added = [one for names in block.variants.values() for one in names]
         places = [("a block of table " + block.table, [*block.settings, *added])]
         for row in block.rows:
-            places += [
-                (f"row {row.id}", [*row.settings, *(one for names in row.variants.values() for one in names)])
-            ]
+            places += [(f"row {row.id}", [*row.settings, *(one for names in row.variants.values() for one in names)])]
         for place, names in places:
             yield from (f"{place}: unknown settings '{name}'" for name in names if name not in known)
         if block.dataset not in common().datasets:

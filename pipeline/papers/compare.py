@@ -30,9 +30,7 @@ def beside(marker: str, metrics: Mapping, inference: str = "nns") -> list[tuple[
     if entry is None:
         return []
     found = [(name, value, measured(metrics, name)) for name, value in entry.published.items()]
-    return [
-        (label(name), value, ours, round(ours - value, 4)) for name, value, ours in found if ours is not None
-    ]
+    return [(label(name), value, ours, round(ours - value, 4)) for name, value, ours in found if ours is not None]
 
 
 def under(marker: str) -> dict[str, Entry]:
@@ -56,9 +54,7 @@ def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]
     said = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]
     wanted = _PROTOCOLS.get(entry.block.protocol)
     if "protocol" in metrics and metrics["protocol"] != wanted:
-        said.append(
-            f"measured under protocol {metrics['protocol']}, the row under {wanted} ({entry.block.protocol})"
-        )
+        said.append(f"measured under protocol {metrics['protocol']}, the row under {wanted} ({entry.block.protocol})")
     apart = differences(entry, run) if run else []
     if apart:
         said.append(f"the run is not the row: {'; '.join(apart)}")

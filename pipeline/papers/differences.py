@@ -33,9 +33,7 @@ def differences(entry: Entry, run: Run) -> list[str]:
 
 
 def _values(prefix: str, ours: dict, theirs: dict) -> list[str]:
-    return [
-        _phrase(prefix + key, ours.get(key), value) for key, value in theirs.items() if ours.get(key) != value
-    ]
+    return [_phrase(prefix + key, ours.get(key), value) for key, value in theirs.items() if ours.get(key) != value]
 
 
 def _phrase(address: str, ours: object, theirs: object) -> str:

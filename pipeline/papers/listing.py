@@ -113,9 +113,7 @@ def _table(title: str, /, **columns: "JustifyMethod"):
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(
-        title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
-    )
+    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for name, justify in columns.items():
         table.add_column(name, justify=justify, overflow="fold", no_wrap=name == "row")
     return table

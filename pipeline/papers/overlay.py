@@ -11,15 +11,7 @@ from pipeline.papers.catalogue import Entry
 from pipeline.papers.differences import COMPUTING
 from pipeline.papers.schema import MEMBERS, MemberKey, Settings
 from pipeline.project.params.schema import EvaluateParams, TrainParams
-from pipeline.project.registry import (
-    BACKBONES,
-    FORMATS,
-    INFERENCES,
-    PROTOCOLS,
-    RUN_FAMILIES,
-    TEXT_FEATURES,
-    Family,
-)
+from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES, Family
 
 # What papers call one model and are two runs, evaluated by the mean of their scores.
 ENSEMBLES = {"sgraf": ("sgr", "saf")}
@@ -45,9 +37,7 @@ def overlay(paper: str, row: str) -> dict:
     if entry.settings is None:
         raise UsageError(f"row {row} of {paper} quotes {entry.row.method}: there is nothing to run")
     if lacking:
-        raise UsageError(
-            f"row {row} of {paper} needs {' and '.join(lacking)}, which this version does not have"
-        )
+        raise UsageError(f"row {row} of {paper} needs {' and '.join(lacking)}, which this version does not have")
     chosen = _settings(entry)
     nodes = _nodes(chosen)
     named = {key: node.pop("name") for key, node in nodes.items()}
@@ -132,19 +122,10 @@ def _runs(entry: Entry, nodes: dict) -> dict:
 
 def _run(entry: Entry, similarity: str) -> dict:
     chosen = _settings(entry)
-    members: dict[MemberKey, str] = {
-        **{key: getattr(chosen, key) for key in MEMBERS},
-        "similarity": similarity,
-    }
+    members: dict[MemberKey, str] = {**{key: getattr(chosen, key) for key in MEMBERS}, "similarity": similarity}
     options = {key: _complete(entry, key, name) for key, name in members.items()}
-    train = {
-        key: value for key, value in TrainParams(**chosen.train).model_dump().items() if key not in COMPUTING
-    }
-    return {
-        **members,
-        "options": {key: values for key, values in options.items() if values},
-        "train": train,
-    }
+    train = {key: value for key, value in TrainParams(**chosen.train).model_dump().items() if key not in COMPUTING}
+    return {**members, "options": {key: values for key, values in options.items() if values}, "train": train}
 
 
 def _complete(entry: Entry, key: MemberKey, name: str) -> dict:

@@ -79,9 +79,7 @@ def _laid_out(overlay: dict) -> CommentedMap:
 
 def _copied(value: object) -> object:
     """Maps whose layout can be set; a value of --set may be anything."""
-    return (
-        CommentedMap({key: _copied(one) for key, one in value.items()}) if isinstance(value, dict) else value
-    )
+    return CommentedMap({key: _copied(one) for key, one in value.items()}) if isinstance(value, dict) else value
 
 
 def _in_one_line(node: object) -> None:

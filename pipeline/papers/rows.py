@@ -8,9 +8,7 @@ from pipeline.project.params.schema import EnsembleNode, Root, RunNode
 
 def problems(root: Root) -> Iterator[tuple[str, str]]:
     """(address, what is wrong) of every ``row`` that no paper has; the papers are read only where one is named."""
-    nodes: dict[str, RunNode | EnsembleNode] = {
-        f"ensembles.{name}": node for name, node in root.ensembles.items()
-    }
+    nodes: dict[str, RunNode | EnsembleNode] = {f"ensembles.{name}": node for name, node in root.ensembles.items()}
     nodes |= {f"runs.{name}": node for name, node in root.runs.items()}
     for address, row in [(address, node.row) for address, node in nodes.items() if node.row is not None]:
         from pipeline.papers import catalogue

@@ -88,9 +88,7 @@ class CellFile:
     def _refuse_large(self, group: int, column: str) -> None:
         about = self._metadata.row_group(group)
         columns = [about.column(number) for number in range(about.num_columns)]
-        size = sum(
-            one.total_uncompressed_size for one in columns if one.path_in_schema.split(".")[0] == column
-        )
+        size = sum(one.total_uncompressed_size for one in columns if one.path_in_schema.split(".")[0] == column)
         if size > LARGEST_GROUP:
             raise InputError(
                 f"{self.path}: row group {group} holds {size} bytes of '{column}', more than the {LARGEST_GROUP} that can be "

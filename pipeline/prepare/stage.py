@@ -46,31 +46,15 @@ def check(dataset: str, source: Source) -> None:
 
     An image without a caption is refused: as a query it would have no correct answer, and no recall is defined.
     """
-    image_ids, owners = (
-        source.images["image_id"].combine_chunks(),
-        source.captions["image_id"].combine_chunks(),
-    )
+    image_ids, owners = (source.images["image_id"].combine_chunks(), source.captions["image_id"].combine_chunks())
     rows = pc.index_in(owners, value_set=image_ids)
-    _refuse(
-        dataset,
-        source.captions.filter(pc.is_null(rows)),
-        "caption_id",
-        "its image_id {image_id} does not exist",
-    )
+    _refuse(dataset, source.captions.filter(pc.is_null(rows)), "caption_id", "its image_id {image_id} does not exist")
     differs = pc.not_equal(source.images["split"].take(rows), source.captions["split"])
     _refuse(
-        dataset,
-        source.captions.filter(differs),
-        "caption_id",
-        "its split {split} is not that of image_id {image_id}",
+        dataset, source.captions.filter(differs), "caption_id", "its split {split} is not that of image_id {image_id}"
     )
     bare = pc.invert(pc.is_in(image_ids, value_set=owners))
-    _refuse(
-        dataset,
-        source.images.filter(bare),
-        "image_id",
-        "{file} has no caption; give it one or remove the image",
-    )
+    _refuse(dataset, source.images.filter(bare), "image_id", "{file} has no caption; give it one or remove the image")
 
 
 def _refuse(dataset: str, wrong: pa.Table, key: str, problem: str) -> None:
@@ -88,9 +72,7 @@ def _decide(dataset: str, source: Source, on_error: str) -> None:
     more = f"; and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
     found = f"{len(broken)} of {count} images below {source.root} cannot be used: {'; '.join(broken[:_SHOWN])}{more}"
     if on_error == "fail":
-        raise InputError(
-            f"{found}. To leave them out, set on_error: skip in datasets.{dataset} and in its features"
-        )
+        raise InputError(f"{found}. To leave them out, set on_error: skip in datasets.{dataset} and in its features")
     if len(broken) == count:
         raise InputError(f"{found}. There is no image to go on with")
     warn(f"prepare {dataset}: {found}. extract will record them in errors.parquet")
@@ -104,17 +86,13 @@ def _settled_root(root: str, folder: Path, out: Path) -> str:
 def _report(dataset: str, source: Source, seconds: float) -> None:
     counts = []
     for split in images.SPLITS:
-        found = [
-            pc.sum(pc.equal(table["split"], split)).as_py() for table in (source.images, source.captions)
-        ]
+        found = [pc.sum(pc.equal(table["split"], split)).as_py() for table in (source.images, source.captions)]
         counts.append(f"{split} {found[0]} images / {found[1]} captions")
     known = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
     frame = known.select(["sha256", "split"]).to_pandas()
     repeated = int(frame.sha256.duplicated().sum())
     texts = source.captions.num_rows - pc.count_distinct(source.captions["text"]).as_py()
-    say(
-        f"prepare {dataset}: {', '.join(counts)}; repeated: {repeated} images, {texts} captions; {seconds:.1f} s"
-    )
+    say(f"prepare {dataset}: {', '.join(counts)}; repeated: {repeated} images, {texts} captions; {seconds:.1f} s")
     shared = int((frame.groupby("sha256").split.nunique() > 1).sum())
     if shared:
         warn(f"prepare {dataset}: {shared} images are in more than one split with the same content")

@@ -87,11 +87,7 @@ def declarations() -> dict[str, Declaration]:
 
 def nodes(params: Params) -> list[Node]:
     """In the order of the pipeline."""
-    return [
-        Node(one, name, one.out(params, name))
-        for one in declarations().values()
-        for name in one.names(params)
-    ]
+    return [Node(one, name, one.out(params, name)) for one in declarations().values() for name in one.names(params)]
 
 
 def of_folder(out: Path) -> Node | None:
@@ -112,7 +108,5 @@ def beside_data() -> list[Path]:
     """Whatever lies at the places of artefacts, of killed calls too."""
     depths = {one.folder: one.depth for one in declarations().values() if one.depth}
     return [
-        path
-        for stage, depth in depths.items()
-        for path in sorted((paths.DATA / stage).glob("/".join("*" * depth)))
+        path for stage, depth in depths.items() for path in sorted((paths.DATA / stage).glob("/".join("*" * depth)))
     ]

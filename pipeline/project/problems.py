@@ -56,17 +56,13 @@ def settings(address: str, made_with: object, asked_for: dict, where: str, advic
     if not isinstance(made_with, dict):
         return [Problem(ARTEFACT, address, "does not say what it was made with", advice)]
     return [
-        Problem(
-            DIGEST, address, f"made with {key} {made_with[key]!r}, params.yaml {where} says {value!r}", advice
-        )
+        Problem(DIGEST, address, f"made with {key} {made_with[key]!r}, params.yaml {where} says {value!r}", advice)
         for key, value in asked_for.items()
         if key in made_with and made_with[key] != value
     ]
 
 
-def ids(
-    address: Path, kind: str, found: Iterable, expected: Iterable, other: Path, advice: str
-) -> list[Problem]:
+def ids(address: Path, kind: str, found: Iterable, expected: Iterable, other: Path, advice: str) -> list[Problem]:
     """Ids that ``found`` has and ``expected`` lacks: the artefact speaks of things its source does not have."""
     strange = np.setdiff1d(np.asarray(found), np.asarray(expected))
     if not len(strange):

@@ -67,9 +67,7 @@ def blocked(stage: str, name: str, out: Path, missing: Iterable[Path]) -> Step |
         return None
     verb = "does" if len(absent) == 1 else "do"
     more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
-    return Step(
-        stage, name, str(out), BLOCKED, because=f"{', '.join(absent[:_NAMED])}{more} {verb} not exist yet"
-    )
+    return Step(stage, name, str(out), BLOCKED, because=f"{', '.join(absent[:_NAMED])}{more} {verb} not exist yet")
 
 
 def size(folder: Path) -> int:

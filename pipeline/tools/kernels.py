@@ -27,9 +27,7 @@ def compile_all() -> None:
     chosen = [criteria.parse(name, {}) for name in INFERENCES.names()]
     for _ in measure(inputs, chosen, EvaluateParams(resamples=1)):
         pass
-    gru = TEXT_ENCODERS.load("gru").build(
-        TEXT_ENCODERS.options("gru").Params(), _DIM, _DIM, torch.Generator()
-    )
+    gru = TEXT_ENCODERS.load("gru").build(TEXT_ENCODERS.options("gru").Params(), _DIM, _DIM, torch.Generator())
     gru(torch.ones(2, 3, dtype=torch.int64), torch.tensor([3, 2])).sum().backward()
 
 
@@ -37,9 +35,7 @@ def _split(first: int) -> Split:
     """first: the smallest id, other for splits that must have nothing in common."""
     rng = np.random.default_rng([_SEED, first])
     images, captions = np.arange(_IMAGES) + first, np.arange(_IMAGES * _EACH) + first * _EACH
-    seen, read = (
-        torch.from_numpy(rng.normal(size=(len(ids), _DIM)).astype(np.float32)) for ids in (images, captions)
-    )
+    seen, read = (torch.from_numpy(rng.normal(size=(len(ids), _DIM)).astype(np.float32)) for ids in (images, captions))
     return Split(images, captions, images.repeat(_EACH), seen, read)
 
 

@@ -7,17 +7,7 @@ from pathlib import Path
 from pipeline.artifacts import model_files, pairs
 from pipeline.project import paths
 from pipeline.project.params.typed import Params, Run
-from pipeline.project.step import (
-    AGAIN,
-    DONE,
-    GOES_ON,
-    RUNS,
-    Earlier,
-    Step,
-    by_split,
-    scaled,
-    seconds,
-)
+from pipeline.project.step import AGAIN, DONE, GOES_ON, RUNS, Earlier, Step, by_split, scaled, seconds
 
 _HISTORY, _STATE = "history.csv", Path("last") / "state.safetensors"
 
@@ -47,15 +37,7 @@ def _alike(params: Params, run: str) -> list[str]:
     """This run, then those whose network and scheme are the same: what an epoch takes hardly depends on the loss."""
 
     def work(node: Run) -> tuple:
-        return (
-            node.image,
-            node.text,
-            node.similarity,
-            node.scheme,
-            node.train.embed_size,
-            node.features,
-            node.texts,
-        )
+        return (node.image, node.text, node.similarity, node.scheme, node.train.embed_size, node.features, node.texts)
 
     wanted = work(params.runs[run])
     return [run, *(one for one, node in params.runs.items() if one != run and work(node) == wanted)]

@@ -100,10 +100,7 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None) -> Call
 def _inputs(node: Run) -> list[Path]:
     """The files whose digests say what the run reads."""
     named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
-    inputs = [
-        paths.prepared(node.dataset) / captions.NAME,
-        paths.injected(node.dataset, node.noise) / pairs.NAME,
-    ]
+    inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
     return inputs + [folder / file for folder in named for file in (features.META, features.INDEX)]
 
 

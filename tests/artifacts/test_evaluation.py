@@ -26,9 +26,7 @@ def ranks(values: dict) -> pa.Table:
 
 def occurrence() -> pa.Table:
     counts = {f"n_{k}": np.array([1, 2], np.int32) for k in evaluation.KS}
-    return pa.table(
-        {"direction": ["text_to_image"] * 2, "fold": np.zeros(2, np.int32), "item_id": [7, 8], **counts}
-    )
+    return pa.table({"direction": ["text_to_image"] * 2, "fold": np.zeros(2, np.int32), "item_id": [7, 8], **counts})
 
 
 @pytest.mark.parametrize("values", [RANKED, MATCHED], ids=["ranked", "matched"])

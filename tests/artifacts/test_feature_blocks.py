@@ -10,9 +10,7 @@ from pipeline.artifacts import features
 from pipeline.core.errors import InputError, IntegrityError
 
 ROWS = np.arange(30, dtype=np.float32).reshape(5, 3, 2)
-INDEX = pa.table(
-    {"image_id": list(range(5)), "row": list(range(5)), "status": ["ok"] * 5, "detail": [""] * 5}
-)
+INDEX = pa.table({"image_id": list(range(5)), "row": list(range(5)), "status": ["ok"] * 5, "detail": [""] * 5})
 
 
 @pytest.mark.parametrize("cuts", [[], [2], [1, 4], [0, 3, 3]])

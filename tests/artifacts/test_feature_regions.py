@@ -57,9 +57,7 @@ def test_files_from_before_there_were_boxes(tmp_path: Path) -> None:
 
 
 def test_images_without_boxes_among_others(tmp_path: Path) -> None:
-    some = pa.array(
-        [BOXES[0].ravel().tolist(), None, None, BOXES[3].ravel().tolist()], pa.list_(pa.float32())
-    )
+    some = pa.array([BOXES[0].ravel().tolist(), None, None, BOXES[3].ravel().tolist()], pa.list_(pa.float32()))
     features.write(tmp_path, ROWS, index(boxes=some), {})
     found = features.read(tmp_path).boxes
     assert np.array_equal(found[[2, 3]], BOXES[[0, 3]])

@@ -41,9 +41,7 @@ def test_only_the_row_groups_of_the_split_are_read(tmp_path, blocks, monkeypatch
     side, asked = fragments.read(path), []
     real = pq.ParquetFile.read_row_groups
     monkeypatch.setattr(
-        pq.ParquetFile,
-        "read_row_groups",
-        lambda self, groups, *rest: asked.append(groups) or real(self, groups, *rest),
+        pq.ParquetFile, "read_row_groups", lambda self, groups, *rest: asked.append(groups) or real(self, groups, *rest)
     )
     side.split("val")
     assert asked == [[0, 2]]

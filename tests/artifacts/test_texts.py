@@ -13,9 +13,7 @@ from pipeline.core.files import sha256
 from pipeline.core.tokens import END, PAD, SPECIAL, START, Tokens
 
 IDS = np.array([30, 10, 20])
-TOKENS = Tokens(
-    np.array([START, 4, END, START, 5, 4, 5, END, START, END]), np.array([0, 3, 8]), np.array([3, 5, 2])
-)
+TOKENS = Tokens(np.array([START, 4, END, START, 5, 4, 5, END, START, END]), np.array([0, 3, 8]), np.array([3, 5, 2]))
 WORDS = [*SPECIAL, "dog", "cat"]
 ROWS = np.array([[1.0, 2.0], [0.0, 0.0], [3.0, -1.0]], np.float32)
 
@@ -29,9 +27,7 @@ def tokens(tmp_path: Path) -> Path:
 @pytest.fixture
 def vectors(tmp_path: Path) -> Path:
     blocks = np.split(ROWS, [2])
-    texts.write_vectors(
-        tmp_path / "mean", IDS, blocks, ["dog"], {"vectors": ROWS[:1]}, {"method": "mean_vectors"}
-    )
+    texts.write_vectors(tmp_path / "mean", IDS, blocks, ["dog"], {"vectors": ROWS[:1]}, {"method": "mean_vectors"})
     return tmp_path / "mean"
 
 
@@ -155,9 +151,7 @@ def test_refused_vectors_leave_what_was_there(vectors: Path, bad: float) -> None
     assert [path.name for path in vectors.parent.iterdir()] == ["mean"]
 
 
-def test_a_writer_that_fails_half_way_leaves_what_was_there(
-    tokens: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_that_fails_half_way_leaves_what_was_there(tokens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = contents(tokens)
 
     def fail(path: Path, content: object) -> None:
@@ -210,7 +204,5 @@ def test_texts_of_other_captions(tmp_path: Path) -> None:
     texts.write_tokens(out, IDS, TOKENS, WORDS, 0, {"captions_sha256": digest})
     texts.require_captions(out, prepared)
     (prepared / "captions.parquet").write_bytes(b"two")
-    with pytest.raises(
-        IntegrityError, match=r"words: made from other captions.*extract --texts words` again"
-    ):
+    with pytest.raises(IntegrityError, match=r"words: made from other captions.*extract --texts words` again"):
         texts.require_captions(out, prepared)

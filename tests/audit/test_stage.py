@@ -75,9 +75,7 @@ def test_a_row_per_training_pair_with_its_truth(trained):
     assert metrics["auc"] > 0.6
     losses, mismatched = table["loss"].to_pylist(), table["mismatched"].to_pylist()
     assert metrics["auc"] == pytest.approx(naive.auc(losses, mismatched), abs=1e-6)
-    assert metrics["average_precision"] == pytest.approx(
-        naive.average_precision(losses, mismatched), abs=1e-6
-    )
+    assert metrics["average_precision"] == pytest.approx(naive.average_precision(losses, mismatched), abs=1e-6)
     histogram = artefact.read_histogram(folder)
     assert histogram["pairs"].sum() == table.num_rows == metrics["pairs"]
     assert histogram["mismatched"].sum() == metrics["mismatched"]
@@ -160,9 +158,7 @@ def test_what_a_scheme_recorded_of_its_transport_becomes_a_table(tmp_path, monke
     write_prepared(train=60)
     run = {**RUNS["half"], "scheme": "l2rm"}
     options = {"l2rm": {"warm_up": 2}}
-    params = load_params(
-        tmp_path, noises=NOISES, runs={"mine": run}, train={**SIZES, "epochs": 4}, scheme=options
-    )
+    params = load_params(tmp_path, noises=NOISES, runs={"mine": run}, train={**SIZES, "epochs": 4}, scheme=options)
     extract_texts(params, "words")
     inject(params, "half")
     train(params, "mine", "cpu")
@@ -187,9 +183,7 @@ def test_a_model_of_pixels_is_audited_by_its_own_network(tmp_path, monkeypatch):
     metrics = stage.audit(params, "ft", device="cpu")
     embed(params, "ft", "cpu")
     table = artefact.read_pairs(paths.audited("ft")).to_pandas()
-    sides = [
-        embeddings.read(paths.embedded("ft") / name) for name in (embeddings.IMAGES, embeddings.CAPTIONS)
-    ]
+    sides = [embeddings.read(paths.embedded("ft") / name) for name in (embeddings.IMAGES, embeddings.CAPTIONS)]
     images, words = (dict(zip(s.ids, s.vectors, strict=True)) for s in sides)
     expected = [images[row.image_id] @ words[row.caption_id] for row in table.itertuples()]
     np.testing.assert_allclose(table.score, expected, atol=1e-5)
@@ -204,9 +198,7 @@ def test_a_run_that_is_not_trained(own):
 
 def test_features_or_noise_that_changed_since(own, tmp_path):
     train(own, "half", "cpu")
-    renamed = load_params(
-        tmp_path, noises=NOISES, runs={"half": {**RUNS["half"], "noise": "own"}}, train=SIZES
-    )
+    renamed = load_params(tmp_path, noises=NOISES, runs={"half": {**RUNS["half"], "noise": "own"}}, train=SIZES)
     with pytest.raises(IntegrityError, match=r"pairs of noise 'half', params\.yaml now says 'own'"):
         stage.audit(renamed, "half", device="cpu")
     fewer = {**NOISES, "half": {**NOISES["half"], "rate": 0.2}}
@@ -232,9 +224,7 @@ def test_pairs_of_a_single_image_have_nothing_to_compare_with(tmp_path, monkeypa
     one = np.where(np.asarray(table["split"]) == "train", first, table["image_id"].to_numpy())
     pairs.write(paths.injected("toy", "own"), table.set_column(1, "image_id", pa.array(one)), {})
     train(params, "own", "cpu")
-    with pytest.raises(
-        InputError, match="all training pairs show one image; there is nothing to compare with"
-    ):
+    with pytest.raises(InputError, match="all training pairs show one image; there is nothing to compare with"):
         stage.audit(params, "own", device="cpu")
 
 

@@ -37,9 +37,7 @@ def embeddings(images: int, captions: int, dim: int) -> Split:
     vectors = rng.standard_normal((images, dim), dtype=np.float32)
     texts = vectors.repeat(each, axis=0) + 4 * rng.standard_normal((images * each, dim), dtype=np.float32)
     common = rng.standard_normal(dim, dtype=np.float32)
-    sides = [
-        torch.nn.functional.normalize(torch.from_numpy(side + common), dim=1) for side in (vectors, texts)
-    ]
+    sides = [torch.nn.functional.normalize(torch.from_numpy(side + common), dim=1) for side in (vectors, texts)]
     ids = np.arange(images)
     return Split(ids, np.arange(images * each), ids.repeat(each), *sides)
 
@@ -117,13 +115,7 @@ def show(text: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    for name, default in [
-        ("images", 5000),
-        ("captions", 25000),
-        ("dim", 1024),
-        ("rounds", 3),
-        ("threads", 2),
-    ]:
+    for name, default in [("images", 5000), ("captions", 25000), ("dim", 1024), ("rounds", 3), ("threads", 2)]:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--only", nargs="*", default=None)
     parser.add_argument("--literal", action="store_true", help="also time Algorithm 1 as printed")
@@ -131,13 +123,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     split = embeddings(options.images, options.captions, options.dim)
     names = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches and name != "nns"]
-    names = options.only or [
-        "nns",
-        *names,
-        "gm",
-        "rgm",
-        *[f"{name}+rgm" for name in names if name != "qb_norm"],
-    ]
+    names = options.only or ["nns", *names, "gm", "rgm", *[f"{name}+rgm" for name in names if name != "qb_norm"]]
     evaluation(split, "nns")(), evaluation(split, "gm")()  # compiled and warm
     times: dict[str, list[float]] = {name: [] for name in ["plain", "nns", *names]}
     for _ in range(options.rounds):

@@ -101,9 +101,7 @@ def again(images: int) -> None:
             subprocess.run([*command, "--device", "cpu"], check=True, capture_output=True, env=code)
             seconds, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
             spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            sys.stdout.write(
-                f"{images} images, {what:28}  {seconds:6.2f} s, {spent:5.2f} s of processor time\n"
-            )
+            sys.stdout.write(f"{images} images, {what:28}  {seconds:6.2f} s, {spent:5.2f} s of processor time\n")
         size = json.loads((project.OUT / "meta.json").read_text())["shape"]
         sys.stdout.write(f"features.npy: {size}, float32\n")
         os.chdir("/")

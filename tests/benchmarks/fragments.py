@@ -53,9 +53,7 @@ def memory(start: bool = False) -> float:
     """GB that this process held at most since ``start``; Linux alone."""
     if start:
         Path("/proc/self/clear_refs").write_text("5")
-    line = next(
-        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")
-    )
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024 / 1e9
 
 

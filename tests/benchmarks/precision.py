@@ -29,13 +29,9 @@ def main() -> None:
     one, other = features.read(options.features), features.read(options.other)
     if not np.array_equal(one.image_ids, other.image_ids):
         raise SystemExit("the two folders hold features of different images")
-    sys.stdout.write(
-        f"{options.features}: {one.meta['precision']}; {options.other}: {other.meta['precision']}\n"
-    )
+    sys.stdout.write(f"{options.features}: {one.meta['precision']}; {options.other}: {other.meta['precision']}\n")
     found = cosines(one, other)
-    sys.stdout.write(
-        f"{len(found)} images, cosine: lowest {found.min():.6f}, median {np.median(found):.6f}\n"
-    )
+    sys.stdout.write(f"{len(found)} images, cosine: lowest {found.min():.6f}, median {np.median(found):.6f}\n")
     encoded(options, other)
 
 

@@ -41,17 +41,10 @@ def project(root: Path, items: int, per_image: int, dim: int) -> None:
     zeros = np.zeros(items, np.int32)
     columns = {"image_id": ids, "file": [f"{number:09d}.jpg" for number in ids], "split": split}
     images.write(
-        prepared,
-        pa.table({**columns, "width": zeros + 640, "height": zeros + 480, "sha256": [""] * items}),
-        ".",
+        prepared, pa.table({**columns, "width": zeros + 640, "height": zeros + 480, "sha256": [""] * items}), "."
     )
     written = [f"a caption of image {number} with two dogs on grass" for number in owners]
-    columns = {
-        "caption_id": np.arange(len(owners)),
-        "image_id": owners,
-        "text": written,
-        "split": of_captions,
-    }
+    columns = {"caption_id": np.arange(len(owners)), "image_id": owners, "text": written, "split": of_captions}
     captions.write(prepared, pa.table(columns))
     words = [*SPECIAL, *QUERY.split()]
     words += [f"word{number}" for number in range(WORDS - len(words))]
@@ -62,13 +55,7 @@ def project(root: Path, items: int, per_image: int, dim: int) -> None:
     node = params.runs["sum"]
     model = build(node.image, node.text, node.similarity, (2048,), WORDS, dim, seed=0)
     config = {key: describe(getattr(node, key)) for key in RUN_FAMILIES}
-    config |= {
-        "embed_size": dim,
-        "feature_shape": [2048],
-        "text_inputs": WORDS,
-        "dataset": "toy",
-        "texts": "words",
-    }
+    config |= {"embed_size": dim, "feature_shape": [2048], "text_inputs": WORDS, "dataset": "toy", "texts": "words"}
     config["texts_sha256"] = texts.read(extracted).digest
     model_files.write(root / paths.trained("sum"), model.state_dict(), words, {**config, "features": "plain"})
     digest = model_files.read(root / paths.trained("sum")).digest
@@ -93,9 +80,7 @@ def call(root: Path, inference: str) -> tuple[float, dict]:
     command = [sys.executable, "-c", "from pipeline.cli import main; main()", "search", QUERY, "--run", "sum"]
     command += ["--json", "--inference", inference]
     started = time.monotonic()
-    with subprocess.Popen(
-        command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         first = process.stdout.readline()
         spent = time.monotonic() - started
         content = first + process.stdout.read()

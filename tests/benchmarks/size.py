@@ -48,15 +48,7 @@ def main() -> None:
     sizes = [*SIZES, *([options.largest] if options.largest else [])]
     measured = []
     for images in sizes:
-        command = [
-            sys.executable,
-            "-m",
-            "tests.benchmarks.size",
-            "--one",
-            str(images),
-            "--dim",
-            str(options.dim),
-        ]
+        command = [sys.executable, "-m", "tests.benchmarks.size", "--one", str(images), "--dim", str(options.dim)]
         command += ["--inference", options.inference, "--memory", str(options.memory)]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
         seconds, peak = map(float, done.stdout.split())
@@ -66,9 +58,7 @@ def main() -> None:
     pairs, seconds = zip(*measured, strict=True)
     slope, intercept = np.polyfit(np.log(pairs), np.log(seconds), 1)
     at_full = math.exp(intercept) * (100_000 * 500_000) ** slope
-    sys.stdout.write(
-        f"seconds = {math.exp(intercept):.3g} (N x M)^{slope:.2f}; 100,000 x 500,000: {at_full:.0f} s\n"
-    )
+    sys.stdout.write(f"seconds = {math.exp(intercept):.3g} (N x M)^{slope:.2f}; 100,000 x 500,000: {at_full:.0f} s\n")
 
 
 if __name__ == "__main__":

@@ -179,9 +179,7 @@ def measure(options: argparse.Namespace) -> None:
         for name, work in works.items():
             taken[name].append(seconds(work or partial(whole, params, job, number, options.device)))
     base = statistics.median(taken["bare forward"])
-    show(
-        f"{options.backbone}, {exactly}, batch {options.batch}, {len(names)} JPEGs of {WIDTH} x {HEIGHT}, {device}"
-    )
+    show(f"{options.backbone}, {exactly}, batch {options.batch}, {len(names)} JPEGs of {WIDTH} x {HEIGHT}, {device}")
     for name, values in taken.items():
         middle = statistics.median(values)
         show(f"{name:24} {len(names) / middle:8.2f} images/s  {base / middle:6.1%} of the bare forward")

@@ -153,9 +153,7 @@ def report(variants: list[Variant], batches: list[np.ndarray], sampling: float, 
     size = statistics.mean(len(chosen) for chosen in batches)
     work = statistics.mean(flop(data.batch(chosen)) for chosen in batches) / size
     rate = statistics.median(rates)
-    show(
-        f"{work / 1e6:.0f} MFLOP a pair in matrix products; this machine's products: {rate:.0f} GFLOP/s in float32"
-    )
+    show(f"{work / 1e6:.0f} MFLOP a pair in matrix products; this machine's products: {rate:.0f} GFLOP/s in float32")
     first = None
     for variant in variants:
         plain = statistics.median(variant.bare)

@@ -7,11 +7,7 @@ from pathlib import Path
 
 from tests.rules.sources import ROOT
 
-COMMAND = [
-    sys.executable,
-    "-c",
-    "import sys; sys.argv[0] = 'vse-pipe'; from pipeline.cli import main; main()",
-]
+COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'vse-pipe'; from pipeline.cli import main; main()"]
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -22,10 +18,6 @@ def environment(**changes: str) -> dict[str, str]:
 def run(*arguments: object, cwd: Path, **changes: str) -> tuple[int, bytes, bytes]:
     """(exit status, stdout, stderr). changes: of the environment."""
     done = subprocess.run(
-        [*COMMAND, *map(str, arguments)],
-        capture_output=True,
-        cwd=cwd,
-        env=environment(**changes),
-        timeout=120,
+        [*COMMAND, *map(str, arguments)], capture_output=True, cwd=cwd, env=environment(**changes), timeout=120
     )
     return done.returncode, done.stdout, done.stderr

@@ -16,11 +16,7 @@ def project(tmp_path):
     ("given", "status", "message"),
     [
         (("--run", "summ"), 2, "error: unknown run 'summ'; did you mean 'sum'? known: sum\n"),
-        (
-            ("--run", "sum"),
-            3,
-            "error: data/train/sum/model.safetensors does not exist; make it with `vse-pipe train",
-        ),
+        (("--run", "sum"), 3, "error: data/train/sum/model.safetensors does not exist; make it with `vse-pipe train"),
     ],
 )
 def test_a_run_that_cannot_be_audited_is_one_line(call, project, given, status, message):
@@ -31,9 +27,7 @@ def test_a_run_that_cannot_be_audited_is_one_line(call, project, given, status, 
     assert not list(project.glob("data/audit/*/"))
 
 
-@pytest.mark.parametrize(
-    "given", [(), ("--run", "sum", "--threshold", "1.5"), ("--run", "sum", "--limit", "-1")]
-)
+@pytest.mark.parametrize("given", [(), ("--run", "sum", "--threshold", "1.5"), ("--run", "sum", "--limit", "-1")])
 def test_wrong_usage_is_status_2(call, project, given):
     status, out, err = call("audit", *given)
     assert (status, out) == (2, "")

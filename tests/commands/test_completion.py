@@ -77,9 +77,7 @@ def test_an_overlay_may_be_a_file_of_the_folder(complete, tmp_path):
 def test_what_export_offers_is_what_it_can_fold():
     able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
     assert _completion.exportable("") == sorted(able)
-    assert len(_completion.targets("")) == len(
-        Family("export target", "pipeline.tools.export.targets").names()
-    )
+    assert len(_completion.targets("")) == len(Family("export target", "pipeline.tools.export.targets").names())
 
 
 def test_it_is_quick_and_the_script_can_be_had(tmp_path):
@@ -116,12 +114,7 @@ def test_completing_imports_nothing_heavy(tmp_path):
         "c.overlays(''); c.papers(''); c.targets(''); print(*sorted({m.split('.')[0] for m in sys.modules}))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
     )
     assert "ruamel" in done.stdout
     assert not {"torch", "pydantic", "pandas", "numpy", "pyarrow", "dvc"} & set(done.stdout.split())

@@ -24,9 +24,7 @@ def evaluated(call, files, *more: object, before: tuple = ()) -> dict:
 
 
 def expected(scores: np.ndarray, correct: list[set[int]]) -> dict[str, float]:
-    ranks = [
-        naive.best_rank(row, own, "pessimistic") for row, own in zip(scores.tolist(), correct, strict=True)
-    ]
+    ranks = [naive.best_rank(row, own, "pessimistic") for row, own in zip(scores.tolist(), correct, strict=True)]
     return {f"r@{k}": naive.recall(ranks, k) for k in (1, 5, 10)} | {
         "med_r": naive.median_rank(ranks),
         "mean_r": naive.mean_rank(ranks),
@@ -42,9 +40,7 @@ def of_image(queries, items) -> list[set[int]]:
     return [set(np.flatnonzero(items == query).tolist()) for query in queries]
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.list_(pa.float32(), 8), pa.list_(pa.float64()), pa.large_list(pa.float32())]
-)
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32(), 8), pa.list_(pa.float64()), pa.large_list(pa.float32())])
 def test_parquet_gives_the_figures_of_the_loops(call, tmp_path, kind):
     one = sample()
     document = evaluated(call, write(one, tmp_path, kind), "--inference", "nns")
@@ -53,8 +49,7 @@ def test_parquet_gives_the_figures_of_the_loops(call, tmp_path, kind):
     holds(document["text_to_image"], expected(scores.T, of_image(one.owners, one.image_ids)))
     assert 20 < document["image_to_text"]["r@1"] < 95
     assert document["rsum"] == pytest.approx(
-        sum(document[way][f"r@{k}"] for way in ("image_to_text", "text_to_image") for k in (1, 5, 10)),
-        abs=1e-5,
+        sum(document[way][f"r@{k}"] for way in ("image_to_text", "text_to_image") for k in (1, 5, 10)), abs=1e-5
     )
 
 
@@ -92,10 +87,7 @@ def test_dot_leaves_lengths_alone(call, tmp_path):
     scores = one.images.astype(np.float64) @ one.captions.T.astype(np.float64)
     holds(document["text_to_image"], expected(scores.T, of_image(one.owners, one.image_ids)))
     assert document["similarity"] == "dot"
-    assert (
-        document["text_to_image"]
-        != evaluated(call, write(one, tmp_path), "--inference", "nns")["text_to_image"]
-    )
+    assert document["text_to_image"] != evaluated(call, write(one, tmp_path), "--inference", "nns")["text_to_image"]
 
 
 def test_one_criterion_is_one_document_several_are_keyed(call, tmp_path):
@@ -130,9 +122,7 @@ def test_a_bank_of_its_own_is_inductive(call, tmp_path):
     one, bank = sample(), sample(seed=1, first=500)
     write(bank, tmp_path, prefix="bank_")
     files = replace(
-        write(one, tmp_path),
-        bank_images=tmp_path / "bank_a.parquet",
-        bank_captions=tmp_path / "bank_b.parquet",
+        write(one, tmp_path), bank_images=tmp_path / "bank_a.parquet", bank_captions=tmp_path / "bank_b.parquet"
     )
     document = evaluated(call, files, "--inference", "csls,rgm", before=("-S", "inference.rgm.lam=2"))
     csls = document["csls"]
@@ -147,9 +137,7 @@ def test_a_bank_of_its_own_is_inductive(call, tmp_path):
 def test_parameters_are_chosen_on_validation_files(call, tmp_path):
     write(sample(seed=1, first=500), tmp_path, prefix="val_")
     files = replace(
-        write(sample(), tmp_path),
-        val_images=tmp_path / "val_a.parquet",
-        val_captions=tmp_path / "val_b.parquet",
+        write(sample(), tmp_path), val_images=tmp_path / "val_a.parquet", val_captions=tmp_path / "val_b.parquet"
     )
     before = ("-S", "evaluate.tune=true", "-S", "inference.rgm.grid=[1.0, 2.0, 8.0]")
     document = evaluated(call, files, "--inference", "csls,rgm", before=before)
@@ -165,15 +153,13 @@ def test_parameters_are_chosen_under_the_bank_that_is_used(call, tmp_path):
     before = ("-S", "evaluate.tune=true", "-S", "inference.is.beta_grid=[0.5, 5.0, 20.0]")
     files = replace(write(sample(), tmp_path), **val, **bank)
     chosen = evaluated(call, files, "--inference", "is", before=before)["tuned"]["text_to_image"]["beta"]
-    own = evaluated(
-        call, replace(files, bank_images=None, bank_captions=None), "--inference", "is", before=before
-    )
+    own = evaluated(call, replace(files, bank_images=None, bank_captions=None), "--inference", "is", before=before)
     on_val = replace(write(sample(seed=1, first=500), tmp_path), **bank)
     rsums = {
         beta: sum(
-            evaluated(call, on_val, "--inference", "is", before=("-S", f"inference.is.beta={beta}"))[
-                "text_to_image"
-            ][f"r@{k}"]
+            evaluated(call, on_val, "--inference", "is", before=("-S", f"inference.is.beta={beta}"))["text_to_image"][
+                f"r@{k}"
+            ]
             for k in (1, 5, 10)
         )
         for beta in (0.5, 5.0, 20.0)
@@ -190,9 +176,7 @@ def test_judgements_are_many_to_many_and_unjudged_queries_are_counted(call, tmp_
         for caption, owner in zip(one.caption_ids[:40].tolist(), one.owners[:40].tolist(), strict=True)
         for image in {owner, int(rng.choice(one.image_ids))}
     }
-    (tmp_path / "q.tsv").write_text(
-        "caption_id\timage_id\n" + "".join(f"{c}\t{i}\n" for c, i in sorted(judged))
-    )
+    (tmp_path / "q.tsv").write_text("caption_id\timage_id\n" + "".join(f"{c}\t{i}\n" for c, i in sorted(judged)))
     files = replace(write(one, tmp_path), qrels=str(tmp_path / "q.tsv"))
     document = evaluated(call, files, "--inference", "nns")
     scores = one.cosines()
@@ -200,10 +184,7 @@ def test_judgements_are_many_to_many_and_unjudged_queries_are_counted(call, tmp_
         ("text_to_image", scores.T, one.caption_ids, one.image_ids, judged),
         ("image_to_text", scores, one.image_ids, one.caption_ids, {(i, c) for c, i in judged}),
     ]:
-        correct = [
-            {n for n, item in enumerate(items.tolist()) if (query, item) in pairs}
-            for query in queries.tolist()
-        ]
+        correct = [{n for n, item in enumerate(items.tolist()) if (query, item) in pairs} for query in queries.tolist()]
         kept = [row for row, own in enumerate(correct) if own]
         holds(document[way], expected(matrix[kept], [correct[row] for row in kept]))
         figures = document[way]
@@ -241,9 +222,7 @@ def test_judgements_of_what_is_not_there_are_said(call, tmp_path):
 
 def test_the_table_says_what_the_figures_mean(call, tmp_path):
     files = write(sample(), tmp_path)
-    status, out, err = call(
-        "-S", "inference.rgm.lam=2", "evaluate", *arguments(files), "--inference", "nns,csls,rgm"
-    )
+    status, out, err = call("-S", "inference.rgm.lam=2", "evaluate", *arguments(files), "--inference", "nns,csls,rgm")
     text = " ".join(out.split())
     assert status == 0, err
     assert "csls: hubs corrected with the test queries themselves (transductive" in text
@@ -280,9 +259,7 @@ def test_a_project_around_it_changes_nothing(call, tmp_path):
 def test_runs_of_a_project_are_keyed_by_run(call, tmp_path):
     write_params(tmp_path)
     write_run(*sides({"test": 24}))
-    status, out, err = call(
-        "evaluate", "--run", "sum", "--inference", "nns,is", "--inference", "csls", "--json"
-    )
+    status, out, err = call("evaluate", "--run", "sum", "--inference", "nns,is", "--inference", "csls", "--json")
     assert status == 0, err
     assert list(json.loads(out)["sum"]) == ["csls", "is", "nns"]
     status, out, _ = call("evaluate")

@@ -17,15 +17,11 @@ RUN = PARAMS["runs"]["sum"]
 def project(tmp_path, monkeypatch):
     """Two embedded runs with the same items: one whose vectors tell much, one whose vectors tell little."""
     monkeypatch.chdir(tmp_path)
-    write_params(
-        tmp_path, runs={"sum": RUN, "max": RUN}, ensembles={"both": {"first": "sum", "second": "max"}}
-    )
+    write_params(tmp_path, runs={"sum": RUN, "max": RUN}, ensembles={"both": {"first": "sum", "second": "max"}})
     for run, noise in (("sum", 0.3), ("max", 3.0)):
         folder = paths.embedded(run)
         folder.mkdir(parents=True)
-        for name, side in zip(
-            (embeddings.IMAGES, embeddings.CAPTIONS), sides({"test": 30}, noise=noise), strict=True
-        ):
+        for name, side in zip((embeddings.IMAGES, embeddings.CAPTIONS), sides({"test": 30}, noise=noise), strict=True):
             embeddings.write(folder / name, replace(side, about={**ABOUT, "run": run}))
 
 

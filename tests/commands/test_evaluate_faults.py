@@ -43,9 +43,7 @@ def break_it(fault: str, one, tmp_path):
         "nan": lambda: one.but(images=np.where(np.arange(24)[:, None] < 2, np.nan, one.images)),
         "twice": lambda: one.but(caption_ids=np.r_[one.caption_ids[:1], one.caption_ids[:-1]]),
         "no_image": lambda: one.but(owners=np.r_[999, one.owners[1:]]),
-        "no_caption": lambda: one.but(
-            image_ids=np.r_[one.image_ids, 999], images=one.images[[*range(24), 0]]
-        ),
+        "no_caption": lambda: one.but(image_ids=np.r_[one.image_ids, 999], images=one.images[[*range(24), 0]]),
         "zero": lambda: one.but(captions=np.where(np.arange(60)[:, None] == 3, 0, one.captions)),
         "strings": lambda: one.but(image_ids=one.image_ids.astype(str).astype(object)),
         "rows": lambda: one.but(image_ids=one.image_ids[:0], images=one.images[:0]),
@@ -77,18 +75,12 @@ USAGE = [
     (("--images", "a.npy"), "--images and --captions go together"),
     (("--qrels", "cxc"), "options for vectors of your own need --images and --captions"),
     (("--run", "sum", "--images", "a.npy", "--captions", "b.npy"), "--run and --images exclude each other"),
-    (
-        ("--images", "a.csv", "--captions", "b.npy"),
-        "a.csv: unknown kind of file '.csv'; known: .parquet, .npy",
-    ),
+    (("--images", "a.csv", "--captions", "b.npy"), "a.csv: unknown kind of file '.csv'; known: .parquet, .npy"),
     (
         ("--images", "a.npy", "--captions", "b.npy", "--inference", "cls"),
         "unknown inference criterion 'cls'; did you mean 'csls'",
     ),
-    (
-        ("--images", "a.npy", "--captions", "b.npy", "--similarity", "l2"),
-        "unknown similarity 'l2'; known: cosine, dot",
-    ),
+    (("--images", "a.npy", "--captions", "b.npy", "--similarity", "l2"), "unknown similarity 'l2'; known: cosine, dot"),
     (
         ("--images", "a.npy", "--captions", "b.npy", "--bank-images", "c.npy"),
         "--bank-images and --bank-captions go together",
@@ -97,10 +89,7 @@ USAGE = [
         ("--images", "a.npy", "--captions", "b.npy", "--val-images", "c.npy"),
         "--val-images and --val-captions go together",
     ),
-    (
-        ("--images", "a.parquet", "--captions", "b.npy", "--image-ids", "c.npy"),
-        "--image-ids belongs to .npy files",
-    ),
+    (("--images", "a.parquet", "--captions", "b.npy", "--image-ids", "c.npy"), "--image-ids belongs to .npy files"),
 ]
 
 
@@ -124,10 +113,7 @@ def test_options_that_do_not_go_together_are_status_2(call, given, message):
         ("train.lr=1", "--set train: unknown key"),
         ("inference=3", "--set inference: input should be a valid dictionary, got 3"),
         ("evaluate.bank=train", "evaluate.bank and evaluate.split name parts of a run"),
-        (
-            "evaluate.tune=true",
-            "csls, is: parameters are to be chosen and there is nothing to choose them on",
-        ),
+        ("evaluate.tune=true", "csls, is: parameters are to be chosen and there is nothing to choose them on"),
     ],
 )
 def test_overrides_are_checked_as_params_yaml_is(call, tmp_path, override, message):

@@ -47,10 +47,7 @@ def test_a_run_is_exported_to_where_the_command_was_called(call, tmp_path, monke
     [
         ((), "export what? give --run, or --images and --captions"),
         (("--run", "summ"), "unknown run 'summ'; did you mean 'sum'? known: sum"),
-        (
-            ("--run", "sum", "--images", "a.parquet", "--captions", "b.parquet"),
-            "--run and --images exclude each other",
-        ),
+        (("--run", "sum", "--images", "a.parquet", "--captions", "b.parquet"), "--run and --images exclude each other"),
         (
             ("--images", "a.parquet", "--captions", "b.parquet", "--to", "fais"),
             "unknown export target 'fais'; did you mean",

@@ -70,9 +70,7 @@ def test_a_section_replaced_by_a_value_is_refused(call):
     assert (status, err) == (2, "error: --set: train: expected a mapping of values, got 5\n")
 
 
-@pytest.mark.parametrize(
-    "text", ["runs.a=5", "report.sweeps={}", "runs.hal-aaai2020_2_12.options=5", "seed=4"]
-)
+@pytest.mark.parametrize("text", ["runs.a=5", "report.sweeps={}", "runs.hal-aaai2020_2_12.options=5", "seed=4"])
 def test_odd_values_of_set_are_printed_as_they_are(call, text):
     status, out, err = call("-S", text, "papers", "hal-aaai2020", "2.12")
     assert (status, err) == (0, "")
@@ -97,9 +95,7 @@ def test_what_is_printed_is_an_overlay(project, tmp_path):
 
 
 def test_apply_writes_the_row_and_the_values_of_set(project, tmp_path):
-    status, out, err = project(
-        "-S", "datasets.coco.source=/data/coco", "papers", "hal-aaai2020", "2.12", "--apply"
-    )
+    status, out, err = project("-S", "datasets.coco.source=/data/coco", "papers", "hal-aaai2020", "2.12", "--apply")
     assert (status, out) == (0, "")
     assert "params.yaml now describes hal-aaai2020 2.12 as run hal-aaai2020_2_12" in " ".join(err.split())
     params = load(tmp_path / "params.yaml")

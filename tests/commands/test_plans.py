@@ -40,10 +40,7 @@ COMMANDS = [
 
 
 def _tree(root: Path) -> dict[str, tuple[int, int]]:
-    return {
-        str(path.relative_to(root)): (path.stat().st_mtime_ns, path.stat().st_size)
-        for path in root.rglob("*")
-    }
+    return {str(path.relative_to(root)): (path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*")}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[command[0] for command in COMMANDS])
@@ -57,9 +54,7 @@ def test_nothing_is_written_and_one_document_is_printed(made, monkeypatch, capsy
     assert (status, err) == (0, "")
     found = json.loads(out)
     assert found["dry_run"] is True
-    assert {step["state"] for step in found["steps"]} <= (
-        {BLOCKED} if fresh else {RUNS, AGAIN, GOES_ON, DONE}
-    )
+    assert {step["state"] for step in found["steps"]} <= ({BLOCKED} if fresh else {RUNS, AGAIN, GOES_ON, DONE})
     assert _tree(made) == before
 
 
@@ -136,9 +131,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("node", "size"), KNOWN, ids=[str(node) for node, _ in KNOWN])
 def test_bytes_of_features_follow_from_the_backbone_or_are_unknown(made, node, size):
-    params = load_params(
-        made, features={"plain": PARAMS["features"]["plain"], "other": {"dataset": "toy", **node}}
-    )
+    params = load_params(made, features={"plain": PARAMS["features"]["plain"], "other": {"dataset": "toy", **node}})
     assert extract_plan.plan(params, "other").bytes == size
 
 
@@ -174,10 +167,7 @@ def test_inject_report_and_export(made):
     assert (step.state, step.rows, step.out) == (RUNS, {"runs": 1, "criteria": 2}, "reports/index.html")
     out = export_plan.plan(params, "sum", "text_to_image", Path("vectors"))
     assert (out.rows, out.bytes) == ({"items": 6, "queries": 12}, 18 * 13 * 4)
-    assert export_plan.plan(params, "sum", "image_to_text", Path("vectors")).rows == {
-        "items": 12,
-        "queries": 6,
-    }
+    assert export_plan.plan(params, "sum", "image_to_text", Path("vectors")).rows == {"items": 12, "queries": 6}
 
 
 def test_vectors_of_the_users_own(tmp_path):
@@ -194,9 +184,7 @@ def test_vectors_of_the_users_own(tmp_path):
 
 def test_what_people_read(capsys):
     steps = [
-        _step.Step(
-            "train", "sum", "data/train/sum", RUNS, {"pairs": 12_345}, 5_300_000, 300.0, "time from x"
-        ),
+        _step.Step("train", "sum", "data/train/sum", RUNS, {"pairs": 12_345}, 5_300_000, 300.0, "time from x"),
         _step.Step("embed", "sum", "data/embed/sum", BLOCKED, because="y does not exist yet"),
         _step.Step("report", "", "reports/index.html", AGAIN, {}, None, None),
         _step.Step("extract", "big", "z", RUNS, {}, 3_000_000_000_000, 9000.0),

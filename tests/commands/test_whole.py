@@ -134,17 +134,13 @@ def test_search_offers_the_others_and_shows_them(call):
     assert "1 images that could not be read are not searched, nor their 1 captions" in err
     assert "The image asked with" in Path("found.html").read_text(encoding="utf-8")
     status, _, err = call("search", "--image-id", left)
-    assert (status, err) == (
-        3,
-        f"error: data/embed/sum/images.parquet: run 'sum' has embedded no image_id {left}\n",
-    )
+    assert (status, err) == (3, f"error: data/embed/sum/images.parquet: run 'sum' has embedded no image_id {left}\n")
 
 
 def test_serve_shows_them_and_answers_as_search_does(call):
     _, out, _ = call("search", "a red dog", "--run", "sum", "--json")
     client = TestClient(
-        create({"nns": Engine.open(load(paths.PARAMS), "sum", "nns", "test", "cpu")}),
-        base_url="http://127.0.0.1:8000",
+        create({"nns": Engine.open(load(paths.PARAMS), "sum", "nns", "test", "cpu")}), base_url="http://127.0.0.1:8000"
     )
     theirs, ours = client.get("/api/search", params={"text": "a red dog"}).json(), json.loads(out)
     assert {**theirs, "seconds": 0} == {**ours, "seconds": 0}

@@ -102,9 +102,7 @@ def test_quiet_and_verbose(tmp_path, monkeypatch, capsys):
     assert "Traceback" in err
     assert "error: data/prepare/toy/images.parquet does not exist" in err
     (tmp_path / "toy.csv").write_text("image,caption\n", encoding="utf-8")
-    monkeypatch.setattr(
-        "pipeline.prepare.stage.prepare", lambda *given: console.say("a log line") or tmp_path
-    )
+    monkeypatch.setattr("pipeline.prepare.stage.prepare", lambda *given: console.say("a log line") or tmp_path)
     assert call("-q", "prepare", "--json") == (0, f'{{\n  "outputs": [\n    "{tmp_path}"\n  ]\n}}\n', "")
     assert call("prepare") == (0, "", "a log line\n")
 

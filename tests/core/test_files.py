@@ -57,9 +57,7 @@ def test_replacing_never_writes_into_the_old_file(tmp_path):
 
 def test_json_is_sorted_and_finite(tmp_path):
     files.write_json(tmp_path / "a.json", {"b": 1, "a": {"d": 1.5, "c": "é"}})
-    assert (
-        tmp_path / "a.json"
-    ).read_text() == '{\n  "a": {\n    "c": "é",\n    "d": 1.5\n  },\n  "b": 1\n}\n'
+    assert (tmp_path / "a.json").read_text() == '{\n  "a": {\n    "c": "é",\n    "d": 1.5\n  },\n  "b": 1\n}\n'
     with pytest.raises(ValueError, match="Out of range"):
         files.write_json(tmp_path / "b.json", {"a": float("nan")})
     assert not (tmp_path / "b.json").exists()
@@ -123,9 +121,7 @@ def test_an_error_that_names_its_file_keeps_it(tmp_path):
 @pytest.mark.parametrize("content", ["[]", "7", "null", '"text"', "[" * 100_000, "9" * 5000, "\udcff"])
 def test_a_document_that_is_no_object(tmp_path, content):
     (tmp_path / "a.json").write_bytes(content.encode(errors="surrogateescape"))
-    with pytest.raises(
-        InputError, match=r"a\.json: (the JSON document is a .*, expected an object|not a JSON)"
-    ):
+    with pytest.raises(InputError, match=r"a\.json: (the JSON document is a .*, expected an object|not a JSON)"):
         files.read_json(tmp_path / "a.json")
 
 

@@ -16,9 +16,7 @@ HOLD = "import sys, time; from pathlib import Path; from pipeline.core.locks imp
 
 @pytest.fixture
 def holder(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / "out")], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "out")], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "held\n"
     yield process
     process.kill()
@@ -42,9 +40,7 @@ def test_a_killed_writer_holds_nothing(tmp_path, holder):
 
 def test_a_stage_started_by_dvc_ends_with_its_parent(tmp_path):
     child = "from pipeline.core.locks import die_with_parent; import os, time; die_with_parent(); print(os.getpid(), flush=True); time.sleep(60)"
-    parent = (
-        f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
-    )
+    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
     orphan = int(process.stdout.readline())
     process.kill()
@@ -68,10 +64,7 @@ def test_shares_exclude_their_like_and_the_whole(tmp_path):
     with share(out, 1, 3), share(out, 3, 3):
         with pytest.raises(LockedError, match=rf"{me}.* \(share 1/3\); wait"), share(out, 1, 3):
             pytest.fail("two processes with one share")
-        with (
-            pytest.raises(LockedError, match=rf"{me}.*\(share 1/3\), \d+ on .*\(share 3/3\); wait"),
-            claim(out),
-        ):
+        with pytest.raises(LockedError, match=rf"{me}.*\(share 1/3\), \d+ on .*\(share 3/3\); wait"), claim(out):
             pytest.fail("a writer beside sharers")
         with pytest.raises(LockedError, match=r"share 1/3"), share(out, 1, 2):
             pytest.fail("shares of two and of three")

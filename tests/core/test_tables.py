@@ -12,23 +12,13 @@ from pipeline.core.errors import InputError, IntegrityError
 
 def _images(**columns) -> pa.Table:
     base = {"image_id": [3, 1], "file": ["a.png", "b.png"], "split": ["train", "test"]}
-    sizes = {
-        "width": pa.array([8, 8], pa.int32()),
-        "height": pa.array([8, 8], pa.int32()),
-        "sha256": ["0", "1"],
-    }
+    sizes = {"width": pa.array([8, 8], pa.int32()), "height": pa.array([8, 8], pa.int32()), "sha256": ["0", "1"]}
     return pa.table({**base, **sizes, **columns})
 
 
 def _captions(**columns) -> pa.Table:
     return pa.table(
-        {
-            "caption_id": [0, 1],
-            "image_id": [3, 1],
-            "text": ["NA", "a\u2028b"],
-            "split": ["train", "test"],
-            **columns,
-        }
+        {"caption_id": [0, 1], "image_id": [3, 1], "text": ["NA", "a\u2028b"], "split": ["train", "test"], **columns}
     )
 
 
@@ -59,16 +49,8 @@ BAD = [
     (captions, _captions(caption_id=[1, 1]), "caption_id 1 occurs more than once"),
     (captions, _captions().slice(0, 0), "no captions"),
     (pairs, _pairs(mismatched=[True, False]), "column mismatched contradicts"),
-    (
-        pairs,
-        _pairs(image_id=[3, 3], mismatched=[False, True]),
-        "a pair outside the train split is mismatched",
-    ),
-    (
-        pairs,
-        _pairs(true_image_id=[None, 1]),
-        "columns mismatched and true_image_id must be null together",
-    ),
+    (pairs, _pairs(image_id=[3, 3], mismatched=[False, True]), "a pair outside the train split is mismatched"),
+    (pairs, _pairs(true_image_id=[None, 1]), "columns mismatched and true_image_id must be null together"),
     (
         pairs,
         _pairs(true_image_id=[3, None], mismatched=[False, None]),
@@ -121,11 +103,7 @@ def test_truncated_files_are_integrity_errors(tmp_path):
 def _side(vectors: np.ndarray) -> Side:
     n = len(vectors)
     return Side(
-        np.arange(n),
-        np.arange(n) // 2,
-        np.array(["test"] * n, dtype=object),
-        vectors,
-        {"similarity": "cosine"},
+        np.arange(n), np.arange(n) // 2, np.array(["test"] * n, dtype=object), vectors, {"similarity": "cosine"}
     )
 
 

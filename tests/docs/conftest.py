@@ -31,11 +31,7 @@ def prepared(tmp_path_factory) -> Path:
     """The project with two runs, computed, in DVC's cache and committed."""
     root = tmp_path_factory.mktemp("documented") / "project"
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "-co", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+        ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file() and name not in ("dvc.lock", "reports/metrics.json"):

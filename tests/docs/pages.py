@@ -13,12 +13,7 @@ from pathlib import Path
 from tests.rules.sources import ROOT
 
 PAGES = sorted(
-    [
-        ROOT / "README.md",
-        ROOT / "CONTRIBUTING.md",
-        *(ROOT / "docs").glob("*.md"),
-        *(ROOT / "reports").glob("*.md"),
-    ]
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "reports").glob("*.md")]
 )
 PROGRAMS = ("vse-pipe ", "dvc ", "make ", "git ", "python ", "pip ", "source .venv", "export ", "sha256sum ")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

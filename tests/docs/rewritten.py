@@ -33,9 +33,7 @@ _CACHED = "computing the whole overlay takes minutes: the commands of its stages
 
 TABLE = [
     Rewriting(
-        r"make (demo|test|setup|lint)",
-        r"make -n \1",
-        "sets up an environment and takes minutes: what it would run",
+        r"make (demo|test|setup|lint)", r"make -n \1", "sets up an environment and takes minutes: what it would run"
     ),
     Rewriting(r"xdg-open (\S+)", r"test -s \1", "there is no desktop: the file must be there"),
     Rewriting(r"pip install ['\"]vse-pipe\[(\w+)\]['\"]", r"grep -q '^\1 = ' pyproject.toml", _NO_NETWORK),
@@ -55,9 +53,7 @@ TABLE = [
         _NO_WEIGHTS,
         r"README\.md",
     ),
-    Rewriting(
-        r"dvc repro", "@stages", _CACHED, r"README\.md|docs/(data|sweeps)\.md|reports/.*", in_text=False
-    ),
+    Rewriting(r"dvc repro", "@stages", _CACHED, r"README\.md|docs/(data|sweeps)\.md|reports/.*", in_text=False),
     Rewriting(
         r"for s in 1 2 3; do (vse-pipe -S seed=)\$s train; \1\$s embed; \1\$s evaluate; done",
         r"\g<1>2 train --run sum; \g<1>2 embed --run sum; \g<1>2 evaluate --run sum",
@@ -69,17 +65,13 @@ TABLE = [
         "the overlay's last run alone has been computed",
         r"reports/.*",
     ),
-    Rewriting(
-        r"vse-pipe extract --backbone resnet152", "vse-pipe extract --backbone random_filters", _NO_WEIGHTS
-    ),
+    Rewriting(r"vse-pipe extract --backbone resnet152", "vse-pipe extract --backbone random_filters", _NO_WEIGHTS),
     Rewriting(
         r"dvc exp run -S loss\.hal\.gamma=\S+",
         "dvc exp run -S report.examples=1",
         "training anew takes a minute, and tests/acceptance/e2e does it: a value that the report alone reads",
     ),
-    Rewriting(
-        r"vse-pipe extract --backbone NAME", "vse-pipe extract --backbone random_filters", _NO_PLACEHOLDER
-    ),
+    Rewriting(r"vse-pipe extract --backbone NAME", "vse-pipe extract --backbone random_filters", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe extract --texts NAME", "vse-pipe extract --texts words", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe audit --run R", "vse-pipe audit --run hal", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe apply (FILE|my-sweep\.yaml)", "vse-pipe apply sweep_k", _NO_PLACEHOLDER),
@@ -95,20 +87,14 @@ TABLE = [
     ),
     Rewriting(r"(.*) --to faiss (.*)", r"\1 --to npy \2", "the optional package faiss-cpu is not installed"),
     Rewriting(
-        r"dvc plots diff zinky-cons areal-kale",
-        "dvc plots diff HEAD workspace",
-        "names of somebody's experiments",
+        r"dvc plots diff zinky-cons areal-kale", "dvc plots diff HEAD workspace", "names of somebody's experiments"
     ),
     Rewriting(
-        r"dvc queue start",
-        "dvc queue remove --all && dvc queue start",
-        "the queued experiments would run for minutes",
+        r"dvc queue start", "dvc queue remove --all && dvc queue start", "the queued experiments would run for minutes"
     ),
     Rewriting(r"python -m (tests\.(?:benchmarks|faults)\.\w+)(.*)", r"python -m \1\2 --help", _LONG),
     Rewriting(
-        r"python -m pytest tests/papers",
-        "python -m pytest --collect-only -q tests/papers",
-        "they run by themselves",
+        r"python -m pytest tests/papers", "python -m pytest --collect-only -q tests/papers", "they run by themselves"
     ),
     Rewriting(
         r"python -m tests\.golden",
@@ -131,9 +117,7 @@ TABLE = [
     ),
     Rewriting(r"job=\$\(sbatch .*\)", "true", "there is no SLURM: the script's own command runs"),
     Rewriting(
-        r'sbatch .* --wrap "(vse-pipe extract) .*"',
-        r"\1 --features filters",
-        "there is no SLURM: the wrapped command",
+        r'sbatch .* --wrap "(vse-pipe extract) .*"', r"\1 --features filters", "there is no SLURM: the wrapped command"
     ),
     Rewriting(
         r"vse-pipe extract --features resnet152 --engine ray .*",
@@ -147,15 +131,9 @@ TABLE = [
         _NO_PLACEHOLDER,
     ),
     Rewriting(
-        r"vse-pipe search --image-id \d+ (.*)",
-        r"vse-pipe search --image-id 90 \1",
-        "the small data set has other ids",
+        r"vse-pipe search --image-id \d+ (.*)", r"vse-pipe search --image-id 90 \1", "the small data set has other ids"
     ),
-    Rewriting(
-        r"vse-pipe --install-completion",
-        "vse-pipe --show-completion",
-        "it writes into the user's shell set-up",
-    ),
+    Rewriting(r"vse-pipe --install-completion", "vse-pipe --show-completion", "it writes into the user's shell set-up"),
     Rewriting(r"vse-pipe (-[qv]) COMMAND", r"vse-pipe \1 timings", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe compare", "vse-pipe compare --help", "named without what to compare"),
     Rewriting(r"dvc plots|dvc queue logs", r"\g<0> --help", "a group of commands, or one that wants a name"),

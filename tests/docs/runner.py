@@ -65,10 +65,7 @@ class Project:
             of_stage = [(name, cmd) for name, cmd in commands.items() if name.startswith(f"{stage}@")]
             assert of_stage, f"dvc.yaml has no stage {stage}"
             for name, cmd in of_stage:
-                if stage in ("train", "embed", "evaluate") and name.partition("@")[2] not in (
-                    runs[0],
-                    runs[-1],
-                ):
+                if stage in ("train", "embed", "evaluate") and name.partition("@")[2] not in (runs[0], runs[-1]):
                     continue
                 self.run(re.sub(r"^(\w+=\S* )+", "", cmd))
         return ""

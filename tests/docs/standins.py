@@ -12,22 +12,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 SPLITS = {"train": 8, "dev": 4, "test": 4}
-WORDS = [
-    "two",
-    "dogs",
-    "run",
-    "along",
-    "the",
-    "water",
-    "while",
-    "a",
-    "child",
-    "sits",
-    "on",
-    "swing",
-    "near",
-    "tram",
-]
+WORDS = ["two", "dogs", "run", "along", "the", "water", "while", "a", "child", "sits", "on", "swing", "near", "tram"]
 
 
 def picture(path: Path, seed: int = 0) -> None:

@@ -36,9 +36,7 @@ def test_every_example_is_yaml_whose_sections_exist():
     for place, block in YAMLS.items():
         content = YAML(typ="safe").load(block.text)
         assert isinstance(content, dict), place
-        if (
-            "blocks" not in content and "on" not in content and set(content) - known
-        ):  # a paper's tables, a workflow
+        if "blocks" not in content and "on" not in content and set(content) - known:  # a paper's tables, a workflow
             wrong[place] = set(content) - known
     assert wrong == {}
 
@@ -57,9 +55,7 @@ def test_the_example_of_every_format_can_be_read(name, tmp_path):
     section = "## " + FORMATS[name]
     shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
     shutil.copytree(ROOT / "pipeline/prepare/engine/scenes", tmp_path / "pipeline/prepare/engine/scenes")
-    overlays = [
-        block for block in pages.blocks(section) if block.language == "yaml" and "\nruns:" in block.text
-    ]
+    overlays = [block for block in pages.blocks(section) if block.language == "yaml" and "\nruns:" in block.text]
     assert overlays, f"{name}: no overlay of five lines"
     (tmp_path / "mine.yaml").write_text(overlays[0].text)
     _write_data(section, tmp_path)

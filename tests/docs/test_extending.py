@@ -64,6 +64,4 @@ def test_every_family_of_the_page_is_a_family():
     files = [file for step in pages.steps(PAGE) if isinstance(step, Block) for file in step.files]
     folders = {file.rsplit("/", 2)[0] for file in files if file.endswith(".py")}
     assert folders == {"pipeline/train/losses", "pipeline/extract/backbones", "pipeline/ranking/inference"}
-    assert runner.read_yaml(ROOT / "params.yaml")["loss"].keys() & {"soft"} == set(), (
-        "the page must show a new name"
-    )
+    assert runner.read_yaml(ROOT / "params.yaml")["loss"].keys() & {"soft"} == set(), "the page must show a new name"

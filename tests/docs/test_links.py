@@ -85,15 +85,10 @@ def test_the_index_names_every_page():
 
 
 def test_data_has_a_section_for_every_format():
-    headings = re.findall(
-        r"^## (\w+)$", (ROOT / "docs/data.md").read_text(encoding="utf-8"), flags=re.MULTILINE
-    )
+    headings = re.findall(r"^## (\w+)$", (ROOT / "docs/data.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert set(headings) == set(FORMATS.names())
 
 
 def test_no_page_has_a_place_left_to_fill():
-    left = {
-        pages.name(path): re.findall(r"\b(?:FIGURES?|TODO|TBD|FIXME|XXX)\b", text)
-        for path, text in TEXTS.items()
-    }
+    left = {pages.name(path): re.findall(r"\b(?:FIGURES?|TODO|TBD|FIXME|XXX)\b", text) for path, text in TEXTS.items()}
     assert {name: words for name, words in left.items() if words} == {}

@@ -94,8 +94,5 @@ def _section(page: str, heading: str) -> str:
     level = heading.partition(" ")[0]
     lines = page.splitlines()
     start = lines.index(heading)
-    end = next(
-        (at for at in range(start + 1, len(lines)) if re.match(rf"#{{2,{len(level)}}} ", lines[at])),
-        len(lines),
-    )
+    end = next((at for at in range(start + 1, len(lines)) if re.match(rf"#{{2,{len(level)}}} ", lines[at])), len(lines))
     return "\n".join(lines[start:end])

@@ -22,10 +22,7 @@ FAILED = np.array([17, 57, 317, 397, 427])
 
 
 def _sides() -> dict[str, embeddings.Side]:
-    return {
-        name: embeddings.read(paths.embedded("sum") / name)
-        for name in (embeddings.IMAGES, embeddings.CAPTIONS)
-    }
+    return {name: embeddings.read(paths.embedded("sum") / name) for name in (embeddings.IMAGES, embeddings.CAPTIONS)}
 
 
 def _fail(image_ids: np.ndarray) -> None:
@@ -79,10 +76,7 @@ def test_figures_are_those_of_the_others(project, capsys) -> None:
     params, whole = project
     metrics = evaluate(params, "sum", ["nns"], "cpu")["nns"]
     assert metrics["left_out"] == {"images": 2, "captions": 2}
-    assert (
-        "2 images of split 'test' that could not be read are left out, with 2 captions"
-        in capsys.readouterr().err
-    )
+    assert "2 images of split 'test' that could not be read are left out, with 2 captions" in capsys.readouterr().err
     seen, read = (
         (side.ids[kept], side.image_ids[kept], side.vectors[kept])
         for side in (whole[embeddings.IMAGES], whole[embeddings.CAPTIONS])
@@ -117,9 +111,7 @@ def test_training_sees_neither_them_nor_their_captions(project, noise: str) -> N
     read = table.texts.caption_ids[table.train_pairs.places]
     assert read.tolist() == [caption for caption, _ in wanted]
     assert table.train_pairs.owners.tolist() == [image for _, image in wanted]
-    assert source.image_ids[np.searchsorted(source.rows, table.train_pairs.rows)].tolist() == [
-        i for _, i in wanted
-    ]
+    assert source.image_ids[np.searchsorted(source.rows, table.train_pairs.rows)].tolist() == [i for _, i in wanted]
     train_pairs = sum(row["split"] == "train" for row in shown.to_pylist())
     assert table.left_out == (train_pairs - len(wanted), 2)
     assert 317 not in table.val_images
@@ -136,9 +128,7 @@ def test_a_run_trains_and_is_audited_without_them(project, capsys) -> None:
 
 def test_an_image_that_is_missing_without_a_reason_is_an_error(project) -> None:
     table, shown, source = _joined("clean")
-    forgotten = features.Features(
-        source.array, source.image_ids[1:], source.rows[1:], source.meta, None, source.failed
-    )
+    forgotten = features.Features(source.array, source.image_ids[1:], source.rows[1:], source.meta, None, source.failed)
     with pytest.raises(InputError, match="1 images have no features, the first is image_id 7"):
         TrainTable.join(captions.read(paths.prepared("toy")), shown, forgotten, table.texts)
 

@@ -71,11 +71,7 @@ def test_metrics_are_those_of_the_loops(project):
 
 def test_the_circumstances_are_stated(project):
     metrics = measured(params(project), "nns")
-    stated = {
-        key: value
-        for key, value in metrics.items()
-        if key not in (*DIRECTIONS, "rsum", "hs_sum", "intervals")
-    }
+    stated = {key: value for key, value in metrics.items() if key not in (*DIRECTIONS, "rsum", "hs_sum", "intervals")}
     assert stated == {
         "run": "sum",
         "inference": "nns",
@@ -308,10 +304,7 @@ def test_a_failure_leaves_the_earlier_result_alone(project, monkeypatch):
 
 
 def test_a_second_writer_is_turned_away(project):
-    with (
-        claim(paths.evaluations("sum")),
-        pytest.raises(LockedError, match="is being written by process"),
-    ):
+    with claim(paths.evaluations("sum")), pytest.raises(LockedError, match="is being written by process"):
         measured(params(project), "nns")
 
 

@@ -57,12 +57,7 @@ def test_the_bank_is_said_and_whether_results_depend_on_each_other(given, said):
 
 
 def test_criteria_of_one_bank_share_a_line():
-    given = [
-        metrics(),
-        metrics("is", "test", True),
-        metrics("csls", "test", True),
-        metrics("is", "test", True),
-    ]
+    given = [metrics(), metrics("is", "test", True), metrics("csls", "test", True), metrics("is", "test", True)]
     assert [line.partition(":")[0] for line in summary.notes(given)[1:]] == ["is, csls"]
 
 

@@ -49,8 +49,4 @@ def test_a_matching_leaves_rank_and_measures_empty():
 def test_a_row_per_item(ranked):
     made = occurrence_table(ranked, "text_to_image", 0, np.array([30, 40]))
     assert made.schema.equals(OCCURRENCE_SCHEMA)
-    assert made.select(["item_id", "n_1", "n_10"]).to_pydict() == {
-        "item_id": [30, 40],
-        "n_1": [2, 3],
-        "n_10": [5, 5],
-    }
+    assert made.select(["item_id", "n_1", "n_10"]).to_pydict() == {"item_id": [30, 40], "n_1": [2, 3], "n_10": [5, 5]}

@@ -38,9 +38,7 @@ def saved(image: Image.Image, kind: str, **options) -> bytes:
     return file.getvalue()
 
 
-def png(
-    kind: int, depth: int, rows: bytes, size: tuple[int, int], *, broken: bytes = b"", extra: bytes = b""
-) -> bytes:
+def png(kind: int, depth: int, rows: bytes, size: tuple[int, int], *, broken: bytes = b"", extra: bytes = b"") -> bytes:
     """A PNG from scan lines without filters. kind: its colour type; broken: the chunk that gets a wrong CRC; extra: chunks
     before the data."""
     header = struct.pack(">IIBBBBB", *size, depth, kind, 0, 0, 0)
@@ -103,18 +101,11 @@ def _plain() -> list[Good]:
     return [
         Good("photo.jpg", jpeg, SMOOTH, 8),
         Good("progressive.jpg", saved(smooth, "JPEG", quality=95, progressive=True), SMOOTH, 8),
-        Good(
-            "grey.jpg", saved(Image.fromarray(SMOOTH[..., 0]), "JPEG", quality=95), _grey(SMOOTH[..., 0]), 8
-        ),
+        Good("grey.jpg", saved(Image.fromarray(SMOOTH[..., 0]), "JPEG", quality=95), _grey(SMOOTH[..., 0]), 8),
         Good("cmyk.jpg", saved(Image.fromarray(cmyk, "CMYK"), "JPEG", quality=95), SMOOTH, 8),
         Good("cmyk.tif", saved(Image.fromarray(cmyk, "CMYK"), "TIFF"), SMOOTH),
         Good("garbage behind.jpg", jpeg + b"garbage" * 99, SMOOTH, 8),
-        Good(
-            "two in one.jpg",
-            saved(smooth, "MPO", save_all=True, append_images=[smooth], quality=95),
-            SMOOTH,
-            8,
-        ),
+        Good("two in one.jpg", saved(smooth, "MPO", save_all=True, append_images=[smooth], quality=95), SMOOTH, 8),
         Good("plain.png", saved(rgb, "PNG"), RGB),
         Good("garbage behind.png", saved(rgb, "PNG") + b"garbage" * 99, RGB),
         Good("bmp by another name.jpg", saved(rgb, "BMP"), RGB),
@@ -123,11 +114,7 @@ def _plain() -> list[Good]:
         Good("plain.ppm", saved(rgb, "PPM"), RGB),
         Good("lossless.jp2", saved(rgb, "JPEG2000"), RGB),
         Good("wrong sum of the data.png", png(2, 8, RGB.tobytes(), (WIDE, HIGH), broken=b"IDAT"), RGB),
-        Good(
-            "thin.png",
-            saved(Image.fromarray(np.full((1, 3000, 3), 77, np.uint8)), "PNG"),
-            np.full((1, 3000, 3), 77),
-        ),
+        Good("thin.png", saved(Image.fromarray(np.full((1, 3000, 3), 77, np.uint8)), "PNG"), np.full((1, 3000, 3), 77)),
         Good("dot.gif", saved(Image.new("RGB", (1, 1), "red"), "GIF"), np.array([[[255, 0, 0]]])),
         Good("кошка 🐈.png", saved(rgb, "PNG"), RGB),
     ]
@@ -150,12 +137,7 @@ def _modes() -> list[Good]:
             1,
         ),
         Good("alpha.png", saved(Image.fromarray(rgba), "PNG"), on_white(RGB, ALPHA), 1),
-        Good(
-            "alpha.webp",
-            saved(Image.fromarray(rgba), "WEBP", lossless=True, exact=True),
-            on_white(RGB, ALPHA),
-            1,
-        ),
+        Good("alpha.webp", saved(Image.fromarray(rgba), "WEBP", lossless=True, exact=True), on_white(RGB, ALPHA), 1),
         Good("grey and alpha.png", saved(Image.fromarray(la, "LA"), "PNG"), on_white(_grey(GREY), ALPHA), 1),
         Good("one bit.png", saved(Image.fromarray(bits), "PNG"), _grey(np.where(bits, 255, 0))),
         Good("one bit.tif", saved(Image.fromarray(bits), "TIFF"), _grey(np.where(bits, 255, 0))),
@@ -164,16 +146,12 @@ def _modes() -> list[Good]:
         Good("16 bit.png", png(2, 16, deep, (WIDE, HIGH)), DEEP >> 8),
         Good(
             "16 bit alpha.png",
-            png(
-                6, 16, np.dstack([DEEP, ALPHA.astype(np.uint16) * 257]).astype(">u2").tobytes(), (WIDE, HIGH)
-            ),
+            png(6, 16, np.dstack([DEEP, ALPHA.astype(np.uint16) * 257]).astype(">u2").tobytes(), (WIDE, HIGH)),
             on_white(DEEP >> 8, ALPHA),
             1,
         ),
         Good(
-            "16 bit in 32.tif",
-            saved(Image.fromarray(DEEP[..., 0].astype(np.int32)), "TIFF"),
-            _grey(DEEP[..., 0] >> 8),
+            "16 bit in 32.tif", saved(Image.fromarray(DEEP[..., 0].astype(np.int32)), "TIFF"), _grey(DEEP[..., 0] >> 8)
         ),
     ]
 
@@ -187,24 +165,16 @@ def _moving() -> list[Good]:
         Good("moving after a still.png", saved(frames[0], "PNG", default_image=True, **more), RGB),
         Good("moving.webp", saved(frames[0], "WEBP", lossless=True, **more), RGB),
         Good("moving.tif", saved(frames[0], "TIFF", **more), RGB),
-        Good(
-            "moving.gif", saved(palette, "GIF", save_all=True, append_images=[palette.rotate(180)]), colours
-        ),
+        Good("moving.gif", saved(palette, "GIF", save_all=True, append_images=[palette.rotate(180)]), colours),
     ]
 
 
 def _turned() -> list[Good]:
     image = Image.fromarray(RGB)
     return [
-        Good(f"turned {one}.png", saved(image, "PNG", exif=_exif(one)), turned(RGB, one))
-        for one in range(1, 9)
+        Good(f"turned {one}.png", saved(image, "PNG", exif=_exif(one)), turned(RGB, one)) for one in range(1, 9)
     ] + [
-        Good(
-            "turned.jpg",
-            saved(Image.fromarray(SMOOTH), "JPEG", quality=95, exif=_exif(6)),
-            turned(SMOOTH, 6),
-            8,
-        ),
+        Good("turned.jpg", saved(Image.fromarray(SMOOTH), "JPEG", quality=95, exif=_exif(6)), turned(SMOOTH, 6), 8),
         Good("turned.webp", saved(image, "WEBP", lossless=True, exif=_exif(8)), turned(RGB, 8)),
         Good("turned.tif", saved(image, "TIFF", exif=_exif(5)), turned(RGB, 5)),
         Good("turned by nonsense.png", saved(image, "PNG", exif=_exif(99)), RGB),
@@ -240,10 +210,7 @@ def bad() -> list[Bad]:
         Bad("truncated.jpg", jpeg[: len(jpeg) // 2], "truncated"),
         Bad("truncated progressive.jpg", progressive[:-40], "truncated"),
         Bad("header.jpg", jpeg[:300], "does not decode ("),
-        *(
-            Bad(f"truncated.{kind.lower()}", content[: len(content) * 2 // 3], "")
-            for kind, content in whole.items()
-        ),
+        *(Bad(f"truncated.{kind.lower()}", content[: len(content) * 2 // 3], "") for kind, content in whole.items()),
         Bad("damaged.png", whole["PNG"][:2000] + b"vandal" + whole["PNG"][2006:], "does not decode ("),
         Bad(
             "wrong sum in the header.png",

@@ -81,10 +81,7 @@ def one(folder: Path, kill_at: int, after: float | None) -> int:
     at = Path("at").read_text() if Path("at").is_file() else ""
     left = sorted(path.name for path in project.OUT.rglob("*") if path.is_file())
     resumed = child(folder, NEVER)
-    print(
-        json.dumps({"folder": folder.name, "at": at, "killed": status, "left": left, "resumed": resumed}),
-        flush=True,
-    )
+    print(json.dumps({"folder": folder.name, "at": at, "killed": status, "left": left, "resumed": resumed}), flush=True)
     return status
 
 

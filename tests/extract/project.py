@@ -25,13 +25,7 @@ train: {}
 evaluate: {}
 report: {}
 """
-SMALL = {
-    "model": "shufflenet_v2_x0_5",
-    "weights": "random",
-    "image_size": 32,
-    "batch_size": 4,
-    "shard_size": 4,
-}
+SMALL = {"model": "shufflenet_v2_x0_5", "weights": "random", "image_size": 32, "batch_size": 4, "shard_size": 4}
 
 
 def pictures(folder: Path, count: int, size: tuple[int, int] = (40, 36)) -> list[str]:
@@ -44,9 +38,7 @@ def pictures(folder: Path, count: int, size: tuple[int, int] = (40, 36)) -> list
     return names
 
 
-def prepared(
-    root: Path, files: list[str], digests: list[str] | None = None, ids: list[int] | None = None
-) -> None:
+def prepared(root: Path, files: list[str], digests: list[str] | None = None, ids: list[int] | None = None) -> None:
     """data/prepare/tiny/images.parquet over ``files`` below ``root``."""
     count = len(files)
     digests = digests or [hashlib.sha256((root / file).read_bytes()).hexdigest() for file in files]

@@ -41,7 +41,9 @@ def broken(folder: Path) -> list[str]:
 
 
 def test_the_first_stops_it_and_names_the_way_on(broken: list[str]) -> None:
-    message = r"extract small: 002.png \(image_id 45\) is empty \(0 bytes\); to leave such images out, set on_error: skip"
+    message = (
+        r"extract small: 002.png \(image_id 45\) is empty \(0 bytes\); to leave such images out, set on_error: skip"
+    )
     for _ in range(2):
         with pytest.raises(InputError, match=message) as caught:
             stage.extract(_params("fail"), "small", "cpu")
@@ -50,9 +52,7 @@ def test_the_first_stops_it_and_names_the_way_on(broken: list[str]) -> None:
     assert not (OUT / "meta.json").exists()
 
 
-def test_skipped_images_are_recorded_and_the_others_have_the_features_they_had(
-    broken: list[str], capsys
-) -> None:
+def test_skipped_images_are_recorded_and_the_others_have_the_features_they_had(broken: list[str], capsys) -> None:
     stage.extract(_params("skip", batch_size=1), "small", "cpu")
     assert "9 images but for 3 images that cannot be read" in capsys.readouterr().err
     found = features.read(OUT)

@@ -20,20 +20,14 @@ REPOSITORY = Path(__file__).parents[2]
 
 def outputs(folder: Path) -> dict[str, bytes]:
     out = folder / project.OUT
-    return {
-        str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()
-    }
+    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.acceptance
 def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.extract.killed", str(tmp_path), "3"]
     done = subprocess.run(
-        command,
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
+        command, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     runs = [json.loads(line) for line in done.stdout.splitlines()]
@@ -75,9 +69,7 @@ def test_only_what_is_missing_is_computed(
     assert not (project.OUT / "shards").exists()
 
 
-def test_a_full_disk_leaves_the_shards_and_no_half_written_file(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_shards_and_no_half_written_file(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.extract(project.params(), "small", "cpu")
     whole = outputs(tiny)
     shutil.rmtree(project.OUT)
@@ -105,14 +97,7 @@ def test_the_time_of_all_calls_is_counted(tiny: Path, monkeypatch: pytest.Monkey
 
 def test_boxes_lie_in_the_shards_too(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An extraction of regions that stops after its first shard ends with the bytes of one that does not."""
-    given = {
-        "model": "random_filters",
-        "image_size": 16,
-        "rows": 2,
-        "columns": 3,
-        "batch_size": 4,
-        "shard_size": 4,
-    }
+    given = {"model": "random_filters", "image_size": 16, "rows": 2, "columns": 3, "batch_size": 4, "shard_size": 4}
     stage.extract(project.params("grid", **given), "small", "cpu")
     whole = outputs(tiny)
     shutil.rmtree(project.OUT)

@@ -69,12 +69,7 @@ def test_meta_says_what_they_are(tiny: Path) -> None:
     stage.extract(project.params(**pinned), "small", "cpu")
     meta = json.loads((OUT / "meta.json").read_text())
     assert meta["network"] == "torchvision shufflenet_v2_x0_5"
-    assert meta["weights"] == {
-        "origin": "file",
-        "file": "own.pth",
-        "sha256": pinned["sha256"],
-        "pinned": True,
-    }
+    assert meta["weights"] == {"origin": "file", "file": "own.pth", "sha256": pinned["sha256"], "pinned": True}
     assert meta["precision"] in ("float32", "bfloat16")
     assert meta["transform"]["image_size"] == 32
     assert meta["transform"]["resize"] == 37
@@ -177,8 +172,7 @@ def test_features_too_large_for_half_precision(tiny: Path) -> None:
     torch.save(model.state_dict(), "big.pth")
     options = {"weights": "big.pth", "normalise": False, "store": "float16"}
     with pytest.raises(
-        InputError,
-        match=r"row 0: the features of image_id 59 are NaN or infinite as float16; .*store: float32",
+        InputError, match=r"row 0: the features of image_id 59 are NaN or infinite as float16; .*store: float32"
     ):
         stage.extract(project.params(**options), "small", "cpu")
     assert not (OUT / "features.npy").exists()

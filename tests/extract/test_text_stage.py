@@ -36,9 +36,7 @@ def test_token_ids_of_every_caption_in_the_order_of_the_data_set(tiny: Path) -> 
     found = texts.read(OUT)
     assert found.caption_ids.tolist() == project.IDS
     tokens, lengths = found.tokens.padded(np.arange(6))
-    words = [
-        [found.words[token] for token in row[:length]] for row, length in zip(tokens, lengths, strict=True)
-    ]
+    words = [[found.words[token] for token in row[:length]] for row, length in zip(tokens, lengths, strict=True)]
     assert words[0] == ["<start>", "a", "red", "ball", "<end>"]
     assert words[5] == ["<start>", "<unk>", "<end>"]
 
@@ -96,9 +94,7 @@ def test_damaged_features_are_made_again(tiny: Path, capsys: pytest.CaptureFixtu
 
 def test_a_data_set_that_is_not_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        InputError, match=r"captions\.parquet does not exist.*vse-pipe prepare --dataset tiny"
-    ):
+    with pytest.raises(InputError, match=r"captions\.parquet does not exist.*vse-pipe prepare --dataset tiny"):
         extract_texts(project.params(), "node")
 
 
@@ -122,9 +118,7 @@ def vectors(tiny: Path) -> str:
     return str(as_npz(tiny / "v.npz", words, np.arange(15, dtype=np.float32).reshape(5, 3)))
 
 
-def test_vectors_of_every_caption_block_by_block(
-    tiny: Path, vectors: str, capsys: pytest.CaptureFixture
-) -> None:
+def test_vectors_of_every_caption_block_by_block(tiny: Path, vectors: str, capsys: pytest.CaptureFixture) -> None:
     extract_texts(project.params("mean_vectors", vectors=vectors, block=4), "node")
     found = texts.read(OUT)
     assert found.kind == "vectors"
@@ -168,9 +162,7 @@ def test_the_word_vectors_are_part_of_the_fingerprint(tiny: Path, vectors: str) 
 
 
 def test_word_vectors_that_are_not_there_or_not_those_expected(tiny: Path, vectors: str) -> None:
-    with pytest.raises(
-        MissingResource, match=r"gone\.bin: no such file; text features of method 'mean_vectors'"
-    ):
+    with pytest.raises(MissingResource, match=r"gone\.bin: no such file; text features of method 'mean_vectors'"):
         extract_texts(project.params("mean_vectors", vectors="gone.bin"), "node")
     pinned = hashlib.sha256(Path(vectors).read_bytes()).hexdigest()
     extract_texts(project.params("mean_vectors", vectors=vectors, sha256=pinned), "node")

@@ -202,9 +202,7 @@ def main() -> int:
             run(STAGE)
             same = bytes_of() == whole
             wrong += not same
-            sys.stdout.write(
-                f"{number + 1:3} {kind.__name__:12} {moment:24} {'identical' if same else 'DIFFERENT'}\n"
-            )
+            sys.stdout.write(f"{number + 1:3} {kind.__name__:12} {moment:24} {'identical' if same else 'DIFFERENT'}\n")
             sys.stdout.flush()
         os.chdir("/")
     return 1 if wrong else 0

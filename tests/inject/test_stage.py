@@ -50,12 +50,7 @@ def _index_noise(tmp_path, monkeypatch, values, **changes):
     monkeypatch.chdir(tmp_path)
     write_prepared()
     np.save("index.npy", np.asarray(values))
-    node = {
-        "dataset": "toy",
-        "protocol": "file",
-        "path": "index.npy",
-        "sha256": sha256(tmp_path / "index.npy"),
-    }
+    node = {"dataset": "toy", "protocol": "file", "path": "index.npy", "sha256": sha256(tmp_path / "index.npy")}
     noises = {**PARAMS["noises"], "published": {**node, **changes}}
     return load_params(tmp_path, noises=noises)
 
@@ -81,9 +76,7 @@ def test_an_index_per_caption_is_in_the_order_of_the_train_captions(tmp_path, mo
 
 
 def test_five_entries_per_image_need_five_captions_per_image(tmp_path, monkeypatch):
-    with pytest.raises(
-        InputError, match="150 entries; expected 30, one per train image, or 60, one per train"
-    ):
+    with pytest.raises(InputError, match="150 entries; expected 30, one per train image, or 60, one per train"):
         inject(_index_noise(tmp_path, monkeypatch, np.repeat(np.arange(30), 5)), "published")
     assert not (tmp_path / "data" / "inject" / "toy" / "published").exists()
 
@@ -98,9 +91,7 @@ def test_a_file_that_was_exchanged_stops_the_stage(tmp_path, monkeypatch):
 def test_as_is_knows_nothing_about_train_pairs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_prepared()
-    params = load_params(
-        tmp_path, noises={**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}}
-    )
+    params = load_params(tmp_path, noises={**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}})
     table = pairs.read(inject(params, "own"))
     source = captions.read(prepared("toy"))
     assert table["image_id"].equals(source["image_id"])

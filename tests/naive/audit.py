@@ -23,10 +23,7 @@ def average_precision(values, mismatched):
 def precision_and_recall(probability, mismatched, threshold):
     flagged = [value > threshold for value in probability]
     hits = sum(1 for is_flagged, is_wrong in zip(flagged, mismatched, strict=True) if is_flagged and is_wrong)
-    return (
-        hits / sum(flagged) if any(flagged) else None,
-        hits / sum(mismatched) if any(mismatched) else None,
-    )
+    return (hits / sum(flagged) if any(flagged) else None, hits / sum(mismatched) if any(mismatched) else None)
 
 
 def partners(scores, owners):

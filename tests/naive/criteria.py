@@ -26,10 +26,7 @@ def nnn(scores: Matrix, bank: Matrix, k: int, alpha: float) -> Matrix:
 
 def csls(scores: Matrix, bank: Matrix, k: int) -> Matrix:
     of_items = [mean_of_largest(column(bank, item), k) for item in range(len(scores[0]))]
-    return [
-        [2 * value - mean_of_largest(row, k) - of_items[item] for item, value in enumerate(row)]
-        for row in scores
-    ]
+    return [[2 * value - mean_of_largest(row, k) - of_items[item] for item, value in enumerate(row)] for row in scores]
 
 
 def inverted_softmax(scores: Matrix, bank: Matrix, beta: float) -> Matrix:
@@ -42,9 +39,7 @@ def qb_norm(scores: Matrix, bank: Matrix, k: int, beta: float) -> Matrix:
     for row in bank:
         hubs |= set(sorted(range(len(row)), key=lambda item: (-row[item], item))[:k])
     corrected = inverted_softmax(scores, bank, beta)
-    return [
-        corrected[query] if row.index(max(row)) in hubs else list(row) for query, row in enumerate(scores)
-    ]
+    return [corrected[query] if row.index(max(row)) in hubs else list(row) for query, row in enumerate(scores)]
 
 
 def dual_is(
@@ -69,8 +64,7 @@ def sinkhorn(bank: Matrix, tau: float, iterations: int) -> tuple[list[float], li
     for iteration in range(iterations):
         if iteration:
             queries = [
-                -math.log(len(bank)) - log_sum_exp([v / tau + items[n] for n, v in enumerate(row)])
-                for row in bank
+                -math.log(len(bank)) - log_sum_exp([v / tau + items[n] for n, v in enumerate(row)]) for row in bank
             ]
         items = [
             -math.log(len(bank[0])) - log_sum_exp([row[n] / tau + queries[q] for q, row in enumerate(bank)])
@@ -86,7 +80,4 @@ def mutual_proximity(scores: Matrix, bank: Matrix) -> Matrix:
         z = (value - mean) / deviation if deviation else 0.0
         return math.log(math.erfc(-z / math.sqrt(2)) / 2)
 
-    return [
-        [sure(value, row) + sure(value, column(bank, item)) for item, value in enumerate(row)]
-        for row in scores
-    ]
+    return [[sure(value, row) + sure(value, column(bank, item)) for item, value in enumerate(row)] for row in scores]

@@ -9,9 +9,7 @@ Vector = list[float]
 
 
 def affine(matrix: list[Vector], bias: Vector, vector: Vector) -> Vector:
-    return [
-        b + sum(w * x for w, x in zip(row, vector, strict=True)) for row, b in zip(matrix, bias, strict=True)
-    ]
+    return [b + sum(w * x for w, x in zip(row, vector, strict=True)) for row, b in zip(matrix, bias, strict=True)]
 
 
 def unit(vector: Vector) -> Vector:
@@ -32,9 +30,7 @@ def gru_cell(weights: dict[str, list], at: str, inputs: Vector, state: Vector) -
     return new
 
 
-def gru_states(
-    weights: dict[str, list], tokens: list[int], layers: int, bidirectional: bool
-) -> dict[str, list]:
+def gru_states(weights: dict[str, list], tokens: list[int], layers: int, bidirectional: bool) -> dict[str, list]:
     """``forward`` and ``backward``: the last layer's state after each token, by the token's place; backward may be None."""
     inputs = [weights["embed.weight"][token] for token in tokens]
     for layer in range(layers):
@@ -72,9 +68,7 @@ def caption(
     return unit(pooled)
 
 
-def words(
-    weights: dict[str, list], tokens: list[int], layers: int = 1, bidirectional: bool = False
-) -> list[Vector]:
+def words(weights: dict[str, list], tokens: list[int], layers: int = 1, bidirectional: bool = False) -> list[Vector]:
     """Each token's vector: its state over its length plus 1e-8."""
     states = gru_states(weights, tokens, layers, bidirectional)
     rows = _averaged(states["forward"], states["backward"])
@@ -85,8 +79,7 @@ def _averaged(forward: list[Vector], backward: list[Vector] | None) -> list[Vect
     if backward is None:
         return forward
     return [
-        [(f + b) / 2 for f, b in zip(one, other, strict=True)]
-        for one, other in zip(forward, backward, strict=True)
+        [(f + b) / 2 for f, b in zip(one, other, strict=True)] for one, other in zip(forward, backward, strict=True)
     ]
 
 

@@ -143,9 +143,7 @@ def greedy(scores, k, lam, mode):
     rows, columns = len(scores), len(scores[0])
     quota = round(lam * k * (max(1, rows / columns) if mode == "rows" else 1))
     limit = min(rows, columns) * k if mode == "literal" else rows * k
-    pairs = [
-        (-scores[row][column], row * columns + column) for row in range(rows) for column in range(columns)
-    ]
+    pairs = [(-scores[row][column], row * columns + column) for row in range(rows) for column in range(columns)]
     row_used, column_used, accepted = [0] * rows, [0] * columns, []
     for _, flat in sorted(pairs):
         if len(accepted) == limit:

@@ -56,9 +56,7 @@ def attended(context: list[Vector], queries: list[Vector], norm: str, temperatur
     return found
 
 
-def scan(
-    context: list[Vector], queries: list[Vector], aggregate: str, temperature: float, lse: float, norm: str
-):
+def scan(context: list[Vector], queries: list[Vector], aggregate: str, temperature: float, lse: float, norm: str):
     """t2i: context regions, queries words; i2t: the other way round."""
     cosines = []
     for query, vector in zip(queries, attended(context, queries, norm, temperature), strict=True):
@@ -82,24 +80,17 @@ def batch_norm(weights: dict, at: str, vector: Vector) -> Vector:
 def pooled(weights: dict, at: str, vectors: list[Vector]) -> Vector:
     """VisualSA (with batch normalisation) or TextSA: self-attention under the mean vector."""
     local = [
-        affine(weights[f"{at}.embedding_local.0.weight"], weights[f"{at}.embedding_local.0.bias"], v)
-        for v in vectors
+        affine(weights[f"{at}.embedding_local.0.weight"], weights[f"{at}.embedding_local.0.bias"], v) for v in vectors
     ]
-    whole = affine(
-        weights[f"{at}.embedding_global.0.weight"], weights[f"{at}.embedding_global.0.bias"], mean(vectors)
-    )
+    whole = affine(weights[f"{at}.embedding_global.0.weight"], weights[f"{at}.embedding_global.0.bias"], mean(vectors))
     if f"{at}.embedding_local.1.weight" in weights:
         columns = zip(*local, strict=True)  # a channel is a region
-        local = list(
-            zip(*(batch_norm(weights, f"{at}.embedding_local.1", list(c)) for c in columns), strict=True)
-        )
+        local = list(zip(*(batch_norm(weights, f"{at}.embedding_local.1", list(c)) for c in columns), strict=True))
         whole = batch_norm(weights, f"{at}.embedding_global.1", whole)
     logits = []
     for vector in local:
         common = [math.tanh(a) * math.tanh(b) for a, b in zip(vector, whole, strict=True)]
-        logits += affine(
-            weights[f"{at}.embedding_common.0.weight"], weights[f"{at}.embedding_common.0.bias"], common
-        )
+        logits += affine(weights[f"{at}.embedding_common.0.weight"], weights[f"{at}.embedding_common.0.bias"], common)
     return unit(weighted(softmax(logits), vectors))
 
 
@@ -111,15 +102,11 @@ def alignment(weights: dict, at: str, left: Vector, right: Vector) -> Vector:
 def nodes(weights: dict, regions: list[Vector], words: list[Vector], temperature: float) -> list[Vector]:
     """The global alignment, then that of each word."""
     whole = alignment(
-        weights,
-        "sim_tranglo_w",
-        pooled(weights, "v_global_w", regions),
-        pooled(weights, "t_global_w", words),
+        weights, "sim_tranglo_w", pooled(weights, "v_global_w", regions), pooled(weights, "t_global_w", words)
     )
     found = attended(regions, words, "clipped_l2norm", temperature)
     return [whole] + [
-        alignment(weights, "sim_tranloc_w", unit(vector), word)
-        for vector, word in zip(found, words, strict=True)
+        alignment(weights, "sim_tranloc_w", unit(vector), word) for vector, word in zip(found, words, strict=True)
     ]
 
 
@@ -128,9 +115,7 @@ def sgr(weights: dict, regions: list[Vector], words: list[Vector], steps: int, t
     for step in range(steps):
         at = f"SGR_module.{step}"
         parts = {
-            name: [
-                affine(weights[f"{at}.{name}.weight"], weights[f"{at}.{name}.bias"], node) for node in graph
-            ]
+            name: [affine(weights[f"{at}.{name}.weight"], weights[f"{at}.{name}.bias"], node) for node in graph]
             for name in ("graph_query_w", "graph_key_w")
         }
         edges = [softmax([dot(q, k) for k in parts["graph_key_w"]]) for q in parts["graph_query_w"]]
@@ -156,9 +141,7 @@ def saf_score(weights: dict, graph: list[Vector], average: float, variance: floa
     return final(weights, unit(weighted([g / (sum(gates) + EPS) for g in gates], graph)))
 
 
-def saf(
-    weights: dict, images: list, captions: list, temperature: float, training: bool
-) -> tuple[list, float, float]:
+def saf(weights: dict, images: list, captions: list, temperature: float, training: bool) -> tuple[list, float, float]:
     """Scores (images, captions), and the running mean and variance after them.
 
     In training each caption in turn takes the statistics of its nodes over all images, as a loop over captions does.
@@ -173,9 +156,6 @@ def saf(
             average = sum(logits) / len(logits)
             squares = sum((x - average) ** 2 for x in logits)
             variance = squares / len(logits)
-            run = [
-                0.9 * run[0] + 0.1 * average,
-                0.9 * run[1] + 0.1 * squares / max(1, len(logits) - 1),
-            ]
+            run = [0.9 * run[0] + 0.1 * average, 0.9 * run[1] + 0.1 * squares / max(1, len(logits) - 1)]
         columns.append([saf_score(weights, graph, average, variance) for graph in graphs])
     return [list(row) for row in zip(*columns, strict=True)], *run

@@ -27,12 +27,7 @@ def hinge(scores: Matrix, margin: float, hardest: bool, same: Cells | None = Non
 
 
 def hal(
-    scores: Matrix,
-    gamma: float,
-    eps: float,
-    code: bool,
-    same: Cells | None = None,
-    weights: Matrix | None = None,
+    scores: Matrix, gamma: float, eps: float, code: bool, same: Cells | None = None, weights: Matrix | None = None
 ) -> list[float]:
     """Eq. 7 of HAL for each pair; ``code`` adds the authors' zeroed diagonal to the inner sums."""
     n = len(scores)
@@ -53,12 +48,7 @@ def hal(
 
 
 def bank_weights(
-    scores: Matrix,
-    to_texts: Matrix,
-    to_images: Matrix,
-    excluded: Cells,
-    options: dict[str, float],
-    code: bool,
+    scores: Matrix, to_texts: Matrix, to_images: Matrix, excluded: Cells, options: dict[str, float], code: bool
 ) -> Matrix:
     """Eq. 6 of HAL. to_texts[i][m]: image i and bank text m; to_images[m][t]: bank image m and text t."""
     n, bank = len(scores), len(to_images)
@@ -120,9 +110,7 @@ def hal_emnlp(
 ) -> list[float]:
     """SUM or MAX on ``S e^exponent``."""
     exponents = hub_exponents(scores, k, reading, same)
-    scaled = [
-        [s * math.exp(e) for s, e in zip(*rows, strict=True)] for rows in zip(scores, exponents, strict=True)
-    ]
+    scaled = [[s * math.exp(e) for s, e in zip(*rows, strict=True)] for rows in zip(scores, exponents, strict=True)]
     return hinge(scaled, margin, hardest, same)
 
 
@@ -168,9 +156,7 @@ def structure(
         foreign = [texts[j] for j in range(len(owners)) if owners[j] != owner]
         kin = [texts[j] for j in range(len(owners)) if owners[j] == owner and j != i]
         share = _largest([margin + positive - _distance(images[i], text) for text in foreign], top)
-        share += lambda1 * _largest(
-            [margin + positive - _distance(x, texts[i]) for x in others.values()], top
-        )
+        share += lambda1 * _largest([margin + positive - _distance(x, texts[i]) for x in others.values()], top)
         for sibling in kin:
             near = _distance(texts[i], sibling)
             share += lambda3 * _largest([margin + near - _distance(texts[i], text) for text in foreign], top)

@@ -11,9 +11,7 @@ def fit(x: list[float], low: list[bool], iterations: int = 3000) -> tuple[Compon
     for _ in range(iterations):
         first = _moments(x, posterior)
         second = _moments(x, [1 - p for p in posterior])
-        posterior = [
-            _density(first, value) / (_density(first, value) + _density(second, value)) for value in x
-        ]
+        posterior = [_density(first, value) / (_density(first, value) + _density(second, value)) for value in x]
     return first, second, posterior
 
 

@@ -204,9 +204,7 @@ def changes(scene, other) -> int:
     """How many attributes of figures and background differ; figures that exchange shape and colour count once."""
     if len(scene.figures) != len(other.figures):
         return 99
-    count = (scene.background.pattern != other.background.pattern) + (
-        scene.background.tint != other.background.tint
-    )
+    count = (scene.background.pattern != other.background.pattern) + (scene.background.tint != other.background.tint)
     differing = []
     for a, b in zip(scene.figures, other.figures, strict=True):
         fields = [f for f in ("shape", "colour", "size", "x", "y", "tilt") if getattr(a, f) != getattr(b, f)]

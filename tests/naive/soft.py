@@ -21,9 +21,7 @@ def predicted(scores: Matrix, margin: float) -> list[float]:
 
 def refined(clean: list[float], prediction: list[float], code: bool) -> list[float]:
     """``code``: the prediction of the first pair for all."""
-    return [
-        w * 1.0 + (1.0 - w) * (prediction[0] if code else p) for w, p in zip(clean, prediction, strict=True)
-    ]
+    return [w * 1.0 + (1.0 - w) * (prediction[0] if code else p) for w, p in zip(clean, prediction, strict=True)]
 
 
 def soft_margin(label: float, margin: float, shape: str) -> float:
@@ -40,8 +38,6 @@ def soft_triplets(scores: Matrix, margins: list[float], code: bool) -> list[floa
     found = []
     for i in range(n):
         texts = [max(0.0, margins[i] - scores[i][i] + scores[i][t]) for t in range(n) if t != i]
-        images = [
-            max(0.0, margins[j if code else i] - scores[i][i] + scores[j][i]) for j in range(n) if j != i
-        ]
+        images = [max(0.0, margins[j if code else i] - scores[i][i] + scores[j][i]) for j in range(n) if j != i]
         found.append(max(texts) + max(images))
     return found

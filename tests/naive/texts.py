@@ -39,9 +39,7 @@ def log_joint(point: list[float], mixture: dict) -> list[float]:
     for k, weight in enumerate(mixture["weights"]):
         total = math.log(weight)
         for d, x in enumerate(point):
-            total += log_density(
-                x, mixture["laplacian"][k][d], mixture["location"][k][d], mixture["scale"][k][d]
-            )
+            total += log_density(x, mixture["laplacian"][k][d], mixture["location"][k][d], mixture["scale"][k][d])
         out.append(total)
     return out
 

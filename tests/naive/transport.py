@@ -6,12 +6,7 @@ Matrix = list[list[float]]
 
 
 def partial_plan(
-    cost: Matrix,
-    mass: float,
-    regularisation: float,
-    mask: bool,
-    tolerance: float = 1e-3,
-    max_iterations: int = 1000,
+    cost: Matrix, mass: float, regularisation: float, mask: bool, tolerance: float = 1e-3, max_iterations: int = 1000
 ) -> Matrix:
     """Log-domain Sinkhorn on the problem with a dummy row and a dummy column; the plan without them."""
     rows, columns = len(cost), len(cost[0])
@@ -28,10 +23,7 @@ def partial_plan(
         before = u
         u = [
             regularisation
-            * (
-                math.log(p[i])
-                - _soft_max([(v[j] - costs[i][j]) / regularisation for j in range(columns + 1)])
-            )
+            * (math.log(p[i]) - _soft_max([(v[j] - costs[i][j]) / regularisation for j in range(columns + 1)]))
             for i in range(rows + 1)
         ]
         v = [
@@ -41,9 +33,7 @@ def partial_plan(
         ]
         if math.sqrt(sum((new - old) ** 2 for new, old in zip(u, before, strict=True))) < tolerance:
             break
-    return [
-        [math.exp((u[i] + v[j] - costs[i][j]) / regularisation) for j in range(columns)] for i in range(rows)
-    ]
+    return [[math.exp((u[i] + v[j] - costs[i][j]) / regularisation) for j in range(columns)] for i in range(rows)]
 
 
 def _soft_max(values: list[float]) -> float:

@@ -22,13 +22,7 @@ PAPER = {
             "columns": ["i2t.r1", "t2i.r1"],
             "settings": ["vse"],
             "rows": [
-                {
-                    "id": "1.1",
-                    "method": "SUM",
-                    "settings": ["sum"],
-                    "published": [30.0, 20.0],
-                    "assumed": "guess",
-                },
+                {"id": "1.1", "method": "SUM", "settings": ["sum"], "published": [30.0, 20.0], "assumed": "guess"},
                 {"id": "1.2", "method": "another's", "quoted": True, "published": [None, 21.5]},
             ],
         }

@@ -22,10 +22,7 @@ SUM = {"id": "1.3", "method": "SUM", "settings": ["sum"], "published": [1.0, 2.0
         (changed(*ROWS, 0, "settings", to=["summ"]), "row 1.1: unknown settings 'summ'"),
         (changed(*ROWS, 0, "variants", to={"code": ["nowhere"]}), "row 1.1: unknown settings 'nowhere'"),
         (changed("blocks", 0, "settings", to=["vsee"]), "a block of table 1: unknown settings 'vsee'"),
-        (
-            changed("blocks", 0, "variants", to={"code": ["vsee"]}),
-            "a block of table 1: unknown settings 'vsee'",
-        ),
+        (changed("blocks", 0, "variants", to={"code": ["vsee"]}), "a block of table 1: unknown settings 'vsee'"),
         (changed("blocks", 0, "dataset", to="flickr3k"), "unknown data set 'flickr3k'"),
         (changed("blocks", 0, "columns", to=["i2t.r1", "i2t.r2"]), r"blocks\.0\.columns\.1"),
         (changed("blocks", 0, "protocol", to="2k"), r"blocks\.0\.protocol"),

@@ -39,7 +39,7 @@ def test_what_was_not_printed_or_not_measured_is_left_out():
     sets = {"image_to_text": {"r@1": 46.0}, "text_to_image": {}}
     assert beside("vsepp 1.2", sets) == [("i2t R@1", 46.7, 46.0, -0.7)]
     assert [figure for figure, *_ in beside("vsepp 1.2", METRICS)] == [
-        *("i2t R@1", "i2t R@10", "i2t Med r", "t2i R@1", "t2i R@10", "t2i Med r"),
+        *("i2t R@1", "i2t R@10", "i2t Med r", "t2i R@1", "t2i R@10", "t2i Med r")
     ]
 
 

@@ -41,10 +41,7 @@ def test_rsum_is_the_sum_of_the_recalls_or_said_to_differ(paper):
 @PAPERS
 def test_ranks_start_at_one(paper):
     ranks = [
-        value
-        for entry in of(paper)
-        for name, value in entry.published.items()
-        if name.endswith(("medr", "meanr"))
+        value for entry in of(paper) for name, value in entry.published.items() if name.endswith(("medr", "meanr"))
     ]
     assert all(value >= 1 for value in ranks)
 

@@ -10,9 +10,7 @@ def without(monkeypatch):
     names = Family.names
 
     def take_away(member):
-        monkeypatch.setattr(
-            Family, "names", lambda family: [name for name in names(family) if name != member]
-        )
+        monkeypatch.setattr(Family, "names", lambda family: [name for name in names(family) if name != member])
 
     return take_away
 

@@ -94,9 +94,7 @@ def test_what_is_missing_is_asked_of_the_families(monkeypatch):
     entry = catalogue.find("hal-aaai2020", "2.12")
     assert needs(entry) == []
     names = Family.names
-    monkeypatch.setattr(
-        Family, "names", lambda family: [] if family.kind in ("scheme", "backbone") else names(family)
-    )
+    monkeypatch.setattr(Family, "names", lambda family: [] if family.kind in ("scheme", "backbone") else names(family))
     assert needs(entry) == ["backbone 'resnet152'", "scheme 'memory_bank'"]
 
 
@@ -116,14 +114,7 @@ def test_hal_with_a_memory_bank_as_table_3_has_it():
     assert run["options"]["loss"] == {"gamma": 30.0, "eps": 0.3, "variant": "paper"}
     bank = {"share": 0.05, "k": 250, "alpha": 40.0, "beta": 40.0, "eps1": 0.2, "eps2": 0.1}
     assert run["options"]["scheme"].items() >= {**bank, "variant": "paper", "exclude": "caption"}.items()
-    wanted = {
-        "lr": 1e-3,
-        "lr_update": 10,
-        "batch_size": 512,
-        "epochs": 15,
-        "embed_size": 1024,
-        "grad_clip": 2.0,
-    }
+    wanted = {"lr": 1e-3, "lr_update": 10, "batch_size": 512, "epochs": 15, "embed_size": 1024, "grad_clip": 2.0}
     assert run["train"].items() >= wanted.items()
     assert found["datasets"] == {"coco": {"format": "karpathy", "source": "data/raw/coco", "max_captions": 5}}
     assert found["evaluate"].items() >= {"protocol": "folds", "fold_size": 1000}.items()
@@ -150,11 +141,9 @@ def test_presets_where_the_sources_disagree(paper, row, margin, lr, lr_update):
 
 
 def test_order_and_unnormalised_images():
-    order0, order, vse0 = (
-        next(iter(overlay("vsepp", row)["runs"].values())) for row in ("4.3", "4.5", "4.2")
-    )
+    order0, order, vse0 = (next(iter(overlay("vsepp", row)["runs"].values())) for row in ("4.3", "4.5", "4.2"))
     assert [(one["loss"], one["similarity"]) for one in (order0, order, vse0)] == [
-        *(("sum", "order"), ("max", "order"), ("sum", "cosine")),
+        *(("sum", "order"), ("max", "order"), ("sum", "cosine"))
     ]
     assert order0["options"]["text"]["use_abs"] is order0["options"]["image"]["use_abs"] is True
     assert order["options"]["text"]["use_abs"] is order["options"]["image"]["use_abs"] is False
@@ -185,8 +174,7 @@ def test_what_is_printed_but_not_run():
     order = next(iter(overlay("vsepp", "4.3:squared")["runs"].values()))
     assert order["options"]["similarity"] == {"root": False}
     assert (
-        overlay("hal-aaai2020", "1.3:xavier")["runs"]["hal-aaai2020_1_3_xavier"]["options"]["text"]["init"]
-        == "xavier"
+        overlay("hal-aaai2020", "1.3:xavier")["runs"]["hal-aaai2020_1_3_xavier"]["options"]["text"]["init"] == "xavier"
     )
 
 

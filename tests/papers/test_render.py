@@ -22,9 +22,7 @@ def test_published_figures_a_direction_a_line():
         "published i2t: R@1 46.7, R@10 88.9, Med r 2.0",
         "published t2i: R@1 37.9, R@10 85.9, Med r 2.0",
     ]
-    assert (
-        render.published(catalogue.find("hal-rgm-emnlp", "1.1"))[-1] == "published: rsum 291.0, hs-sum 10.77"
-    )
+    assert render.published(catalogue.find("hal-rgm-emnlp", "1.1"))[-1] == "published: rsum 291.0, hs-sum 10.77"
 
 
 def test_a_note_and_further_tables_are_named():

@@ -5,9 +5,7 @@ from pipeline.papers.settings import merged
 def test_later_settings_win_value_by_value():
     found = merged(
         [
-            Settings(
-                dataset="coco", loss="hal", options={"loss": {"gamma": 30.0, "eps": 0.3}}, train={"lr": 1.0}
-            ),
+            Settings(dataset="coco", loss="hal", options={"loss": {"gamma": 30.0, "eps": 0.3}}, train={"lr": 1.0}),
             Settings(options={"loss": {"eps": 0.7}}, train={"epochs": 3}),
         ]
     )

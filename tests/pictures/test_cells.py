@@ -70,9 +70,7 @@ def test_large_row_groups_are_refused_and_not_read(
     file: Path, monkeypatch: pytest.MonkeyPatch, groups_read: list
 ) -> None:
     monkeypatch.setattr(cells, "LARGEST_GROUP", 10)
-    with pytest.raises(
-        InputError, match=r"p.parquet: row group 0 holds \d+ bytes of 'hub', .*smaller row_group_size"
-    ):
+    with pytest.raises(InputError, match=r"p.parquet: row group 0 holds \d+ bytes of 'hub', .*smaller row_group_size"):
         cells.value(file, 0, "hub")
     assert groups_read == []
 

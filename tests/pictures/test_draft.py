@@ -29,9 +29,7 @@ def rendered(width: int, height: int, seed: int) -> Image.Image:
         small = rng.normal(size=(-(-height >> step) or 1, -(-width >> step) or 1, 3))
         scaled = [
             np.asarray(
-                Image.fromarray(small[..., c].astype(np.float32)).resize(
-                    (width, height), Image.Resampling.BICUBIC
-                )
+                Image.fromarray(small[..., c].astype(np.float32)).resize((width, height), Image.Resampling.BICUBIC)
             )
             for c in range(3)
         ]
@@ -56,9 +54,7 @@ def jpeg(image: Image.Image, **options) -> bytes:
         ((143, 999), (143, 999)),
     ],
 )
-def test_what_is_left_is_at_least_twice_what_is_needed(
-    size: tuple[int, int], expected: tuple[int, int]
-) -> None:
+def test_what_is_left_is_at_least_twice_what_is_needed(size: tuple[int, int], expected: tuple[int, int]) -> None:
     content = jpeg(Image.new("RGB", size, "red"))
     image, whole = images.reduced(content, "x", made(True).enough)
     assert image.size == expected
@@ -95,8 +91,7 @@ def test_the_tolerance_that_the_documentation_states(tmp_path: Path) -> None:
     network = Extractor(seeded(lambda: RandomFilters(64, 7, 2), 1, "test"), made(False)).eval()
     with torch.inference_mode():
         reduced, whole = (
-            torch.nn.functional.normalize(network(torch.from_numpy(np.stack(found))))
-            for found in arrays.values()
+            torch.nn.functional.normalize(network(torch.from_numpy(np.stack(found)))) for found in arrays.values()
         )
     assert not torch.equal(reduced, whole)
     assert (reduced * whole).sum(1).min() > 0.999

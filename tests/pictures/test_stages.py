@@ -49,9 +49,7 @@ def _params(kind: str, source: str, options: dict) -> Params:
     given = project.params("random_filters", batch_size=8, filters=8)
     dataset = Dataset(Member(kind, FORMATS.options(kind).Params(**options)), source, "skip")
     backbone = Member("random_filters", BACKBONES.options("random_filters").Params(batch_size=8, filters=8))
-    return replace(
-        given, datasets={kind: dataset}, features={"small": FeatureSet(kind, backbone, "skip", 0.9)}
-    )
+    return replace(given, datasets={kind: dataset}, features={"small": FeatureSet(kind, backbone, "skip", 0.9)})
 
 
 @pytest.fixture(scope="module")

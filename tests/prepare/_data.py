@@ -82,11 +82,7 @@ def prepare(kind: str, source: Path | str, seed: int = 1, on_error: str = "fail"
     """Run the stage on a data set called ``tiny``; the working folder must be the test's own."""
     dataset = Dataset(Member(kind, FORMATS.options(kind).Params(**options)), str(source), on_error)
     empty = {"features": {}, "texts": {}, "noises": {}, "runs": {}, "inference": {}}
-    sections = {
-        "grid": GridParams(inferences=["nns"]),
-        "evaluate": EvaluateParams(),
-        "report": ReportParams(),
-    }
+    sections = {"grid": GridParams(inferences=["nns"]), "evaluate": EvaluateParams(), "report": ReportParams()}
     params = Params(seed=seed, datasets={"tiny": dataset}, **sections, **empty)
     return stage.prepare(params, "tiny")
 

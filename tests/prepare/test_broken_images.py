@@ -34,19 +34,14 @@ def test_broken_images_may_be_left_to_extract(capsys):
     assert table["sha256"][3].as_py() == images.UNREAD
     assert captions.read(out).num_rows == 8
     message = capsys.readouterr().err
-    assert (
-        "2 of 4 images below raw/images cannot be used: dataset_tiny.json images[1]: 1.png is no image"
-        in message
-    )
+    assert "2 of 4 images below raw/images cannot be used: dataset_tiny.json images[1]: 1.png is no image" in message
     assert "repeated: 0 images" in message
 
 
 def test_what_to_do_about_broken_images_is_said():
     karpathy(Path("raw"), [entry(0), entry(1)])
     Path("raw/images/1.png").write_bytes(b"")
-    with pytest.raises(
-        InputError, match=r"1 of 2 .* set on_error: skip in datasets.tiny and in its features"
-    ):
+    with pytest.raises(InputError, match=r"1 of 2 .* set on_error: skip in datasets.tiny and in its features"):
         prepare("karpathy", "raw")
 
 

@@ -16,17 +16,7 @@ from pipeline.prepare import stage
 from pipeline.prepare.engine.source import Source, caption_table, image_table
 from pipeline.project import paths, timing
 from pipeline.project.registry import FORMATS
-from tests.prepare._data import (
-    ODD_CAPTIONS,
-    entry,
-    karpathy,
-    picture,
-    pictures,
-    precomp,
-    prepare,
-    rows,
-    three_splits,
-)
+from tests.prepare._data import ODD_CAPTIONS, entry, karpathy, picture, pictures, precomp, prepare, rows, three_splits
 
 
 @pytest.fixture(autouse=True)
@@ -54,10 +44,7 @@ def test_writes_two_tables_and_the_time(capsys):
     assert captions.read(out)["text"].to_pylist() == ["a cat", "a dog", "a cat", "a dog", "one"]
     assert json.loads(timing.beside(out).read_text()).keys() == {"seconds"}
     message = capsys.readouterr().err
-    assert (
-        "prepare tiny: train 1 images / 2 captions, val 1 images / 2 captions, test 1 images / 1 captions"
-        in message
-    )
+    assert "prepare tiny: train 1 images / 2 captions, val 1 images / 2 captions, test 1 images / 1 captions" in message
     assert "repeated: 0 images, 2 captions" in message
 
 
@@ -111,9 +98,7 @@ def _empty_caption():
 
 def _outside():
     karpathy(Path("raw"), [entry(0)])
-    Path("raw/dataset_tiny.json").write_text(
-        json.dumps({"images": [entry(0) | {"filename": "../../secret.png"}]})
-    )
+    Path("raw/dataset_tiny.json").write_text(json.dumps({"images": [entry(0) | {"filename": "../../secret.png"}]}))
 
 
 def _nan():
@@ -134,12 +119,7 @@ BAD = [
     ("karpathy", _no_image, "dataset_tiny.json images[1]: 1.png does not exist", InputError),
     ("karpathy", _bad_image, "dataset_tiny.json images[1]: 1.png does not decode", InputError),
     ("karpathy", _same_id, "dataset_tiny.json images[1]: imgid 0 was given to", InputError),
-    (
-        "karpathy",
-        _empty_caption,
-        "dataset_tiny.json images[1].sentences[1]: the caption is empty",
-        InputError,
-    ),
+    ("karpathy", _empty_caption, "dataset_tiny.json images[1].sentences[1]: the caption is empty", InputError),
     (
         "karpathy",
         _outside,
@@ -230,25 +210,19 @@ def test_a_format_that_returns_a_misfit_is_stopped_by_the_stage(monkeypatch):
 
 
 def test_tables_that_fit():
-    stage.check(
-        "tiny", _source([(2, "val"), (1, "train")], [(5, 1, "train"), (6, 2, "val"), (9, 1, "train")])
-    )
+    stage.check("tiny", _source([(2, "val"), (1, "train")], [(5, 1, "train"), (6, 2, "val"), (9, 1, "train")]))
 
 
 def test_chunked_tables_are_checked_too():
     source = _source([(2, "val"), (1, "train")], [(5, 1, "train"), (6, 2, "val")])
-    twice = [
-        pa.concat_tables([table.slice(0, 1), table.slice(1)]) for table in (source.images, source.captions)
-    ]
+    twice = [pa.concat_tables([table.slice(0, 1), table.slice(1)]) for table in (source.images, source.captions)]
     stage.check("tiny", Source(*twice, "raw"))
 
 
 DATA = os.environ.get("VSE_PIPE_DATA")
 
 
-@pytest.mark.skipif(
-    not DATA, reason="VSE_PIPE_DATA is not set to a folder with flickr8k and flickr8k_precomp"
-)
+@pytest.mark.skipif(not DATA, reason="VSE_PIPE_DATA is not set to a folder with flickr8k and flickr8k_precomp")
 @pytest.mark.parametrize(("kind", "name"), [("karpathy", "flickr8k"), ("precomp", "flickr8k_precomp")])
 def test_flickr8k(kind, name):
     out = prepare(kind, Path(DATA) / name)

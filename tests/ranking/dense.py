@@ -11,12 +11,8 @@ from pipeline.ranking.engine.scores import Scores
 cosines = st.floats(-1, 1, width=32).map(float)
 
 
-def matrices(
-    min_rows: int = 1, elements: st.SearchStrategy[float] = cosines
-) -> st.SearchStrategy[np.ndarray]:
-    shapes = array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=8).filter(
-        lambda shape: shape[0] >= min_rows
-    )
+def matrices(min_rows: int = 1, elements: st.SearchStrategy[float] = cosines) -> st.SearchStrategy[np.ndarray]:
+    shapes = array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=8).filter(lambda shape: shape[0] >= min_rows)
     return shapes.flatmap(lambda shape: arrays(np.float64, shape, elements=elements))
 
 

@@ -8,12 +8,7 @@ SHARES = ("ap", "ap_at_r", "r_precision", "ndcg_10")
 
 
 def tables(
-    images: int = 40,
-    captions: int = 3,
-    folds: int = 1,
-    quality: float = 0.5,
-    seed: int = 0,
-    matching: bool = False,
+    images: int = 40, captions: int = 3, folds: int = 1, quality: float = 0.5, seed: int = 0, matching: bool = False
 ) -> tuple[pa.Table, pa.Table]:
     """Every fold has ``images`` images; image i has 1 + i mod ``captions`` captions. quality: chance of a
     first rank, in units of an image's own ease, which its captions share. Ids are neither dense nor

@@ -50,13 +50,7 @@ def write_audit(root: Path, run: str, known: bool = True, **changes: object) -> 
         "mixture": {"doubts": []},
     }
     if known:
-        metrics |= {
-            "mismatched": 60,
-            "auc": 0.987,
-            "average_precision": 0.9,
-            "precision": None,
-            "recall": 0.85,
-        }
+        metrics |= {"mismatched": 60, "auc": 0.987, "average_precision": 0.9, "precision": None, "recall": 0.85}
     edges = np.linspace(0, 1, 11)
     counts = [np.histogram(losses[mismatched == kind], edges)[0] for kind in (False, True)]
     bins = pd.DataFrame({"low": edges[:-1], "high": edges[1:], "pairs": counts[0] + counts[1]})

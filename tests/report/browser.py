@@ -47,9 +47,7 @@ class Browser:
         self._number = 0
         self._buffer = b""
         self._session = None
-        self._process, self._in, self._out = _start(
-            [installed(), *FLAGS, f"--user-data-dir={profile}", "about:blank"]
-        )
+        self._process, self._in, self._out = _start([installed(), *FLAGS, f"--user-data-dir={profile}", "about:blank"])
         try:
             target = self.send("Target.createTarget", url="about:blank")["targetId"]
             self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -87,11 +85,7 @@ class Browser:
         """What the tab shows the next pages on."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=width < 600,
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         self.send("Emulation.setEmulatedMedia", features=[scheme])
 

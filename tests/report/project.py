@@ -18,13 +18,7 @@ CRITERIA = ["nns", "is", "csls", "gm", "rgm", "is+rgm", "csls+rgm"]
 RUNS = {"sum": 0.9, "max": 1.15, "hal": 1.4}
 # How much of an item's popularity each criterion takes away.
 _CORRECTION = {"nns": 0.0, "is": 0.8, "csls": 1.0, "gm": 0.4, "rgm": 0.6, "is+rgm": 0.9, "csls+rgm": 1.1}
-_MEMBERS = {
-    "scheme": "plain",
-    "similarity": "cosine",
-    "text": "gru",
-    "image": "linear",
-    "sampler": "captions",
-}
+_MEMBERS = {"scheme": "plain", "similarity": "cosine", "text": "gru", "image": "linear", "sampler": "captions"}
 # Two runs share a value, so that a sweep over it has a band.
 BETAS = {"sum": 10.0, "max": 10.0, "hal": 80.0}
 SWEEPS = {
@@ -148,13 +142,7 @@ def _history(folder: Path, strength: float) -> None:
         row = dict.fromkeys(history.COLUMNS, 0.0)
         rsum = 330 * strength / 1.4 * (1 - np.exp(-epoch / 4)) + 6 * rng.standard_normal()
         rows.append(
-            {
-                **row,
-                "epoch": epoch,
-                "lr": 1e-3,
-                "loss": 80 / strength * np.exp(-epoch / 5) + 4,
-                "val_rsum": rsum,
-            }
+            {**row, "epoch": epoch, "lr": 1e-3, "loss": 80 / strength * np.exp(-epoch / 5) + 4, "val_rsum": rsum}
         )
     history.write(folder, rows)
 
@@ -163,9 +151,7 @@ def write_evaluation(folder: Path, run: str, inference: str, strength: float) ->
     """Scores are noise plus a bonus for correct pairs plus each item's popularity, which makes hubs."""
     rng = np.random.default_rng(int(strength * 100))
     owner = np.repeat(np.arange(IMAGES), CAPTIONS_EACH)
-    scores = rng.standard_normal((IMAGES, len(owner))) + 2.2 * strength * (
-        owner == np.arange(IMAGES)[:, None]
-    )
+    scores = rng.standard_normal((IMAGES, len(owner))) + 2.2 * strength * (owner == np.arange(IMAGES)[:, None])
     hubs = {
         side: 0.45 * rng.gamma(1.0, 1.0, size)
         for side, size in (("image_to_text", len(owner)), ("text_to_image", IMAGES))
@@ -178,9 +164,7 @@ def write_evaluation(folder: Path, run: str, inference: str, strength: float) ->
     metrics, ranks, occurrence = {}, [], []
     for direction, (values, queries, items, right) in sides.items():
         corrected = values + (1 - _CORRECTION[inference]) * hubs[direction]
-        side, rank_table, occurrence_table = _direction(
-            direction, corrected, queries, items, right, "gm" in inference
-        )
+        side, rank_table, occurrence_table = _direction(direction, corrected, queries, items, right, "gm" in inference)
         metrics[direction] = side
         ranks.append(rank_table)
         occurrence.append(occurrence_table)

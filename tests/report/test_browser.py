@@ -119,9 +119,7 @@ def test_a_closed_run_draws_its_charts_when_opened(opened, finished):
     assert before == 14
     opened.evaluate("document.querySelector('#hubness details.run:not([open])').open = true")
     assert opened.evaluate(until(f"{count} >= {before + 14}"))
-    opened.evaluate(
-        "document.querySelector('#hubness details.run[open] details.sub:not([open])').open = true"
-    )
+    opened.evaluate("document.querySelector('#hubness details.run[open] details.sub:not([open])').open = true")
     assert opened.evaluate(until(f"{count} >= {before + 21}"))
     assert opened.errors == []
 
@@ -187,7 +185,9 @@ def test_every_wide_table_can_be_scrolled_by_keyboard(opened, finished):
         lost = """[...document.querySelectorAll('table')].filter(table => table.offsetWidth && !table.closest('.scroll')
           && table.scrollWidth > document.documentElement.clientWidth).map(table => table.caption.textContent)"""
         assert opened.evaluate(lost) == []
-    places = "[...document.querySelectorAll('.scroll')].every(one => one.tabIndex === 0 && one.getAttribute('aria-label'))"
+    places = (
+        "[...document.querySelectorAll('.scroll')].every(one => one.tabIndex === 0 && one.getAttribute('aria-label'))"
+    )
     assert opened.evaluate(places)
 
 

@@ -67,9 +67,7 @@ def test_the_link_of_a_picture_outside_the_project(noisy, monkeypatch):
     files = table["file"].to_pylist()
     (folder / files[0]).rename(folder / "a #1 & b.png")
     files[0] = "a #1 & b.png"
-    images.write(
-        paths.prepared("shapes"), table.set_column(1, table.schema.field("file"), [files]), str(folder)
-    )
+    images.write(paths.prepared("shapes"), table.set_column(1, table.schema.field("file"), [files]), str(folder))
     text = report(artefacts.params(**MANY)).read_text(encoding="utf-8")
     links = set(re.findall(r'<a class="picture blank" href="([^"]*)">', text))
     assert f"{folder.as_uri()}/a%20%231%20%26%20b.png" in links

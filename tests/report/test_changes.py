@@ -29,15 +29,12 @@ def _kinds(root, run: str, inference: str, direction: str, k: int) -> list[str]:
 
 
 def test_counts_of_every_criterion_equal_the_loops(finished, page):
-    table = re.search(
-        r"<caption>Queries of run max that turn right.*?<tbody>(.*?)</tbody>", page, re.DOTALL
-    ).group(1)
+    table = re.search(r"<caption>Queries of run max that turn right.*?<tbody>(.*?)</tbody>", page, re.DOTALL).group(1)
     rows = dict(re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table))
     assert list(rows) == [name for name in artefacts.CRITERIA if name != "nns"]
     for name, cells in rows.items():
         found = [
-            int(text.replace("\u2212", "-").replace("\u00b1", ""))
-            for text in re.findall(r"<td[^>]*>(.*?)</td>", cells)
+            int(text.replace("\u2212", "-").replace("\u00b1", "")) for text in re.findall(r"<td[^>]*>(.*?)</td>", cells)
         ]
         expected = []
         for direction in DIRECTIONS:
@@ -50,9 +47,7 @@ def test_counts_of_every_criterion_equal_the_loops(finished, page):
 
 
 def test_the_chart_says_its_numbers(finished, page):
-    label = html.unescape(
-        re.search(r'aria-label="(Image to text, queries right at 1 [^"]*)"', _section(page)).group(1)
-    )
+    label = html.unescape(re.search(r'aria-label="(Image to text, queries right at 1 [^"]*)"', _section(page)).group(1))
     kinds = _kinds(finished, "sum", "csls", "image_to_text", 1)
     assert f"csls repairs {kinds.count('repaired')} and breaks {kinds.count('broken')}" in label
 
@@ -60,9 +55,9 @@ def test_the_chart_says_its_numbers(finished, page):
 def test_examples_are_what_they_are_called(finished, page):
     """A query that is called repaired is wrong under the plain ranking and right under the criterion."""
     section = _section(page)
-    table = re.search(
-        r"Queries that csls repaired and broke at R@1.*?<tbody>(.*?)</tbody>", section, re.DOTALL
-    ).group(1)
+    table = re.search(r"Queries that csls repaired and broke at R@1.*?<tbody>(.*?)</tbody>", section, re.DOTALL).group(
+        1
+    )
     rows = table.split("</tr>")[:-1]
     assert 4 <= len(rows) <= 8
     for row in rows:
@@ -75,9 +70,7 @@ def test_examples_are_what_they_are_called(finished, page):
 
 
 def test_of_a_matching_the_set_of_ten_is_compared(page):
-    table = re.search(
-        r"Queries that gm repaired and broke at R@10.*?</table>", _section(page), re.DOTALL
-    ).group(0)
+    table = re.search(r"Queries that gm repaired and broke at R@10.*?</table>", _section(page), re.DOTALL).group(0)
     assert "Set under gm" in table
     assert "correct item among its 10" in table
 

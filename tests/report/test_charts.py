@@ -29,8 +29,7 @@ def test_one_legend_entry_a_run(histories):
 
 
 @pytest.mark.parametrize(
-    ("epochs", "ticks"),
-    [([1, 2, 3], [1, 2, 3]), ([3, 4], [3, 4]), ([1], [1]), (range(1, 31), [5, 10, 15, 20, 25, 30])],
+    ("epochs", "ticks"), [([1, 2, 3], [1, 2, 3]), ([3, 4], [3, 4]), ([1], [1]), (range(1, 31), [5, 10, 15, 20, 25, 30])]
 )
 def test_ticks_of_epochs_are_whole_and_few(epochs, ticks):
     assert charts.epochs_axis(list(epochs)).to_dict()["axis"]["values"] == ticks
@@ -81,13 +80,7 @@ def test_a_sweep_has_a_point_a_run_and_a_tick_a_value():
 
 @pytest.mark.parametrize(
     ("values", "kind"),
-    [
-        ([1, 2, 8], "log"),
-        ([1, 2, 7], "linear"),
-        ([0, 1, 100], "linear"),
-        ([-1, 8], "linear"),
-        ([3], "linear"),
-    ],
+    [([1, 2, 8], "log"), ([1, 2, 7], "linear"), ([0, 1, 100], "linear"), ([-1, 8], "linear"), ([3], "linear")],
 )
 def test_values_chosen_by_their_ratio_have_a_log_axis(values, kind):
     spec = charts.sweep([point(x, f"r{x}", 1.0 * x) for x in values], [], "x", "x")
@@ -97,9 +90,7 @@ def test_values_chosen_by_their_ratio_have_a_log_axis(values, kind):
 
 def test_baselines_are_level_lines_named_in_one_legend():
     points = [point(1, "a", 10.0), point(2, "b", 14.0)]
-    svg = drawn(
-        charts.sweep(points, [point(None, "without", 9.0), point(None, "other", 15.0)], "k", "loss.k")
-    )
+    svg = drawn(charts.sweep(points, [point(None, "without", 9.0), point(None, "other", 15.0)], "k", "loss.k"))
     assert svg.count('aria-roledescription="rule mark"') == 2
     assert [svg.count(f">{name}<") for name in ("loss.k", "without", "other")] == [1, 1, 1]
     assert ">loss.k<" not in drawn(charts.sweep(points, [], "k", "loss.k"))

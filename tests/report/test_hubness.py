@@ -23,9 +23,7 @@ def test_bins_of_the_log_histogram_leave_no_gap_and_grow():
     assert all(high <= 1.25 * low + 1 for low, high in pairwise(edges))
 
 
-@given(
-    st.lists(st.lists(st.integers(0, 6), max_size=4, unique=True), min_size=1, max_size=12), st.integers(1, 5)
-)
+@given(st.lists(st.lists(st.integers(0, 6), max_size=4, unique=True), min_size=1, max_size=12), st.integers(1, 5))
 def test_attracted_equals_the_loops(lists, limit):
     found = hubness.attracted(pa.array(lists, pa.list_(pa.int64())), [0, 3], limit)
     for item in (0, 3):

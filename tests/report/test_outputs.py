@@ -31,18 +31,14 @@ def test_metrics_hold_what_evaluate_measured(finished, metrics):
         for inference in artefacts.CRITERIA:
             measured = evaluation.read_metrics(finished / paths.evaluated(run, inference))
             wanted = {k: v for k, v in measured.items() if k in ("rsum", "hs_sum", *evaluation.DIRECTIONS)}
-            expected = {
-                address: value for address, value in leaves(wanted) if address[-1] not in ("queries", "items")
-            }
+            expected = {address: value for address, value in leaves(wanted) if address[-1] not in ("queries", "items")}
             assert dict(leaves(metrics[run][inference])) == pytest.approx(expected, abs=5e-5)
 
 
 def test_metrics_are_finite_numbers_and_never_times(metrics):
     found = list(leaves(metrics))
     assert all(isinstance(value, int | float) and math.isfinite(value) for _, value in found)
-    assert not [
-        address for address, _ in found if "seconds" in address[-1] or address[-1] in ("queries", "items")
-    ]
+    assert not [address for address, _ in found if "seconds" in address[-1] or address[-1] in ("queries", "items")]
 
 
 def test_matchings_have_no_ranks(metrics):
@@ -88,8 +84,7 @@ def test_occurrence_counts_every_item_once(finished):
 
 
 @pytest.mark.parametrize(
-    ("template", "table"),
-    [("curves", "history"), ("rsum", "rsum"), ("occurrence", "occurrence"), ("sweeps", "sweeps")],
+    ("template", "table"), [("curves", "history"), ("rsum", "rsum"), ("occurrence", "occurrence"), ("sweeps", "sweeps")]
 )
 def test_the_fields_of_a_dvc_template_are_columns(finished, template, table):
     content = json.loads(

@@ -67,9 +67,7 @@ def test_the_search_for_outside_addresses_finds_them(planted):
 
 def test_the_policy_allows_no_request_and_no_other_script(elements):
     policies = [
-        attrs["content"]
-        for attrs, _ in elements.all("meta")
-        if attrs.get("http-equiv") == "Content-Security-Policy"
+        attrs["content"] for attrs, _ in elements.all("meta") if attrs.get("http-equiv") == "Content-Security-Policy"
     ]
     assert len(policies) == 1
     assert policies[0].startswith("default-src 'none'; img-src data:;")
@@ -131,9 +129,7 @@ def test_right_and_wrong_are_said_in_words(elements):
     assert len(items) > 100
     # The headings of the two tables of failures carry the symbols as well, and so do both cells of a query that a criterion
     # changed.
-    changed = [
-        1 for attrs, _ in elements.all("span") if attrs.get("class") in ("kind repaired", "kind broken")
-    ]
+    changed = [1 for attrs, _ in elements.all("span") if attrs.get("class") in ("kind repaired", "kind broken")]
     assert len(changed) > 20
     assert len(said) == len(items) + 2 * 2 + 2 * len(changed)
 
@@ -199,10 +195,7 @@ def test_options_are_written_as_in_params_yaml():
         "ks": [1, 5],
         "grid": [1 + step / 4 for step in range(37)],
     }
-    assert (
-        setup._options(values)
-        == "beta 30, k 10, two_sided true, lam null, ks [1, 5], grid 1 to 10 (37 values)"
-    )
+    assert setup._options(values) == "beta 30, k 10, two_sided true, lam null, ks [1, 5], grid 1 to 10 (37 values)"
 
 
 def test_fingerprints_are_those_of_the_files(finished, page):
@@ -234,9 +227,7 @@ def test_hubs_stand_with_the_queries_they_draw(finished, page):
     first = listed[listed.index('<div class="hub">') : listed.index("</li>\n<li>\n<div")]
     assert f"N<sub>10</sub> {hub['n_10']}" in first
     assert f'aria-label="Picture {hub["item_id"]}: ' in first
-    shown = [
-        html.unescape(text) for text in re.findall(r'<span class="caption" dir="auto">(.*?)</span>', first)
-    ]
+    shown = [html.unescape(text) for text in re.findall(r'<span class="caption" dir="auto">(.*?)</span>', first)]
     assert len(shown) == 6
     assert set(shown) <= {texts.at[number, "text"] for number in own["query_id"]}
     assert f"and {hub['n_10'] - 6} more" in first
@@ -251,8 +242,7 @@ def test_the_table_of_n_k_counts_every_item(page):
     assert [k for k, _ in tables] == ["10", "1"]
     for _, body in tables:
         rows = [
-            [int(cell) for cell in re.findall(r'<td class="number">(\d+)</td>', row)]
-            for row in body.split("</tr>")
+            [int(cell) for cell in re.findall(r'<td class="number">(\d+)</td>', row)] for row in body.split("</tr>")
         ]
         columns = list(zip(*[row for row in rows if row], strict=True))
         assert [sum(column) for column in columns] == [artefacts.IMAGES * artefacts.CAPTIONS_EACH] * len(

@@ -17,8 +17,7 @@ def opened(webp):
 
 
 @pytest.mark.parametrize(
-    ("size", "side", "expected"),
-    [((400, 200), 100, (100, 50)), ((200, 400), 64, (32, 64)), ((30, 20), 100, (30, 20))],
+    ("size", "side", "expected"), [((400, 200), 100, (100, 50)), ((200, 400), 64, (32, 64)), ((30, 20), 100, (30, 20))]
 )
 def test_keeps_proportions_and_never_enlarges(size, side, expected):
     small = opened(thumbnail(encoded(size), side))
@@ -66,9 +65,7 @@ def test_side_shrinks_until_all_fit(budget, expected):
         assert sum(len(one) for one in made.values()) * 4 / 3 <= budget
 
 
-@pytest.mark.parametrize(
-    ("budget", "kept"), [(2 * 4 * 64, ["a", "b"]), (4 * 64, ["a"]), (4 * 64 - 1, []), (0, [])]
-)
+@pytest.mark.parametrize(("budget", "kept"), [(2 * 4 * 64, ["a", "b"]), (4 * 64, ["a"]), (4 * 64 - 1, []), (0, [])])
 def test_below_64_pixels_the_last_are_left_out(budget, kept):
     made, side = fit(lambda side: {name: bytes(3 * side) for name in "abc"}, 200, budget)
     assert (list(made), side) == (kept, 64)

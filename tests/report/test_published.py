@@ -37,16 +37,10 @@ def test_a_run_that_names_a_row_is_set_beside_it(project):
     assert "row 2.12, beside run hal ranked with nns" in html
     rows = re.findall(r'<th scope="row">(.*?)</th>' + 3 * r'<td class="number">(.*?)</td>', html)
     measured = evaluation.read_metrics(project / paths.evaluated("hal", "nns"))
-    ours = [
-        measured[way][key]
-        for way in evaluation.DIRECTIONS
-        for key in ("r@1", "r@5", "r@10", "med_r", "mean_r")
-    ]
+    ours = [measured[way][key] for way in evaluation.DIRECTIONS for key in ("r@1", "r@5", "r@10", "med_r", "mean_r")]
     assert numbers(row[1] for row in rows) == [*I2T, *T2I, RSUM]
     assert numbers(row[2] for row in rows) == pytest.approx([*ours, measured["rsum"]], abs=0.051)
-    differences = [
-        here - there for here, there in zip([*ours, measured["rsum"]], [*I2T, *T2I, RSUM], strict=True)
-    ]
+    differences = [here - there for here, there in zip([*ours, measured["rsum"]], [*I2T, *T2I, RSUM], strict=True)]
     assert numbers(row[3] for row in rows) == pytest.approx(differences, abs=0.051)
 
 

@@ -39,9 +39,7 @@ def test_kinds_take_turns():
 
 def test_another_seed_chooses_other_queries():
     hits = [(False, True)] * 50
-    first, second = (
-        {pick.query_id for pick in mix(*tables(hits), 5, generator(seed, "t"))} for seed in (1, 2)
-    )
+    first, second = ({pick.query_id for pick in mix(*tables(hits), 5, generator(seed, "t"))} for seed in (1, 2))
     assert first != second
 
 
@@ -55,8 +53,6 @@ def test_worst_first_and_hits_left_out(count, expected):
 def test_what_a_criterion_changes_equals_the_loops(hits):
     before, after = tables(hits)
     found = change(before, after, 1)
-    kinds = {
-        number: naive.kind(before.at[number, "hit_1"], after.at[number, "hit_1"]) for number in before.index
-    }
+    kinds = {number: naive.kind(before.at[number, "hit_1"], after.at[number, "hit_1"]) for number in before.index}
     assert found.repaired.tolist() == [number for number, kind in kinds.items() if kind == "repaired"]
     assert found.broken.tolist() == [number for number, kind in kinds.items() if kind == "broken"]

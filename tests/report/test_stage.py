@@ -101,9 +101,7 @@ def diverged(folder):
 def other_ids(folder):
     texts = captions.read(paths.prepared("shapes")).to_pandas()
     texts["caption_id"] += 10**6
-    captions.write(
-        paths.prepared("shapes"), captions.SCHEMA.empty_table().from_pandas(texts, preserve_index=False)
-    )
+    captions.write(paths.prepared("shapes"), captions.SCHEMA.empty_table().from_pandas(texts, preserve_index=False))
 
 
 @pytest.mark.parametrize(
@@ -142,10 +140,7 @@ def other_ids(folder):
             r"intervals.image_to_text.r@1 is \[1.0, nan\], expected two finite numbers",
         ),
         (edited(bank=None), r"bank is None, expected the name of the query bank"),
-        (
-            other_ids,
-            r"prepare/shapes: no caption_id \d+, but the evaluation names it; run `vse-pipe evaluate` again",
-        ),
+        (other_ids, r"prepare/shapes: no caption_id \d+, but the evaluation names it; run `vse-pipe evaluate` again"),
     ],
 )
 def test_what_cannot_be_reported_leaves_no_file(project, damage, message):
@@ -182,9 +177,7 @@ def test_a_picture_that_cannot_be_read_is_named_in_its_place(project, capsys, ch
     text = (project / "reports/index.html").read_text()
     assert f"{note} could not be read" in text
     assert '<span class="picture blank">Picture 0: ' in text
-    assert "1 pictures cannot be read, the first is pictures/000.png" in capsys.readouterr().err.replace(
-        "\n", " "
-    )
+    assert "1 pictures cannot be read, the first is pictures/000.png" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_pictures_stay_below_their_root(project):
@@ -243,9 +236,7 @@ def test_rank_tables_of_folds(project):
     path.write_text(json.dumps({**json.loads(path.read_text()), "protocol": "folds"}))
     params = artefacts.params(runs=["sum"], inferences=["nns", "csls"])
     report(
-        dataclasses.replace(
-            params, evaluate=params.evaluate.model_copy(update={"protocol": "folds", "fold_size": 30})
-        )
+        dataclasses.replace(params, evaluate=params.evaluate.model_copy(update={"protocol": "folds", "fold_size": 30}))
     )
     text = (project / "reports/index.html").read_text()
     assert "consecutive folds of 30 images" in text

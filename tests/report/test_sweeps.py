@@ -57,9 +57,7 @@ def test_baselines_have_no_value_and_the_criterion_is_the_sweeps_own(finished, t
     assert list(rows["run"]) == ["hal", "sum", "max"]
     assert list(rows["x"].isna()) == [False, True, True]
     assert set(rows["inference"]) == {"csls"}
-    assert list(rows["rsum"]) == pytest.approx(
-        [measured(finished, run, "csls") for run in rows["run"]], abs=5e-5
-    )
+    assert list(rows["rsum"]) == pytest.approx([measured(finished, run, "csls") for run in rows["run"]], abs=5e-5)
 
 
 def test_learning_curves_have_a_row_an_epoch(finished, table):
@@ -117,9 +115,7 @@ def test_a_baseline_is_never_the_best_of_the_sweep(section):
 
 def test_learning_curves_on_the_page(finished, section):
     wanted = {run: kept(finished, run) for run in ("sum", "hal")}
-    shown = {
-        run: (rsum.removeprefix("★ best: "), epoch) for run, rsum, epoch in rows_of(section, "convergence")
-    }
+    shown = {run: (rsum.removeprefix("★ best: "), epoch) for run, rsum, epoch in rows_of(section, "convergence")}
     assert shown == {run: (f"{rsum:.1f}", str(epoch)) for run, (rsum, epoch) in wanted.items()}
 
 
@@ -138,13 +134,7 @@ def test_the_template_of_dvc_plots_draws_them(finished):
     with (finished / "reports/plots/sweeps.csv").open(newline="") as file:
         rows = [{**row, "rev": "workspace"} for row in csv.DictReader(file)]
     text = path.read_text().replace('"<DVC_METRIC_DATA>"', json.dumps(rows))
-    for anchor, name in (
-        ("X_LABEL", "value"),
-        ("Y_LABEL", "rsum"),
-        ("TITLE", "sweeps"),
-        ("X", "x"),
-        ("Y", "rsum"),
-    ):
+    for anchor, name in (("X_LABEL", "value"), ("Y_LABEL", "rsum"), ("TITLE", "sweeps"), ("X", "x"), ("Y", "rsum")):
         text = text.replace(f"<DVC_METRIC_{anchor}>", name)
     svg = vl_convert.vegalite_to_svg(json.loads(text))
     curves = sum(len(history.read(finished / paths.trained(run))) for run in ("sum", "hal"))

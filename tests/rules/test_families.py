@@ -12,9 +12,7 @@ from pipeline.project.registry import BACKBONES, ENGINES, LOSSES, RUN_FAMILIES, 
 from tests.rules.sources import PACKAGE, ROOT, tree
 
 # Engines and sections of the page have no options.
-FAMILIES = [
-    one for one in vars(registry).values() if isinstance(one, Family) and one not in (ENGINES, SECTIONS)
-]
+FAMILIES = [one for one in vars(registry).values() if isinstance(one, Family) and one not in (ENGINES, SECTIONS)]
 MEMBERS = [(family, name) for family in FAMILIES for name in family.names()]
 # What only some members of a family have, and others look for.
 OPTIONAL = {
@@ -50,17 +48,13 @@ def test_a_member_exports_the_one_callable_of_its_family():
             for node in _tree(family.modules(name)[-1]).body
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
         ]
-        called.setdefault(family.kind, set()).add(
-            " ".join(sorted(set(public) - OPTIONAL.get(family.kind, set())))
-        )
+        called.setdefault(family.kind, set()).add(" ".join(sorted(set(public) - OPTIONAL.get(family.kind, set()))))
     assert called.pop("inference criterion") == {"rerank", "match"}  # bias or scores, or pairs
     assert {kind: names for kind, names in called.items() if len(names) != 1 or " " in "".join(names)} == {}
 
 
 def test_a_typo_gets_the_near_miss_and_the_list():
-    with pytest.raises(
-        UnknownMember, match=r"unknown loss 'maxx'; did you mean 'max'\? known: hal, hal_emnlp, "
-    ):
+    with pytest.raises(UnknownMember, match=r"unknown loss 'maxx'; did you mean 'max'\? known: hal, hal_emnlp, "):
         LOSSES.check("maxx")
     with pytest.raises(UnknownMember, match=r"unknown loss 'zzz'; known: hal"):
         LOSSES.check("zzz")

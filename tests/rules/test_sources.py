@@ -87,19 +87,13 @@ def test_ruff_refuses_what_is_unsafe(code, rule):
     """In the package; among tests a pickle is allowed where one is planted."""
     command = [sys.executable, "-m", "ruff", "check", "--output-format=concise", "-"]
     done = subprocess.run(
-        [*command, "--stdin-filename", "pipeline/core/probe.py"],
-        cwd=ROOT,
-        input=code,
-        capture_output=True,
-        text=True,
+        [*command, "--stdin-filename", "pipeline/core/probe.py"], cwd=ROOT, input=code, capture_output=True, text=True
     )
     assert rule in done.stdout, done.stdout + done.stderr
 
 
 def test_ruff_finds_nothing():
-    done = subprocess.run(
-        [sys.executable, "-m", "ruff", "check", "."], cwd=ROOT, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "."], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -48,12 +48,7 @@ def some_model(
 
 
 def some_scheme(
-    pairs: Pairs,
-    loss: str = "sum",
-    name: str = "plain",
-    model: DualEncoder | None = None,
-    train=None,
-    **options,
+    pairs: Pairs, loss: str = "sum", name: str = "plain", model: DualEncoder | None = None, train=None, **options
 ) -> Scheme:
     family = LOSSES.load(loss)
     objective = partial(family.loss, params=family.Params())

@@ -200,9 +200,7 @@ def test_moving_statistics_and_chunks_are_refused_before_anything_is_removed(pai
     train(loaded({}, epochs=1), "ft", "cpu")
     whole = _bytes()
     params = loaded({"batch_norm": "updated", "after": 3, "before": before}, chunk=3)
-    with pytest.raises(
-        UsageError, match=r"^runs\.ft\.train\.chunk: 'img\.backbone.* normalises over the whole batch"
-    ):
+    with pytest.raises(UsageError, match=r"^runs\.ft\.train\.chunk: 'img\.backbone.* normalises over the whole batch"):
         train(params, "ft", "cpu")
     assert _bytes() == whole
 
@@ -228,8 +226,7 @@ def test_the_fingerprint_covers_images_weights_and_transform(painted_project):
     depends = backbone.load_network("small", params.features["small"], stored, params.seed, cpu).depends
     assert {"images_sha256", "weights", "transform", "code_sha256", "libraries"} <= depends.keys()
     marks = {
-        fingerprint.of(params.runs["ft"], 3, [], cpu, about)
-        for about in (None, depends, {**depends, "weights": {}})
+        fingerprint.of(params.runs["ft"], 3, [], cpu, about) for about in (None, depends, {**depends, "weights": {}})
     }
     assert len(marks) == 3
     train(params, "ft", "cpu")

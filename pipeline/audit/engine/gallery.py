@@ -6,10 +6,7 @@ from numpy import ndarray
 
 
 def chosen(
-    probability: Float[ndarray, " pairs"],
-    losses: Float[ndarray, " pairs"],
-    images: Int[ndarray, " pairs"],
-    limit: int,
+    probability: Float[ndarray, " pairs"], losses: Float[ndarray, " pairs"], images: Int[ndarray, " pairs"], limit: int
 ) -> Int[ndarray, " chosen"]:
     """Places of the ``limit`` most suspect pairs, the most probable mismatch first, then the larger loss, then the
     earlier pair; one of each image, or the five captions of one wrong picture would fill the page."""

@@ -51,10 +51,7 @@ def batches(pairs: int, size: int, rng: np.random.Generator) -> list[ndarray]:
 
 
 def measure(
-    encode: Callable[[ndarray], tuple],
-    score: Score,
-    owners: Int[ndarray, " pairs"],
-    work: Iterable[ndarray],
+    encode: Callable[[ndarray], tuple], score: Score, owners: Int[ndarray, " pairs"], work: Iterable[ndarray]
 ) -> Measured:
     """Loss, similarity and partners of every pair within its batch.
 

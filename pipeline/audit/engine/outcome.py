@@ -77,9 +77,7 @@ def _rematched(content: pa.Table, truth: pa.Table, mismatched: np.ndarray) -> di
         "rematched_caption_right": pc.equal(describes, content["image_id"]),
         "rematched_image_right": pc.equal(content["rematch_image_id"], truth["true_image_id"]),
     }
-    return {
-        name: float(pc.fill_null(found, False).to_numpy()[mismatched].mean()) for name, found in right.items()
-    }
+    return {name: float(pc.fill_null(found, False).to_numpy()[mismatched].mean()) for name, found in right.items()}
 
 
 def _described(mixture: BetaMixture) -> dict:

@@ -20,9 +20,7 @@ HELD_OUT = ("val", "test")
 _BLOCK = 1024
 
 
-def write(
-    folder: Path, sources: Sources, about: dict[str, str], splits: Sequence[str] | None
-) -> tuple[list[int], int]:
+def write(folder: Path, sources: Sources, about: dict[str, str], splits: Sequence[str] | None) -> tuple[list[int], int]:
     """Both files, and the weights of the similarity where it learns any. Returns how many images and captions there are,
     and the dimensions of a vector."""
     network = sources.model.sim.network

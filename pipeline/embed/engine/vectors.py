@@ -10,9 +10,7 @@ from pipeline.artifacts.embeddings import Side
 from pipeline.embed.engine.inputs import Sources, of_splits
 
 
-def write(
-    folder: Path, sources: Sources, about: dict[str, str], splits: Sequence[str] | None
-) -> tuple[list[int], int]:
+def write(folder: Path, sources: Sources, about: dict[str, str], splits: Sequence[str] | None) -> tuple[list[int], int]:
     """Both files. Returns how many images and captions there are, and the dimensions of a vector."""
     counts = []
     sides = [

@@ -58,9 +58,7 @@ class Embedded:
         if isinstance(images, Side) and isinstance(captions, Side):
             widths = images.vectors.shape[1], captions.vectors.shape[1]
             if widths[0] != widths[1]:
-                raise InputError(
-                    f"{folder}: image vectors have {widths[0]} values and caption vectors {widths[1]}"
-                )
+                raise InputError(f"{folder}: image vectors have {widths[0]} values and caption vectors {widths[1]}")
         return cls(folder, images, captions)
 
     @property
@@ -86,14 +84,9 @@ class Embedded:
     def split(self, name: str, device: torch.device) -> Split:
         """Raises InputError when the split is empty or an image or caption in it has no counterpart."""
         if not self.has(name):
-            raise InputError(
-                f"{self.folder / embeddings.IMAGES}: no image of split '{name}'{self._advice(name)}"
-            )
+            raise InputError(f"{self.folder / embeddings.IMAGES}: no image of split '{name}'{self._advice(name)}")
         images, captions = self.images.split(name), self.captions.split(name)
-        for file, side, other in [
-            (embeddings.IMAGES, images, captions),
-            (embeddings.CAPTIONS, captions, images),
-        ]:
+        for file, side, other in [(embeddings.IMAGES, images, captions), (embeddings.CAPTIONS, captions, images)]:
             lonely = side.image_ids[~np.isin(side.image_ids, other.image_ids)]
             if len(lonely):
                 raise InputError(
@@ -110,12 +103,8 @@ class Embedded:
     def whole(self, device: torch.device) -> Split:
         """All splits as one. Raises InputError for fragments, which are read one split at a time."""
         if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
-            raise InputError(
-                f"{self.folder}: a bank of another folder must be one of vectors, not of fragments"
-            )
-        images, captions = (
-            torch.tensor(side.vectors, device=device) for side in (self.images, self.captions)
-        )
+            raise InputError(f"{self.folder}: a bank of another folder must be one of vectors, not of fragments")
+        images, captions = (torch.tensor(side.vectors, device=device) for side in (self.images, self.captions))
         return Split(self.images.ids, self.captions.ids, self.captions.image_ids, images, captions)
 
     def must_match(self, other: "Embedded") -> None:
@@ -136,9 +125,7 @@ class Embedded:
         name = about.get("similarity", "")
         if name not in SIMILARITIES.names():
             known = ", ".join(SIMILARITIES.names())
-            raise InputError(
-                f"{where}: footer names the similarity '{name}'; known: {known}; embed the run again"
-            )
+            raise InputError(f"{where}: footer names the similarity '{name}'; known: {known}; embed the run again")
         module, traits = SIMILARITIES.load(name), SIMILARITIES.traits(name)
         if traits.fragments != isinstance(self.images, FragmentSide):
             held = "fragments" if isinstance(self.images, FragmentSide) else "vectors"
@@ -149,9 +136,7 @@ class Embedded:
             params = module.Params.model_validate(json.loads(about.get("similarity_params", "{}")))
         except (json.JSONDecodeError, ValidationError) as error:
             reason = str(error).splitlines()[0]
-            raise InputError(
-                f"{where}: similarity_params in the footer do not fit '{name}' ({reason})"
-            ) from error
+            raise InputError(f"{where}: similarity_params in the footer do not fit '{name}' ({reason})") from error
         if not traits.learns:
             return partial(module.score, params=params)
         return self._learned(Member(name, params), device or torch.device("cpu"))
@@ -160,9 +145,7 @@ class Embedded:
         about, path = self.images.about, self.folder / fragments.WEIGHTS
         require(path, f"vse-pipe embed --run {about.get('run')}")
         if sha256(path) != about.get("weights_sha256"):
-            raise IntegrityError(
-                f"{path}: content does not match the digest in images.parquet; embed the run again"
-            )
+            raise IntegrityError(f"{path}: content does not match the digest in images.parquet; embed the run again")
         from safetensors.torch import load_file
 
         try:
@@ -171,9 +154,7 @@ class Embedded:
             whole.network.load_state_dict(load_file(path))
         except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())
-            raise IntegrityError(
-                f"{path}: does not fit '{member.name}' ({reason}); embed the run again"
-            ) from error
+            raise IntegrityError(f"{path}: does not fit '{member.name}' ({reason}); embed the run again") from error
         whole = whole.eval().to(device)
 
         def score(images: Tensor, texts: Words) -> Tensor:

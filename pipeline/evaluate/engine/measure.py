@@ -70,8 +70,7 @@ def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParam
     to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
     for criterion in criteria:
         chosen = {
-            direction: tuning.tuned(criterion, to_choose_on.get(direction, []), params.tune)
-            for direction in DIRECTIONS
+            direction: tuning.tuned(criterion, to_choose_on.get(direction, []), params.tune) for direction in DIRECTIONS
         }
         yield _result(inputs, criterion, chosen, folds, ground, params)
 
@@ -107,9 +106,7 @@ def _result(
         found, noted, scanned = run(chosen[direction], trial, params.ties)
         outcomes[direction].append(found)
         scans[direction] += [scanned] if scanned else []
-        notes[direction] |= {
-            key: max(value, notes[direction].get(key, value)) for key, value in noted.items()
-        }
+        notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
     ranks, occurrence = _tables(outcomes, folds)
     metrics = {
         **inputs.about,
@@ -123,9 +120,7 @@ def _result(
     return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans))
 
 
-def _relaxation(
-    criterion: Criterion, chosen: dict[str, Tuned], scans: dict[str, list[Scan]]
-) -> pa.Table | None:
+def _relaxation(criterion: Criterion, chosen: dict[str, Tuned], scans: dict[str, list[Scan]]) -> pa.Table | None:
     """Recall against lambda, where lambda was chosen."""
     if len(criterion.lambdas) < 2:
         return None
@@ -133,9 +128,7 @@ def _relaxation(
     for direction, tuned in chosen.items():
         assert tuned.recalls is not None
         measured = recalls(scans[direction])
-        found.append(
-            tables.relaxation_table(direction, criterion.lambdas, tuned.lambdas, tuned.recalls, measured)
-        )
+        found.append(tables.relaxation_table(direction, criterion.lambdas, tuned.lambdas, tuned.recalls, measured))
     return pa.concat_tables(found)
 
 

@@ -11,12 +11,7 @@ from pipeline.ranking.engine.outcome import Outcome
 
 
 def rank_table(
-    outcome: Outcome,
-    direction: str,
-    fold: int,
-    queries: np.ndarray,
-    items: np.ndarray,
-    clusters: np.ndarray,
+    outcome: Outcome, direction: str, fold: int, queries: np.ndarray, items: np.ndarray, clusters: np.ndarray
 ) -> pa.Table:
     """A row per query. queries, items: their ids, int64, in the order of the scores' rows and columns;
     clusters: for each query the image_id of the image that it is or that it describes, int64."""
@@ -30,9 +25,7 @@ def rank_table(
         "rank": ranks,
         **{f"hit_{k}": pa.array(hits) for k, hits in outcome.hits.items()},
         **{name: _or_nulls(outcome.measures.get(name), count) for name in MEASURES},
-        "top": pa.ListArray.from_arrays(
-            offsets, pa.array(items[outcome.top]), type=RANKS_SCHEMA.field("top").type
-        ),
+        "top": pa.ListArray.from_arrays(offsets, pa.array(items[outcome.top]), type=RANKS_SCHEMA.field("top").type),
     }
     return pa.table(columns, schema=RANKS_SCHEMA)
 

@@ -28,9 +28,7 @@ def read(name: str) -> Relevance:
             "pip install 'vse-pipe[eccv]'"
         )
     data = Path(found.origin).parent / "data"
-    return Relevance(
-        {direction: _pairs(data / f"{NAMES[name]}_{file}.json") for direction, file in _FILES.items()}
-    )
+    return Relevance({direction: _pairs(data / f"{NAMES[name]}_{file}.json") for direction, file in _FILES.items()})
 
 
 def _pairs(path: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -97,14 +97,10 @@ def _relevance(files: InputFiles, images: Vectors, captions: Vectors) -> Relevan
     return None
 
 
-def _split(
-    images: Vectors, captions: Vectors, device: torch.device, relevance: Relevance | None = None
-) -> Split:
+def _split(images: Vectors, captions: Vectors, device: torch.device, relevance: Relevance | None = None) -> Split:
     owners = captions.image_ids
     if owners is None:
-        owners = (
-            np.full(len(captions.ids), _UNKNOWN) if relevance is None else _owners(captions.ids, relevance)
-        )
+        owners = np.full(len(captions.ids), _UNKNOWN) if relevance is None else _owners(captions.ids, relevance)
     seen, read = (torch.from_numpy(side.vectors).to(device) for side in (images, captions))
     return Split(images.ids, captions.ids, owners, seen, read, relevance)
 

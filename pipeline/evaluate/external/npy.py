@@ -17,9 +17,7 @@ def vectors(path: Path) -> np.ndarray:
     """A float array (rows, dim). Raises InputError for anything else, and for a file shorter or longer than it says."""
     array = _read(path)
     if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
-        raise InputError(
-            f"{path}: {_described(array)}; expected rows x values of float16, float32 or float64"
-        )
+        raise InputError(f"{path}: {_described(array)}; expected rows x values of float16, float32 or float64")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
@@ -46,9 +44,7 @@ def _read(path: Path) -> np.ndarray:
             raise InputError(f"{path}: not a .npy file ({str(error).splitlines()[0]})") from error
         header = file.tell()
     if kind.hasobject:
-        raise InputError(
-            f"{path}: holds pickled Python objects, which are never loaded; save it as plain numbers"
-        )
+        raise InputError(f"{path}: holds pickled Python objects, which are never loaded; save it as plain numbers")
     expected = header + int(np.prod(shape, dtype=object)) * kind.itemsize
     size = path.stat().st_size
     if size != expected:
@@ -64,9 +60,7 @@ def _text(path: Path) -> np.ndarray:
     if lines[-1] == "":
         lines.pop()
     column = pc.utf8_trim_whitespace(pa.array(lines, pa.string()))
-    wrong = np.flatnonzero(
-        ~pc.match_substring_regex(column, _INTEGER).to_numpy(zero_copy_only=False).astype(bool)
-    )
+    wrong = np.flatnonzero(~pc.match_substring_regex(column, _INTEGER).to_numpy(zero_copy_only=False).astype(bool))
     if len(wrong):
         raise InputError(f"{path}, line {wrong[0] + 1}: {lines[wrong[0]][:40]!r} is not an integer id")
     return pc.utf8_ltrim(column, "+").cast(pa.int64()).to_numpy()

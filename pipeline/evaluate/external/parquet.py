@@ -53,9 +53,7 @@ def vectors(path: Path, table: pa.Table, key: str) -> np.ndarray:
     """
     column = table["embedding"]
     if not _is_list(column.type) or not pa.types.is_floating(column.type.value_type):
-        raise InputError(
-            f"{path}: column 'embedding' is {column.type}, expected lists of float16, float32 or float64"
-        )
+        raise InputError(f"{path}: column 'embedding' is {column.type}, expected lists of float16, float32 or float64")
     if column.null_count:
         raise InputError(f"{path}: column 'embedding' has {column.null_count} nulls")
     if not len(table):

@@ -16,9 +16,7 @@ def plan(stage: str, images: Path, captions: Path, criteria: list[str], out: Pat
     counts = {"images": _rows(images), "captions": _rows(captions)}
     rows = {name: count for name, count in counts.items() if count is not None} | {"criteria": len(criteria)}
     again = out is not None and out.exists()
-    return Step(
-        stage, "files", str(where), AGAIN if again else RUNS, rows, None if out else 0, None, _UNTIMED
-    )
+    return Step(stage, "files", str(where), AGAIN if again else RUNS, rows, None if out else 0, None, _UNTIMED)
 
 
 def _rows(path: Path) -> int | None:

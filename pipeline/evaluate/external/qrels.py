@@ -64,9 +64,7 @@ def _text(path: Path) -> tuple[np.ndarray, ...]:
     wrong = np.flatnonzero(widths != len(names))
     if len(wrong):
         expected = " ".join(names) if headed else "caption_id 0 image_id relevance, or a header before them"
-        raise InputError(
-            f"{path}, line {wrong[0] + 1 + headed}: {widths[wrong[0]]} fields; expected {expected}"
-        )
+        raise InputError(f"{path}, line {wrong[0] + 1 + headed}: {widths[wrong[0]]} fields; expected {expected}")
     columns = dict(zip(names, np.array(lines, dtype=str).T, strict=True))
     pairs = [_numbers(path, columns[name], name, np.int64, headed) for name in _COLUMNS[:2]]
     if "relevance" not in columns:

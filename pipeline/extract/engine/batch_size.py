@@ -46,9 +46,7 @@ def find(params: Params, features: str, device: str) -> Iterator[Throughput]:
     node = params.features[features]
     job = plan(node, params.seed, devices.resolve(device))
     assert job.backbone is not None
-    with contextlib.closing(
-        batches([job.items(0)[:_LARGEST]], partial(job.backbone.read, job.root), 0)
-    ) as read:
+    with contextlib.closing(batches([job.items(0)[:_LARGEST]], partial(job.backbone.read, job.root), 0)) as read:
         batch = next(read)
     if batch.arrays is None:
         raise InputError(f"{job.where}: none of the first {len(batch.failures)} images can be read")

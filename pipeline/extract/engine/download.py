@@ -34,9 +34,7 @@ def _chunks(url: str, path: Path, expected: str) -> Iterator[bytes]:
         with open_url(url) as response:
             size = int(response.headers.get("Content-Length") or 0)
             received = 0
-            for chunk in track(
-                iter(lambda: response.read(_CHUNK), b""), max(1, -(-size // _CHUNK)), path.name
-            ):
+            for chunk in track(iter(lambda: response.read(_CHUNK), b""), max(1, -(-size // _CHUNK)), path.name):
                 received += len(chunk)
                 yield chunk
             if size and received != size:

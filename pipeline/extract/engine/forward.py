@@ -66,16 +66,12 @@ class Forward:
             if not _out_of_memory(error):
                 raise
             if count == 1:
-                raise PipelineError(
-                    f"one image does not fit in the memory of {self.device}: {error}"
-                ) from error
+                raise PipelineError(f"one image does not fit in the memory of {self.device}: {error}") from error
         # Outside the handler: until it ends, the exception's traceback keeps the tensors of the failed pass alive.
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         self.limit = count // 2
-        warn(
-            f"{count} images do not fit in the memory of {self.device}; going on with {self.limit} at a time"
-        )
+        warn(f"{count} images do not fit in the memory of {self.device}; going on with {self.limit} at a time")
         return self._fitting(batch)
 
 

@@ -35,9 +35,7 @@ def without_classifier(model: nn.Module, classes: int) -> nn.Module:
     Holds for every torchvision classifier: VGG and AlexNet give fc7 after its ReLU, the others their pooled features.
     Raises UsageError when that layer does not have ``classes`` outputs, so is not the classifier.
     """
-    layers = [
-        (name, layer) for name, layer in model.named_modules() if isinstance(layer, nn.Linear | nn.Conv2d)
-    ]
+    layers = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
     name, layer = layers[-1]
     outputs = layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
     if outputs != classes:

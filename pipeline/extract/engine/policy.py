@@ -43,15 +43,10 @@ def check(node: FeatureSet, found: pa.Table, images: int, name: str) -> None:
     if not count or (count <= most and count < images):
         return
     shown = [
-        f"{row['file']} (image_id {row['image_id']}) {row['reason']}"
-        for row in found.slice(0, _SHOWN).to_pylist()
+        f"{row['file']} (image_id {row['image_id']}) {row['reason']}" for row in found.slice(0, _SHOWN).to_pylist()
     ]
     if node.on_error == "fail":
-        raise InputError(
-            f"extract {name}: {shown[0]}; to leave such images out, set on_error: skip in features.{name}"
-        )
+        raise InputError(f"extract {name}: {shown[0]}; to leave such images out, set on_error: skip in features.{name}")
     more = f"; and {count - _SHOWN} more" if count > _SHOWN else ""
     why = f"max_errors {node.max_errors:g} allows {most}" if count > most else "none is left"
-    raise InputError(
-        f"extract {name}: {count} of {images} images cannot be read, {why}: {'; '.join(shown)}{more}"
-    )
+    raise InputError(f"extract {name}: {count} of {images} images cannot be read, {why}: {'; '.join(shown)}{more}")

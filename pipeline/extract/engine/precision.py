@@ -32,9 +32,7 @@ def inference(device: torch.device, precision: str) -> Iterator[None]:
         stack.enter_context(torch.inference_mode())
         if device.type == "cuda":
             stack.enter_context(
-                torch.backends.cudnn.flags(
-                    enabled=True, benchmark=False, deterministic=True, allow_tf32=False
-                )
+                torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
             )
         if precision == "bfloat16":
             stack.enter_context(torch.autocast(device.type, torch.bfloat16))

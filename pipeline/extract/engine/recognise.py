@@ -83,11 +83,7 @@ def _unchanged(given: dict, node: FeatureSet, seed: int) -> bool:
         found = [weights.cache() / name]
     elif origin == "file":
         values = node.backbone.params.model_dump().values()
-        found = [
-            Path(value).expanduser()
-            for value in values
-            if isinstance(value, str) and Path(value).name == name
-        ]
+        found = [Path(value).expanduser() for value in values if isinstance(value, str) and Path(value).name == name]
     else:
         return False
     return any(path.is_file() and sha256(path) == given.get("sha256") for path in found)

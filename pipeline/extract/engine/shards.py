@@ -105,9 +105,7 @@ class Shards:
         """What ``write`` was given and added; only the header is read. Raises Damaged."""
         try:
             found = _manifest(path)
-            failures = [
-                Failure(int(one), str(status), str(detail)) for one, status, detail in found["failures"]
-            ]
+            failures = [Failure(int(one), str(status), str(detail)) for one, status, detail in found["failures"]]
         except _UNREADABLE as error:
             raise Damaged(number, path, f"its manifest cannot be read ({error})") from error
         if (found.get("shard"), found.get("fingerprint")) != (number, self.fingerprint):

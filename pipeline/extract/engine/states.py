@@ -39,11 +39,7 @@ def read(path: Path) -> State:
     for wrapper in _WRAPPERS:
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]
-    if (
-        not isinstance(content, dict)
-        or not content
-        or not all(isinstance(value, Tensor) for value in content.values())
-    ):
+    if not isinstance(content, dict) or not content or not all(isinstance(value, Tensor) for value in content.values()):
         raise InputError(f"{path}: not a state dict: expected names with tensors, got {_describe(content)}")
     if all(name.startswith(_PREFIX) for name in content):
         content = {name.removeprefix(_PREFIX): tensor for name, tensor in content.items()}
@@ -97,11 +93,7 @@ def _first_line(error: Exception) -> str:
 def _describe(content: object) -> str:
     if not isinstance(content, dict):
         return type(content).__name__
-    odd = [
-        f"{name!r}: {type(value).__name__}"
-        for name, value in content.items()
-        if not isinstance(value, Tensor)
-    ]
+    odd = [f"{name!r}: {type(value).__name__}" for name, value in content.items() if not isinstance(value, Tensor)]
     return f"a dictionary with {', '.join(odd[:_SHOWN])}{_more(odd)}" if odd else "an empty dictionary"
 
 

@@ -42,9 +42,7 @@ def cache() -> Path:
     """$VSE_PIPE_WEIGHTS, else the folder torchvision itself uses: $TORCH_HOME/hub/checkpoints."""
     if folder := os.environ.get(CACHE):
         return Path(folder)
-    torch_home = (
-        os.environ.get("TORCH_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "torch"
-    )
+    torch_home = os.environ.get("TORCH_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "torch"
     return Path(torch_home).expanduser() / "hub" / "checkpoints"
 
 
@@ -63,9 +61,7 @@ def locate(params: ImageParams, published: WeightsFile | None, seed: int) -> Wei
     if not path.exists():
         download.fetch(source.url, path, source.digest)
     found = check(path, source.digest)
-    return Weights(
-        path, {"origin": "published", "url": source.url, "file": path.name, "sha256": found, "pinned": True}
-    )
+    return Weights(path, {"origin": "published", "url": source.url, "file": path.name, "sha256": found, "pinned": True})
 
 
 def _pinned(published: WeightsFile, wanted: str | None) -> WeightsFile:
@@ -74,9 +70,7 @@ def _pinned(published: WeightsFile, wanted: str | None) -> WeightsFile:
             f"no digest is known for {published.url}: set sha256 to the digest its publisher gives, or weights to a file you trust"
         )
     if wanted and not wanted.startswith(published.digest):
-        raise UsageError(
-            f"sha256 {wanted} contradicts the published digest {published.digest}... of {published.url}"
-        )
+        raise UsageError(f"sha256 {wanted} contradicts the published digest {published.digest}... of {published.url}")
     if wanted and not published.digest:
         stem, dot, suffix = published.file.rpartition(".")
         return WeightsFile(published.url, f"{stem}-{wanted[:8]}{dot}{suffix}", wanted)
@@ -92,16 +86,12 @@ def _from_path(params: ImageParams) -> Weights:
     found = check(path, params.sha256 or "")
     if not params.sha256:
         warn(f"{path} is not pinned; to pin it, add to its entry in params.yaml: sha256: {found}")
-    return Weights(
-        path, {"origin": "file", "file": path.name, "sha256": found, "pinned": params.sha256 is not None}
-    )
+    return Weights(path, {"origin": "file", "file": path.name, "sha256": found, "pinned": params.sha256 is not None})
 
 
 def check(path: Path, expected: str) -> str:
     """The full digest of ``path``. Raises IntegrityError unless it begins with ``expected``."""
     found = sha256(path)
     if not found.startswith(expected):
-        raise IntegrityError(
-            f"{path}: sha256 is {found}, expected {expected}; remove it, or put the right file there"
-        )
+        raise IntegrityError(f"{path}: sha256 is {found}, expected {expected}; remove it, or put the right file there")
     return found

@@ -38,9 +38,7 @@ def work(shard: str | None, engine: str, workers: int | None, address: str | Non
     """From the command line. shard: ``i/n`` with i from 1 to n. Raises UsageError, UnknownMember."""
     ENGINES.check(engine)
     if engine == "local" and (workers is not None or address is not None):
-        raise UsageError(
-            "--workers and --address belong to --engine ray; without Ray, share the work with --shard i/n"
-        )
+        raise UsageError("--workers and --address belong to --engine ray; without Ray, share the work with --shard i/n")
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers}: expected 1 or more")
     return Work(None if shard is None else _share(shard), engine, workers or 1, address or "local")
@@ -49,7 +47,5 @@ def work(shard: str | None, engine: str, workers: int | None, address: str | Non
 def _share(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
-        raise UsageError(
-            f"--shard {text}: expected i/n with i from 1 to n, for example 1/4, 2/4, 3/4 and 4/4"
-        )
+        raise UsageError(f"--shard {text}: expected i/n with i from 1 to n, for example 1/4, 2/4, 3/4 and 4/4")
     return int(match[1]), int(match[2])

@@ -70,9 +70,7 @@ def _result(ray, reference, number: int) -> Shard:
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, PipelineError):
             raise error.cause from None
-        raise PipelineError(
-            f"a worker failed at shard {number}; finished shards are kept:\n{error}"
-        ) from error
+        raise PipelineError(f"a worker failed at shard {number}; finished shards are kept:\n{error}") from error
     except ray.exceptions.RayError as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise PipelineError(

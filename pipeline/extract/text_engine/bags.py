@@ -28,9 +28,7 @@ def splitter(params: WordVectorParams) -> Callable[[str], list[str]]:
     return lambda text: split(text.lower() if params.lower else text)
 
 
-def known_words(
-    corpus: Corpus, params: WordVectorParams
-) -> tuple[list[str], Float32[np.ndarray, "words dim"], dict]:
+def known_words(corpus: Corpus, params: WordVectorParams) -> tuple[list[str], Float32[np.ndarray, "words dim"], dict]:
     """Words of all captions that have a vector, in word order, their vectors, and how many there are for meta.json.
 
     Of all splits: a word is looked up, nothing is learnt from it here.

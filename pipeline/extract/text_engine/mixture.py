@@ -90,10 +90,7 @@ def _start(points: Points, components: int, seed: int) -> Shares:
 
 
 def maximise(
-    points: Points,
-    shares: Shares,
-    floor: Float64[np.ndarray, " dim"],
-    order: np.ndarray | None = None,
+    points: Points, shares: Shares, floor: Float64[np.ndarray, " dim"], order: np.ndarray | None = None
 ) -> Mixture:
     """The M step. order: ``points.argsort(axis=0)``, which does not change from step to step."""
     order = points.argsort(axis=0, kind="stable") if order is None else order

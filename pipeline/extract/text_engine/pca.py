@@ -30,11 +30,7 @@ def principal(
     covariance = _added(products, mean[None], -count)
     covariance /= count
     _, vectors = eigh(
-        covariance,
-        lower=False,
-        overwrite_a=True,
-        check_finite=False,
-        subset_by_index=[dim - components, dim - 1],
+        covariance, lower=False, overwrite_a=True, check_finite=False, subset_by_index=[dim - components, dim - 1]
     )
     directions = vectors.T[::-1]
     signs = np.sign(directions[np.arange(components), np.abs(directions).argmax(axis=1)])

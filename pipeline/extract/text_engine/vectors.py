@@ -85,9 +85,7 @@ def _text(file: BufferedIOBase, wanted: dict[bytes, str], path: Path) -> Iterato
             continue
         dim = fields if dim is None else dim
         if not dim:
-            raise InputError(
-                f"{path} line {number}: vectors of 0 dimensions, expected a word and its numbers"
-            )
+            raise InputError(f"{path} line {number}: vectors of 0 dimensions, expected a word and its numbers")
         try:
             word = line.split(b" ", 1)[0] if fields == dim else _spaced(line, dim)
             word.decode()
@@ -106,9 +104,7 @@ def _header(line: bytes, where: str) -> tuple[int, int] | None:
     parts = line.split()
     if len(parts) == 2 and all(part.isdigit() for part in parts):
         if max(map(len, parts)) > _MOST_DIGITS:
-            raise InputError(
-                f"{where}: a number of {max(map(len, parts))} digits, expected 'count dimensions'"
-            )
+            raise InputError(f"{where}: a number of {max(map(len, parts))} digits, expected 'count dimensions'")
         return int(parts[0]), int(parts[1])
     return None
 
@@ -140,9 +136,7 @@ def _binary(file: BufferedIOBase, wanted: dict[bytes, str], path: Path) -> Itera
         raise InputError(f"{path} byte 0: begins with {first!r}, expected word2vec's 'count dimensions'")
     count, dim = header
     if dim > _MOST_DIMENSIONS:
-        raise InputError(
-            f"{path} byte 0: announces {dim} dimensions, expected no more than {_MOST_DIMENSIONS}"
-        )
+        raise InputError(f"{path} byte 0: announces {dim} dimensions, expected no more than {_MOST_DIMENSIONS}")
     buffer, start, base = b"", 0, len(first)
     for number in range(count):
         while (end := buffer.find(b" ", start, start + _LONGEST_WORD)) < 0 or len(buffer) <= end + 4 * dim:

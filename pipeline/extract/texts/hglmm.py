@@ -56,9 +56,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     start = seeds.derive(seed, "mixture") % 2**32
     found = mixture.fit(points[trained], params.components, start, params.max_iterations, params.tolerance)
     if not found.converged:
-        warn(
-            f"hglmm: the mixture still gained after {params.max_iterations} iterations; raise max_iterations"
-        )
+        warn(f"hglmm: the mixture still gained after {params.max_iterations} iterations; raise max_iterations")
     about["mixture"] = {
         "words": len(trained),
         "iterations": len(found.history) - 1,
@@ -67,9 +65,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     }
     arrays = {"vectors": points.astype(np.float32), "ica": rotation, "ica_mean": offset}
     state = State(words, {**arrays, **_stored(found.mixture)}, about)
-    return (
-        state if params.pca is None else _reduced(state, list(corpus.of("train")), params.pca, params, seed)
-    )
+    return state if params.pca is None else _reduced(state, list(corpus.of("train")), params.pca, params, seed)
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
@@ -118,9 +114,7 @@ def _independent(
             f"hglmm: ica asks for {components} components of {count} known words with {dim} dimensions; it needs no more "
             "than the dimensions and fewer than the words: set ica to a smaller number or to none"
         )
-    ica = FastICA(
-        components, whiten="unit-variance", random_state=seed, max_iter=params.ica_iterations, tol=1e-4
-    )
+    ica = FastICA(components, whiten="unit-variance", random_state=seed, max_iter=params.ica_iterations, tol=1e-4)
     with warnings.catch_warnings(record=True) as caught, np.errstate(divide="ignore", invalid="ignore"):
         warnings.simplefilter("always", ConvergenceWarning)
         try:

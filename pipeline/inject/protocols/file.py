@@ -20,9 +20,7 @@ class Params(Strict):
     dependency that only some entries have"""
 
 
-def corrupt(
-    caption_images: np.ndarray, n_images: int, index: np.ndarray, rng: np.random.RandomState
-) -> np.ndarray:
+def corrupt(caption_images: np.ndarray, n_images: int, index: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
     """The image position shown with each caption; ``caption_images`` as in ``protocols/image.py``.
 
     index: int (n_images,), the image whose place each image takes (RCL, DECL: all captions of an image move together),

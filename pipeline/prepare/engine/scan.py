@@ -41,9 +41,7 @@ def scan(root: Path, files: list[str], where: Callable[[int], str]) -> Scanned:
     InputError at the first name that leaves ``root``.
     """
     if not root.is_dir():
-        raise InputError(
-            f"image folder {root} does not exist; put the images there or set `images` to their folder"
-        )
+        raise InputError(f"image folder {root} does not exist; put the images there or set `images` to their folder")
     places = [where(number) for number in range(len(files))]
     for file, place in zip(files, places, strict=True):
         _locate(root, file, place)
@@ -64,9 +62,7 @@ def _locate(root: Path, file: str, where: str) -> None:
         raise InputError(f"{where}: the image's file name is empty")
     # An absolute name would be stored as it is and name nothing on another machine, even where it lies below the root.
     if Path(name).is_absolute():
-        raise InputError(
-            f"{where}: file {name!r} is absolute; names must be relative to {root} and stay below it"
-        )
+        raise InputError(f"{where}: file {name!r} is absolute; names must be relative to {root} and stay below it")
     paths.inside(root, name, where)
     if not is_text(file):
         raise InputError(f"{where}: file {file!r} is not UTF-8; rename it")

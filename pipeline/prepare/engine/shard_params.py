@@ -8,9 +8,7 @@ from pipeline.core.strict import Strict
 
 
 def _a_pattern_or_a_share(value: object) -> object:
-    if isinstance(value, str) or (
-        isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1
-    ):
+    if isinstance(value, str) or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1):
         return value
     raise ValueError("expected a pattern of file names, or a share from 0 to below 1")
 

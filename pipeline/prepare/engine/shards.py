@@ -35,9 +35,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     pairs = [(path, split) for split, group in found.items() for path in group]
     for split, group in found.items():
         if not group:
-            advice = (
-                "" if split == "train" else "; name others, or the share of train that is to be drawn for it"
-            )
+            advice = "" if split == "train" else "; name others, or the share of train that is to be drawn for it"
             raise InputError(f"{root}: no file matches {split}: '{getattr(params, split)}'{advice}")
     seen: dict[Path, str] = {}
     for path, split in pairs:
@@ -45,16 +43,12 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
             raise InputError(f"{path}: the patterns of {seen[path]} and {split} both match it")
         seen[path] = split
         if path.suffix != suffix:
-            raise InputError(
-                f"{path}: expected a file that ends in {suffix}, unpacked: images are read in place"
-            )
+            raise InputError(f"{path}: expected a file that ends in {suffix}, unpacked: images are read in place")
         paths.inside(root, str(path.relative_to(root)), str(root))
     return root, pairs
 
 
-def assembled(
-    root: Path, images: Sequence[tuple[str, str, str]], captions: Sequence[Sequence[str]]
-) -> Source:
+def assembled(root: Path, images: Sequence[tuple[str, str, str]], captions: Sequence[Sequence[str]]) -> Source:
     """images: address, split and where it stands, of each image; captions: its texts. Ids are running numbers."""
     scanned = scan(root, [file for file, _, _ in images], lambda number: images[number][2])
     splits = [split for _, split, _ in images]

@@ -67,9 +67,7 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
                 # tarfile would keep every member of every shard; typeshed does not know the list it keeps them in.
                 tar.members = []  # type: ignore[attr-defined]
                 if info.size < 0 or info.offset_data < end:
-                    raise InputError(
-                        f"{path}: damaged at byte {info.offset}: a member lies before its predecessor"
-                    )
+                    raise InputError(f"{path}: damaged at byte {info.offset}: a member lies before its predecessor")
                 end = info.offset_data + info.size
                 if not info.isdir():
                     yield info.name, _member(path, info)
@@ -91,9 +89,7 @@ def _refuse_cut(path: Path, file: BinaryIO, end: int) -> None:
     # tarfile takes a damaged header, and the end of a file cut between two members, for the end of the archive.
     file.seek(end)
     if file.read(_BLOCK) != bytes(_BLOCK):
-        raise InputError(
-            f"{path}: damaged, or cut off, at byte {end}: there is no end-of-archive mark; copy it again"
-        )
+        raise InputError(f"{path}: damaged, or cut off, at byte {end}: there is no end-of-archive mark; copy it again")
 
 
 def _split(name: str) -> tuple[str, str]:

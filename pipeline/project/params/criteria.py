@@ -24,7 +24,5 @@ def _objection(names: list[str], matching: list[bool]) -> str | None:
     if matching == [False, False]:
         return "two rescorings; combine one with a matching, such as is+rgm"
     if matching == [False, True] and not INFERENCES.traits(names[0]).comparable_rows:
-        return (
-            f"the rows of {names[0]} are on different scales and a matching compares rows; use is+{names[1]}"
-        )
+        return f"the rows of {names[0]} are on different scales and a matching compares rows; use is+{names[1]}"
     return None

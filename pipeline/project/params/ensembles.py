@@ -16,15 +16,9 @@ def problems(params: Params) -> Iterator[tuple[str, str]]:
         for key in ("first", "second"):
             run = getattr(node, key)
             if run not in params.runs:
-                yield (
-                    f"{address}.{key}",
-                    unknown("run", run, known),
-                )
+                yield (f"{address}.{key}", unknown("run", run, known))
         if node.first == node.second:
-            yield (
-                f"{address}.second",
-                f"'{node.second}' is the first run already; its mean with itself is itself",
-            )
+            yield (f"{address}.second", f"'{node.second}' is the first run already; its mean with itself is itself")
         datasets = {run: params.runs[run].dataset for run in (node.first, node.second) if run in params.runs}
         if len(set(datasets.values())) > 1:
             told = " and ".join(f"'{run}' is of '{dataset}'" for run, dataset in datasets.items())

@@ -25,8 +25,7 @@ def texts(reader: ParamsReader, root: Root, name: str, node: TextsNode) -> TextS
     held = root.features.get(name)
     if held is not None and held.dataset == node.dataset:
         reader.problem(
-            address,
-            f"features.{name} of the same data set is written to the same folder; rename one of them",
+            address, f"features.{name} of the same data set is written to the same folder; rename one of them"
         )
     method = reader.member(TEXT_FEATURES, node.method, node.model_extra, address, f"{address}.method")
     return TextSet(node.dataset, method)

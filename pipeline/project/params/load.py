@@ -16,9 +16,7 @@ from pipeline.project.registry import INFERENCES
 Check = Callable[[Root], Iterable[tuple[str, str]]]
 
 
-def load(
-    path: Path, overrides: list[str] | None = None, shown_as: str = "", further: Iterable[Check] = ()
-) -> Params:
+def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", further: Iterable[Check] = ()) -> Params:
     """Raises ParamsError with every problem found.
 
     overrides: ``["train.lr=1e-4"]``, applied for this call only; shown_as: the file's name in messages; further: checks of
@@ -84,9 +82,7 @@ def _ranked(reader: ParamsReader, root: Root) -> dict[str, Strict]:
 
 def _criteria(reader: ParamsReader, options: dict[str, dict], names: list[str]) -> dict[str, Strict]:
     places = {name: f"inference.{name}" for name in names}
-    members = [
-        reader.member(INFERENCES, name, options.get(name, {}), place, place) for name, place in places.items()
-    ]
+    members = [reader.member(INFERENCES, name, options.get(name, {}), place, place) for name, place in places.items()]
     return {member.name: member.params for member in members if member}
 
 

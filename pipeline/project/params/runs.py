@@ -44,8 +44,7 @@ def _of_its_dataset(reader: ParamsReader, nodes: dict, node: RunNode, key: str, 
     chosen = getattr(node, key)
     if reader.reference(chosen, nodes, key, f"{address}.{key}") and nodes[chosen].dataset != node.dataset:
         reader.problem(
-            f"{address}.{key}",
-            f"'{chosen}' belongs to data set '{nodes[chosen].dataset}', not '{node.dataset}'",
+            f"{address}.{key}", f"'{chosen}' belongs to data set '{nodes[chosen].dataset}', not '{node.dataset}'"
         )
 
 

@@ -41,9 +41,7 @@ def _named(params: Params, sweep: SweepNode):
                 yield f"{key}.{index}", text
             elif run in runs[:index]:
                 yield f"{key}.{index}", f"run '{run}' is named twice"
-    datasets = {
-        params.runs[run].dataset: run for run in (*sweep.runs, *sweep.baselines) if run in params.runs
-    }
+    datasets = {params.runs[run].dataset: run for run in (*sweep.runs, *sweep.baselines) if run in params.runs}
     if len(datasets) > 1:
         apart = ", ".join(f"'{run}' is of '{dataset}'" for dataset, run in datasets.items())
         yield "runs", f"runs of several data sets cannot be compared: {apart}"
@@ -78,9 +76,7 @@ def _values(params: Params, run: Run) -> dict[str, Any]:
         part = getattr(run, field.name)
         if field.name in _NODES:
             node = getattr(params, _NODES[field.name]).get(part)
-            part = (
-                next((one for one in vars(node).values() if isinstance(one, Member)), None) if node else None
-            )
+            part = next((one for one in vars(node).values() if isinstance(one, Member)), None) if node else None
         options = part.params if isinstance(part, Member) else part
         if isinstance(options, Strict):
             found |= _flat(options.model_dump(), f"{field.name}.")

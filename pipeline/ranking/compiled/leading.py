@@ -20,10 +20,4 @@ def leading(strip, first, second, query, start, stop):
     """Fill the largest score ``first``, its row ``query`` (int32) and the second largest of the items from start to stop;
     -inf and row 0 to begin with."""
     for number in range(len(strip)):
-        _take_in(
-            strip[number, start:stop],
-            np.int32(number),
-            first[start:stop],
-            second[start:stop],
-            query[start:stop],
-        )
+        _take_in(strip[number, start:stop], np.int32(number), first[start:stop], second[start:stop], query[start:stop])

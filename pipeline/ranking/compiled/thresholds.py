@@ -33,9 +33,7 @@ def finite(row: np.ndarray) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def count(
-    scores: np.ndarray, starts: np.ndarray, thresholds: np.ndarray, strictly: bool, found: np.ndarray
-) -> bool:
+def count(scores: np.ndarray, starts: np.ndarray, thresholds: np.ndarray, strictly: bool, found: np.ndarray) -> bool:
     """Fill ``found``, and say whether all scores are finite.
 
     scores: float32 or float64 (rows, items), contiguous; thresholds: the same precision, (thresholds,), those

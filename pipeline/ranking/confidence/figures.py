@@ -67,9 +67,7 @@ class Figures:
         return {address: float(values[0]) for address, values in self.measure(once).items()}
 
 
-def sample(
-    evaluations: Sequence[Figures], resamples: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE
-) -> list[Sample]:
+def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE) -> list[Sample]:
     """The metrics of each evaluation under the same ``resamples`` draws of images with replacement.
 
     Each fold draws as many images as it has, from its own generator. All evaluations must have the same
@@ -85,10 +83,7 @@ def sample(
         weights = {fold: _weights(streams[fold], count, images[fold]) for fold in images}
         for parts, figures in zip(chunks, evaluations, strict=True):
             parts.append(figures.measure(weights))
-    samples = [
-        {address: np.concatenate([part[address] for part in parts]) for address in parts[0]}
-        for parts in chunks
-    ]
+    samples = [{address: np.concatenate([part[address] for part in parts]) for address in parts[0]} for parts in chunks]
     defined = np.all([np.isfinite(values) for one in samples for values in one.values()], axis=0)
     if not defined.any():
         raise InputError(

@@ -22,12 +22,7 @@ from jaxtyping import Float
 from pipeline.ranking.confidence.figures import Address, Figures, sample
 
 HUBNESS = ("skew@", "robin_hood@", "gini@", "anti_hubs@", "largest_hub@", "hs_sum")
-_LIMITS = {
-    "robin_hood@": (0.0, 1.0),
-    "gini@": (0.0, 1.0),
-    "anti_hubs@": (0.0, 100.0),
-    "largest_hub@": (0.0, np.inf),
-}
+_LIMITS = {"robin_hood@": (0.0, 1.0), "gini@": (0.0, 1.0), "anti_hubs@": (0.0, 100.0), "largest_hub@": (0.0, np.inf)}
 Draws = Float[np.ndarray, " draws"]
 
 
@@ -47,9 +42,7 @@ def intervals(
     (draws,) = sample([figures], resamples, seed)
     found: dict = {}
     for address, value in figures.estimate().items():
-        lowest, highest = next(
-            (_LIMITS[name] for name in _LIMITS if address[-1].startswith(name)), (-np.inf, np.inf)
-        )
+        lowest, highest = next((_LIMITS[name] for name in _LIMITS if address[-1].startswith(name)), (-np.inf, np.inf))
         low, high = interval(centred(address, draws[address], value), level)
         nest(found, address, [max(low, lowest), min(high, highest)])
     return found

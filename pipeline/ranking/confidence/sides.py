@@ -37,9 +37,7 @@ class FoldDirection:
         picked = chosen.flatten().to_numpy(zero_copy_only=False)
         if not len(items) or (strange := picked[~np.isin(picked, items)]).size:
             which = f"{strange[0]}, the first of {len(strange)} such items," if len(items) else "an item"
-            raise InputError(
-                f"ranks.parquet: column 'top' names {which} that occurrence.parquet does not list"
-            )
+            raise InputError(f"ranks.parquet: column 'top' names {which} that occurrence.parquet does not list")
         lengths = chosen.value_lengths().to_numpy(zero_copy_only=False)
         image_of = np.searchsorted(images, ranks["image_id"].to_numpy())
         starts = np.concatenate([[0], lengths.cumsum()]).astype(np.int64)

@@ -28,9 +28,7 @@ class Bank:
     def items(self) -> Scores:
         """Raises InputError where a criterion asks for a gallery bank and there are no vectors to make one from."""
         if self.gallery is None:
-            raise InputError(
-                "the criterion compares items with items and there are only scores; give embeddings"
-            )
+            raise InputError("the criterion compares items with items and there are only scores; give embeddings")
         return self.gallery()
 
 

@@ -26,13 +26,7 @@ class BankSource:
         return self.split is None
 
     def bank(
-        self,
-        fold: Split,
-        scores: Scores,
-        direction: str,
-        similarity: Similarity,
-        memory: int,
-        sets: int = 1,
+        self, fold: Split, scores: Scores, direction: str, similarity: Similarity, memory: int, sets: int = 1
     ) -> Bank:
         """The bank for one direction of ``fold``, whose own scores in that direction are ``scores``. memory (MiB) and
         sets: see ``Scores.of``."""

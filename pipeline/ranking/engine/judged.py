@@ -19,9 +19,7 @@ class _JudgedRows(Scores):
     def __init__(self, scores: Scores, rows: np.ndarray) -> None:
         super().__init__((len(rows), scores.shape[1]), scores.strip, scores.block, notes=scores.notes)
         self._scores, self._rows = scores, rows
-        bounds = (
-            (rows_of, *np.searchsorted(rows, (rows_of.start, rows_of.stop))) for rows_of in scores.strips()
-        )
+        bounds = ((rows_of, *np.searchsorted(rows, (rows_of.start, rows_of.stop))) for rows_of in scores.strips())
         self._sources = {int(first): (whole, int(last)) for whole, first, last in bounds if first < last}
 
     def strips(self) -> Iterator[slice]:

@@ -64,9 +64,7 @@ def greedy(scores: Scores, settings: Sequence[Allowance], mode: Mode) -> Iterato
         yield found
 
 
-def _matched(
-    scores: Scores, candidates: tuple[np.ndarray, np.ndarray], k: int, quota: int, mode: Mode
-) -> MatchedPairs:
+def _matched(scores: Scores, candidates: tuple[np.ndarray, np.ndarray], k: int, quota: int, mode: Mode) -> MatchedPairs:
     if quota == 0:
         return _NOTHING
     rows, columns, values = _Assignment(scores, candidates, k, quota).solve()

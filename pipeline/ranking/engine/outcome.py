@@ -85,6 +85,4 @@ def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
         occurrence[k] = hubness.occurrence(found.columns, truth.columns)
     widest = pairs[max(pairs)]
     by_query = np.argsort(widest.rows, kind="stable")
-    return Outcome(
-        None, hits, widest.columns[by_query], np.bincount(widest.rows, minlength=queries), occurrence
-    )
+    return Outcome(None, hits, widest.columns[by_query], np.bincount(widest.rows, minlength=queries), occurrence)

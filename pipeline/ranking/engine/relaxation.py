@@ -29,20 +29,14 @@ class Scan:
 
 
 def scan(
-    criterion: Criterion,
-    scores: Scores,
-    truth: Truth,
-    ks: Sequence[int] = KS,
-    keep: dict[int, float] | None = None,
+    criterion: Criterion, scores: Scores, truth: Truth, ks: Sequence[int] = KS, keep: dict[int, float] | None = None
 ) -> Scan:
     """Match ``scores``, already rescored, once for each K and each lambda that the criterion may choose from.
 
     keep: by K, the lambda whose matching is wanted; given it, of a long grid only some others are tried. All queries take
     part; those without a correct item are in no figure.
     """
-    tried = [
-        (row, k, column) for row, k in enumerate(ks) for column in _columns(criterion, (keep or {}).get(k))
-    ]
+    tried = [(row, k, column) for row, k in enumerate(ks) for column in _columns(criterion, (keep or {}).get(k))]
     settings = [Allowance(k, criterion.lambdas[column]) for _, k, column in tried]
     right = np.sort(_keys(np.repeat(np.arange(len(truth)), np.diff(truth.starts)), truth.items, truth))
     counts, kept = np.full((len(ks), len(criterion.lambdas)), _NOT_TRIED), {}

@@ -60,13 +60,7 @@ class Scores:
 
     @classmethod
     def of(
-        cls,
-        queries: Sides,
-        items: Sides,
-        similarity: Similarity,
-        block: int = STRIP,
-        memory: int = 0,
-        sets: int = 1,
+        cls, queries: Sides, items: Sides, similarity: Similarity, block: int = STRIP, memory: int = 0, sets: int = 1
     ) -> "Scores":
         """similarity: (B, D) and (N, D) to (B, N), of the queries' kind and the items' kind in this order. With
         images as queries, ``transposed()`` gives text to image under the same function. Fragments are scored once, when
@@ -167,9 +161,7 @@ def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
 
 def _must_take(shape: tuple[int, int], memory: int) -> None:
     """Raises UsageError when ``memory`` MiB, unless 0, cannot take a strip of float32 scores, either way."""
-    least = max(
-        _COPIES * min(rows, strip_height(columns)) * columns * 4 for rows, columns in (shape, shape[::-1])
-    )
+    least = max(_COPIES * min(rows, strip_height(columns)) * columns * 4 for rows, columns in (shape, shape[::-1]))
     if memory and least > memory * _MIB:
         raise UsageError(
             f"evaluate.memory: {memory} MiB is too little to rank {shape[0]} against {shape[1]}; "

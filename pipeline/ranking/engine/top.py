@@ -39,9 +39,7 @@ def top_k(
     return values, columns
 
 
-def best_of(
-    scores: Scores, rows: slice, k: int
-) -> tuple[Float[Tensor, "rows best"], Int[Tensor, "rows best"]]:
+def best_of(scores: Scores, rows: slice, k: int) -> tuple[Float[Tensor, "rows best"], Int[Tensor, "rows best"]]:
     """``top_k`` of a strip, without moving the items of shuffled scores."""
     if not isinstance(scores, Shuffled):
         return top_k(scores.strip(rows), k)
@@ -63,9 +61,7 @@ def _compiled(scores: Tensor, k: int, priority: np.ndarray | None) -> tuple[Tens
     return (torch.from_numpy(best), torch.from_numpy(columns)) if all(finite) else None
 
 
-def _first_of_ties(
-    scores: Float[Tensor, "rows items"], values: Float[Tensor, "rows best"]
-) -> Int[Tensor, "rows best"]:
+def _first_of_ties(scores: Float[Tensor, "rows items"], values: Float[Tensor, "rows best"]) -> Int[Tensor, "rows best"]:
     """Columns in the order (score descending, column ascending); values: the k best scores, sorted."""
     lowest = values[:, -1:]
     above, equal = scores > lowest, scores == lowest

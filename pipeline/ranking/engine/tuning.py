@@ -48,7 +48,4 @@ def best_lambdas(criterion: Criterion, trials: Sequence[Trial], ks: tuple[int, .
 
 
 def _scans(criterion: Criterion, trials: Sequence[Trial], ks: tuple[int, ...]) -> list[relaxation.Scan]:
-    return [
-        relaxation.scan(criterion, criterion.rerank(trial.scores, trial.bank), trial.truth, ks)
-        for trial in trials
-    ]
+    return [relaxation.scan(criterion, criterion.rerank(trial.scores, trial.bank), trial.truth, ks) for trial in trials]

@@ -21,9 +21,7 @@ class Words:
     lengths: Int[Tensor, " captions"]
 
     def __post_init__(self) -> None:
-        if int(self.lengths.sum()) != len(self.vectors) or (
-            len(self.lengths) and int(self.lengths.min()) < 1
-        ):
+        if int(self.lengths.sum()) != len(self.vectors) or (len(self.lengths) and int(self.lengths.min()) < 1):
             raise InputError(
                 f"captions of {self.lengths.tolist()[:5]}... words do not fit {len(self.vectors)} word vectors"
             )
@@ -65,9 +63,9 @@ class Words:
         captions = captions.cpu()
         lengths = self.lengths[captions]
         ends = lengths.cumsum(0)
-        places = torch.arange(int(lengths.sum())) + (
-            self.starts[captions] - (ends - lengths)
-        ).repeat_interleave(lengths)
+        places = torch.arange(int(lengths.sum())) + (self.starts[captions] - (ends - lengths)).repeat_interleave(
+            lengths
+        )
         return Words(self.vectors[places.to(self.vectors.device)], lengths)
 
     @property

@@ -37,9 +37,7 @@ def positions(
     return np.mean(found, axis=0)
 
 
-def _counts(
-    scores: Tensor, rows: slice, starts: np.ndarray, thresholds: np.ndarray, strictly: bool
-) -> np.ndarray:
+def _counts(scores: Tensor, rows: slice, starts: np.ndarray, thresholds: np.ndarray, strictly: bool) -> np.ndarray:
     found, finite = counts(scores, starts, thresholds, strictly)
     if not finite:
         raise InputError(f"scores of queries {rows.start} to {rows.stop - 1} hold NaN or infinite values")

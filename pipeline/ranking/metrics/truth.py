@@ -78,9 +78,7 @@ class Truth:
 
     def only_judged(self) -> "Truth":
         """Without the queries that have none; the items are the same."""
-        return Truth(
-            np.concatenate([[0], self.starts[1:][np.diff(self.starts) > 0]]), self.items, self.columns
-        )
+        return Truth(np.concatenate([[0], self.starts[1:][np.diff(self.starts) > 0]]), self.items, self.columns)
 
     def of(self, rows: slice, device: torch.device) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
         """The correct pairs of some queries: row within ``rows``, and column."""

@@ -38,9 +38,7 @@ def losses(table: pd.DataFrame) -> dict:
     if table["expected_matched"].notna().all():
         line = alt.Chart(alt.Data(values=lines)).mark_line(strokeWidth=2)
         layers.append(
-            line.encode(
-                x="low:Q", y="expected:Q", color=colour, strokeDash=alt.StrokeDash("kind:N", legend=None)
-            )
+            line.encode(x="low:Q", y="expected:Q", color=colour, strokeDash=alt.StrokeDash("kind:N", legend=None))
         )
     return spec(alt.layer(*layers), height=_HEIGHT)
 
@@ -51,14 +49,7 @@ def _stacked(row: dict, kinds: list[str]) -> list[dict]:
     for kind in kinds:
         count = int(row[kind])
         made.append(
-            {
-                "low": row["low"],
-                "high": row["high"],
-                "from": foot,
-                "to": foot + count,
-                "kind": kind,
-                "count": count,
-            }
+            {"low": row["low"], "high": row["high"], "from": foot, "to": foot + count, "kind": kind, "count": count}
         )
         foot += count
     return made

@@ -10,16 +10,7 @@ from pipeline.core.files import read_json
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 
-_NEEDED = (
-    "pairs",
-    "flagged",
-    "threshold",
-    "gallery",
-    "partners_from",
-    "mixture",
-    "truth",
-    "model_sha256",
-)
+_NEEDED = ("pairs", "flagged", "threshold", "gallery", "partners_from", "mixture", "truth", "model_sha256")
 _MODEL, _CONFIG = "model.safetensors", "config.json"
 
 

@@ -38,12 +38,7 @@ def validation(histories: dict[str, pd.DataFrame]) -> dict:
         tooltip=["run:N", "epoch:Q", alt.Tooltip("rsum:Q", format=".1f")],
     )
     # The dash tells runs apart without colour. A sort order, or points in the lines' colours, would make two legends.
-    run: dict[str, Any] = {
-        "field": "run",
-        "type": "nominal",
-        "title": None,
-        "scale": alt.Scale(domain=list(histories)),
-    }
+    run: dict[str, Any] = {"field": "run", "type": "nominal", "title": None, "scale": alt.Scale(domain=list(histories))}
     lines = base.mark_line(strokeWidth=2).encode(color=alt.Color(**run), strokeDash=alt.StrokeDash(**run))
     points = base.mark_point(filled=True, size=60, style="kept").transform_filter("datum.kept")
     return spec(alt.layer(lines, points), height=280)
@@ -52,8 +47,7 @@ def validation(histories: dict[str, pd.DataFrame]) -> dict:
 def training(table: pd.DataFrame) -> dict:
     """Training loss per epoch of one run; each run has its own axis, since losses differ in scale and meaning."""
     rows = [
-        {"epoch": int(epoch), "loss": float(value)}
-        for epoch, value in zip(table["epoch"], table["loss"], strict=True)
+        {"epoch": int(epoch), "loss": float(value)} for epoch, value in zip(table["epoch"], table["loss"], strict=True)
     ]
     y = alt.Y("loss:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=4))
     chart = alt.Chart(alt.Data(values=rows)).encode(
@@ -69,9 +63,7 @@ def sweep(points: list[Point], baselines: list[Point], title: str, name: str) ->
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=_swept([point.x for point in points if point.x is not None], title)
     )
-    level: list[dict[str, Any]] = [
-        {"rsum": point.rsum, "run": point.run, "series": point.run} for point in baselines
-    ]
+    level: list[dict[str, Any]] = [{"rsum": point.rsum, "run": point.run, "series": point.run} for point in baselines]
     # The line comes first in the domain and so has the accent's colour, like its band and its points.
     names = [name, *(row["series"] for row in level)]
     of: dict[str, Any] = {"type": "nominal", "title": None, "legend": alt.Legend() if level else None}
@@ -108,9 +100,7 @@ def _swept(values: list[float], title: str) -> alt.X:
     kind = {"type": "log"} if ratio else {"type": "linear", "zero": False}
     scale = alt.Scale(**kind, nice=False, padding=14)
     # A format would be given the precision of the distance between ticks: 128 came out as 1.3e+2.
-    axis = alt.Axis(
-        values=sorted(set(values)), labelExpr="'' + datum.value", grid=False, labelOverlap="greedy"
-    )
+    axis = alt.Axis(values=sorted(set(values)), labelExpr="'' + datum.value", grid=False, labelOverlap="greedy")
     return alt.X("x:Q", title=title, scale=scale, axis=axis)
 
 

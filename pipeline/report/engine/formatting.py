@@ -49,8 +49,7 @@ def interval(ends: tuple[float, float] | None, digits: int = 1) -> str:
 
 
 FILTERS = {
-    function.__name__: function
-    for function in (fixed, signed, significant, thousands, plural, percent, interval)
+    function.__name__: function for function in (fixed, signed, significant, thousands, plural, percent, interval)
 }
 
 

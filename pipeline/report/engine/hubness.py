@@ -42,9 +42,7 @@ def log_histogram(n: np.ndarray) -> list[tuple[int, int, int]]:
     edges = log_edges(int(n.max(initial=0)))
     counts, _ = np.histogram(n, edges)
     return [
-        (low, high - 1, int(count))
-        for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True)
-        if count
+        (low, high - 1, int(count)) for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True) if count
     ]
 
 
@@ -59,9 +57,7 @@ def log_edges(largest: int) -> list[int]:
 def attracted(top: pa.ListArray, items: list[int], limit: int) -> dict[int, tuple[list[int], int]]:
     """For each of ``items`` the rows of ``top`` whose list holds it, at most ``limit``, those that hold it nearest to the
     beginning first, then in the order of the rows; and how many rows hold it in all."""
-    flat, rows = (
-        part.to_numpy(zero_copy_only=False) for part in (pc.list_flatten(top), pc.list_parent_indices(top))
-    )
+    flat, rows = (part.to_numpy(zero_copy_only=False) for part in (pc.list_flatten(top), pc.list_parent_indices(top)))
     lengths = pc.list_value_length(top).to_numpy(zero_copy_only=False)
     place = np.arange(len(flat)) - np.repeat(lengths.cumsum() - lengths, lengths)
     found = {}

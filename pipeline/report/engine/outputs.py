@@ -14,19 +14,14 @@ _COUNTS = ("queries", "items")
 
 def metrics(results: Results) -> dict:
     """{run: {criterion: {direction: {metric: number}, "rsum": number, "hs_sum": number}}}, numbers only."""
-    return {
-        run.name: {name: _numbers(one.metrics) for name, one in run.evaluations.items()}
-        for run in results.runs()
-    }
+    return {run.name: {name: _numbers(one.metrics) for name, one in run.evaluations.items()} for run in results.runs()}
 
 
 def _numbers(measured: dict) -> dict:
     content: dict = {name: round(measured[name], _DECIMALS) for name in ("rsum", "hs_sum")}
     for direction in DIRECTIONS:
         figures = {name: value for name, value in measured[direction].items() if _is_number(value)}
-        content[direction] = {
-            name: round(value, _DECIMALS) for name, value in figures.items() if name not in _COUNTS
-        }
+        content[direction] = {name: round(value, _DECIMALS) for name, value in figures.items() if name not in _COUNTS}
     return content
 
 
@@ -46,9 +41,7 @@ def rsum(results: Results) -> pd.DataFrame:
 
 def history(results: Results) -> pd.DataFrame:
     """run, epoch, val_rsum, loss: one row per run and epoch."""
-    tables = [
-        run.history.assign(run=run.name)[["run", "epoch", "val_rsum", "loss"]] for run in results.trained()
-    ]
+    tables = [run.history.assign(run=run.name)[["run", "epoch", "val_rsum", "loss"]] for run in results.trained()]
     return pd.concat(tables, ignore_index=True)
 
 

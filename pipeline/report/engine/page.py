@@ -60,11 +60,7 @@ def render(results: Results, collector: Collector) -> str:
 
 
 def _document(
-    results: Results,
-    collector: Collector,
-    sections: list[Section],
-    symbols: dict[str, str],
-    side: int,
+    results: Results, collector: Collector, sections: list[Section], symbols: dict[str, str], side: int
 ) -> str:
     scripts = [_trusted(charts.library()), _asset("page.js")]
     return (

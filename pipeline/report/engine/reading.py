@@ -51,9 +51,7 @@ def _all_there(params: Params) -> None:
             for file in (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE):
                 wanted[paths.evaluated(run, inference) / file] = command
     missing = {command: path for path, command in wanted.items() if not path.is_file()}
-    lines = [
-        f"{path} does not exist; make it with `{command}` or `dvc repro`" for command, path in missing.items()
-    ]
+    lines = [f"{path} does not exist; make it with `{command}` or `dvc repro`" for command, path in missing.items()]
     if len(lines) > _SHOWN:
         lines = [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more; `dvc repro` makes them all"]
     if lines:
@@ -66,9 +64,7 @@ def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
     problems = _problems(metrics, params)
     if problems:
         advice = f"run `vse-pipe evaluate --run {run} --inference {inference}` again"
-        raise InputError(
-            "\n".join(f"{folder / evaluation.METRICS}: {problem}; {advice}" for problem in problems)
-        )
+        raise InputError("\n".join(f"{folder / evaluation.METRICS}: {problem}; {advice}" for problem in problems))
     tables = (evaluation.read_ranks, evaluation.read_occurrence, evaluation.read_relaxation)
     return Evaluation(run, inference, metrics, *(read_table(folder) for read_table in tables))
 
@@ -81,11 +77,7 @@ def _problems(metrics: dict, params: Params) -> list[str]:
         measured = side if isinstance(side, dict) else {}
         names = [*_NEEDED, *[name for name, value in measured.items() if isinstance(value, int | float)]]
         figures |= {f"{direction}.{name}": measured.get(name) for name in names}
-    found = [
-        f"{name} is {value!r}, expected a finite number"
-        for name, value in figures.items()
-        if not _finite(value)
-    ]
+    found = [f"{name} is {value!r}, expected a finite number" for name, value in figures.items() if not _finite(value)]
     for name in ("split", "protocol", "ties"):
         wanted = getattr(params.evaluate, name)
         if metrics.get(name) != wanted:
@@ -124,9 +116,7 @@ def _history(run: str) -> pd.DataFrame:
     elif not np.isfinite(table[list(_CURVES)].to_numpy(dtype=float)).all():
         problem = f"{', '.join(_CURVES)} must be finite numbers in every row"
     if problem:
-        raise InputError(
-            f"{paths.trained(run) / history.NAME}: {problem}; run `vse-pipe train --run {run}` again"
-        )
+        raise InputError(f"{paths.trained(run) / history.NAME}: {problem}; run `vse-pipe train --run {run}` again")
     return table
 
 

@@ -17,21 +17,14 @@ class Pick:
     kind: str
 
 
-def mix(
-    baseline: pd.DataFrame, contrast: pd.DataFrame, count: int, generator: np.random.Generator
-) -> list[Pick]:
+def mix(baseline: pd.DataFrame, contrast: pd.DataFrame, count: int, generator: np.random.Generator) -> list[Pick]:
     """``count`` queries (fewer if there are not so many), the kinds taking turns; right means a hit at 1.
 
     baseline, contrast: ranks of the same queries, indexed by query_id in ascending order, so that the choice depends
     on the generator alone.
     """
     before, after = baseline["hit_1"].to_numpy(), contrast["hit_1"].to_numpy()
-    masks = {
-        "repaired": ~before & after,
-        "right": before & after,
-        "wrong": ~before & ~after,
-        "broken": before & ~after,
-    }
+    masks = {"repaired": ~before & after, "right": before & after, "wrong": ~before & ~after, "broken": before & ~after}
     ids = baseline.index.to_numpy()
     waiting = {kind: list(generator.permutation(ids[masks[kind]])) for kind in KINDS}
     chosen: list[Pick] = []
@@ -60,6 +53,4 @@ def change(baseline: pd.DataFrame, contrast: pd.DataFrame, k: int) -> Change:
 def worst(ranks: pd.DataFrame, count: int) -> list[int]:
     """query_ids whose best correct item ranks lowest, worst first; equal ranks in ascending order of query_id."""
     missed = ranks[ranks["rank"] > 1]
-    return [
-        int(number) for number in missed.sort_values("rank", ascending=False, kind="stable").index[:count]
-    ]
+    return [int(number) for number in missed.sort_values("rank", ascending=False, kind="stable").index[:count]]

@@ -92,12 +92,7 @@ def _row(sweep: Sweep, point: Point) -> dict:
 
 def _epochs(sweep: Sweep) -> list[dict]:
     return [
-        {
-            **_names(sweep, run),
-            "x": int(epoch),
-            "val_rsum": round(float(rsum), _DECIMALS),
-            "val_epoch": int(epoch),
-        }
+        {**_names(sweep, run), "x": int(epoch), "val_rsum": round(float(rsum), _DECIMALS), "val_epoch": int(epoch)}
         for run, history in sweep.histories.items()
         for epoch, rsum in zip(history["epoch"], history["val_rsum"], strict=True)
     ]

@@ -22,10 +22,7 @@ def context(results: Results, collector: Collector) -> dict | None:
 
 def _group(group: Group, results: Results, collector: Collector) -> dict:
     found = [results.audits[run.name] for run in group.runs if run.name in results.audits]
-    return {
-        "dataset": group.catalogue.name,
-        "audits": [_audit(one, group.catalogue, collector) for one in found],
-    }
+    return {"dataset": group.catalogue.name, "audits": [_audit(one, group.catalogue, collector) for one in found]}
 
 
 def _audit(one: Audit, catalogue: DatasetIndex, collector: Collector) -> dict:

@@ -48,9 +48,7 @@ def _group(group: Group, results: Results, collector: Collector) -> dict:
     }
 
 
-def _run(
-    run: RunResult, is_open: bool, catalogue: DatasetIndex, results: Results, collector: Collector
-) -> dict:
+def _run(run: RunResult, is_open: bool, catalogue: DatasetIndex, results: Results, collector: Collector) -> dict:
     before = {direction: run.baseline.queries(direction) for direction in DIRECTIONS}
     rows, cards = [], []
     for one in run.evaluations.values():
@@ -87,12 +85,7 @@ def _chart(run: RunResult, index: int, rows: list[dict], collector: Collector) -
 
 
 def _examples(
-    one: Evaluation,
-    baseline: Evaluation,
-    sides: list[_Side],
-    catalogue: DatasetIndex,
-    seed: int,
-    collector: Collector,
+    one: Evaluation, baseline: Evaluation, sides: list[_Side], catalogue: DatasetIndex, seed: int, collector: Collector
 ) -> dict:
     """Some queries, drawn by the seed. A matching keeps its sets at K = 10 only, so there right means right at 10."""
     k = KS[-1] if one.matching or baseline.matching else KS[0]
@@ -107,12 +100,7 @@ def _examples(
 
 
 def _example(
-    number: int,
-    side: _Side,
-    one: Evaluation,
-    baseline: Evaluation,
-    catalogue: DatasetIndex,
-    collector: Collector,
+    number: int, side: _Side, one: Evaluation, baseline: Evaluation, catalogue: DatasetIndex, collector: Collector
 ) -> dict:
     is_text = side.direction == "text_to_image"
     catalogue.known([number], side.direction, "queries")
@@ -129,12 +117,7 @@ def _example(
 
 
 def _cell(
-    row: pd.Series,
-    one: Evaluation,
-    right: list[int],
-    direction: str,
-    catalogue: DatasetIndex,
-    collector: Collector,
+    row: pd.Series, one: Evaluation, right: list[int], direction: str, catalogue: DatasetIndex, collector: Collector
 ) -> dict:
     """What is ranked first; of a matching only whether its set holds a correct item."""
     if one.matching:

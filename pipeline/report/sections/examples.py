@@ -33,13 +33,7 @@ def _group(group: Group, results: Results, collector: Collector) -> dict:
             for pick in picks
         ]
         sides.append({"direction": direction, "heading": _HEADINGS[direction], "cards": cards})
-    return {
-        "dataset": group.catalogue.name,
-        "run": run.name,
-        "kind": run.kind,
-        "criteria": criteria,
-        "sides": sides,
-    }
+    return {"dataset": group.catalogue.name, "run": run.name, "kind": run.kind, "criteria": criteria, "sides": sides}
 
 
 def _card(
@@ -54,20 +48,14 @@ def _card(
         "kind": pick.kind,
         "query": shown(pick.query_id, direction == "image_to_text", catalogue, collector),
         "lists": [
-            _list(one, table.loc[pick.query_id], right, direction, catalogue, collector)
-            for one, table in rankings
+            _list(one, table.loc[pick.query_id], right, direction, catalogue, collector) for one, table in rankings
         ],
         "right": [shown(item, direction == "text_to_image", catalogue, collector) for item in right],
     }
 
 
 def _list(
-    one: Evaluation,
-    row: pd.Series,
-    right: list[int],
-    direction: str,
-    catalogue: DatasetIndex,
-    collector: Collector,
+    one: Evaluation, row: pd.Series, right: list[int], direction: str, catalogue: DatasetIndex, collector: Collector
 ) -> dict:
     """A matching has no order, so its whole set is shown; of a ranking only the beginning."""
     top = [int(item) for item in row["top"]]

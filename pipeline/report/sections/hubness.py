@@ -39,15 +39,11 @@ def _group(group: Group, collector: Collector) -> dict:
     return {
         "dataset": group.catalogue.name,
         "left_out": len(group.runs) - len(best),
-        "runs": [
-            _run(run, run is group.best_run, run in best, group.catalogue, collector) for run in group.runs
-        ],
+        "runs": [_run(run, run is group.best_run, run in best, group.catalogue, collector) for run in group.runs],
     }
 
 
-def _run(
-    run: RunResult, is_open: bool, is_drawn: bool, catalogue: DatasetIndex, collector: Collector
-) -> dict:
+def _run(run: RunResult, is_open: bool, is_drawn: bool, catalogue: DatasetIndex, collector: Collector) -> dict:
     return {
         "run": run.name,
         "kind": run.kind,
@@ -86,12 +82,7 @@ def _charts(run: RunResult, direction: str, k: int, collector: Collector) -> dic
 
 
 def _chart(
-    one: Evaluation,
-    run: RunResult,
-    direction: str,
-    k: int,
-    extent: hub_charts.Extent,
-    collector: Collector,
+    one: Evaluation, run: RunResult, direction: str, k: int, extent: hub_charts.Extent, collector: Collector
 ) -> dict:
     after, before = (each.items(direction)[f"n_{k}"].to_numpy() for each in (one, run.baseline))
     is_baseline = one is run.baseline
@@ -127,9 +118,7 @@ def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
 def _hubs(run: RunResult, direction: str, catalogue: DatasetIndex, collector: Collector) -> list[dict]:
     """The items most often among the best 10 under the baseline, some of the queries that have them there, and what the
     contrast makes of them."""
-    order = run.baseline.items(direction).sort_values(
-        ["n_10", "item_id"], ascending=[False, True], kind="stable"
-    )
+    order = run.baseline.items(direction).sort_values(["n_10", "item_id"], ascending=[False, True], kind="stable")
     after = run.contrast.items(direction).groupby("item_id")["n_10"].sum()
     worst = order.head(_HUBS)
     ids = catalogue.known(worst["item_id"].tolist(), direction, "items")
@@ -140,9 +129,7 @@ def _hubs(run: RunResult, direction: str, catalogue: DatasetIndex, collector: Co
             **shown(item, direction == "text_to_image", catalogue, collector),
             "before": int(n),
             "after": int(after[item]),
-            "queries": [
-                _query(int(queries[row]), item, direction, catalogue, collector) for row in drawn[item][0]
-            ],
+            "queries": [_query(int(queries[row]), item, direction, catalogue, collector) for row in drawn[item][0]],
             "more": max(0, drawn[item][1] - _DRAWN_IN),
         }
         for item, n in zip(ids, worst["n_10"], strict=True)

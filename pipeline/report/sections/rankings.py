@@ -40,10 +40,7 @@ _SIDE = [
     ("Mean r", "mean_r", 1, "least"),
     ("Skew", "skew@10", 2, "zero"),
 ]
-_SIDES = {
-    side: [Column(label, (side, key), digits, goal) for label, key, digits, goal in _SIDE]
-    for side in DIRECTIONS
-}
+_SIDES = {side: [Column(label, (side, key), digits, goal) for label, key, digits, goal in _SIDE] for side in DIRECTIONS}
 _TOTALS = [Column("rsum", ("rsum",), 1, "most"), Column("hs-sum", ("hs_sum",), 2, "zero")]
 
 

@@ -40,15 +40,10 @@ def _tables(run: RunResult) -> dict[str, pd.DataFrame]:
     return {name: table.to_pandas() for name, table in found.items() if table is not None}
 
 
-def _side(
-    tables: dict[str, pd.DataFrame], direction: str, names: dict[str, str], collector: Collector
-) -> dict:
+def _side(tables: dict[str, pd.DataFrame], direction: str, names: dict[str, str], collector: Collector) -> dict:
     charts, rows = [], []
     for k in KS:
-        own = {
-            name: table[(table["direction"] == direction) & (table["k"] == k)]
-            for name, table in tables.items()
-        }
+        own = {name: table[(table["direction"] == direction) & (table["k"] == k)] for name, table in tables.items()}
         figures = [_row(name, k, table) for name, table in own.items()]
         label = f"R@{k}, {direction.replace('_', ' ')}, against lambda: " + "; ".join(map(_said, figures))
         chart = collector.chart(relaxation_charts.curves(own, names), f"{label}.")

@@ -22,8 +22,7 @@ def context(results: Results, collector: Collector) -> dict:
         "runs": [_run(run, results) for run in results.trained()],
         "ensembles": [(run.name, run.parts) for run in results.runs() if run.parts],
         "criteria": [
-            (name, [(part, options.get(part, "")) for part in name.split("+")])
-            for name in params.grid.inferences
+            (name, [(part, options.get(part, "")) for part in name.split("+")]) for name in params.grid.inferences
         ],
         "tuned": _tuned(results),
         "fingerprints": [row for group in results.groups for row in _fingerprints(group)],

@@ -43,9 +43,7 @@ def _group(group: Group) -> dict:
         "kinds": {run.name: run.kind for run in group.runs},
         "baseline": group.best_run.baseline,
         "strict": max(strict, key=lambda one: one.rsum, default=None),
-        "sizes": {
-            direction: (len(best.queries(direction)), len(best.items(direction))) for direction in DIRECTIONS
-        },
+        "sizes": {direction: (len(best.queries(direction)), len(best.items(direction))) for direction in DIRECTIONS},
         "matrix": _matrix(group, best),
         "transductive": {one.inference for one in group.evaluations() if one.transductive},
     }
@@ -56,11 +54,7 @@ def _matrix(group: Group, best: Evaluation) -> dict:
     goes down, so that the table stays narrow."""
     cells = [
         [
-            {
-                "one": one,
-                "gain": None if one is run.baseline else one.rsum - run.baseline.rsum,
-                "best": one is best,
-            }
+            {"one": one, "gain": None if one is run.baseline else one.rsum - run.baseline.rsum, "best": one is best}
             for one in run.evaluations.values()
         ]
         for run in group.runs

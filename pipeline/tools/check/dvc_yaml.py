@@ -33,9 +33,7 @@ def problems(params: Params, document: dict) -> list[Problem]:
         listed += _node(node, by_name.get(node.stage), found)
     listed += _report(by_name.get("report"))
     if not Path("pipeline").is_dir():
-        listed.append(
-            Problem(PARAMS, str(DVC_YAML), "its stages depend on pipeline/, which is not there", _RESTORE)
-        )
+        listed.append(Problem(PARAMS, str(DVC_YAML), "its stages depend on pipeline/, which is not there", _RESTORE))
     for stage in found:
         listed += _dependencies(stage, found) + _parameters(stage, document)
     if (Path("pipeline") / "cli.py").is_file():
@@ -50,17 +48,11 @@ def _problem(stage: str, what: str, advice: str = "correct the stage, or `git ch
 def _node(node: Node, stage: Stage | None, found: list[Stage]) -> list[Problem]:
     if stage is None:
         groups = {one.group for one in found}
-        what = (
-            f"has no entry '{node.name}'"
-            if node.group in groups
-            else "the stage is missing or names no entry"
-        )
+        what = f"has no entry '{node.name}'" if node.group in groups else "the stage is missing or names no entry"
         return [_problem(node.group, what, f"its foreach must go over the section that names '{node.name}'")]
     listed = []
     if stage.outs != (str(node.out),):
-        listed.append(
-            _problem(stage.name, f"writes {', '.join(stage.outs) or 'nothing'}, the code {node.out}")
-        )
+        listed.append(_problem(stage.name, f"writes {', '.join(stage.outs) or 'nothing'}, the code {node.out}"))
     if not stage.cmd.endswith(node.command):
         listed.append(_problem(stage.name, f"runs `{stage.cmd}`, expected `{node.command}`"))
     return listed

@@ -18,19 +18,13 @@ def left_over(params: Params) -> list[Problem]:
     found = []
     for path in beside_data():
         if path.name.endswith(".partial"):
-            found.append(
-                Problem(NOTE, str(path), "left by a call that was killed", "the next call removes it")
-            )
+            found.append(Problem(NOTE, str(path), "left by a call that was killed", "the next call removes it"))
         elif path.is_dir() and path not in known and not _holds(path, known):
             advice = f"`rm -r {path}` if you need it no longer"
             found.append(Problem(NOTE, str(path), "params.yaml does not name it", advice))
     for name in params.evaluated():
         for path in sorted(paths.evaluations(name).glob("*")):
-            if (
-                path.is_dir()
-                and path.name not in params.grid.inferences
-                and not path.name.endswith(".partial")
-            ):
+            if path.is_dir() and path.name not in params.grid.inferences and not path.name.endswith(".partial"):
                 what = "a criterion that grid.inferences does not name"
                 found.append(Problem(NOTE, str(path), what, f"`rm -r {path}` if you need it no longer"))
     return found
@@ -51,9 +45,7 @@ def stale(params: Params, lock: Lock, skip: set[str]) -> list[Problem]:
             continue
         changed = lock.changed(node.stage)
         if changed:
-            found.append(
-                Problem(DIGEST, str(node.out), f"stale: {_listed(changed)} changed since", node.advice)
-            )
+            found.append(Problem(DIGEST, str(node.out), f"stale: {_listed(changed)} changed since", node.advice))
     return found + report(params)
 
 

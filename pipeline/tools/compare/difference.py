@@ -84,12 +84,8 @@ def _known(one: Compared, counted: dict[Address, float]) -> dict[Address, float]
         if not isinstance(value, int | float):
             continue
         if not math.isfinite(value):
-            raise InputError(
-                f"{one.name}: metrics.json {'.'.join(address)} is {value!r}, expected a finite number"
-            )
-        if isinstance(stated, int | float) and not math.isclose(
-            stated, value, rel_tol=1e-6, abs_tol=_ROUNDING
-        ):
+            raise InputError(f"{one.name}: metrics.json {'.'.join(address)} is {value!r}, expected a finite number")
+        if isinstance(stated, int | float) and not math.isclose(stated, value, rel_tol=1e-6, abs_tol=_ROUNDING):
             raise InputError(
                 f"{one.name}: metrics.json has {'.'.join(address)} = {stated}, ranks.parquet and "
                 f"occurrence.parquet give {value:.6f}; the files do not belong together, evaluate again"

@@ -63,9 +63,7 @@ class Revision:
             system.info("")
         except DvcException as error:
             reason = str(error).splitlines()[0]
-            raise UsageError(
-                f"--base {rev}: {reason}; give a commit, tag or branch of this repository"
-            ) from error
+            raise UsageError(f"--base {rev}: {reason}; give a commit, tag or branch of this repository") from error
         return cls(rev, system, Path.cwd().resolve().relative_to(root.resolve()))
 
     def shown(self, folder: Path) -> str:
@@ -100,9 +98,7 @@ class Revision:
             yield
         except unavailable as error:
             if self._absent(path):
-                raise InputError(
-                    f"{self.rev} has no {path}; it was not evaluated in that revision"
-                ) from error
+                raise InputError(f"{self.rev} has no {path}; it was not evaluated in that revision") from error
             raise MissingResource(
                 f"{self.shown(path)} is not in the DVC cache; get it with `dvc fetch` after "
                 f"`git checkout {self.rev}`, or make it there with `dvc repro`"

@@ -45,8 +45,7 @@ class Place:
         found = self.files.below(self.folder)
         if not found:
             raise InputError(
-                f"{self.files.shown(self.folder)}: no folder in it has a {evaluation.METRICS}; "
-                "evaluate the run"
+                f"{self.files.shown(self.folder)}: no folder in it has a {evaluation.METRICS}; evaluate the run"
             )
         return found
 
@@ -65,9 +64,7 @@ class Place:
         with self.files.local(folder, names) as local:
             ranks, occurrence = evaluation.read_ranks(local), evaluation.read_occurrence(local)
             if "image_id" not in ranks.column_names:
-                raise InputError(
-                    f"{local / evaluation.RANKS}: column 'image_id' (int64) is missing; evaluate again"
-                )
+                raise InputError(f"{local / evaluation.RANKS}: column 'image_id' (int64) is missing; evaluate again")
             return Compared(self.name, evaluation.read_metrics(local), ranks, occurrence)
 
 
@@ -75,11 +72,7 @@ def find(name: str, start: Path, params: Params | None, files: Files) -> Place:
     """A name with a path separator is a folder, any other a run of the project if it has one of that name,
     else a folder."""
     folder = start / name
-    if (
-        not is_path(name)
-        and params is not None
-        and (name in params.evaluated() or paths.evaluated(name, "").is_dir())
-    ):
+    if not is_path(name) and params is not None and (name in params.evaluated() or paths.evaluated(name, "").is_dir()):
         return _run(name, files)
     if (folder / evaluation.METRICS).is_file():
         return Place(name, folder, True, files)
@@ -112,18 +105,14 @@ def common(a: Place, b: Place, order: Sequence[str]) -> list[str]:
     of_a, of_b = a.criteria(), b.criteria()
     both = set(of_a) & set(of_b)
     if not both:
-        raise InputError(
-            f"no criterion in common: {a.name} has {', '.join(of_a)}; {b.name} has {', '.join(of_b)}"
-        )
+        raise InputError(f"no criterion in common: {a.name} has {', '.join(of_a)}; {b.name} has {', '.join(of_b)}")
     return [name for name in order if name in both] + sorted(both - set(order))
 
 
 def _run(name: str, files: Files) -> Place:
     folder = paths.evaluated(name, "")
     if not folder.is_dir():
-        raise InputError(
-            f"{folder} does not exist; make it with `vse-pipe evaluate --run {name}` or `dvc repro`"
-        )
+        raise InputError(f"{folder} does not exist; make it with `vse-pipe evaluate --run {name}` or `dvc repro`")
     return Place(name, folder, False, files)
 
 

@@ -76,9 +76,7 @@ def _bank(metrics: dict) -> str:
 
 def _caption(one: Comparison, resamples: int, seed: int) -> str:
     banks = [_bank(side.metrics) for side in (one.a, one.b)]
-    bank = (
-        f"query bank {banks[0]}" if banks[0] == banks[1] else f"query bank {banks[0]} in A, {banks[1]} in B"
-    )
+    bank = f"query bank {banks[0]}" if banks[0] == banks[1] else f"query bank {banks[0]} in A, {banks[1]} in B"
     about = one.b.metrics
     return (
         f"{about.get('split')} split, protocol {about.get('protocol')}, ties {about.get('ties')}, {bank}; "

@@ -32,11 +32,7 @@ def compare(
     """
     if run_b is None and base is None:
         raise UsageError("compare needs RUN_B, or --base REV to compare RUN_A with what it was")
-    a = (
-        places.find(run_a, start, params, Disk())
-        if base is None
-        else places.at_revision(run_a, start, params, base)
-    )
+    a = places.find(run_a, start, params, Disk()) if base is None else places.at_revision(run_a, start, params, base)
     b = places.find(run_b or run_a, start, params, Disk())
     found = []
     for of_a, of_b in _chosen(a, b, inference, params):
@@ -48,18 +44,11 @@ def _chosen(a: Place, b: Place, inference: str | None, params: Params | None) ->
     """Which criterion of A to compare with which of B."""
     if a.single and b.single:
         if inference is not None:
-            raise UsageError(
-                "--inference chooses a criterion of a run; both sides are folders of one criterion"
-            )
+            raise UsageError("--inference chooses a criterion of a run; both sides are folders of one criterion")
         return [(a.criteria()[0], b.criteria()[0])]
     if a.single or b.single:
         wanted = inference or (a if a.single else b).criteria()[0]
-        return [
-            (
-                a.criteria()[0] if a.single else a.check(wanted),
-                b.criteria()[0] if b.single else b.check(wanted),
-            )
-        ]
+        return [(a.criteria()[0] if a.single else a.check(wanted), b.criteria()[0] if b.single else b.check(wanted))]
     if inference is not None:
         return [(a.check(inference), b.check(inference))]
     names = places.common(a, b, params.grid.inferences if params else [])

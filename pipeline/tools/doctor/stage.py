@@ -17,7 +17,5 @@ def examine() -> list[Line]:
         try:
             found += CHECKS.load(name).look()
         except Exception as error:
-            found.append(
-                Line(FAIL, name, f"cannot be told: {type(error).__name__}: {error}", "see the lines above")
-            )
+            found.append(Line(FAIL, name, f"cannot be told: {type(error).__name__}: {error}", "see the lines above"))
     return found

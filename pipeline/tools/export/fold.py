@@ -43,7 +43,5 @@ def folded(
         raise ValueError(f"a scale of {bias.scale} turns the order round")
     column = ((bias.bias.mean() - bias.bias) / bias.scale).to(items)[:, None]
     if not column.isfinite().all():
-        raise InputError(
-            "the correction leaves the range of the vectors' precision; choose milder parameters"
-        )
+        raise InputError("the correction leaves the range of the vectors' precision; choose milder parameters")
     return torch.cat([queries, queries.new_ones(len(queries), 1)], dim=1), torch.cat([items, column], dim=1)

@@ -17,8 +17,7 @@ def plan(params: Params, run: str, direction: str, out: Path) -> Step:
     if stopped:
         return stopped
     counts = [
-        by_split(source / name).get(params.evaluate.split, 0)
-        for name in (embeddings.IMAGES, embeddings.CAPTIONS)
+        by_split(source / name).get(params.evaluate.split, 0) for name in (embeddings.IMAGES, embeddings.CAPTIONS)
     ]
     items, queries = counts if direction == "text_to_image" else reversed(counts)
     written = sum(counts) * (_dimensions(source) + 1) * FLOAT32

@@ -100,13 +100,7 @@ def _target(to: str, direction: str, params: EvaluateParams):
 
 
 def _export(
-    given: Inputs,
-    criterion: Criterion,
-    params: EvaluateParams,
-    target,
-    direction: str,
-    out: Path,
-    sources: list[Path],
+    given: Inputs, criterion: Criterion, params: EvaluateParams, target, direction: str, out: Path, sources: list[Path]
 ) -> dict:
     if out.exists() and not (out / MANIFEST).is_file() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"--out: {out} exists and is not an export; choose another folder")
@@ -147,9 +141,7 @@ def _folded(split: Split, bias: ItemBias, direction: str) -> Folded:
     asking, asked = (split.images, split.captions) if of_images else (split.captions, split.images)
     queries, items = folded(asking, asked, bias)
     ids = (images, captions) if direction == "image_to_text" else (captions, images)
-    sides = [
-        FoldedSide(*of, np.asarray(vectors.cpu())) for of, vectors in zip(ids, (queries, items), strict=True)
-    ]
+    sides = [FoldedSide(*of, np.asarray(vectors.cpu())) for of, vectors in zip(ids, (queries, items), strict=True)]
     return Folded(direction, items=sides[1], queries=sides[0])
 
 

@@ -71,9 +71,7 @@ class Catalogue:
         return self.images[column][place].as_py()
 
     def _strange(self, key: str, value: int, name: str) -> str:
-        return (
-            f"{paths.prepared(self.dataset) / name}: no {key} {value}; prepare and embed the data set again"
-        )
+        return f"{paths.prepared(self.dataset) / name}: no {key} {value}; prepare and embed the data set again"
 
     @cached_property
     def _image_order(self) -> tuple[np.ndarray, np.ndarray]:

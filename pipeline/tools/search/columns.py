@@ -47,6 +47,4 @@ def opened(path: Path, read: Callable[[pq.ParquetFile], Found]) -> Found:
             return read(file)
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise IntegrityError(
-            f"{path}: damaged Parquet file ({reason}); remove it and embed the run again"
-        ) from error
+        raise IntegrityError(f"{path}: damaged Parquet file ({reason}); remove it and embed the run again") from error

@@ -85,9 +85,7 @@ def correction_of(
         "direction": direction,
         "split": split,
         "bank": bank,
-        "code": code.digest(
-            code.closure([*INFERENCES.modules(criterion.rescoring.name), bank_source.__name__])
-        ),
+        "code": code.digest(code.closure([*INFERENCES.modules(criterion.rescoring.name), bank_source.__name__])),
     }
     path = paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors"
     found = stored.read(path, identity, files)
@@ -124,9 +122,7 @@ def _computed(
         scores = scores.transposed()
     queries = source.bank(split, scores, direction, similarity, memory)
     rows, columns = queries.queries.shape
-    say(
-        f"{criterion.name}: computing the correction of {columns:,} items by {rows:,} queries of {bank}, once"
-    )
+    say(f"{criterion.name}: computing the correction of {columns:,} items by {rows:,} queries of {bank}, once")
     found = criterion.item_bias(queries)
     assert found is not None
     warn_of_residual(criterion, direction, found.notes)
@@ -156,9 +152,7 @@ def _other(network: Network | Together, bank: str) -> Split | None:
     if bank in SPLITS:
         return _split(network.of(bank))
     if isinstance(network, Together):
-        raise InputError(
-            "several networks take their bank from their own runs: evaluate.bank test, train or val"
-        )
+        raise InputError("several networks take their bank from their own runs: evaluate.bank test, train or val")
     other = Embedded.read(Path(bank))
     Embedded.read(gallery.folder, gallery.run).must_match(other)
     return other.whole(network.device)

@@ -52,28 +52,19 @@ class Gallery:
         nothing is of that split, IntegrityError for damaged ones."""
         ours, theirs = (footer(folder / name, run) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
         if ours.get("run") != run:
-            raise InputError(
-                f"{folder}: embeddings of run {ours.get('run')!r}, expected {run!r}; embed it again"
-            )
+            raise InputError(f"{folder}: embeddings of run {ours.get('run')!r}, expected {run!r}; embed it again")
         for key in _MUST_AGREE:
             if ours.get(key) != theirs.get(key):
-                raise InputError(
-                    f"{folder}: images.parquet and captions.parquet differ in {key}; embed both again"
-                )
+                raise InputError(f"{folder}: images.parquet and captions.parquet differ in {key}; embed both again")
         return cls(folder, run, split, ours).of(split)
 
     def of(self, split: str) -> "Gallery":
         """The same network's embeddings of another split. Raises InputError where it has no image or no caption."""
         found = replace(self, split=split, _read={})
-        for name, ids in [
-            (embeddings.IMAGES, found.ids.image_ids),
-            (embeddings.CAPTIONS, found.ids.caption_ids),
-        ]:
+        for name, ids in [(embeddings.IMAGES, found.ids.image_ids), (embeddings.CAPTIONS, found.ids.caption_ids)]:
             if not len(ids):
                 advice = f"name '{split}' in embed.splits and run `vse-pipe embed --run {self.run}`"
-                raise InputError(
-                    f"{self.folder / name}: nothing of split '{split}'; if the data set has it, {advice}"
-                )
+                raise InputError(f"{self.folder / name}: nothing of split '{split}'; if the data set has it, {advice}")
         return found
 
     @property
@@ -90,14 +81,10 @@ class Gallery:
 
     def split_of(self, image_id: int) -> str:
         """Where an image is. Raises InputError where the run has embedded none of that id."""
-        ids, splits = opened(
-            self.folder / embeddings.IMAGES, lambda file: file.read(["image_id", "split"])
-        ).columns
+        ids, splits = opened(self.folder / embeddings.IMAGES, lambda file: file.read(["image_id", "split"])).columns
         place = np.flatnonzero(numbers(ids) == image_id)
         if not len(place):
-            raise InputError(
-                f"{self.folder / embeddings.IMAGES}: run '{self.run}' has embedded no image_id {image_id}"
-            )
+            raise InputError(f"{self.folder / embeddings.IMAGES}: run '{self.run}' has embedded no image_id {image_id}")
         return splits[int(place[0])].as_py()
 
     def images(self) -> Tensor | Words:
@@ -173,18 +160,14 @@ class Gallery:
             return Words(vectors, torch.from_numpy(lengths))
         said = self.about.get("regions")
         if (lengths.astype(str) != said).any():
-            raise InputError(
-                f"{path}: not every image has the {said} regions of the footer; embed the run again"
-            )
+            raise InputError(f"{path}: not every image has the {said} regions of the footer; embed the run again")
         return vectors.unflatten(0, (len(lengths), -1))
 
     def _vectors(self, path: Path) -> Float32[np.ndarray, "rows dim"]:
         table = opened(path, lambda file: file.read(columns=["split", "embedding"]))
         column = table["embedding"].combine_chunks()
         if not pa.types.is_fixed_size_list(column.type) or column.type.value_type != pa.float32():
-            raise InputError(
-                f"{path}: column 'embedding' is {column.type}, expected fixed_size_list<float32>"
-            )
+            raise InputError(f"{path}: column 'embedding' is {column.type}, expected fixed_size_list<float32>")
         flat = numbers(column.flatten())
         vectors = flat.reshape(len(column), column.type.list_size)[rows(table["split"], self.split)]
         if not np.isfinite(vectors).all():

@@ -115,9 +115,7 @@ class Network:
     def _files(self) -> model_files.ModelFiles:
         path = self._trained / model_files.MODEL
         if not path.is_file():
-            raise MissingResource(
-                f"{path} does not exist; make it with `vse-pipe train --run {self.gallery.run}`"
-            )
+            raise MissingResource(f"{path} does not exist; make it with `vse-pipe train --run {self.gallery.run}`")
         files = model_files.read(self._trained, self.gallery.run)
         absent = [key for key in _NEEDED if key not in files.config]
         if absent:

@@ -60,6 +60,4 @@ def _pictures(contents: dict[int | str, bytes]) -> dict[int | str, str]:
 
 def _policy(style: str) -> str:
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    )
+    return f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"

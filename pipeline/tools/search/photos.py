@@ -49,9 +49,7 @@ class Eye:
         name = files.config["features"]
         source = params.features.get(name)
         if source is None:
-            raise UsageError(
-                f"run '{run}' was trained on features.{name}, which params.yaml does not name any more"
-            )
+            raise UsageError(f"run '{run}' was trained on features.{name}, which params.yaml does not name any more")
         if source.backbone.name in _NO_NETWORK:
             raise UsageError(
                 f"features.{name} of run '{run}' are '{source.backbone.name}': computed elsewhere, with no network here to "

@@ -71,9 +71,7 @@ class Reader:
         if not sentence.strip():
             raise InputError("the sentence is empty; write what to look for")
         if len(sentence) > _LONGEST:
-            raise InputError(
-                f"a sentence of {len(sentence)} characters; the longest that is read has {_LONGEST}"
-            )
+            raise InputError(f"a sentence of {len(sentence)} characters; the longest that is read has {_LONGEST}")
         unknown = self._unknown(sentence)
         found = self.method.transform([sentence], self.state, self.options)
         if self.traits.gives == "vectors":
@@ -107,11 +105,7 @@ def _state(folder: Path, meta: dict) -> State:
     for name in (texts.VOCABULARY, texts.STATE):
         path = folder / name
         if not path.is_file():
-            raise MissingResource(
-                f"{path} does not exist; make it with `vse-pipe extract --texts {folder.name}`"
-            )
+            raise MissingResource(f"{path} does not exist; make it with `vse-pipe extract --texts {folder.name}`")
         if sha256(path) != meta["sha256"].get(name):
-            raise IntegrityError(
-                f"{path}: content does not match the digest in {texts.META}; extract it again"
-            )
+            raise IntegrityError(f"{path}: content does not match the digest in {texts.META}; extract it again")
     return State(read_json(folder / texts.VOCABULARY, list), load_file(folder / texts.STATE))

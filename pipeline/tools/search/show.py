@@ -30,9 +30,7 @@ def remarks(told: dict) -> list[str]:
     found += told["notes"]
     if told["left_out"]:
         images, captions = (told["left_out"][kind] for kind in ("images", "captions"))
-        found.append(
-            f"{images:,} images that could not be read are not searched, nor their {captions:,} captions"
-        )
+        found.append(f"{images:,} images that could not be read are not searched, nor their {captions:,} captions")
     return found + ([corrected(told)] if told["correction"] else [])
 
 

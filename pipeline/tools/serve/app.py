@@ -25,9 +25,7 @@ _DATA = ("/api/", "/picture/", "/health")
 _FAILED = "the search failed; the terminal of vse-pipe serve says why"
 
 
-def create(
-    engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, why: str = "as asked"
-) -> ASGIApp:
+def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, why: str = "as asked") -> ASGIApp:
     """engines: one per inference criterion, all of the same run and split; the first is the default.
 
     why: how the run was chosen. hosts: the names that a request's Host header may carry. The application answers
@@ -45,11 +43,7 @@ def create(
         Route("/style.css", site.style),
         Route("/icon.svg", site.icon),
     ]
-    handlers: dict[Any, Any] = {
-        PipelineError: site.refused,
-        HTTPException: site.failed,
-        Exception: site.crashed,
-    }
+    handlers: dict[Any, Any] = {PipelineError: site.refused, HTTPException: site.failed, Exception: site.crashed}
     return Guarded(Starlette(routes=routes, exception_handlers=handlers), list(hosts))
 
 

@@ -67,12 +67,8 @@ def check_upload(content: bytes) -> None:
             with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
                 pixels = opened.width * opened.height
     except Image.DecompressionBombError as error:
-        raise InputError(
-            f"the picture is too large: {MAX_PIXELS // 10**6} megapixels are the most"
-        ) from error
+        raise InputError(f"the picture is too large: {MAX_PIXELS // 10**6} megapixels are the most") from error
     except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
         raise InputError(f"the file is no picture that can be read; known: {', '.join(FORMATS)}") from error
     if pixels > MAX_PIXELS:
-        raise InputError(
-            f"the picture has {pixels / 1e6:,.0f} megapixels; {MAX_PIXELS // 10**6} are the most"
-        )
+        raise InputError(f"the picture has {pixels / 1e6:,.0f} megapixels; {MAX_PIXELS // 10**6} are the most")

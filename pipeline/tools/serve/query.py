@@ -27,9 +27,7 @@ class Query:
     photo: bytes | None = None
 
 
-def read(
-    values: Iterable[tuple[str, str]], inferences: Collection[str], photo: bytes | None = None
-) -> Query | None:
+def read(values: Iterable[tuple[str, str]], inferences: Collection[str], photo: bytes | None = None) -> Query | None:
     """The query in the name-value pairs of a form or an address; None when they ask for nothing.
 
     inferences: the criteria that can be asked for, the first is the default. photo: the content of an upload, which

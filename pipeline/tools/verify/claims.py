@@ -130,11 +130,7 @@ def _pictures(folder: Path) -> dict[Path, str]:
         return {}  # said where the file itself is verified
     root = images.root(table)
     rows = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    files = {
-        name: digest
-        for name, digest in rows
-        if digest and digest != images.UNREAD and not _ROW.fullmatch(name)
-    }
+    files = {name: digest for name, digest in rows if digest and digest != images.UNREAD and not _ROW.fullmatch(name)}
     return {_place(root, name, str(path)): digest for name, digest in files.items()}
 
 

@@ -22,17 +22,14 @@ def verify(chosen: list[Path]) -> list[Verified]:
     """
     lock = Lock(read_document(paths.PARAMS)) if paths.PARAMS.is_file() else None
     wanted = _wanted(chosen, lock)
-    work = [
-        (folder, claim) for folder, only in wanted.items() for claim in _chosen(claims(folder, lock), only)
-    ]
+    work = [(folder, claim) for folder, only in wanted.items() for claim in _chosen(claims(folder, lock), only)]
     found: dict[Path, list[Finding]] = {folder: [] for folder in wanted}
     for folder, claim in track(work, len(work), "verify, files"):
         one = compared(claim)
         advice = remedy(claim.path, folder, of_folder(folder), lock) if one.bad else ""
         found[folder].append(Finding(one.path, one.state, one.by, one.detail, advice))
     return [
-        Verified(folder, [*found[folder], *_rest(folder, only, found[folder], lock)])
-        for folder, only in wanted.items()
+        Verified(folder, [*found[folder], *_rest(folder, only, found[folder], lock)]) for folder, only in wanted.items()
     ]
 
 
@@ -41,9 +38,7 @@ def _wanted(chosen: list[Path], lock: Lock | None) -> dict[Path, list[Path]]:
     there = on_disk()
     if not chosen:
         # Of the report nothing keeps a digest but dvc.lock.
-        reports = [
-            Path(name) for name in (lock.outs if lock else {}) if Path(name).parts[0] == str(paths.REPORTS)
-        ]
+        reports = [Path(name) for name in (lock.outs if lock else {}) if Path(name).parts[0] == str(paths.REPORTS)]
         return {path: [] for path in [*there, *(path for path in reports if path.exists())]}
     found: dict[Path, list[Path]] = {}
     for path in chosen:

@@ -42,9 +42,7 @@ class Progress:
     best_peer: dict[str, Tensor] = field(default_factory=dict)
 
 
-def save(
-    folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, mark: str
-) -> None:
+def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, mark: str) -> None:
     tensors = tensors_of(model, optimizer)
     for kind in ("best", "best_peer", "scheme"):
         tensors |= {f"{kind}/{name}": tensor for name, tensor in getattr(progress, kind).items()}

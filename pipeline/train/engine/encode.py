@@ -38,12 +38,7 @@ def images(
 
 
 def captions(
-    model: DualEncoder,
-    texts: Texts,
-    places: np.ndarray,
-    device: torch.device,
-    batch: int = 256,
-    shown: str = "",
+    model: DualEncoder, texts: Texts, places: np.ndarray, device: torch.device, batch: int = 256, shown: str = ""
 ) -> Tensor | Words:
     """(len(places), dim) float32 vectors of the captions given, or their words; batches hold captions of like length.
     shown: as of ``images``."""

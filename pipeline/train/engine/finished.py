@@ -31,7 +31,4 @@ def is_finished(folder: Path, mark: str) -> bool:
 
 def _content(folder: Path, mark: str) -> dict:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / FILE)
-    return {
-        "fingerprint": mark,
-        "files": {path.relative_to(folder).as_posix(): sha256(path) for path in files},
-    }
+    return {"fingerprint": mark, "files": {path.relative_to(folder).as_posix(): sha256(path) for path in files}}

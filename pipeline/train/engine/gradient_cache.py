@@ -38,8 +38,7 @@ def backward(scheme: Scheme, batch: Batch, chunk: int) -> float:
     total.backward()
     after = _state(device)
     wanted = zip(
-        *(_gradients(*both) for both in zip((images, texts), zip(*encoded, strict=True), strict=True)),
-        strict=True,
+        *(_gradients(*both) for both in zip((images, texts), zip(*encoded, strict=True), strict=True)), strict=True
     )
     for part, state, gradients in zip(parts, draws, wanted, strict=True):
         _restore(device, state)

@@ -57,9 +57,7 @@ def fit(
             progress.best_peer = peer[0] if peer else {}
         checkpoint.save(out, model, optimizer, progress, fingerprint)
         _write(out, progress)
-        say(
-            f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}"
-        )
+        say(f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}")
     return progress
 
 
@@ -85,11 +83,7 @@ def _validated(validate: Validate, models: Sequence[DualEncoder], epoch: int, na
 
 
 def _epoch(
-    scheme: Scheme,
-    optimizer: torch.optim.Optimizer,
-    sampler: Callable[[int], list[np.ndarray]],
-    epoch: int,
-    name: str,
+    scheme: Scheme, optimizer: torch.optim.Optimizer, sampler: Callable[[int], list[np.ndarray]], epoch: int, name: str
 ) -> float:
     """One pass over the epoch's batches. Returns the mean loss of a pair's batch, weighted by batch size."""
     setting = scheme.setting

@@ -57,9 +57,7 @@ class DualEncoder(nn.Module):
         inputs = on_device(texts, device)
         return Words.of(self.txt.words(*inputs), inputs[1]) if self.fragments else self.txt(*inputs)
 
-    def encode(
-        self, batch: Batch, device: torch.device, precision: str = "float32"
-    ) -> tuple[Tensor, Tensor | Words]:
+    def encode(self, batch: Batch, device: torch.device, precision: str = "float32") -> tuple[Tensor, Tensor | Words]:
         """float32 images (B, dim) or (B, R, dim), and captions (B, dim) or words, of a batch.
 
         precision: ``bfloat16`` runs the products in bfloat16 under autocast; weights and vectors stay float32, and

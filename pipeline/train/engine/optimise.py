@@ -33,9 +33,7 @@ def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimize
     return torch.optim.Adam(trained, **common)
 
 
-def set_rates(
-    optimizer: torch.optim.Optimizer, params: TrainParams, epoch: int, decays_from: int = 0
-) -> float:
+def set_rates(optimizer: torch.optim.Optimizer, params: TrainParams, epoch: int, decays_from: int = 0) -> float:
     """Give every group its rate for ``epoch``, counted from 0. Returns that of the parameters without an own rate.
 
     decays_from: the epoch from which decay is counted, L2RM's end of the warm-up.

@@ -18,9 +18,7 @@ class PixelSource(Protocol):
     def tested(self, work: Iterable[np.ndarray]) -> Iterator[Tensor]:
         """For each array of rows uint8 (rows, crops, S, S, 3): what ``extract`` showed the network."""
 
-    def drawn(
-        self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int
-    ) -> Generator[Tensor, None, None]:
+    def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Generator[Tensor, None, None]:
         """For each array of pairs uint8 (pairs, crops, S, S, 3): what training shows of them in ``epoch``; rows: of all."""
 
 

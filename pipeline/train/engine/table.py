@@ -59,9 +59,7 @@ class TrainTable:
         them; one that is missing for another reason is an error.
         """
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
-            raise InputError(
-                "captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again"
-            )
+            raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
         ids = caption_table["caption_id"].to_numpy()
         split = caption_table["split"].to_numpy(zero_copy_only=False)
         own, shown = (table["image_id"].to_numpy() for table in (caption_table, pair_table))

@@ -32,17 +32,13 @@ def batches(
     if params.extra_positives:
         groups = Groups.of(owners)
         found = [
-            np.concatenate(
-                [chosen, groups.draw(np.unique(groups.owner[chosen]), params.extra_positives, rng, chosen)]
-            )
+            np.concatenate([chosen, groups.draw(np.unique(groups.owner[chosen]), params.extra_positives, rng, chosen)])
             for chosen in found
         ]
     return found
 
 
-def _by_length(
-    order: np.ndarray, lengths: np.ndarray, size: int, bucket: int, rng: np.random.Generator
-) -> np.ndarray:
+def _by_length(order: np.ndarray, lengths: np.ndarray, size: int, bucket: int, rng: np.random.Generator) -> np.ndarray:
     pools = []
     for start in range(0, len(order), size * bucket):
         pool = order[start : start + size * bucket]

@@ -22,7 +22,5 @@ def batches(
     """
     groups = Groups.of(owners)
     order = rng.permutation(groups.count)
-    found = [
-        groups.draw(order[start : start + size], params.captions, rng) for start in range(0, len(order), size)
-    ]
+    found = [groups.draw(order[start : start + size], params.captions, rng) for start in range(0, len(order), size)]
     return [chosen for chosen in found if len(chosen) > 1]

@@ -9,13 +9,7 @@ from dvc.repo import Repo
 from dvc.stage import serialize
 from ruamel.yaml import YAML
 
-from pipeline.project.registry import (
-    BACKBONES,
-    FORMATS,
-    LOSSES,
-    PROTOCOLS,
-    TEXT_FEATURES,
-)
+from pipeline.project.registry import BACKBONES, FORMATS, LOSSES, PROTOCOLS, TEXT_FEATURES
 from tests.rules.sources import ROOT
 
 _SECTIONS = {

@@ -46,9 +46,7 @@ def test_least_rights_limits_and_pinned_actions(name):
     uses = {step["uses"] for step in runner.steps(workflow) if "uses" in step}
     assert uses
     assert all(re.fullmatch(r"actions/[a-z-]+@v\d+", action) for action in uses), uses
-    options = {
-        step["uses"].partition("@")[0]: step["with"] for step in runner.steps(workflow) if "uses" in step
-    }
+    options = {step["uses"].partition("@")[0]: step["with"] for step in runner.steps(workflow) if "uses" in step}
     assert options["actions/checkout"] == {"fetch-depth": 0, "persist-credentials": False}
     assert options["actions/setup-python"]["cache"] == "pip"
 
@@ -74,9 +72,7 @@ def test_make_knows_the_heavy_targets(command, tmp_path):
 
 
 def test_the_portable_settings_are_those_of_the_makefile():
-    line = next(
-        line for line in (runner.ROOT / "Makefile").read_text().splitlines() if line.startswith("PORTABLE")
-    )
+    line = next(line for line in (runner.ROOT / "Makefile").read_text().splitlines() if line.startswith("PORTABLE"))
     settings = dict(word.split("=", 1) for word in line.partition(":=")[2].split())
     assert settings
     assert settings.items() <= runner.load("experiments.yml")["env"].items()
@@ -136,10 +132,7 @@ def test_a_drop_fails_the_last_step(dropped):
 def test_the_base_ran_its_own_code(dropped, origin):
     """The branch's code learns nothing, so a base that used it could not be better."""
     runner, done = dropped
-    assert set(re.findall(r"Running stage '(\w+)@?", done["Reproduce the base"].stdout)) >= {
-        "train",
-        "report",
-    }
+    assert set(re.findall(r"Running stage '(\w+)@?", done["Reproduce the base"].stdout)) >= {"train", "report"}
     rows = re.findall(r"\| sum\.nns\.rsum +\| ([\d.]+) +\| ([\d.]+)", runner.summary)
     assert len(rows) == 2, "once by itself, once among all"
     base, here = map(float, rows[0])
@@ -241,9 +234,7 @@ def test_the_page_shows_the_tables_that_come(walked):
     said = {command: done.stdout + done.stderr for command, _, done in walked}
     for command, shown, _ in walked:
         plain = [
-            line
-            for line in shown
-            if re.match(r"(Queue|Queued|Removed|Changes|Git|Started|Ran|Setting|rate)", line)
+            line for line in shown if re.match(r"(Queue|Queued|Removed|Changes|Git|Started|Ran|Setting|rate)", line)
         ]
         for line in plain:
             assert line in said[command], command
@@ -265,8 +256,7 @@ def test_queued_experiments_ran_with_their_values(walked):
 def test_rows_of_a_difference_keep_their_order(harmless):
     project = harmless[0].project
     tables = {
-        project.call("dvc", "metrics", "diff", "--md", "rate-1", "rate-2", PYTHONHASHSEED=seed).stdout
-        for seed in "123"
+        project.call("dvc", "metrics", "diff", "--md", "rate-1", "rate-2", PYTHONHASHSEED=seed).stdout for seed in "123"
     }
     assert len(tables) == 1
     names = [_cells(line)[2] for line in tables.pop().splitlines()[2:] if line.startswith("|")]

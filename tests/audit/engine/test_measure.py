@@ -58,9 +58,7 @@ def test_losses_and_partners_of_one_batch(owners, seed):
         owners = [*owners, 0]
     images, texts = _sides(owners, seed, ties=False)
     rows = images[torch.tensor(owners)]
-    found = measure(
-        lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), [np.arange(len(owners))]
-    )
+    found = measure(lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), [np.arange(len(owners))])
     matrix = _matrix(images, texts, owners)
     np.testing.assert_allclose(found.losses, naive.pair_losses(matrix, owners, 0.2), atol=1e-5)
     np.testing.assert_allclose(found.scores, [matrix[i][i] for i in range(len(owners))], atol=1e-6)

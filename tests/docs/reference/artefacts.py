@@ -83,10 +83,7 @@ def _prose(docstring: str) -> str:
 def _columns(schema: pa.Schema) -> str:
     return table(
         ("column", "type", "null", "meaning"),
-        [
-            (code(one.name), code(_type(one.type)), "yes" if one.nullable else "no", text(_about(one)))
-            for one in schema
-        ],
+        [(code(one.name), code(_type(one.type)), "yes" if one.nullable else "no", text(_about(one))) for one in schema],
     )
 
 

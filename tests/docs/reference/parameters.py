@@ -11,15 +11,7 @@ from pydantic.fields import FieldInfo
 from pipeline.core.strict import Strict
 from pipeline.project import code
 from pipeline.project.params import schema
-from pipeline.project.registry import (
-    BACKBONES,
-    FORMATS,
-    INFERENCES,
-    PROTOCOLS,
-    RUN_FAMILIES,
-    TEXT_FEATURES,
-    Family,
-)
+from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES, Family
 from tests.docs.reference import descriptions, types
 from tests.docs.reference.markdown import first_paragraph, text
 
@@ -66,10 +58,7 @@ def page() -> str:
             key, family = _OF_NODES[address]
             parts += _family(key, family)
     for key, family in (*RUN_FAMILIES.items(), ("inference", INFERENCES)):
-        parts += [
-            f"## {key}",
-            f"One entry a member, `{key}.<member>`. {_RUNS if key in RUN_FAMILIES else _CRITERIA}",
-        ]
+        parts += [f"## {key}", f"One entry a member, `{key}.<member>`. {_RUNS if key in RUN_FAMILIES else _CRITERIA}"]
         parts += _family(key, family)
     return "\n\n".join(parts) + "\n"
 
@@ -100,9 +89,7 @@ def _family(key: str, family: Family) -> list[str]:
         parts += [f"### {_shared_title(key, base)}", "\n".join([said, *keys(base, own)])]
     for name, module in members.items():
         shared = [base for base in bases if issubclass(module.Params, base)]
-        taken = {
-            option for base in shared for option in _own(base) if _unchanged(module.Params, base, option)
-        }
+        taken = {option for base in shared for option in _own(base) if _unchanged(module.Params, base, option)}
         own = {option: field for option, field in module.Params.model_fields.items() if option not in taken}
         said = " ".join(filter(None, [_member(family, name), _elsewhere(key, shared, own)]))
         parts += [f"### {key}: {name}", "\n".join([said, *keys(module.Params, own)])]
@@ -154,9 +141,7 @@ def _with_default(name: str, field: FieldInfo) -> str:
 
 def _shared_bases(models: list[type[BaseModel]]) -> list[type[BaseModel]]:
     """Bases with options of their own that two or more of ``models`` have, general ones first."""
-    counted = Counter(
-        base for model in models for base in model.__mro__[1:] if _is_options(base) and _own(base)
-    )
+    counted = Counter(base for model in models for base in model.__mro__[1:] if _is_options(base) and _own(base))
     return sorted((base for base, times in counted.items() if times > 1), key=lambda base: len(base.__mro__))
 
 

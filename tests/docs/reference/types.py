@@ -7,14 +7,7 @@ from pydantic.fields import FieldInfo
 
 from tests.docs.reference.markdown import code
 
-_NAMES = {
-    int: "whole number",
-    float: "number",
-    str: "text",
-    bool: "true or false",
-    dict: "mapping",
-    object: "value",
-}
+_NAMES = {int: "whole number", float: "number", str: "text", bool: "true or false", dict: "mapping", object: "value"}
 _SHOWN = 12
 _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 

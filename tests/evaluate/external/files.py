@@ -44,16 +44,8 @@ def sample(images: int = 24, dim: int = 8, noise: float = 1.5, seed: int = 0, fi
 def write(one: Sample, folder: Path, kind: pa.DataType | None = None, prefix: str = "") -> InputFiles:
     """Parquet; kind: of the embedding column, fixed-size lists of float32 without it."""
     kind = kind or pa.list_(pa.float32(), one.images.shape[1])
-    images = {
-        "image_id": one.image_ids,
-        "embedding": column(one.images, kind),
-        "note": ["x"] * len(one.images),
-    }
-    captions = {
-        "caption_id": one.caption_ids,
-        "image_id": one.owners,
-        "embedding": column(one.captions, kind),
-    }
+    images = {"image_id": one.image_ids, "embedding": column(one.images, kind), "note": ["x"] * len(one.images)}
+    captions = {"caption_id": one.caption_ids, "image_id": one.owners, "embedding": column(one.captions, kind)}
     pq.write_table(pa.table(images), folder / f"{prefix}a.parquet")
     pq.write_table(pa.table(captions), folder / f"{prefix}b.parquet", write_page_checksum=True)
     return InputFiles(folder / f"{prefix}a.parquet", folder / f"{prefix}b.parquet")

@@ -41,9 +41,7 @@ def test_a_damaged_package_is_named(package):
 
 def test_without_the_package_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        MissingResource, match=r"--qrels cxc takes .* eccv_caption.*pip install 'vse-pipe\[eccv\]'"
-    ):
+    with pytest.raises(MissingResource, match=r"--qrels cxc takes .* eccv_caption.*pip install 'vse-pipe\[eccv\]'"):
         eccv.read("cxc")
 
 

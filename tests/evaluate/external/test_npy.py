@@ -35,8 +35,7 @@ def test_a_file_of_another_size_than_its_header_says_is_refused(tmp_path, cut, f
 
 
 @pytest.mark.parametrize(
-    "content",
-    [b"", b"\x93NUMPY", b"\x93NUMPY\x09\x00v\x00", b"PK\x03\x04" * 9, b"\x93NUMPY\x01\x00\x04\x00{}{}"],
+    "content", [b"", b"\x93NUMPY", b"\x93NUMPY\x09\x00v\x00", b"PK\x03\x04" * 9, b"\x93NUMPY\x01\x00\x04\x00{}{}"]
 )
 def test_what_is_no_npy_is_refused(tmp_path, content):
     (tmp_path / "a.npy").write_bytes(content)

@@ -37,9 +37,7 @@ def test_text_with_a_header_or_trec_lines(tmp_path, text):
 def test_parquet(tmp_path, grades):
     columns = {"image_id": [1, 2, 2, 1], "caption_id": [10, 10, 11, 11]}
     rows = 3 if grades is None else 4
-    columns = {name: values[:rows] for name, values in columns.items()} | (
-        {"relevance": grades} if grades else {}
-    )
+    columns = {name: values[:rows] for name, values in columns.items()} | ({"relevance": grades} if grades else {})
     pq.write_table(pa.table(columns), tmp_path / "q.parquet")
     assert pairs(tmp_path / "q.parquet") == (PAIRS, PAIRS)
 

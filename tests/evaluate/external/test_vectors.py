@@ -35,30 +35,10 @@ def test_many_rows_are_each_divided_by_their_own_length():
     [
         (np.empty((0, 3)), [], "cosine", "a.parquet: no vectors: the array is 0 x 3"),
         (np.empty((2, 0)), None, "cosine", "a.parquet: no vectors: the array is 2 x 0"),
-        (
-            np.ones((5, 2)),
-            [4, 7, 4, 9, 7],
-            "dot",
-            "a.parquet: 2 image_ids occur more than once: image_id 4, 7",
-        ),
-        (
-            [[1, 2], [np.nan, 0], [np.inf, 1]],
-            None,
-            "dot",
-            "2 rows hold NaN or infinite values: image_id 10, 20",
-        ),
-        (
-            np.full((5, 1), np.nan),
-            None,
-            "cosine",
-            "5 rows hold NaN or infinite values: image_id 0, 10, 20, ...",
-        ),
-        (
-            [[1, 2], [0, 0], [-0.0, 0]],
-            None,
-            "cosine",
-            "2 rows have length zero and no cosine.*: image_id 10, 20",
-        ),
+        (np.ones((5, 2)), [4, 7, 4, 9, 7], "dot", "a.parquet: 2 image_ids occur more than once: image_id 4, 7"),
+        ([[1, 2], [np.nan, 0], [np.inf, 1]], None, "dot", "2 rows hold NaN or infinite values: image_id 10, 20"),
+        (np.full((5, 1), np.nan), None, "cosine", "5 rows hold NaN or infinite values: image_id 0, 10, 20, ..."),
+        ([[1, 2], [0, 0], [-0.0, 0]], None, "cosine", "2 rows have length zero and no cosine.*: image_id 10, 20"),
         ([[1.0, 1e39]], None, "dot", "1 rows hold values too large for float32: image_id 0"),
     ],
 )

@@ -119,10 +119,7 @@ NAN[2, 3] = np.nan
         (row(1, image_id="9" * 5000), r"a.tsv row 2: image_id b'9+' is not a whole number"),
         ("9\t40\t36", r"a.tsv row 2: 3 columns, expected 6: image_id, image_w"),
         ("", r"a.tsv row 2: 1 columns, expected 6"),
-        (
-            row(1, image_id=8),
-            r"images.parquet row 1: no row of a.tsv has image_id 9 \(9.jpg\); key: file says",
-        ),
+        (row(1, image_id=8), r"images.parquet row 1: no row of a.tsv has image_id 9 \(9.jpg\); key: file says"),
     ],
     ids=str,
 )

@@ -143,9 +143,7 @@ def test_proposals_keep_the_box_of_their_best_class(backbone: Backbone) -> None:
     assert all(tuple(box) in known for box in boxes.tolist())
 
 
-@pytest.mark.parametrize(
-    ("size", "expected"), [((200, 100), (96, 48)), ((100, 90), (71, 64)), ((2000, 1), (96, 1))]
-)
+@pytest.mark.parametrize(("size", "expected"), [((200, 100), (96, 48)), ((100, 90), (71, 64)), ((2000, 1), (96, 1))])
 def test_pictures_are_scaled_to_fit(tmp_path: Path, backbone: Backbone, size, expected) -> None:
     Image.new("RGB", size, "white").save(tmp_path / "a.png")
     canvas, sizes = backbone.read(tmp_path, Item(1, "a.png", "", "row 0"))
@@ -178,30 +176,20 @@ def test_a_file_of_weights_for_the_detector(folder: Path) -> None:
     assert backbone.about["detector_weights"]["sha256"] == digest
     found = backbone.module.detector.net.state_dict()
     assert all(torch.equal(found[key], value) for key, value in frozen.items())
-    with pytest.raises(
-        InputError, match=r"own.pth does not fit FasterRCNN: shapes: .*cls_score.weight is 5x"
-    ):
+    with pytest.raises(InputError, match=r"own.pth does not fit FasterRCNN: shapes: .*cls_score.weight is 5x"):
         build(Params(**given), seed=1)
 
 
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        (
-            {"detector": "fasterrcnn_resnet50"},
-            UnknownMember,
-            "unknown detector 'fasterrcnn_resnet50'; did you mean",
-        ),
+        ({"detector": "fasterrcnn_resnet50"}, UnknownMember, "unknown detector 'fasterrcnn_resnet50'; did you mean"),
         ({"detector": "ssd300_vgg16"}, UnknownMember, "unknown detector 'ssd300_vgg16'"),
         ({"detector_weights": "COCO_V2"}, UnknownMember, "has no weights 'COCO_V2'; did you mean 'COCO_V1'"),
         ({"detector_weights": "imagenet"}, UnknownMember, "has no weights 'imagenet'; known: COCO_V1"),
         ({"detector_weights": "no.pth"}, MissingResource, "no.pth: no such weights file"),
         ({"detector_args": {"classes": 2}}, UsageError, "detector_args classes; did you mean 'num_classes'"),
-        (
-            {"detector_args": {"num_classes": "2"}},
-            UsageError,
-            "does not take detector_args {'num_classes': '2'}",
-        ),
+        ({"detector_args": {"num_classes": "2"}}, UsageError, "does not take detector_args {'num_classes': '2'}"),
         ({"detector_args": {"min_size": 2}}, UsageError, "detector_args cannot set min_size"),
         ({"trunk": "resnet81"}, UnknownMember, "unknown torchvision model 'resnet81'"),
         ({"trunk": "squeezenet1_1"}, UsageError, "trunk squeezenet1_1 cannot be cut at stride 16"),

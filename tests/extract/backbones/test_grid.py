@@ -73,9 +73,7 @@ def test_one_cell_is_the_pooled_feature(folder: Path) -> None:
 
 
 def test_random_filters_have_their_maxima_in_each_cell() -> None:
-    backbone = build(
-        Params(model="random_filters", model_args=FILTERS, image_size=16, rows=2, columns=3), seed=1
-    )
+    backbone = build(Params(model="random_filters", model_args=FILTERS, image_size=16, rows=2, columns=3), seed=1)
     with torch.inference_mode():
         found = backbone.module(pixels(1, 16), WINDOWS[:1])
         responses = backbone.module.net.conv(backbone.module.scaled(pixels(1, 16)[:, 0]))[0]
@@ -89,9 +87,7 @@ def test_one_cell_of_random_filters_is_that_backbone() -> None:
     own = build(Params(model="random_filters", model_args=FILTERS, image_size=16, rows=1, columns=1), seed=5)
     other = random_filters.build(random_filters.Params(**FILTERS, image_size=16), seed=5)
     with torch.inference_mode():
-        torch.testing.assert_close(
-            own.module(pixels(2, 16), WINDOWS).features[:, 0], other.module(pixels(2, 16))
-        )
+        torch.testing.assert_close(own.module(pixels(2, 16), WINDOWS).features[:, 0], other.module(pixels(2, 16)))
 
 
 @settings(deadline=None)
@@ -197,11 +193,7 @@ def test_a_weights_file_is_loaded_strictly_and_checked(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        (
-            {"model": "resnet81"},
-            UnknownMember,
-            "unknown torchvision model 'resnet81'; did you mean 'resnet18'",
-        ),
+        ({"model": "resnet81"}, UnknownMember, "unknown torchvision model 'resnet81'; did you mean 'resnet18'"),
         ({"model": "vit_b_32"}, UsageError, "torchvision vit_b_32 ends with tokens, so it has no map"),
         (
             {"model": "resnet18", "image_size": 64},
@@ -214,11 +206,7 @@ def test_a_weights_file_is_loaded_strictly_and_checked(folder: Path) -> None:
             UsageError,
             r"random_filters does not take model_args \{'filter': 2\}",
         ),
-        (
-            {"model": "random_filters", "image_size": 5},
-            UsageError,
-            "size 7 of the filters is larger than image_size 5",
-        ),
+        ({"model": "random_filters", "image_size": 5}, UsageError, "size 7 of the filters is larger than image_size 5"),
     ],
 )
 def test_refuses(folder: Path, options: dict, error: type, message: str) -> None:

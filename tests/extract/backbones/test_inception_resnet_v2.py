@@ -15,9 +15,7 @@ from tests.extract.backbones.nothing import NOTHING
 
 def test_1536_features_at_299_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list = []
-    monkeypatch.setattr(
-        _classifier, "assemble", lambda classifier, params, seed: given.append(classifier) or NOTHING
-    )
+    monkeypatch.setattr(_classifier, "assemble", lambda classifier, params, seed: given.append(classifier) or NOTHING)
     params = inception_resnet_v2.Params(weights="random")
     inception_resnet_v2.build(params, 1)
     classifier = given[0]

@@ -83,16 +83,8 @@ GOOD = [f"train_ims.npy#{row}" for row in ORDER]
     ("array", "files", "message"),
     [
         (with_nan(), GOOD, "row 2: train_ims.npy#4 holds NaN or infinite values"),
-        (
-            rows(),
-            [*GOOD[:3], "train_ims.npy#5"],
-            "row 3: train_ims.npy#5 does not exist, the file has 5 rows",
-        ),
-        (
-            rows(),
-            ["cat.jpg", *GOOD[1:]],
-            "row 0: file 'cat.jpg' names no row of features, expected <name>.npy#<row>",
-        ),
+        (rows(), [*GOOD[:3], "train_ims.npy#5"], "row 3: train_ims.npy#5 does not exist, the file has 5 rows"),
+        (rows(), ["cat.jpg", *GOOD[1:]], "row 0: file 'cat.jpg' names no row of features, expected <name>.npy#<row>"),
         (rows(), ["../train_ims.npy#0", *GOOD[1:]], "row 0: file '../train_ims.npy' lies outside its root"),
         (rows(), ["dev_ims.npy#0", *GOOD[1:]], "dev_ims.npy: not a readable .npy file .*No such file"),
         (rows(dtype="int64"), GOOD, r"train_ims.npy: int64 \(5, 3\), expected \(rows, D\) or \(rows, R, D\)"),

@@ -23,17 +23,13 @@ def naive(image: np.ndarray, filters: np.ndarray, stride: int) -> list[float]:
         for y in range(0, side - size + 1, stride):
             for x in range(0, side - size + 1, stride):
                 window = image[:, y : y + size, x : x + size]
-                responses.append(
-                    sum(float(a) * float(b) for a, b in zip(window.ravel(), one.ravel(), strict=True))
-                )
+                responses.append(sum(float(a) * float(b) for a, b in zip(window.ravel(), one.ravel(), strict=True)))
         best.append(max(responses))
     return [value - sum(best) / len(best) for value in best]
 
 
 def noise(count: int, side: int = 9) -> torch.Tensor:
-    return torch.from_numpy(
-        np.random.default_rng(0).integers(0, 256, (count, 1, side, side, 3), dtype=np.uint8)
-    )
+    return torch.from_numpy(np.random.default_rng(0).integers(0, 256, (count, 1, side, side, 3), dtype=np.uint8))
 
 
 def test_matches_the_loop():

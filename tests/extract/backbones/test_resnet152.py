@@ -24,12 +24,7 @@ def test_weights_and_transform(assembled: list) -> None:
     assert (given, seed) == (params, 3)
     assert classifier.source.url == "https://download.pytorch.org/models/resnet152-f82ba261.pth"
     found = published.resolve(params, classifier.published)
-    assert (found.image_size, found.resize, found.interpolation, found.crops) == (
-        224,
-        256,
-        "bilinear",
-        "center",
-    )
+    assert (found.image_size, found.resize, found.interpolation, found.crops) == (224, 256, "bilinear", "center")
     assert params.normalise
 
 

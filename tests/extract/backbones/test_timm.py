@@ -47,9 +47,7 @@ def test_a_model_of_every_kind_gives_a_vector_an_image() -> None:
 
 
 def test_random_features_are_timms_own(folder: Path) -> None:
-    backbone = build(
-        Params(model="mobilenetv3_small_050", weights="random", image_size=64, resize=64), seed=1
-    )
+    backbone = build(Params(model="mobilenetv3_small_050", weights="random", image_size=64, resize=64), seed=1)
     pixels = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (2, 1, 64, 64, 3), dtype=np.uint8))
     model = backbone.module.net.model
     classifier = model.get_classifier()
@@ -64,10 +62,7 @@ def test_a_file_for_other_arguments_needs_them(folder: Path) -> None:
     torch.save(timm.create_model("mobilenetv3_small_050", num_classes=7).state_dict(), "own.pth")
     options = {"model": "mobilenetv3_small_050", "weights": "own.pth", "image_size": 64}
     assert (
-        build(Params(**options, model_args={"num_classes": 7, "pad_type": "same"}), seed=1).about[
-            "dimensions"
-        ]
-        == 1024
+        build(Params(**options, model_args={"num_classes": 7, "pad_type": "same"}), seed=1).about["dimensions"] == 1024
     )
     with pytest.raises(InputError, match=r"shapes: classifier.weight is 7x1024, expected 1000x1024"):
         build(Params(**options), seed=1)

@@ -120,8 +120,7 @@ def test_other_numbers_of_classes(folder: Path) -> None:
 def test_densenets_published_names_are_translated() -> None:
     model = models.densenet121()
     old = {
-        name.replace("norm1", "norm.1").replace("conv2", "conv.2"): value
-        for name, value in model.state_dict().items()
+        name.replace("norm1", "norm.1").replace("conv2", "conv.2"): value for name, value in model.state_dict().items()
     }
     found = torchvision.classifier("densenet121", ImageParams(), {}).rename(old, model)
     assert found.keys() == model.state_dict().keys()
@@ -131,16 +130,8 @@ def test_densenets_published_names_are_translated() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        (
-            {"model": "resnet125"},
-            UnknownMember,
-            "unknown torchvision model 'resnet125'; did you mean 'resnet152'",
-        ),
-        (
-            {"model": "fasterrcnn_resnet50_fpn"},
-            UnknownMember,
-            "unknown torchvision model 'fasterrcnn_resnet50_fpn'",
-        ),
+        ({"model": "resnet125"}, UnknownMember, "unknown torchvision model 'resnet125'; did you mean 'resnet152'"),
+        ({"model": "fasterrcnn_resnet50_fpn"}, UnknownMember, "unknown torchvision model 'fasterrcnn_resnet50_fpn'"),
         (
             {"model": "resnet18", "weights": "IMAGENET1K_V3"},
             UnknownMember,
@@ -174,9 +165,7 @@ def test_weights_that_cannot_be_had_are_never_random(folder: Path, monkeypatch: 
         build(Params(model="resnet18"), seed=1)
     path = folder / "weights" / "resnet18-f37072fd.pth"
     torch.save(models.resnet18().state_dict(), path)
-    with pytest.raises(
-        IntegrityError, match=r"resnet18-f37072fd.pth: sha256 is [0-9a-f]{64}, expected f37072fd"
-    ):
+    with pytest.raises(IntegrityError, match=r"resnet18-f37072fd.pth: sha256 is [0-9a-f]{64}, expected f37072fd"):
         build(Params(model="resnet18"), seed=1)
 
 

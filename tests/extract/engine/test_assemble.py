@@ -36,9 +36,7 @@ def filled(work: Job, without: set[int]) -> Shards:
     shards = Shards(OUT, work.shards_digest)
     for number in range(work.count):
         ids = [i for i in work.ids(number).to_pylist() if i not in without]
-        failures = [
-            Failure(i, "truncated", f"{i} is cut") for i in work.ids(number).to_pylist() if i in without
-        ]
+        failures = [Failure(i, "truncated", f"{i} is cut") for i in work.ids(number).to_pylist() if i in without]
         values = np.array(ids, dtype=np.float32)[:, None, None]
         rows = Output(np.tile(values, (1, 2, 3)), np.tile(values, (1, 2, 4))) if ids else None
         shards.write(number, Shard(rows, failures), work.manifest(number))
@@ -61,17 +59,13 @@ def test_images_without_features_are_left_out_with_their_reason(tiny: Path, with
     for row in index:
         lost = row["image_id"] in without
         assert (row["row"] is None) == (row["boxes"] is None) == lost
-        assert (row["status"], row["detail"]) == (
-            ("truncated", f"{row['image_id']} is cut") if lost else ("ok", "")
-        )
+        assert (row["status"], row["detail"]) == (("truncated", f"{row['image_id']} is cut") if lost else ("ok", ""))
 
 
 def test_no_image_at_all_is_an_error_that_says_why(tiny: Path) -> None:
     work = job()
     shards = filled(work, set(work.table["image_id"].to_pylist()))
-    with pytest.raises(
-        InputError, match="none of its 9 images has features, the first for this reason: 59 is cut"
-    ):
+    with pytest.raises(InputError, match="none of its 9 images has features, the first for this reason: 59 is cut"):
         assemble(work, shards, OUT)
     assert not (OUT / "features.npy").exists()
 
@@ -90,9 +84,7 @@ def test_a_disk_without_room_is_told_before_anything_is_written(tiny: Path, monk
     assert (OUT / "features.npy").stat().st_size <= needed
 
 
-@pytest.mark.parametrize(
-    "change", [{"images": 3}, {"image_ids_sha256": "0" * 64}, {"of": 4}, {"about": {"seed": 2}}]
-)
+@pytest.mark.parametrize("change", [{"images": 3}, {"image_ids_sha256": "0" * 64}, {"of": 4}, {"about": {"seed": 2}}])
 def test_shards_of_other_images_are_not_taken(tiny: Path, change: dict) -> None:
     work = job()
     shards = filled(work, set())
@@ -160,10 +152,7 @@ def test_shards_of_another_fingerprint_are_replaced(tiny: Path, monkeypatch) -> 
 LIES = {
     "other tensors": ({"x": np.ones((4, 2, 3), np.float32)}, {}),
     "fewer rows": ({"features": np.ones((3, 2, 3), np.float32)}, {}),
-    "fewer boxes": (
-        {"features": np.ones((4, 2, 3), np.float32), "boxes": np.ones((1, 2, 4), np.float32)},
-        {},
-    ),
+    "fewer boxes": ({"features": np.ones((4, 2, 3), np.float32), "boxes": np.ones((1, 2, 4), np.float32)}, {}),
     "no array of rows": ({"features": np.ones((), np.float32)}, {}),
     "rows in words": (None, {"rows": "4"}),
     "negative rows": (None, {"rows": -1, "failures": [[59, "truncated", "x"]] * 5}),

@@ -65,11 +65,5 @@ def test_the_rate_is_images_a_second() -> None:
 
 
 def test_the_smallest_that_is_nearly_the_fastest() -> None:
-    found = [
-        Throughput(1, 10.0),
-        Throughput(2, 18.0),
-        Throughput(4, 19.5),
-        Throughput(8, 20.0),
-        Throughput(16, 17.0),
-    ]
+    found = [Throughput(1, 10.0), Throughput(2, 18.0), Throughput(4, 19.5), Throughput(8, 20.0), Throughput(16, 17.0)]
     assert best(found).batch_size == 4

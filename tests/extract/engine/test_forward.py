@@ -76,9 +76,7 @@ def test_a_batch_that_does_not_fit_is_halved_once(capsys: pytest.CaptureFixture)
 
 
 def test_one_image_that_does_not_fit() -> None:
-    with pytest.raises(
-        PipelineError, match="one image does not fit in the memory of cpu: CUDA out of memory"
-    ):
+    with pytest.raises(PipelineError, match="one image does not fit in the memory of cpu: CUDA out of memory"):
         forward(Small(0))(BATCH)
 
 
@@ -110,17 +108,12 @@ def test_a_compiled_network_gives_what_the_network_gives() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-def test_a_network_that_cannot_be_compiled_is_said_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_network_that_cannot_be_compiled_is_said_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from torch._inductor import config
 
     monkeypatch.setattr(config.cpp, "cxx", (None, str(tmp_path / "no_compiler")))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    with (
-        torch.inference_mode(),
-        pytest.raises(PipelineError, match=r"set compile: false .*No working C\+\+ compiler"),
-    ):
+    with torch.inference_mode(), pytest.raises(PipelineError, match=r"set compile: false .*No working C\+\+ compiler"):
         compiled(nn.Sequential(nn.Linear(2, 5), nn.Tanh()))(BATCH)
 
 

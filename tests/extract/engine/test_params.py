@@ -33,9 +33,7 @@ def test_refuses(options: dict, message: str) -> None:
         ImageParams(**options)
 
 
-@pytest.mark.parametrize(
-    "weights", ["imagenet", "random", "IMAGENET1K_V1", "a/b.pth", "b.pt", "c.safetensors"]
-)
+@pytest.mark.parametrize("weights", ["imagenet", "random", "IMAGENET1K_V1", "a/b.pth", "b.pt", "c.safetensors"])
 def test_weights(weights: str) -> None:
     assert ImageParams(weights=weights).weights == weights
 

@@ -30,9 +30,7 @@ def test_auto_on_a_cpu(monkeypatch: pytest.MonkeyPatch, capabilities: dict, expe
 
 @pytest.mark.parametrize("native", [True, False])
 def test_auto_on_a_gpu(monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
-    monkeypatch.setattr(
-        torch.cuda, "is_bf16_supported", lambda including_emulation: native or including_emulation
-    )
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native or including_emulation)
     assert precision.resolve("auto", GPU) == ("bfloat16" if native else "float32")
 
 

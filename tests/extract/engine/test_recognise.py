@@ -44,9 +44,7 @@ def test_the_same_options_are_the_same(tiny: Path, options: dict) -> None:
     assert settled(about(params), project.params(**options, shard_size=40))
 
 
-@pytest.mark.parametrize(
-    "change", [{"image_size": 40}, {"batch_size": 5}, {"normalise": False}, {"store": "float16"}]
-)
+@pytest.mark.parametrize("change", [{"image_size": 40}, {"batch_size": 5}, {"normalise": False}, {"store": "float16"}])
 def test_other_options_are_not(tiny: Path, change: dict) -> None:
     first = about(project.params())
     assert not settled(first, project.params(**change))
@@ -101,8 +99,6 @@ def test_precision_auto_is_what_torch_makes_of_it(tiny: Path) -> None:
 def test_device_auto(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recognise, "_GPUS", ())
     assert recognise._kind("auto") == "cpu"
-    monkeypatch.setattr(
-        recognise, "_GPUS", ("null",)
-    )  # a machine with such a file may have a GPU: torch is asked
+    monkeypatch.setattr(recognise, "_GPUS", ("null",))  # a machine with such a file may have a GPU: torch is asked
     expected = "cuda" if torch.cuda.is_available() else "cpu"
     assert recognise._kind("auto") == expected

@@ -62,8 +62,6 @@ def test_with_backbone(folder: Path, spec: str, weights: str, name: str) -> None
         (None, "imagnet", ParamsError, "--backbone vgg19 weights: .*expected imagenet, random or a path"),
     ],
 )
-def test_with_backbone_refuses(
-    folder: Path, dataset: str | None, weights: str, error: type, message: str
-) -> None:
+def test_with_backbone_refuses(folder: Path, dataset: str | None, weights: str, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         with_backbone(project.params(), "vgg19", dataset, weights)

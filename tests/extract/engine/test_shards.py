@@ -61,9 +61,7 @@ def test_a_flipped_bit_anywhere_is_noticed(tmp_path: Path, place: int) -> None:
     content = bytearray(path.read_bytes())
     content[place] ^= 1
     path.write_bytes(content)
-    with pytest.raises(
-        Damaged, match=r"000001-.*: its content does not match the digest in its name"
-    ) as error:
+    with pytest.raises(Damaged, match=r"000001-.*: its content does not match the digest in its name") as error:
         shards.rows(1, path)
     assert error.value.number == 1
 

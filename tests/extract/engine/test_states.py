@@ -16,9 +16,7 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
 
 
-STATE = {
-    name: torch.randn(value.shape) if value.shape else value for name, value in network().state_dict().items()
-}
+STATE = {name: torch.randn(value.shape) if value.shape else value for name, value in network().state_dict().items()}
 
 
 @pytest.mark.parametrize(
@@ -50,9 +48,7 @@ def test_safetensors(tmp_path: Path) -> None:
 @pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
 def test_a_pickle_with_code_is_refused_and_not_run(folder: Path, legacy: bool) -> None:
     torch.save(
-        {"a": torch.zeros(1), "b": Hostile(Path("pwned.txt"))},
-        "w.pth",
-        _use_new_zipfile_serialization=not legacy,
+        {"a": torch.zeros(1), "b": Hostile(Path("pwned.txt"))}, "w.pth", _use_new_zipfile_serialization=not legacy
     )
     with pytest.raises(InputError, match=r"w.pth: holds more than tensors, refused"):
         states.read(Path("w.pth"))
@@ -78,12 +74,7 @@ def damaged_safetensors(path: Path) -> None:
         ("w.pth", lambda path: path.write_bytes(b""), IntegrityError, "damaged weights file"),
         ("w.pth", lambda path: path.write_bytes(b"<html>"), InputError, "refused"),
         ("w.safetensors", damaged_safetensors, IntegrityError, "damaged safetensors file"),
-        (
-            "w.pth",
-            lambda path: torch.save(torch.zeros(2), path),
-            InputError,
-            "expected names with tensors, got Tensor",
-        ),
+        ("w.pth", lambda path: torch.save(torch.zeros(2), path), InputError, "expected names with tensors, got Tensor"),
         ("w.pth", lambda path: torch.save({}, path), InputError, "got an empty dictionary"),
         ("w.pth", lambda path: torch.save({"a": 1}, path), InputError, "got a dictionary with 'a': int"),
     ],
@@ -116,9 +107,7 @@ def test_every_key_must_fit(change, message: str) -> None:
 def test_seeded_depends_on_seed_and_names_only() -> None:
     torch.manual_seed(5)
     state = torch.random.get_rng_state()
-    first, again, other = (
-        states.seeded(network, seed, name) for seed, name in [(1, "a"), (1, "a"), (1, "b")]
-    )
+    first, again, other = (states.seeded(network, seed, name) for seed, name in [(1, "a"), (1, "a"), (1, "b")])
     assert torch.equal(torch.random.get_rng_state(), state)
     assert torch.equal(first[0].weight, again[0].weight)
     assert not torch.equal(first[0].weight, other[0].weight)

@@ -50,13 +50,7 @@ def test_downloads_once_and_checks_every_time(folder: Path, network: dict) -> No
     network["answer"] = Response(CONTENT)
     found = locate(ImageParams(), SOURCE, seed=1)
     assert found.path == folder / "weights" / SOURCE.file
-    assert found.about == {
-        "origin": "published",
-        "url": URL,
-        "file": SOURCE.file,
-        "sha256": DIGEST,
-        "pinned": True,
-    }
+    assert found.about == {"origin": "published", "url": URL, "file": SOURCE.file, "sha256": DIGEST, "pinned": True}
     assert locate(ImageParams(), SOURCE, seed=1) == found
     assert network["asked"] == [URL]
     found.path.write_bytes(b"tampered")
@@ -99,9 +93,7 @@ def test_something_else_was_downloaded(folder: Path, network: dict) -> None:
 
 def test_without_a_published_digest_params_must_pin_it(folder: Path, network: dict) -> None:
     bare = WeightsFile("https://example.org/model.safetensors", "net.safetensors", "")
-    with pytest.raises(
-        UsageError, match=r"no digest is known for https://example.org/model.safetensors: set sha256"
-    ):
+    with pytest.raises(UsageError, match=r"no digest is known for https://example.org/model.safetensors: set sha256"):
         locate(ImageParams(), bare, seed=1)
     network["answer"] = Response(CONTENT)
     found = locate(ImageParams(sha256=DIGEST), bare, seed=1)
@@ -143,11 +135,7 @@ def test_a_path_is_recorded_and_a_missing_pin_is_said(folder: Path, capsys: pyte
     ("options", "error", "message"),
     [
         ({"weights": "gone.pth"}, MissingResource, "gone.pth: no such weights file"),
-        (
-            {"weights": "own.pth", "sha256": "0" * 64},
-            IntegrityError,
-            f"own.pth: sha256 is {DIGEST}, expected 0000",
-        ),
+        ({"weights": "own.pth", "sha256": "0" * 64}, IntegrityError, f"own.pth: sha256 is {DIGEST}, expected 0000"),
     ],
 )
 def test_a_path_that_will_not_do(folder: Path, options: dict, error: type, message: str) -> None:

@@ -13,8 +13,7 @@ from tests.extract import project
 from tests.extract.test_resume import outputs
 
 needs_ray = pytest.mark.skipif(
-    importlib.util.find_spec("ray") is None,
-    reason='Ray is not installed (80 MB): pip install "vse-pipe[ray]"',
+    importlib.util.find_spec("ray") is None, reason='Ray is not installed (80 MB): pip install "vse-pipe[ray]"'
 )
 # Ray leaves sockets open when it is shut down, and warns of its own defaults.
 pytestmark = pytest.mark.filterwarnings("ignore")

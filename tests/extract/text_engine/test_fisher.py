@@ -49,8 +49,7 @@ def test_unscaled_they_are_the_gradient_of_the_log_likelihood(seed: int) -> None
                 change[k, d] = step
                 above, below = (
                     naive.log_likelihood(
-                        words,
-                        plain(Mixture(**{**vars(mixture), name: getattr(mixture, name) + sign * change})),
+                        words, plain(Mixture(**{**vars(mixture), name: getattr(mixture, name) + sign * change}))
                     )
                     for sign in (1, -1)
                 )

@@ -69,8 +69,7 @@ def test_the_m_step_equals_a_plain_loop(seed: int, count: int) -> None:
                 location, scale = naive.spread(values, weights, laplacian)
                 scale = max(scale, 0.05)
                 best[laplacian] = sum(
-                    w * naive.log_density(x, laplacian, location, scale)
-                    for x, w in zip(values, weights, strict=True)
+                    w * naive.log_density(x, laplacian, location, scale) for x, w in zip(values, weights, strict=True)
                 )
             chosen = bool(found.laplacian[k, d])
             assert best[chosen] >= best[not chosen] - 1e-9

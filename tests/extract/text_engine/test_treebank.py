@@ -11,12 +11,7 @@ from pipeline.extract.text_engine.treebank import word_tokenizer
 from tests.rules.sources import ROOT
 
 _words = word_tokenizer()
-_CASES = [
-    "",
-    "two dogs don't run, ok.",
-    'I\'m gonna "win" $3.50 (e.g. 3,000) -- now...',
-    "שלום \U0001f415 it's",
-]
+_CASES = ["", "two dogs don't run, ok.", 'I\'m gonna "win" $3.50 (e.g. 3,000) -- now...', "שלום \U0001f415 it's"]
 
 
 @given(st.one_of(st.sampled_from(_CASES), st.text(max_size=60)))

@@ -41,9 +41,7 @@ FORMS = {
 
 @pytest.mark.parametrize("name", FORMS)
 @pytest.mark.parametrize("chunk", [1, 7, 2**20])
-def test_every_form_gives_the_same(
-    tmp_path: Path, name: str, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_form_gives_the_same(tmp_path: Path, name: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_vectors, "_CHUNK", chunk)
     words, array = read(written(tmp_path, name, FORMS[name]), WANTED)
     assert words == ["ball", "caf\u00e9", "red"]
@@ -91,11 +89,7 @@ FAULTS = {
     "not finite": ("v.txt", b"dog 1 2\nred 1 nan\n", r"line 2: the vector of 'red' holds NaN"),
     "not UTF-8": ("v.txt", b"dog 1 2\ncaf\xe9 1 2\nred 1 2\n", r"line 2: not UTF-8"),
     "UTF-16": ("v.txt", "dog 1 2\n".encode("utf-16"), r"line 1: not UTF-8"),
-    "fewer lines than announced": (
-        "v.vec",
-        b"3 1\ndog 1\nred 2\n",
-        r"ends after line 3 with 2 words, expected 3",
-    ),
+    "fewer lines than announced": ("v.vec", b"3 1\ndog 1\nred 2\n", r"ends after line 3 with 2 words, expected 3"),
     "empty": ("v.txt", b"", r"ends after line 0 with 0 words"),
     "words alone": ("v.txt", b"dog\nred\n", r"line 1: vectors of 0 dimensions"),
     "truncated": ("v.bin", BINARY[:-9], r"v\.bin byte \d+: no whole entry of 4 dimensions for word 7 of 7"),
@@ -103,17 +97,9 @@ FAULTS = {
     "smaller dimension": ("v.bin", BINARY.replace(b"7 4\n", b"7 3\n"), r"byte \d+: (no whole entry|goes on)"),
     "larger dimension": ("v.bin", BINARY.replace(b"7 4\n", b"7 9\n"), r"no whole entry of 9 dimensions"),
     "fewer entries": ("v.bin", BINARY.replace(b"7 4\n", b"6 4\n"), r"goes on after the 6 words it announces"),
-    "infinite": (
-        "v.bin",
-        as_binary(["red"], np.array([[np.inf]], np.float32)),
-        r"byte 4: the vector of 'red' holds",
-    ),
+    "infinite": ("v.bin", as_binary(["red"], np.array([[np.inf]], np.float32)), r"byte 4: the vector of 'red' holds"),
     "damaged gzip": ("v.txt.gz", None, r"v\.txt\.gz: damaged gzip file"),
-    "a number of 5000 digits": (
-        "v.vec",
-        b"9" * 5000 + b" 3\ndog 1 2 3\n",
-        r"line 1: a number of 5000 digits",
-    ),
+    "a number of 5000 digits": ("v.vec", b"9" * 5000 + b" 3\ndog 1 2 3\n", r"line 1: a number of 5000 digits"),
     "no dimensions": ("v.vec", b"2 0\ndog\nred\n", r"line 2: vectors of 0 dimensions"),
     "too many dimensions": ("v.bin", b"2 9999999999999999\ndog ", r"byte 0: announces 9999999999999999 dim"),
     "a line without end": ("v.txt", b"dog 1" + b" 1" * 2**20, r"line 1: longer than 1048576 bytes"),
@@ -213,9 +199,7 @@ STRANGE = {
         "vectors.npy": GOOD,
     },
     "no dimensions": {
-        "words.npy": npy(
-            "{'descr': '<U3', 'fortran_order': False, 'shape': (1,)}", "dog".encode("utf-32-le")
-        ),
+        "words.npy": npy("{'descr': '<U3', 'fortran_order': False, 'shape': (1,)}", "dog".encode("utf-32-le")),
         "vectors.npy": npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 0)}"),
     },
 }

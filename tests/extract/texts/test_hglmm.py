@@ -141,9 +141,7 @@ def test_too_few_words_for_independent_components(file: str) -> None:
         ({"ica": "all", "ica_iterations": 1}, "the ICA did not converge in 1 iterations"),
     ],
 )
-def test_what_did_not_converge_is_said(
-    file: str, options: dict, message: str, capsys: pytest.CaptureFixture
-) -> None:
+def test_what_did_not_converge_is_said(file: str, options: dict, message: str, capsys: pytest.CaptureFixture) -> None:
     fitted(file, **options)
     assert message in capsys.readouterr().err
 

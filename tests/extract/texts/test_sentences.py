@@ -75,17 +75,13 @@ def test_the_files_of_a_folder_are_inputs(tmp_path: Path) -> None:
     assert method.Params(model="hub/name").files() == {}
 
 
-def test_a_model_of_the_hub_that_is_not_pinned_is_said_so(
-    installed: None, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_model_of_the_hub_that_is_not_pinned_is_said_so(installed: None, capsys: pytest.CaptureFixture) -> None:
     method.fit(CORPUS, method.Params(model="hub/name", device="cpu"), 0)
     assert "hub/name is not pinned; set revision" in capsys.readouterr().err
 
 
 def test_weights_that_cannot_be_had(installed: None) -> None:
-    with pytest.raises(
-        MissingResource, match=r"'gone' cannot be loaded \(gone is not a local folder\); model is a"
-    ):
+    with pytest.raises(MissingResource, match=r"'gone' cannot be loaded \(gone is not a local folder\); model is a"):
         method.fit(CORPUS, method.Params(model="gone", device="cpu"), 0)
 
 

@@ -46,9 +46,7 @@ def _rescored(arrays: dict[str, np.ndarray], scores: Scores) -> dict[str, Scores
     bank = Bank(scores, own=True)
     return {
         "is": inverted_softmax.rerank(scores, bank, inverted_softmax.Params(beta=beta)),
-        "is_muse": inverted_softmax.rerank(
-            scores, bank, inverted_softmax.Params(beta=beta, include_query=True)
-        ),
+        "is_muse": inverted_softmax.rerank(scores, bank, inverted_softmax.Params(beta=beta, include_query=True)),
         "csls": csls.rerank(scores, bank, csls.Params(k=k)),
         "csls_one": csls.rerank(scores, bank, csls.Params(k=k, two_sided=False)),
     }

@@ -48,9 +48,7 @@ def both_ways(images: np.ndarray, captions: np.ndarray, similarity: str = "cosin
     owners = np.repeat(image_ids, len(captions) // len(images))
     measure = partial(member.score, params=member.Params())
     scores = Scores.of(torch.from_numpy(images), torch.from_numpy(captions), measure)
-    return _way(scores, Truth.by_image(image_ids, owners)), _way(
-        scores.transposed(), Truth.by_image(owners, image_ids)
-    )
+    return _way(scores, Truth.by_image(image_ids, owners)), _way(scores.transposed(), Truth.by_image(owners, image_ids))
 
 
 def nearest_to_failing(name: str, ours: np.ndarray, stored: np.ndarray, allowed: np.ndarray) -> Line:

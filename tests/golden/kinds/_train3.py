@@ -66,7 +66,5 @@ def _weights(arrays: dict[str, np.ndarray], when: str) -> dict[str, np.ndarray]:
     """``w0/txt/rnn.bias_hh_l0`` of w0 as ``txt.rnn.bias_hh_l0``."""
     start = f"{when}/"
     return {
-        name.removeprefix(start).replace("/", "."): array
-        for name, array in arrays.items()
-        if name.startswith(start)
+        name.removeprefix(start).replace("/", "."): array for name, array in arrays.items() if name.startswith(start)
     }

@@ -16,9 +16,7 @@ def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
     decided = np.abs(theirs - 0.5) > max(spread, 0.05)
     return [
         compare("em_converged_prob_clean", found.posterior, arrays["em_converged_prob_clean"], 0.0, 1e-6),
-        compare(
-            "em_converged_alpha_beta_weight", parameters, arrays["em_converged_alpha_beta_weight"], 1e-6, 1e-6
-        ),
+        compare("em_converged_alpha_beta_weight", parameters, arrays["em_converged_alpha_beta_weight"], 1e-6, 1e-6),
         compare("l2rm_prob_clean", found.posterior, theirs, 0.0, 0.05),
         compare("l2rm_prob_clean", stopped.posterior, theirs, 0.0, 0.05),
         compare("l2rm_prob_clean", (found.posterior > 0.5)[decided], (theirs > 0.5)[decided], 0.0, 0.0),

@@ -13,8 +13,6 @@ def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
     unit = np.allclose(np.linalg.norm(stored, axis=1), 1.0, atol=1e-4)
     params = Params(no_imgnorm=not unit, use_abs=bool((stored >= 0).all()))
     encoder = build(params, (arrays["x"].shape[1],), stored.shape[1], torch.Generator())
-    encoder.load_state_dict(
-        {name[2:]: torch.tensor(array) for name, array in arrays.items() if name.startswith("w/")}
-    )
+    encoder.load_state_dict({name[2:]: torch.tensor(array) for name, array in arrays.items() if name.startswith("w/")})
     with torch.no_grad():
         return [compare("out", encoder(torch.tensor(arrays["x"])), stored)]

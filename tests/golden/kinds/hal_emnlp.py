@@ -35,7 +35,5 @@ def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
     for gradient in ("detached", "full"):
         leaf = scores.clone().requires_grad_()
         total(leaf, gradient=gradient).backward()
-        results.append(
-            compare(f"grad_S_{gradient}", leaf.grad, arrays[f"grad_S_{gradient}"], atol=1e-8, rtol=1e-8)
-        )
+        results.append(compare(f"grad_S_{gradient}", leaf.grad, arrays[f"grad_S_{gradient}"], atol=1e-8, rtol=1e-8))
     return results

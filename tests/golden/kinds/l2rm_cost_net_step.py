@@ -15,10 +15,7 @@ def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
     cost = network(scores)
     loss = supervised_cost(cost, matching)
     loss.backward()
-    found = [
-        compare("cost", cost.detach(), arrays["cost"]),
-        compare("ot_loss", loss.detach(), arrays["ot_loss"]),
-    ]
+    found = [compare("cost", cost.detach(), arrays["cost"]), compare("ot_loss", loss.detach(), arrays["ot_loss"])]
     for name, weight in network.named_parameters():
         found += [
             compare(f"w0/{name}", start[name], arrays[f"w0/{name}"]),

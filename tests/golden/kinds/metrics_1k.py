@@ -28,11 +28,6 @@ def check(arrays: dict[str, np.ndarray], similarity: str = "cosine") -> list[Lin
 
 def _first(name: str, way: Way, stored: np.ndarray) -> Line:
     """By how much the stored first item scores below ours: 0 where they are the same."""
-    ours, theirs = (
-        torch.from_numpy(way.found.top.reshape(len(stored), -1)[:, :1]),
-        torch.from_numpy(stored)[:, None],
-    )
-    gaps = [
-        block.gather(1, ours[rows]) - block.gather(1, theirs[rows]) for rows, block in way.scores.blocks()
-    ]
+    ours, theirs = (torch.from_numpy(way.found.top.reshape(len(stored), -1)[:, :1]), torch.from_numpy(stored)[:, None])
+    gaps = [block.gather(1, ours[rows]) - block.gather(1, theirs[rows]) for rows, block in way.scores.blocks()]
     return name, float(torch.cat(gaps).max()), 1e-6

@@ -16,11 +16,7 @@ def _terms(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
     """The kept hinges of every positive pair; positives and neighbourhoods as stored, whatever their shape."""
     images, texts = (torch.tensor(arrays[name]).double() for name in ("x", "y"))
     positives, image_kin, text_kin = (torch.tensor(arrays[name]) for name in ("P", "Nx", "Ny"))
-    across, among_images, among_texts = (
-        euclidean(images, texts),
-        euclidean(images, images),
-        euclidean(texts, texts),
-    )
+    across, among_images, among_texts = (euclidean(images, texts), euclidean(images, images), euclidean(texts, texts))
 
     def term(distances: torch.Tensor, matching: torch.Tensor, within: bool) -> torch.Tensor:
         pairs = matching & ~torch.eye(len(matching), dtype=torch.bool) if within else matching

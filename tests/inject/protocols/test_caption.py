@@ -8,11 +8,7 @@ from tests.naive import inject as naive
 member = PROTOCOLS.load("caption")
 
 
-@given(
-    captions=st.lists(st.integers(0, 7), min_size=1, max_size=40),
-    rate=st.floats(0, 1),
-    seed=st.integers(0, 99),
-)
+@given(captions=st.lists(st.integers(0, 7), min_size=1, max_size=40), rate=st.floats(0, 1), seed=st.integers(0, 99))
 def test_equals_plain_loops(captions, rate, seed):
     ours = member.corrupt(np.array(captions), 8, rate, np.random.RandomState(seed))
     expected = naive.caption_level(captions, rate, np.random.RandomState(seed))

@@ -32,9 +32,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(
-    ("captions", "values", "wanted", "expected"),
-    [case[1:] for case in TABLE],
-    ids=[case[0] for case in TABLE],
+    ("captions", "values", "wanted", "expected"), [case[1:] for case in TABLE], ids=[case[0] for case in TABLE]
 )
 def test_groups(captions, values, wanted, expected):
     assert group(captions, digests(values), wanted, "here") == expected

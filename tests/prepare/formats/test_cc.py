@@ -80,9 +80,7 @@ def test_prepare_writes_it(tmp_path, monkeypatch):
 
 def test_no_protocol_may_claim_to_know_its_pairs(tmp_path):
     datasets = {"toy": {"format": "cc", "source": "raw"}}
-    with pytest.raises(
-        ParamsError, match=r"noises\.half\.protocol: data set 'toy' \(cc\) is noisy by itself"
-    ):
+    with pytest.raises(ParamsError, match=r"noises\.half\.protocol: data set 'toy' \(cc\) is noisy by itself"):
         load_params(tmp_path, datasets=datasets)
     own = {name: {"dataset": "toy", "protocol": "as_is"} for name in PARAMS["noises"]}
     assert load_params(tmp_path, datasets=datasets, noises=own).noises["clean"].protocol.name == "as_is"

@@ -56,10 +56,7 @@ def test_odd_captions_come_back_unchanged(tmp_path, line_end, mark):
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.tuples(
-            st.text(st.characters(exclude_categories=["Cs"])),
-            st.text(st.characters(exclude_categories=["Cs"])),
-        ),
+        st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"]))),
         min_size=1,
     )
 )
@@ -79,9 +76,7 @@ def test_columns_in_any_order(tmp_path):
 
 def test_images_option_is_relative_to_the_table(tmp_path):
     pictures(tmp_path / "pics", ["a.png"])
-    source = read(
-        "csv", _table(tmp_path, "image,caption\na.png,x\n", names=()), tmp_path / "out", images="pics"
-    )
+    source = read("csv", _table(tmp_path, "image,caption\na.png,x\n", names=()), tmp_path / "out", images="pics")
     assert source.root == str(tmp_path / "pics")
 
 
@@ -105,9 +100,7 @@ def test_an_image_keeps_its_hashed_split_when_others_are_added(tmp_path):
         tmp_path,
     )
     many = read(
-        "csv",
-        _table(tmp_path / "many", "image,caption\n" + "".join(f"{n},x\n" for n in names[::-1]), names),
-        tmp_path,
+        "csv", _table(tmp_path / "many", "image,caption\n" + "".join(f"{n},x\n" for n in names[::-1]), names), tmp_path
     )
     known = dict(zip(many.images["file"].to_pylist(), many.images["split"].to_pylist(), strict=True))
     assert few.images["split"].to_pylist() == [known[name] for name in names[:20]]
@@ -144,9 +137,7 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "messages"), [(case[1], case[2:]) for case in BAD], ids=[case[0] for case in BAD]
-)
+@pytest.mark.parametrize(("text", "messages"), [(case[1], case[2:]) for case in BAD], ids=[case[0] for case in BAD])
 def test_bad_table(tmp_path, text, messages):
     with pytest.raises(InputError) as caught:
         read("csv", _table(tmp_path, text), tmp_path / "out")
@@ -156,9 +147,7 @@ def test_bad_table(tmp_path, text, messages):
 
 
 def test_broken_images_are_left_to_the_stage(tmp_path):
-    source = read(
-        "csv", _table(tmp_path, "image,caption\na.png,x\ngone.png,y\ngone.png,z\n"), tmp_path / "out"
-    )
+    source = read("csv", _table(tmp_path, "image,caption\na.png,x\ngone.png,y\ngone.png,z\n"), tmp_path / "out")
     assert source.broken == ["captions.csv row 3: gone.png does not exist"]
     assert source.images["width"].to_pylist() == [8, 0]
 

@@ -10,12 +10,7 @@ from tests.prepare._data import ODD_CAPTIONS, captions_by_file, entry, karpathy,
 
 
 def test_ids_splits_and_pixels(tmp_path):
-    entries = [
-        entry(7, "val"),
-        entry(3, "train"),
-        entry(5, "restval", ("one",)),
-        entry(4, "test", ("a", "b", "c")),
-    ]
+    entries = [entry(7, "val"), entry(3, "train"), entry(5, "restval", ("one",)), entry(4, "test", ("a", "b", "c"))]
     source = read("karpathy", karpathy(tmp_path, entries), tmp_path / "out")
     assert source.root == str(tmp_path / "images")
     assert source.images["image_id"].to_pylist() == [7, 3, 5, 4]
@@ -23,16 +18,7 @@ def test_ids_splits_and_pixels(tmp_path):
     assert source.images["file"].to_pylist() == ["7.png", "3.png", "5.png", "4.png"]
     assert source.captions["caption_id"].to_pylist() == [70, 71, 30, 31, 50, 40, 41, 42]
     assert source.captions["image_id"].to_pylist() == [7, 7, 3, 3, 5, 4, 4, 4]
-    assert source.captions["split"].to_pylist() == [
-        "val",
-        "val",
-        "train",
-        "train",
-        "train",
-        "test",
-        "test",
-        "test",
-    ]
+    assert source.captions["split"].to_pylist() == ["val", "val", "train", "train", "train", "test", "test", "test"]
     assert set(source.images["width"].to_pylist()) == {8}
     assert set(source.images["height"].to_pylist()) == {6}
     assert source.images["sha256"].to_pylist()[1] == hashlib.sha256(picture(1)).hexdigest()

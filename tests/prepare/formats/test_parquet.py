@@ -45,9 +45,7 @@ def test_cells_are_read_in_place(folder: Path) -> None:
 
 def test_plain_bytes_other_columns_and_a_column_of_splits(tmp_path: Path) -> None:
     splits = pa.array(["train", "restval", "dev", "test"]).dictionary_encode()
-    path = written(
-        tmp_path / "all.parquet", jpg=[picture(k) for k in range(4)], txt=list("abcd"), part=splits
-    )
+    path = written(tmp_path / "all.parquet", jpg=[picture(k) for k in range(4)], txt=list("abcd"), part=splits)
     found = read("parquet", path, tmp_path, image="jpg", caption="txt", split="part")
     assert found.images["split"].to_pylist() == ["train", "train", "val", "test"]
     assert found.captions["text"].to_pylist() == list("abcd")
@@ -102,9 +100,7 @@ def test_an_unknown_split_is_named(tmp_path: Path) -> None:
 def test_damaged_files_are_named(tmp_path: Path, keep: slice) -> None:
     path = written(tmp_path / "x.parquet", image=hub(0, 3), caption=list("abc"))
     path.write_bytes(path.read_bytes()[keep])
-    with pytest.raises(
-        InputError, match=r"x.parquet: not a whole Parquet file|x.parquet: row group 0 is damaged"
-    ):
+    with pytest.raises(InputError, match=r"x.parquet: not a whole Parquet file|x.parquet: row group 0 is damaged"):
         read("parquet", path, tmp_path, val=0.0, test=0.0)
 
 

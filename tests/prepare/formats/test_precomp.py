@@ -57,23 +57,17 @@ def test_five_captions_pair_with_the_rows_that_vsepp_reads(tmp_path_factory, ima
     captions = [str(i) for i in range(images * 5)]
     source = read("precomp", precomp(folder, {"test": (features, captions)}), folder, splits=["test"])
     expected = features[vsepp_image_rows(len(features), len(captions))]
-    digest = dict(
-        zip(source.images["image_id"].to_pylist(), source.images["sha256"].to_pylist(), strict=True)
-    )
+    digest = dict(zip(source.images["image_id"].to_pylist(), source.images["sha256"].to_pylist(), strict=True))
     owners = source.captions["image_id"].to_pylist()
     assert source.images.num_rows == images
-    assert [digest[owner] for owner in owners] == [
-        hashlib.sha256(row.tobytes()).hexdigest() for row in expected
-    ]
+    assert [digest[owner] for owner in owners] == [hashlib.sha256(row.tobytes()).hexdigest() for row in expected]
 
 
 def test_fortran_order_has_the_digests_of_its_rows(tmp_path):
     features = rows(3, shape=(2, 5))
     precomp(tmp_path, {"test": (np.asfortranarray(features), ["a", "b", "c"])})
     source = read("precomp", tmp_path, tmp_path / "out", splits=["test"])
-    assert source.images["sha256"].to_pylist() == [
-        hashlib.sha256(row.tobytes()).hexdigest() for row in features
-    ]
+    assert source.images["sha256"].to_pylist() == [hashlib.sha256(row.tobytes()).hexdigest() for row in features]
 
 
 def test_blocks_do_not_show(tmp_path, monkeypatch):
@@ -81,9 +75,7 @@ def test_blocks_do_not_show(tmp_path, monkeypatch):
     whole = read("precomp", tmp_path, tmp_path / "out", splits=["test"]).images
     monkeypatch.setattr(arrays, "_BLOCK_BYTES", 3 * 16)
     assert read("precomp", tmp_path, tmp_path / "out", splits=["test"]).images.equals(whole)
-    np.save(
-        tmp_path / "test_ims.npy", np.where(np.arange(7)[:, None] == 5, np.nan, rows(7)).astype("float32")
-    )
+    np.save(tmp_path / "test_ims.npy", np.where(np.arange(7)[:, None] == 5, np.nan, rows(7)).astype("float32"))
     with pytest.raises(InputError, match="1 rows hold NaN or infinite values, the first is row 5"):
         read("precomp", tmp_path, tmp_path / "out", splits=["test"])
 
@@ -120,25 +112,13 @@ def test_odd_captions_come_back_unchanged(tmp_path, end, mark):
 
 IDS = [
     ("numbers", {"train": "5\n9\n7\n", "dev": "1\n", "test": "3\n4\n"}, [5, 9, 7, 1, 3, 4]),
-    (
-        "no final newline, CRLF",
-        {"train": "5\r\n9\r\n7", "dev": "1", "test": "3\r\n4\r\n"},
-        [5, 9, 7, 1, 3, 4],
-    ),
+    ("no final newline, CRLF", {"train": "5\r\n9\r\n7", "dev": "1", "test": "3\r\n4\r\n"}, [5, 9, 7, 1, 3, 4]),
     ("names", {"train": "a\nb\nc\n", "dev": "d\n", "test": "e\nf\n"}, [0, 1, 2, 3, 4, 5]),
     ("numbers that start again", {"train": "0\n1\n2\n", "dev": "0\n", "test": "0\n1\n"}, [0, 1, 2, 3, 4, 5]),
     ("for some splits", {"train": "5\n9\n7\n"}, [0, 1, 2, 3, 4, 5]),
     ("per caption", {"train": "5\n5\n9\n9\n7\n7\n", "dev": "1\n1\n", "test": "3\n4\n"}, [5, 9, 7, 1, 3, 4]),
-    (
-        "of captions",
-        {"train": "50\n51\n90\n91\n70\n71\n", "dev": "1\n", "test": "3\n4\n"},
-        [0, 1, 2, 3, 4, 5],
-    ),
-    (
-        "beyond int64",
-        {"train": "99999999999999999999\n9\n7\n", "dev": "1\n", "test": "3\n4\n"},
-        [0, 1, 2, 3, 4, 5],
-    ),
+    ("of captions", {"train": "50\n51\n90\n91\n70\n71\n", "dev": "1\n", "test": "3\n4\n"}, [0, 1, 2, 3, 4, 5]),
+    ("beyond int64", {"train": "99999999999999999999\n9\n7\n", "dev": "1\n", "test": "3\n4\n"}, [0, 1, 2, 3, 4, 5]),
 ]
 
 
@@ -158,17 +138,11 @@ BAD_IDS = [
         {"train": "5\n5\n9\n7\n7\n7\n"},
         "train_ids.txt line 4: id '7', but the 2 captions of that image begin with id '9'",
     ),
-    (
-        "name in two splits",
-        {"train": "a\nb\nc\n", "dev": "d\n", "test": "e\na\n"},
-        "_ids.txt: id 'a' names 2 images",
-    ),
+    ("name in two splits", {"train": "a\nb\nc\n", "dev": "d\n", "test": "e\na\n"}, "_ids.txt: id 'a' names 2 images"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("ids", "message"), [case[1:] for case in BAD_IDS], ids=[case[0] for case in BAD_IDS]
-)
+@pytest.mark.parametrize(("ids", "message"), [case[1:] for case in BAD_IDS], ids=[case[0] for case in BAD_IDS])
 def test_bad_ids(tmp_path, ids, message):
     precomp(tmp_path, three_splits())
     for prefix, text in ids.items():
@@ -230,9 +204,7 @@ BAD_ARRAYS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("spoil", "message"), [case[1:] for case in BAD_ARRAYS], ids=[case[0] for case in BAD_ARRAYS]
-)
+@pytest.mark.parametrize(("spoil", "message"), [case[1:] for case in BAD_ARRAYS], ids=[case[0] for case in BAD_ARRAYS])
 def test_bad_array(tmp_path, monkeypatch, spoil, message):
     monkeypatch.chdir(tmp_path)
     precomp(tmp_path, three_splits())

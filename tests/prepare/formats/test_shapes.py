@@ -36,9 +36,7 @@ def test_same_seed_same_bytes():
     def content(seed: int) -> dict[str, bytes]:
         out = prepare("shapes", "pipeline/prepare/engine/scenes", seed=seed, **FEW)
         return {
-            str(p.relative_to(out)): p.read_bytes()
-            for p in out.rglob("*")
-            if p.is_file() and p.name != "timing.json"
+            str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file() and p.name != "timing.json"
         }
 
     first = content(1)

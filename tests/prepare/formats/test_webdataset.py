@@ -59,9 +59,7 @@ def test_captions_in_lines_and_in_json(tmp_path: Path) -> None:
     found = read("webdataset", tmp_path / "t.tar", tmp_path, val=0.0, test=0.0, lines=True)
     assert found.captions["text"].to_pylist() == ["one", "two"]
     told = [json.dumps({"caption": text}).encode() for text in ("alone", ["first", "second"])]
-    members = [
-        (f"{k}.{end}", content) for k in (0, 1) for end, content in (("jpg", picture(k)), ("json", told[k]))
-    ]
+    members = [(f"{k}.{end}", content) for k in (0, 1) for end, content in (("jpg", picture(k)), ("json", told[k]))]
     shard(tmp_path / "j.tar", members)
     found = read("webdataset", tmp_path / "j.tar", tmp_path, val=0.0, test=0.0, caption="json")
     assert found.captions["text"].to_pylist() == ["alone", "first", "second"]
@@ -75,9 +73,7 @@ def test_shares_are_drawn_by_key_whatever_the_shard(tmp_path: Path) -> None:
         half = keys[number * 20 : number * 20 + 20]
         shard(tmp_path / f"two/{number}.tar", [part for key in half for part in sample(key, 0)])
     splits = [
-        read("webdataset", tmp_path / name, tmp_path, train="*.tar", val=0.2, test=0.2)
-        .images["split"]
-        .to_pylist()
+        read("webdataset", tmp_path / name, tmp_path, train="*.tar", val=0.2, test=0.2).images["split"].to_pylist()
         for name in ("one", "two")
     ]
     assert splits[0] == splits[1]
@@ -174,11 +170,7 @@ DAMAGE = [
     ("size below zero", _backwards, "t.tar: "),
     ("no tar", lambda path: path.write_bytes(b"<html>" * 999), "not a whole tar file"),
     ("empty", lambda path: path.write_bytes(b""), "not a whole tar file"),
-    (
-        "compressed",
-        lambda path: path.write_bytes(gzip.compress(shard(path, A).read_bytes())),
-        "not a whole tar file",
-    ),
+    ("compressed", lambda path: path.write_bytes(gzip.compress(shard(path, A).read_bytes())), "not a whole tar file"),
 ]
 
 

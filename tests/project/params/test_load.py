@@ -32,30 +32,18 @@ BAD = [
     ),
     ({"report": {"audits": ["sum", "sum"]}}, "params.yaml report.audits.1: 'sum' is named twice"),
     ({"trian": {}}, "params.yaml trian: unknown key; did you mean 'train'?"),
-    (
-        {"loss": {"sum": {"margin": None}}},
-        "params.yaml loss.sum.margin: input should be a valid number, got None",
-    ),
-    (
-        {"loss": {"sum": {"marginn": 0.2}}},
-        "params.yaml loss.sum.marginn: unknown key; did you mean 'margin'?",
-    ),
+    ({"loss": {"sum": {"margin": None}}}, "params.yaml loss.sum.margin: input should be a valid number, got None"),
+    ({"loss": {"sum": {"marginn": 0.2}}}, "params.yaml loss.sum.marginn: unknown key; did you mean 'margin'?"),
     (
         {"runs": _run(image="finetune")},
         "params.yaml runs.sum.image: image encoder 'finetune' reads pixels, but features 'plain' (precomp) are not made from images",
     ),
-    (
-        {"runs": _run(loss="summ")},
-        "params.yaml runs.sum.loss: unknown loss 'summ'; did you mean 'sum'? known: ",
-    ),
+    ({"runs": _run(loss="summ")}, "params.yaml runs.sum.loss: unknown loss 'summ'; did you mean 'sum'? known: "),
     (
         {"runs": _run(features="plane")},
         "params.yaml runs.sum.features: unknown features 'plane'; did you mean 'plain'?",
     ),
-    (
-        {"runs": _run(train={"epochs": 0})},
-        "params.yaml runs.sum.train.epochs: input should be greater than 0, got 0",
-    ),
+    ({"runs": _run(train={"epochs": 0})}, "params.yaml runs.sum.train.epochs: input should be greater than 0, got 0"),
     (
         {"grid": {"inferences": ["nns", "cslss"]}},
         "params.yaml grid.inferences.1: unknown inference criterion 'cslss'; did you mean 'csls'?",
@@ -93,18 +81,9 @@ BAD = [
     ({"seed": True}, "params.yaml seed: "),
     ({"seed": 2**32}, "params.yaml seed: input should be less than 4294967296"),
     ({"train": {"grad_clip": float("inf")}}, "params.yaml train.grad_clip: input should be a finite number"),
-    (
-        {"loss": {"hal": {"gamma": float("inf")}}},
-        "params.yaml loss.hal.gamma: input should be a finite number",
-    ),
-    (
-        {"runs": _run(options={"loss": {"margin": float("inf")}})},
-        "params.yaml runs.sum.options.loss.margin: ",
-    ),
-    (
-        {"train": {"embed_size": 2**20 + 1}},
-        "params.yaml train.embed_size: input should be less than or equal",
-    ),
+    ({"loss": {"hal": {"gamma": float("inf")}}}, "params.yaml loss.hal.gamma: input should be a finite number"),
+    ({"runs": _run(options={"loss": {"margin": float("inf")}})}, "params.yaml runs.sum.options.loss.margin: "),
+    ({"train": {"embed_size": 2**20 + 1}}, "params.yaml train.embed_size: input should be less than or equal"),
     ({"text": {"gru": {"word_dim": 2**20 + 1}}}, "params.yaml text.gru.word_dim: input should be less than"),
     ({"train": {"batch_size": 2**31}}, "params.yaml train.batch_size: input should be at most 2147483647"),
     (
@@ -123,21 +102,13 @@ BAD = [
         {"runs": _run(loss="structure", similarity="order")},
         "params.yaml runs.sum.loss: loss 'structure' works with similarity cosine, not 'order'",
     ),
-    (
-        {"train": {"min_count": 4}},
-        "params.yaml train.min_count: moved to texts.<name>.min_count",
-    ),
-    (
-        {"runs": _run(train={"max_words": 9})},
-        "params.yaml runs.sum.train.max_words: moved to texts.<name>.max_words",
-    ),
+    ({"train": {"min_count": 4}}, "params.yaml train.min_count: moved to texts.<name>.min_count"),
+    ({"runs": _run(train={"max_words": 9})}, "params.yaml runs.sum.train.max_words: moved to texts.<name>.max_words"),
 ]
 ENDINGS = [".partial", ".lock", ".timing.json"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"), BAD, ids=[message.split(" ", 1)[1][:40] for _, message in BAD]
-)
+@pytest.mark.parametrize(("changes", "message"), BAD, ids=[message.split(" ", 1)[1][:40] for _, message in BAD])
 def test_bad_values_are_named_with_their_address(tmp_path, changes, message):
     with pytest.raises(ParamsError) as error:
         load_params(tmp_path, **changes)
@@ -177,14 +148,7 @@ def test_overrides_for_one_call(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "train.lr",
-        "=3",
-        "seed.deep=1",
-        "train.lr=[1",
-        "train.lr=2001-99-99",
-        pytest.param("a=" + "[" * 5000, id="deep"),
-    ],
+    ["train.lr", "=3", "seed.deep=1", "train.lr=[1", "train.lr=2001-99-99", pytest.param("a=" + "[" * 5000, id="deep")],
 )
 def test_malformed_overrides(tmp_path, text):
     with pytest.raises(UsageError, match="--set"):

@@ -79,9 +79,7 @@ def test_an_overlay_without_runs_keeps_the_sweeps(params, tmp_path):
 
 
 def test_values_of_set_are_written_and_comments_stay(params):
-    overlay.apply(
-        params, "flickr8k_precomp", ["datasets.flickr8k_precomp.source=/some/where", "train.embed_size=64"]
-    )
+    overlay.apply(params, "flickr8k_precomp", ["datasets.flickr8k_precomp.source=/some/where", "train.embed_size=64"])
     loaded = load(params)
     assert loaded.datasets["flickr8k_precomp"].source == "/some/where"
     assert loaded.runs["hal"].train.embed_size == 64
@@ -98,10 +96,7 @@ def test_a_users_own_file(params, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "error", "message"),
-    [
-        ("train: {epochs: no}", ParamsError, r"params\.yaml train\.epochs"),
-        ("- 1", ParamsError, "expected a mapping"),
-    ],
+    [("train: {epochs: no}", ParamsError, r"params\.yaml train\.epochs"), ("- 1", ParamsError, "expected a mapping")],
 )
 def test_a_bad_overlay_changes_nothing(tmp_path, content, error, message):
     path = write_params(tmp_path)

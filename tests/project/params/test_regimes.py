@@ -8,9 +8,7 @@ from pipeline.project.params.overlay import apply
 from tests.rules.sources import ROOT
 
 TEXT = (ROOT / "docs/regimes.md").read_text(encoding="utf-8")
-EXAMPLES = dict(
-    re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-)
+EXAMPLES = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL))
 
 
 def _applied(heading: str, folder):

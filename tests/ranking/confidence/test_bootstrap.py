@@ -32,11 +32,7 @@ def _flat(nested: dict) -> dict:
     """By address, as Figures gives them."""
     found = {}
     for name, value in nested.items():
-        inner = (
-            {(name, metric): one for metric, one in value.items()}
-            if isinstance(value, dict)
-            else {(name,): value}
-        )
+        inner = {(name, metric): one for metric, one in value.items()} if isinstance(value, dict) else {(name,): value}
         found |= inner
     return found
 
@@ -102,9 +98,7 @@ def test_repeating_the_queries_of_an_image_adds_no_information():
     ranks, occurrence = ranked.tables(60, seed=5)
     again = ranks.set_column(2, "query_id", pc.add(ranks["query_id"], 1_000_000))
     assert ranks.column_names[2] == "query_id"
-    single, double = (
-        _flat(intervals(one, occurrence, 300, 1)) for one in (ranks, pa.concat_tables([ranks, again]))
-    )
+    single, double = (_flat(intervals(one, occurrence, 300, 1)) for one in (ranks, pa.concat_tables([ranks, again])))
     for address, found in single.items():
         if not address[-1].startswith("largest_hub"):
             assert double[address] == pytest.approx(found), address
@@ -184,9 +178,7 @@ def test_hubness_is_centred_on_the_estimate_and_stays_possible():
     for address, (low, high) in found.items():
         if address[-1].startswith(HUBNESS):
             assert low < estimates[address] < high, address
-            assert np.median(centred(address, draws[address], estimates[address])) == pytest.approx(
-                estimates[address]
-            )
+            assert np.median(centred(address, draws[address], estimates[address])) == pytest.approx(estimates[address])
             assert low >= 0 or address[-1].startswith(("skew", "hs_sum")), address
 
 
@@ -211,13 +203,7 @@ def test_an_item_that_is_not_listed_is_refused():
 
 @pytest.mark.parametrize(
     ("differences", "expected"),
-    [
-        ([1.0] * 99, 0.02),
-        ([-1.0] * 99, 0.02),
-        ([0.0] * 99, 1.0),
-        ([1.0] * 97 + [-1.0, 0.0], 0.06),
-        ([1.0, -1.0], 1.0),
-    ],
+    [([1.0] * 99, 0.02), ([-1.0] * 99, 0.02), ([0.0] * 99, 1.0), ([1.0] * 97 + [-1.0, 0.0], 0.06), ([1.0, -1.0], 1.0)],
 )
 def test_p_value(differences, expected):
     assert p_value(np.array(differences)) == pytest.approx(expected)

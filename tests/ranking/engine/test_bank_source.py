@@ -50,9 +50,7 @@ def test_with_a_bank_of_its_own_no_query_changes_anothers_result(name, direction
     crowd = torch.cat([queries, queries[:1].expand(50, -1)])
     for chosen in (queries[3:4], crowd):
         forward = direction == "image_to_text"
-        scores = (
-            Scores.of(chosen, items, product) if forward else Scores.of(items, chosen, product).transposed()
-        )
+        scores = Scores.of(chosen, items, product) if forward else Scores.of(items, chosen, product).transposed()
         bank = source.bank(ranked, scores, direction, product, 64)
         rows = whole(criteria.parse(name, {}).rerank(scores, bank))
         expected = together[3:4] if len(chosen) == 1 else together
@@ -85,10 +83,7 @@ def test_the_item_bias_ranks_as_the_criterion_does(name, own, direction):
     criterion = criteria.parse(name, {})
     found = [
         outcome.rank(scores, trial.truth, "pessimistic")
-        for scores in (
-            criterion.rerank(trial.scores, trial.bank),
-            criterion.item_bias(trial.bank).apply(trial.scores),
-        )
+        for scores in (criterion.rerank(trial.scores, trial.bank), criterion.item_bias(trial.bank).apply(trial.scores))
     ]
     np.testing.assert_array_equal(found[0].ranks, found[1].ranks)
     np.testing.assert_array_equal(found[0].top, found[1].top)

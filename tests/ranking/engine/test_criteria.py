@@ -24,11 +24,7 @@ inverted_softmax = INFERENCES.load("is")
         ("gm+rgm", UsageError, r"'gm\+rgm': two matchings"),
         ("is+csls", UsageError, r"'is\+csls': two rescorings"),
         ("nns+is", UsageError, r"'nns\+is': two rescorings"),
-        (
-            "qb_norm+rgm",
-            UsageError,
-            r"the rows of qb_norm are on different scales and a matching compares rows",
-        ),
+        ("qb_norm+rgm", UsageError, r"the rows of qb_norm are on different scales and a matching compares rows"),
         ("is+csls+rgm", UsageError, r"'is\+csls\+rgm': 3 parts; give one rescoring and one matching at most"),
     ],
 )
@@ -51,10 +47,7 @@ def test_names_that_are_refused(name, kind, message):
 )
 def test_what_a_name_stands_for(name, matching, lambdas, needs_bank):
     criterion = criteria.parse(name, {})
-    assert (criterion.matching.name if criterion.matching else None, len(criterion.lambdas)) == (
-        matching,
-        lambdas,
-    )
+    assert (criterion.matching.name if criterion.matching else None, len(criterion.lambdas)) == (matching, lambdas)
     assert criterion.needs_bank == needs_bank
 
 

@@ -33,10 +33,7 @@ def test_only_rows_with_a_correct_item_come_through(block, every):
     assert len(kept) == len(rows)
     found = outcome.rank(scores, kept, "pessimistic")
     correct = [whole.items[whole.starts[row] : whole.starts[row + 1]].tolist() for row in rows.tolist()]
-    best = [
-        max(matrix[row, column].item() for column in own)
-        for row, own in zip(rows.tolist(), correct, strict=True)
-    ]
+    best = [max(matrix[row, column].item() for column in own) for row, own in zip(rows.tolist(), correct, strict=True)]
     expected = [int((matrix[row] > value).sum()) for row, value in zip(rows.tolist(), best, strict=True)]
     assert found.ranks.tolist() == expected
 

@@ -13,9 +13,7 @@ from pipeline.ranking.engine.top import top_k
 from tests.naive import evaluate as naive
 
 MODES = ["rows", "literal"]
-tied = arrays(
-    np.float64, array_shapes(min_dims=2, max_dims=2, max_side=11), elements=st.integers(0, 4).map(float)
-)
+tied = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=11), elements=st.integers(0, 4).map(float))
 relaxations = st.sampled_from([0.4, 1.0, 1.25, 1.5, 2.5, 3.0, 10.0])
 
 
@@ -46,9 +44,7 @@ def test_pairs_and_their_order_are_those_of_the_sorted_list(mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", [(40, 200), (300, 60)])
 def test_without_ties_over_several_strips(mode, shape):
-    scores = np.random.default_rng(0).standard_normal(shape) + 2 * np.random.default_rng(1).standard_normal(
-        shape[1]
-    )
+    scores = np.random.default_rng(0).standard_normal(shape) + 2 * np.random.default_rng(1).standard_normal(shape[1])
     for setting in [Allowance(1), Allowance(5, 1.5), Allowance(10, 1.0)]:
         assert matched(scores, setting, mode) == naive.greedy(scores.tolist(), setting.k, setting.lam, mode)
 

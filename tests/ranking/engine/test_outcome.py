@@ -80,8 +80,7 @@ def test_shares_of_a_ranking_are_those_of_trec(case):
     scores, queries, items = case
     truth = {str(query): {str(item): 1 for item in np.flatnonzero(items == query)} for query in queries}
     run = {
-        str(query): {str(item): score for item, score in enumerate(row)}
-        for query, row in enumerate(scores.tolist())
+        str(query): {str(item): score for item, score in enumerate(row)} for query, row in enumerate(scores.tolist())
     }
     judged = pytrec_eval.RelevanceEvaluator(truth, {"success.1,5,10", *TREC.values()}).evaluate(run)
     metrics = outcome.rank(dense(scores), Truth.by_image(queries, items), "pessimistic").metrics()

@@ -12,9 +12,7 @@ from tests.ranking.dense import unit_vectors
 def split(images: int) -> Split:
     ids = np.arange(images)[::-1] * 3
     owners = np.repeat(ids, 2)
-    return Split(
-        ids, np.arange(2 * images), owners, unit_vectors(images, 4, 0), unit_vectors(2 * images, 4, 1)
-    )
+    return Split(ids, np.arange(2 * images), owners, unit_vectors(images, 4, 0), unit_vectors(2 * images, 4, 1))
 
 
 def sizes(parts: list[Split]) -> list[int]:

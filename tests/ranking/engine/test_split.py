@@ -72,16 +72,11 @@ def spoilt(what: str) -> tuple[Side, Side]:
         "widths": (images, replace(captions, vectors=wider)),
         "image alone": (images, without_first[1]),
         "caption alone": (without_first[0], captions),
-        "similarity": tuple(
-            replace(side, about=side.about | {"similarity": "cosin"}) for side in (images, captions)
-        ),
+        "similarity": tuple(replace(side, about=side.about | {"similarity": "cosin"}) for side in (images, captions)),
         "options": tuple(
-            replace(side, about=side.about | {"similarity_params": '{"power": 2}'})
-            for side in (images, captions)
+            replace(side, about=side.about | {"similarity_params": '{"power": 2}'}) for side in (images, captions)
         ),
-        "no json": tuple(
-            replace(side, about=side.about | {"similarity_params": "{"}) for side in (images, captions)
-        ),
+        "no json": tuple(replace(side, about=side.about | {"similarity_params": "{"}) for side in (images, captions)),
     }[what]
 
 
@@ -113,9 +108,7 @@ def test_embeddings_that_do_not_belong_together_are_refused(folder, what, messag
 
 def test_a_split_without_images_is_refused(folder):
     embedded = read(folder, *sides({"train": 4}))
-    message = (
-        r"images.parquet: no image of split 'test', it holds train; the data set has none, or embed\.splits"
-    )
+    message = r"images.parquet: no image of split 'test', it holds train; the data set has none, or embed\.splits"
     with pytest.raises(InputError, match=message):
         embedded.split("test", CPU)
 

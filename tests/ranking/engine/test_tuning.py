@@ -35,9 +35,7 @@ def test_the_smallest_lambda_with_the_best_mean_recall(mode, sizes):
         recalls = []
         for lam in GRID:
             pairs = [naive.greedy(scores.tolist(), k, lam, mode) for scores, _, _ in trials]
-            each = [
-                naive.matched_recall(one, correct) for one, (_, _, correct) in zip(pairs, trials, strict=True)
-            ]
+            each = [naive.matched_recall(one, correct) for one, (_, _, correct) in zip(pairs, trials, strict=True)]
             recalls.append(round(sum(each), 6))
         assert found[k] == GRID[recalls.index(max(recalls))]
 

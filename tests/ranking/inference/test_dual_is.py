@@ -24,9 +24,7 @@ def test_equals_plain_loops(is_own, beta, gallery_beta):
 def test_an_item_near_to_other_items_falls_behind():
     scores = np.array([[0.5, 0.5], [0.5, 0.5]])
     gallery = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.1]])
-    found = whole(
-        dual_is.rerank(dense(scores), Bank(dense(scores), False, lambda: dense(gallery)), dual_is.Params())
-    )
+    found = whole(dual_is.rerank(dense(scores), Bank(dense(scores), False, lambda: dense(gallery)), dual_is.Params()))
     assert (found[:, 1] > found[:, 0]).all()
 
 

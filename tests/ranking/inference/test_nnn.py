@@ -24,9 +24,7 @@ def test_alpha_0_is_nearest_neighbour_search_to_the_bit(case):
     scores, bank = case
     for precision in (np.float32, np.float64):
         own = scores.astype(precision)
-        found = whole(
-            nnn.rerank(dense(own), Bank(dense(bank.astype(precision)), False), nnn.Params(alpha=0.0))
-        )
+        found = whole(nnn.rerank(dense(own), Bank(dense(bank.astype(precision)), False), nnn.Params(alpha=0.0)))
         assert np.array_equal(found, own)
         assert found.dtype == precision
 

@@ -52,9 +52,7 @@ def test_the_residual_it_reports_is_that_of_the_marginals(case, tau):
 
 def test_giving_up_is_reported(case):
     scores, bank = case
-    notes = sinkhorn.rerank(
-        dense(scores), Bank(dense(bank), False), sinkhorn.Params(tau=0.01, max_iterations=2)
-    ).notes
+    notes = sinkhorn.rerank(dense(scores), Bank(dense(bank), False), sinkhorn.Params(tau=0.01, max_iterations=2)).notes
     assert notes["iterations"] == 2
     assert notes["residual"] > 1e-3
 

@@ -96,12 +96,8 @@ def test_agreement_with_trec_eval():
     scores = rng.permuted(np.linspace(-1, 1, 40 * 60).reshape(40, 60), axis=1).astype(np.float32)
     correct = [rng.choice(60, size=rng.integers(1, 50), replace=False) for _ in scores]
     judgements = {str(q): {str(item): 1 for item in items} for q, items in enumerate(correct)}
-    run = {
-        str(q): {str(item): score for item, score in enumerate(row)} for q, row in enumerate(scores.tolist())
-    }
-    judged = pytrec_eval.RelevanceEvaluator(
-        judgements, {"map", "Rprec", "recip_rank", "ndcg_cut.10"}
-    ).evaluate(run)
+    run = {str(q): {str(item): score for item, score in enumerate(row)} for q, row in enumerate(scores.tolist())}
+    judged = pytrec_eval.RelevanceEvaluator(judgements, {"map", "Rprec", "recip_rank", "ndcg_cut.10"}).evaluate(run)
     truth = Truth.listed(correct, 60)
     places = positions(torch.from_numpy(scores), slice(0, 40), truth, "pessimistic")
     ours = {

@@ -26,10 +26,7 @@ def test_against_loops(ties):
     def check(scores, data):
         some = st.sets(st.integers(0, scores.shape[1] - 1), min_size=1).map(sorted)
         correct = [data.draw(some) for _ in scores]
-        expected = [
-            naive.best_rank(row, set(items), ties)
-            for row, items in zip(scores.tolist(), correct, strict=True)
-        ]
+        expected = [naive.best_rank(row, set(items), ties) for row, items in zip(scores.tolist(), correct, strict=True)]
         assert ranks(scores, correct, ties) == expected
 
     check()
@@ -44,9 +41,7 @@ def test_policies_are_ordered_and_average_lies_between(scores):
     np.testing.assert_array_equal(middle, (worst + best) / 2)
 
 
-@pytest.mark.parametrize(
-    ("ties", "expected"), [("pessimistic", 99.0), ("average", 49.5), ("optimistic", 0.0)]
-)
+@pytest.mark.parametrize(("ties", "expected"), [("pessimistic", 99.0), ("average", 49.5), ("optimistic", 0.0)])
 def test_a_collapsed_model_gets_no_credit_unless_asked(ties, expected):
     assert ranks(np.zeros((1, 100)), [[42]], ties) == [expected]
 

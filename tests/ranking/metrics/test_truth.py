@@ -9,10 +9,7 @@ CPU = torch.device("cpu")
 
 
 def correct(truth: Truth) -> list[set[int]]:
-    return [
-        set(truth.items[start:stop].tolist())
-        for start, stop in zip(truth.starts, truth.starts[1:], strict=False)
-    ]
+    return [set(truth.items[start:stop].tolist()) for start, stop in zip(truth.starts, truth.starts[1:], strict=False)]
 
 
 def test_any_number_of_captions_in_any_order():

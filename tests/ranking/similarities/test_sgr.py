@@ -58,9 +58,7 @@ def test_dropout_acts_in_training_alone():
 
 
 def test_weights_follow_from_the_generator():
-    first, second = (
-        model().member.network(model().params, 6, 3, torch.Generator().manual_seed(4)) for _ in range(2)
-    )
+    first, second = (model().member.network(model().params, 6, 3, torch.Generator().manual_seed(4)) for _ in range(2))
     torch.testing.assert_close(first.state_dict(), second.state_dict())
     bound = (6 / (6 + 5)) ** 0.5
     weight = first.sim_tranloc_w.weight

@@ -49,18 +49,14 @@ def _other_pairs() -> None:
     """Readable, and not the pairs the run was trained on."""
     folder = paths.injected("toy", "clean")
     table = pq.read_table(folder / pairs.NAME)
-    pq.write_table(
-        table.replace_schema_metadata({**table.schema.metadata, b"note": b"x"}), folder / pairs.NAME
-    )
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"note": b"x"}), folder / pairs.NAME)
 
 
 def _other_images() -> None:
     folder = paths.prepared("toy")
     table = pq.read_table(folder / images.NAME)
     digests = pa.array(["1"] * len(table))
-    pq.write_table(
-        table.set_column(table.schema.get_field_index("sha256"), "sha256", digests), folder / images.NAME
-    )
+    pq.write_table(table.set_column(table.schema.get_field_index("sha256"), "sha256", digests), folder / images.NAME)
 
 
 def _cut(path: str) -> None:
@@ -75,13 +71,7 @@ def _edit(path: str, old: str, new: str) -> None:
 
 
 FAULTS: list[tuple[str, Callable[[], None], int, str, str]] = [
-    (
-        "params",
-        lambda: _edit("params.yaml", "epochs", "epoch"),
-        PARAMS,
-        "params.yaml train.epoch",
-        "did you mean",
-    ),
+    ("params", lambda: _edit("params.yaml", "epochs", "epoch"), PARAMS, "params.yaml train.epoch", "did you mean"),
     (
         "no captions",
         lambda: Path("data/prepare/toy/captions.parquet").unlink(),
@@ -89,13 +79,7 @@ FAULTS: list[tuple[str, Callable[[], None], int, str, str]] = [
         "captions.parquet",
         "not exist",
     ),
-    (
-        "cut table",
-        lambda: _cut("data/prepare/toy/images.parquet"),
-        DIGEST,
-        "images.parquet",
-        "damaged Parquet",
-    ),
+    ("cut table", lambda: _cut("data/prepare/toy/images.parquet"), DIGEST, "images.parquet", "damaged Parquet"),
     (
         "captions of other images",
         lambda: _without_last(paths.prepared("toy"), images),
@@ -103,13 +87,7 @@ FAULTS: list[tuple[str, Callable[[], None], int, str, str]] = [
         "data/prepare/toy/captions.parquet",
         "ids are not in data/prepare/toy/images.parquet",
     ),
-    (
-        "meta",
-        lambda: _json(Path("data/extract/toy/words/meta.json"), kind="x"),
-        ARTEFACT,
-        "meta.json",
-        "no text",
-    ),
+    ("meta", lambda: _json(Path("data/extract/toy/words/meta.json"), kind="x"), ARTEFACT, "meta.json", "no text"),
     (
         "other captions",
         lambda: _without_last(paths.prepared("toy"), captions),
@@ -131,13 +109,7 @@ FAULTS: list[tuple[str, Callable[[], None], int, str, str]] = [
         "data/extract/toy/words",
         "made with min_count 1, params.yaml texts.words says 2",
     ),
-    (
-        "protocol",
-        lambda: _edit("params.yaml", "protocol: caption", "protocol: image"),
-        DIGEST,
-        "toy/half",
-        "protocol",
-    ),
+    ("protocol", lambda: _edit("params.yaml", "protocol: caption", "protocol: image"), DIGEST, "toy/half", "protocol"),
     ("other pairs", _other_pairs, DIGEST, "data/train/sum", "made from other pairs"),
     (
         "other features",
@@ -161,13 +133,7 @@ FAULTS: list[tuple[str, Callable[[], None], int, str, str]] = [
         "data/train/sum",
         "made with margin 0.2, params.yaml runs.sum.loss says 0.3",
     ),
-    (
-        "history",
-        lambda: _edit("data/train/sum/history.csv", "val_rsum", "rsum"),
-        ARTEFACT,
-        "history.csv",
-        "'val_rsum'",
-    ),
+    ("history", lambda: _edit("data/train/sum/history.csv", "val_rsum", "rsum"), ARTEFACT, "history.csv", "'val_rsum'"),
     (
         "embedded by another model",
         lambda: _json(Path("data/train/sum/config.json"), sha256={"model.safetensors": "0" * 64}),

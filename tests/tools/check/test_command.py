@@ -30,9 +30,7 @@ def test_a_line_a_problem_and_the_lowest_status(call, monkeypatch):
     assert status == 3
     assert lines[0] == "digest   data/train/sum/config.json: holds no digests; train the run again"
     assert lines[1].startswith("artefact data/evaluate/sum/nns/metrics.json: the JSON document is a list")
-    assert lines[2].startswith(
-        "note     data/train/gone: params.yaml does not name it; `rm -r data/train/gone`"
-    )
+    assert lines[2].startswith("note     data/train/gone: params.yaml does not name it; `rm -r data/train/gone`")
     assert len(lines) == 3
     assert err == "check: 8 of 8 artefacts are there; 2 problems\n"
     found = json.loads(call("check", "--json")[1])

@@ -24,22 +24,14 @@ def test_this_repository_is_well(monkeypatch):
 
 EDITS = [
     ("foreach: ${runs}", "foreach: ${losses}", "dvc.yaml train: ${losses}: params.yaml has no such value"),
-    (
-        'outs: ["data/embed/${key}"]',
-        'outs: ["data/embedded/${key}"]',
-        "dvc.yaml embed@sum: writes data/embedded/sum",
-    ),
+    ('outs: ["data/embed/${key}"]', 'outs: ["data/embedded/${key}"]', "dvc.yaml embed@sum: writes data/embedded/sum"),
     ("${cli} embed --run ${key}", "${cli} embed", "expected `vse-pipe embed --run sum`"),
     (
         "- ${item.source}",
         "- nowhere.csv",
         "dvc.yaml prepare@toy: dependency nowhere.csv does not exist; put the data set there",
     ),
-    (
-        "data/inject/${item.dataset}/${item.noise}",
-        "data/injected/x",
-        "dvc.yaml train@sum: dependency data/injected/x",
-    ),
+    ("data/inject/${item.dataset}/${item.noise}", "data/injected/x", "dvc.yaml train@sum: dependency data/injected/x"),
     ("params: [embed]", "params: [embedding]", "dvc.yaml embed@sum: params.yaml has no embedding"),
     ("${item.texts}", "${item.words}", "${item.words}: params.yaml has no such value"),
     ("  report:\n", "  page:\n", "dvc.yaml report: the stage is missing"),
@@ -67,10 +59,7 @@ def test_code_that_no_dependency_covers_is_named(tmp_path, monkeypatch):
     """With the source tree there, as in this repository: an import that dvc.yaml does not list, and a run's own loss."""
     shutil.copytree(ROOT / "pipeline", tmp_path / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
     text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
-    for line in (
-        "        - pipeline/train/samplers\n",
-        "        - pipeline/train/losses/${item.loss}.py\n",
-    ):
+    for line in ("        - pipeline/train/samplers\n", "        - pipeline/train/losses/${item.loss}.py\n"):
         assert line in text
         text = text.replace(line, "")
     (tmp_path / "dvc.yaml").write_text(text, encoding="utf-8")

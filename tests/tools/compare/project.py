@@ -40,6 +40,4 @@ def write_run(run: str, *criteria: str, **shape: object) -> None:
     """Below data/evaluate/<run>, the same figures under each criterion."""
     for criterion in criteria or ("nns",):
         bank = "none" if criterion == "nns" else "test"
-        write(
-            evaluation(run, {"inference": criterion, "bank": bank}, **shape), paths.evaluated(run, criterion)
-        )
+        write(evaluation(run, {"inference": criterion, "bank": bank}, **shape), paths.evaluated(run, criterion))

@@ -20,14 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:_NoneStep.value:DeprecationWarni
 
 
 def _git(root: Path, *arguments: str) -> None:
-    identity = [
-        "-c",
-        "user.name=someone",
-        "-c",
-        "user.email=someone@example.org",
-        "-c",
-        "commit.gpgsign=false",
-    ]
+    identity = ["-c", "user.name=someone", "-c", "user.email=someone@example.org", "-c", "commit.gpgsign=false"]
     subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
 
 
@@ -90,9 +83,7 @@ def test_another_run_or_a_folder_of_a_revision(run):
 
 def test_a_drop_against_the_base_fails(run):
     project.write_run("sum", "nns", images=80, quality=0.1)
-    status, _, err = run(
-        "sum", "--base", "HEAD~1", "--inference", "nns", "--max-drop", "1", "--resamples", "60"
-    )
+    status, _, err = run("sum", "--base", "HEAD~1", "--inference", "nns", "--max-drop", "1", "--resamples", "60")
     assert status == 1
     assert err.startswith("error: nns: image_to_text r@1 fell by ")
 
@@ -152,7 +143,4 @@ def test_outside_a_repository_or_a_project_it_is_status_2(run, tmp_path, monkeyp
     write_params(tmp_path / "bare")
     project.write_run("sum")
     status, _, err = run("sum", "--base", "one")
-    assert (status, err.startswith("error: --base one: you are not inside of a DVC repository")) == (
-        2,
-        True,
-    ), err
+    assert (status, err.startswith("error: --base one: you are not inside of a DVC repository")) == (2, True), err

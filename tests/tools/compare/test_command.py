@@ -79,9 +79,7 @@ def test_markdown_is_a_table(run):
     rows = [line for line in lines if line.startswith("|")]
     assert {line.count("|") for line in rows} == {7}
     assert rows[1] == "| --- | ---: | ---: | ---: | ---: | ---: |"
-    assert re.fullmatch(
-        r"\| i2t r@1 \| [\d.]+ \| [\d.]+ \| \+[\d.]+ \| \+[\d.]+ to \+[\d.]+ \| 0\.\d{3} \|", rows[2]
-    )
+    assert re.fullmatch(r"\| i2t r@1 \| [\d.]+ \| [\d.]+ \| \+[\d.]+ \| \+[\d.]+ to \+[\d.]+ \| 0\.\d{3} \|", rows[2])
     assert sum(line.startswith("### ") for line in lines) == 2
 
 
@@ -96,9 +94,7 @@ def test_two_folders_may_differ_in_criterion_and_need_no_project(run, tmp_path):
     assert "query bank test in A, none in B" in again[1]
 
 
-def test_a_folder_beside_a_run_takes_the_criterion_of_the_folder_or_the_one_asked_for(
-    run, tmp_path, monkeypatch
-):
+def test_a_folder_beside_a_run_takes_the_criterion_of_the_folder_or_the_one_asked_for(run, tmp_path, monkeypatch):
     (tmp_path / "deep").mkdir()
     monkeypatch.chdir(tmp_path / "deep")
     (found,) = _document(run, "../data/evaluate/sum/csls", "hal")["comparisons"]
@@ -123,8 +119,7 @@ def test_max_drop(run):
     assert "A: hal (nns), B: sum (nns)" in out, "the figures are shown all the same"
     lines = err.splitlines()
     assert any(
-        re.match(r"error: nns: rsum fell by \d+\.\d\d \(.*, p = 0\.033\); allowed is 1.5$", line)
-        for line in lines
+        re.match(r"error: nns: rsum fell by \d+\.\d\d \(.*, p = 0\.033\); allowed is 1.5$", line) for line in lines
     )
     assert any(line.startswith("error: csls: image_to_text r@1 fell") for line in lines)
     assert not any("skew" in line or "hub" in line for line in lines)
@@ -134,11 +129,7 @@ def test_max_drop(run):
 WRONG = [
     (("sum",), 2, "compare needs RUN_B, or --base REV"),
     (("summ", "hal"), 2, "unknown run 'summ'; did you mean 'sum'? known: hal, max, sum"),
-    (
-        ("sum", "max"),
-        3,
-        "data/evaluate/max does not exist; make it with `vse-pipe evaluate --run max` or `dvc repro`",
-    ),
+    (("sum", "max"), 3, "data/evaluate/max does not exist; make it with `vse-pipe evaluate --run max` or `dvc repro`"),
     (
         ("sum", "hal", "--inference", "cls"),
         2,

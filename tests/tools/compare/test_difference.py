@@ -99,12 +99,7 @@ def test_a_ranking_against_a_matching_compares_what_both_have():
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [
-        (
-            12.0,
-            r"metrics.json has text_to_image.r@5 = 12.0, ranks.parquet and occurrence.parquet give \d+\.\d+;",
-        ),
-    ],
+    [(12.0, r"metrics.json has text_to_image.r@5 = 12.0, ranks.parquet and occurrence.parquet give \d+\.\d+;")],
 )
 def test_figures_that_are_not_those_of_the_tables_are_refused(value, message):
     a, b = evaluation("a"), evaluation("b")

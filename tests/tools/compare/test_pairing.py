@@ -65,9 +65,7 @@ def test_a_caption_of_another_image_is_refused():
 
 def test_other_items_to_choose_from_are_refused():
     a = evaluation("a")
-    with pytest.raises(
-        InputError, match=r"119 and 119 items, of which 2 .* item_id \d+ is only in the (first|second)"
-    ):
+    with pytest.raises(InputError, match=r"119 and 119 items, of which 2 .* item_id \d+ is only in the (first|second)"):
         pairing.check(a, _changed(a, "occurrence", "item_id", 0, 5))
 
 

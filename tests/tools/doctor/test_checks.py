@@ -61,9 +61,7 @@ def test_a_look_that_fails_is_a_line_and_not_the_end(monkeypatch, project):
     monkeypatch.setattr(torch, "probe", lambda: FOUND)
     monkeypatch.setattr(machine, "look", broken)
     found = stage.examine()
-    assert (
-        Line(FAIL, "machine", "cannot be told: RuntimeError: no such thing", "see the lines above") in found
-    )
+    assert Line(FAIL, "machine", "cannot be told: RuntimeError: no such thing", "see the lines above") in found
     assert "git" in _states(found)
 
 
@@ -90,10 +88,7 @@ def test_torch_that_does_not_import_fails_with_its_last_line(monkeypatch):
 
 
 def test_devices_and_instructions(monkeypatch):
-    gpus = [
-        {"name": "H200", "memory": 141 * 2**30, "bf16": True},
-        {"name": "T4", "memory": 16 * 2**30, "bf16": False},
-    ]
+    gpus = [{"name": "H200", "memory": 141 * 2**30, "bf16": True}, {"name": "T4", "memory": 16 * 2**30, "bf16": False}]
     found = {**FOUND, "devices": gpus, "built_for": "13.2", "capabilities": {}}
     monkeypatch.setattr(torch, "probe", lambda: found)
     lines = {line.what: line for line in torch.look()}
@@ -117,9 +112,7 @@ RANGES = [
 
 @pytest.mark.parametrize(("found", "ranges", "good"), RANGES)
 def test_versions_against_ranges(monkeypatch, found, ranges, good):
-    monkeypatch.setattr(
-        packages, "requirements", lambda: [f"torch{ranges}", "faiss-cpu>=99; extra == 'faiss'"]
-    )
+    monkeypatch.setattr(packages, "requirements", lambda: [f"torch{ranges}", "faiss-cpu>=99; extra == 'faiss'"])
     monkeypatch.setattr(packages, "version", lambda name: found)
     (line,) = packages.look()
     assert line.state == (OK if good else FAIL)
@@ -201,9 +194,7 @@ def test_dvc_settings(project, monkeypatch):
     assert lines["dvc analytics"].state == lines["dvc cache.type"].state == OK
     assert lines["dvc plots"].state == WARN
     config = project / ".dvc" / "config"
-    config.write_text(
-        "[core]\n    analytics = true\n[plots]\n    html_template = page.html\n", encoding="utf-8"
-    )
+    config.write_text("[core]\n    analytics = true\n[plots]\n    html_template = page.html\n", encoding="utf-8")
     lines = {line.what: line for line in dvc.look()}
     assert (lines["dvc analytics"].state, lines["dvc cache.type"].state) == (WARN, WARN)
     assert lines["dvc plots"].said == "plots.html_template page.html does not exist"
@@ -260,18 +251,14 @@ def test_published_weights_of_each_kind(project, monkeypatch, node, file):
 def test_a_detector_has_two_files(project, monkeypatch):
     monkeypatch.setenv("VSE_PIPE_WEIGHTS", str(project / "cache"))
     write_params(
-        project,
-        features={"plain": PARAMS["features"]["plain"], "x": {"dataset": "toy", "backbone": "faster_rcnn"}},
+        project, features={"plain": PARAMS["features"]["plain"], "x": {"dataset": "toy", "backbone": "faster_rcnn"}}
     )
     found = [line.what for line in weights.look() if "features.x" in line.what]
     assert found == ["weights of features.x", "weights of features.x, detector"]
 
 
 def test_word_vectors_and_params_that_do_not_validate(project):
-    texts = {
-        "words": PARAMS["texts"]["words"],
-        "v": {"dataset": "toy", "method": "mean_vectors", "vectors": "v.txt"},
-    }
+    texts = {"words": PARAMS["texts"]["words"], "v": {"dataset": "toy", "method": "mean_vectors", "vectors": "v.txt"}}
     write_params(project, texts=texts)
     line = next(line for line in weights.look() if "texts.v" in line.what)
     assert (line.state, "v.txt does not exist" in line.said) == (FAIL, True)

@@ -23,9 +23,7 @@ def vectors(rng: np.random.Generator, rows: int, dim: int) -> torch.Tensor:
 @settings(deadline=None, max_examples=30)
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("name", FOLDABLE)
-@given(
-    rows=st.integers(2, 9), columns=st.integers(2, 9), dim=st.integers(1, 6), seed=st.integers(0, 2**32 - 1)
-)
+@given(rows=st.integers(2, 9), columns=st.integers(2, 9), dim=st.integers(1, 6), seed=st.integers(0, 2**32 - 1))
 def test_inner_products_rank_as_the_criterion_does(name, own, rows, columns, dim, seed):
     rng = np.random.default_rng(seed)
     queries, items, others = (vectors(rng, count, dim) for count in (rows, columns, 7))

@@ -30,9 +30,7 @@ TO = [
     pytest.param(
         to,
         marks=[
-            pytest.mark.skipif(
-                to == "faiss" and not faiss_installed, reason="needs faiss-cpu (extra: faiss)"
-            ),
+            pytest.mark.skipif(to == "faiss" and not faiss_installed, reason="needs faiss-cpu (extra: faiss)"),
             # Its wrapper's types have no module, of which Python 3.12 complains at import.
             pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning"),
         ],
@@ -55,9 +53,7 @@ def with_bank(files, tmp_path):
 
 
 def exported(files, inference: str, to: str, direction: str, out, params=None, options=None) -> dict:
-    return export_files(
-        files, inference, params or EvaluateParams(), options or {}, to, direction, out, "cpu"
-    )
+    return export_files(files, inference, params or EvaluateParams(), options or {}, to, direction, out, "cpu")
 
 
 def tops(folder, direction: str) -> dict[int, list[int]]:
@@ -86,25 +82,17 @@ def found(out, to: str, direction: str) -> dict[int, list[int]]:
     if to == "parquet":
         read = [pq.read_table(out / f"{name}.parquet") for name in ("queries", "items")]
         return searched(
-            *(
-                part
-                for table in read
-                for part in (np.stack(table["embedding"].to_numpy()), table["id"].to_numpy())
-            )
+            *(part for table in read for part in (np.stack(table["embedding"].to_numpy()), table["id"].to_numpy()))
         )
     if to == "npy":
-        return searched(
-            *(np.load(out / f"{name}.npy") for name in ("queries", "queries_ids", "items", "items_ids"))
-        )
+        return searched(*(np.load(out / f"{name}.npy") for name in ("queries", "queries_ids", "items", "items_ids")))
     if to == "faiss":
         import faiss
 
         queries, ids = np.load(out / "queries.npy"), np.load(out / "queries_ids.npy")
         index = faiss.read_index(str(out / "items.faiss"))
         best = dict(zip(ids.tolist(), index.search(queries, 10)[1].tolist(), strict=True))
-        steady = searched(
-            queries, ids, index.index.reconstruct_n(0, index.ntotal), faiss.vector_to_array(index.id_map)
-        )
+        steady = searched(queries, ids, index.index.reconstruct_n(0, index.ntotal), faiss.vector_to_array(index.id_map))
         return {query: best[query] for query in steady}
     parts = {
         "img_emb": np.load(out / "img_emb" / "img_emb_0.npy"),
@@ -124,9 +112,7 @@ def found(out, to: str, direction: str) -> dict[int, list[int]]:
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("to", TO)
 @pytest.mark.parametrize("bank", ["transductive", "inductive"])
-def test_plain_search_over_every_format_ranks_as_the_criterion(
-    files, with_bank, tmp_path, to, bank, direction
-):
+def test_plain_search_over_every_format_ranks_as_the_criterion(files, with_bank, tmp_path, to, bank, direction):
     given = files if bank == "transductive" else with_bank
     manifest = exported(given, "csls", to, direction, tmp_path / "out")
     assert manifest["transductive"] == (bank == "transductive")
@@ -153,11 +139,7 @@ def test_the_manifest_says_where_it_comes_from(files, tmp_path):
     assert manifest == json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["parameters"] == {"tau": 0.05, "tolerance": 1e-3, "max_iterations": 500}
     assert (manifest["items"], manifest["queries"], manifest["dimensions"]) == (24, 60, 17)
-    assert (manifest["inference"], manifest["bank"], manifest["direction"]) == (
-        "sinkhorn",
-        "test",
-        "text_to_image",
-    )
+    assert (manifest["inference"], manifest["bank"], manifest["direction"]) == ("sinkhorn", "test", "text_to_image")
     assert manifest["sources"] == {str(path): sha256(path) for path in (files.images, files.captions)}
     assert manifest["scale"] == pytest.approx(20.0)
     assert 0 <= manifest["notes"]["residual"] <= 1e-3
@@ -170,19 +152,13 @@ def test_the_same_input_gives_the_same_bytes_and_an_export_replaces_an_export(fi
         written.append({path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()})
     assert written[0] == written[1]
     exported(files, "is", "parquet", "text_to_image", tmp_path / "out")
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        "items.parquet",
-        "queries.parquet",
-        "manifest.json",
-    }
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"items.parquet", "queries.parquet", "manifest.json"}
 
 
 def test_captions_need_no_image_and_one_bank_is_enough(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(sample(seed=1, first=500), tmp_path, prefix="bank_")
-    files = replace(
-        write_npy(sample(), tmp_path), caption_images=None, bank_captions=tmp_path / "bank_b.parquet"
-    )
+    files = replace(write_npy(sample(), tmp_path), caption_images=None, bank_captions=tmp_path / "bank_b.parquet")
     manifest = exported(files, "nnn", "npy", "text_to_image", tmp_path / "out")
     assert (manifest["bank"], manifest["transductive"]) == (str(files.bank_captions), False)
     with pytest.raises(UsageError, match="the bank has no queries for image_to_text; give --bank-images"):
@@ -220,12 +196,7 @@ def test_what_is_more_than_one_number_an_item_is_refused(files, tmp_path, infere
     ],
 )
 def test_wrong_options_are_refused_before_any_work(files, tmp_path, changes, message):
-    options = {
-        "inference": "csls",
-        "to": "npy",
-        "direction": "text_to_image",
-        "out": tmp_path / "out",
-    } | changes
+    options = {"inference": "csls", "to": "npy", "direction": "text_to_image", "out": tmp_path / "out"} | changes
     with pytest.raises(UsageError, match=message):
         exported(files, **options)
     assert not (tmp_path / "out").exists()
@@ -252,9 +223,7 @@ def test_a_failure_leaves_nothing(files, tmp_path, monkeypatch):
 
 @pytest.mark.skipif(faiss_installed, reason="the package is installed here")
 def test_without_faiss_the_extra_is_named(files, tmp_path):
-    with pytest.raises(
-        MissingResource, match=r"needs the package faiss-cpu.*pip install 'vse-pipe\[faiss\]'"
-    ):
+    with pytest.raises(MissingResource, match=r"needs the package faiss-cpu.*pip install 'vse-pipe\[faiss\]'"):
         exported(files, "is", "faiss", "text_to_image", tmp_path / "out")
 
 

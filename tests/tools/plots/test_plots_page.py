@@ -52,9 +52,7 @@ def template(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(template):
-    return render_html(
-        _renderers(), template.parent.parent / "dvc_plots" / "index.html", html_template=str(template)
-    )
+    return render_html(_renderers(), template.parent.parent / "dvc_plots" / "index.html", html_template=str(template))
 
 
 def test_every_plot_of_dvc_yaml_has_a_template_here():
@@ -105,9 +103,7 @@ def opened(page, tmp_path_factory):
 
 def test_every_plot_is_drawn_without_a_warning(opened, page):
     # `linear` and `smooth` of DVC have a layer that is empty until the pointer is over it.
-    told = [
-        error for error in opened.errors if not re.search('Infinite extent for field "(step|value)"', error)
-    ]
+    told = [error for error in opened.errors if not re.search('Infinite extent for field "(step|value)"', error)]
     assert told == [], "\n".join(told)
     drawn = opened.evaluate("[...document.querySelectorAll('body > div:has(svg)')].map(plot => plot.id)")
     assert {path.stem for path in OURS} <= set(drawn)
@@ -121,9 +117,7 @@ def test_every_plot_is_drawn_without_a_warning(opened, page):
 
 def test_nothing_is_asked_of_the_network(opened, page):
     assert {url for url in opened.requests if not url.startswith(("data:", "about:"))} == {page.as_uri()}
-    assert (
-        opened.evaluate("document.querySelector('#nothing').textContent").strip().endswith("no rows to draw")
-    )
+    assert opened.evaluate("document.querySelector('#nothing').textContent").strip().endswith("no rows to draw")
     editor = "[...document.querySelectorAll('.vega-actions a')].filter(link => /editor/i.test(link.textContent)).length"
     assert opened.evaluate(editor) == 0
 

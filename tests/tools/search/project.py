@@ -99,17 +99,10 @@ def _prepare() -> None:
     columns = {"image_id": ids, "file": [f"{number}.png" for number in ids], "split": SPLITS}
     sizes = np.full(len(ids), 40, np.int32)
     prepared = paths.prepared("toy")
-    images.write(
-        prepared, pa.table({**columns, "width": sizes, "height": sizes, "sha256": [""] * len(ids)}), ROOT
-    )
+    images.write(prepared, pa.table({**columns, "width": sizes, "height": sizes, "sha256": [""] * len(ids)}), ROOT)
     columns = {"caption_id": np.arange(len(texts)) + 100, "image_id": ids[owners], "text": texts}
     captions.write(prepared, pa.table({**columns, "split": [SPLITS[owner] for owner in owners]}))
-    index = {
-        "image_id": ids,
-        "row": np.arange(len(ids)),
-        "status": ["ok"] * len(ids),
-        "detail": [""] * len(ids),
-    }
+    index = {"image_id": ids, "row": np.arange(len(ids)), "status": ["ok"] * len(ids), "detail": [""] * len(ids)}
     array = rng.standard_normal((len(ids), 7), np.float32)
     features.write(paths.extracted("toy", "plain"), array, pa.table(index), {"backbone": "precomp"})
 

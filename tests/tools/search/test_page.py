@@ -60,9 +60,7 @@ def test_a_picture_that_cannot_be_read_is_left_out(opened, project):
     assert "no picture</div>" in page.render(told, engine.picture)
 
 
-@pytest.mark.skipif(
-    installed() is None, reason="no Chromium installed; `apt-get install chromium` runs these tests"
-)
+@pytest.mark.skipif(installed() is None, reason="no Chromium installed; `apt-get install chromium` runs these tests")
 def test_the_page_in_a_browser_asks_for_nothing_and_fits_a_phone(written, tmp_path):
     out = written(HOSTILE + " \u05e9\u05dc\u05d5\u05dd a red disc")
     with Browser(tmp_path / "profile") as browser:
@@ -75,9 +73,7 @@ def test_the_page_in_a_browser_asks_for_nothing_and_fits_a_phone(written, tmp_pa
                 "new Set([...document.querySelectorAll('.hits li')].map(one => one.offsetLeft)).size"
             )
             assert (columns == 1) == (width == 390)
-        assert paper[False] != paper[True], (
-            "the style is allowed by its digest and follows the reader's scheme"
-        )
+        assert paper[False] != paper[True], "the style is allowed by its digest and follows the reader's scheme"
         drawn = browser.evaluate("[...document.images].filter(one => one.naturalWidth > 0).length")
         assert drawn == TEST - 1
         assert browser.errors == []

@@ -15,13 +15,7 @@ from tests.rules.sources import ROOT
 def served(project: Path, *arguments: str, seconds: float = 0.0):
     """As ``started``, with the stand-in engine; seconds: what each search takes."""
     return started(
-        project,
-        "-m",
-        "tests.tools.serve.standin_server",
-        str(project / "pictures"),
-        str(seconds),
-        "serve",
-        *arguments,
+        project, "-m", "tests.tools.serve.standin_server", str(project / "pictures"), str(seconds), "serve", *arguments
     )
 
 

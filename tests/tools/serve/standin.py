@@ -69,9 +69,7 @@ class StandIn:
             raise RuntimeError("a planted failure")
         words = text.split()
         order = sorted(self.names, key=lambda name: name not in words)
-        return self._answer(
-            "text", text, order[:k], False, [word for word in words if word not in self.names]
-        )
+        return self._answer("text", text, order[:k], False, [word for word in words if word not in self.names])
 
     def by_image(self, content: bytes, k: int = 10) -> Answer:
         return self._answer("photo", content, self.names[:k], True, [])
@@ -100,20 +98,11 @@ class StandIn:
         time.sleep(self.seconds)
         assert self.gate is None or self.gate.wait(30), "nobody opened the gate"
         hits = [
-            Hit(
-                rank,
-                1 - rank / 10,
-                self.ids[name],
-                self.ids[name] * 10 if captions else None,
-                self._text(name),
-                "",
-            )
+            Hit(rank, 1 - rank / 10, self.ids[name], self.ids[name] * 10 if captions else None, self._text(name), "")
             for rank, name in enumerate(names, start=1)
         ]
         self.busy -= 1
-        return Answer(
-            str(query)[:40], self.run, self.inference, hits, unknown, 0.0123, ("a note",) if unknown else ()
-        )
+        return Answer(str(query)[:40], self.run, self.inference, hits, unknown, 0.0123, ("a note",) if unknown else ())
 
     def _text(self, name: str) -> str:
         return HOSTILE if name == "red" else f"a {name} square"

@@ -16,9 +16,7 @@ def main() -> None:
         def open(params, run, inference="nns", split="test", device="auto"):
             return StandIn(Path(folder), inference, run, split, float(seconds))
 
-    sys.modules["pipeline.tools.search.engine"] = types.SimpleNamespace(
-        Engine=Engine, TO_IMAGES="text_to_image"
-    )
+    sys.modules["pipeline.tools.search.engine"] = types.SimpleNamespace(Engine=Engine, TO_IMAGES="text_to_image")
     sys.argv = ["vse-pipe", *arguments]
     cli.main()
 

@@ -35,9 +35,7 @@ class Tab(Browser):
     def press(self, key: str, code: int) -> None:
         text = {"Enter": "\r"}.get(key, "")
         for kind in ("keyDown", "keyUp"):
-            self.send(
-                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text
-            )
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
 
     def arrive(self) -> None:
         """Wait for the next document, which has not got the mark of the old one, and for its pictures."""
@@ -115,9 +113,7 @@ def test_a_photo_is_uploaded(tab, url, tmp_path):
     Image.new("RGB", (600, 400), "orange").save(photo)
     tab.goto(url)
     tab.evaluate("window.old = true; document.querySelector('details').open = true")
-    node = tab.send(
-        "DOM.querySelector", nodeId=tab.send("DOM.getDocument")["root"]["nodeId"], selector="[name=photo]"
-    )
+    node = tab.send("DOM.querySelector", nodeId=tab.send("DOM.getDocument")["root"]["nodeId"], selector="[name=photo]")
     tab.send("DOM.setFileInputFiles", files=[str(photo)], nodeId=node["nodeId"])
     tab.evaluate("document.querySelector('details button').click()")
     tab.arrive()
@@ -144,8 +140,6 @@ def test_fits_the_screen_and_follows_the_scheme(tab, url, width, dark):
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(20, 24, 27)" if dark else "rgb(252, 252, 250)")
-    columns = tab.evaluate(
-        "getComputedStyle(document.querySelector('.gallery')).gridTemplateColumns.split(' ').length"
-    )
+    columns = tab.evaluate("getComputedStyle(document.querySelector('.gallery')).gridTemplateColumns.split(' ').length")
     assert columns == (2 if width == 390 else 5)
     assert tab.errors == []

@@ -26,10 +26,7 @@ pytestmark = pytest.mark.acceptance
 
 PAGE = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
 SHOWN = [
-    line
-    for block in re.findall(r"^```bash\n(.*?)^```$", PAGE, re.M | re.S)
-    for line in block.splitlines()
-    if line
+    line for block in re.findall(r"^```bash\n(.*?)^```$", PAGE, re.M | re.S) for line in block.splitlines() if line
 ]
 VSE_PIPE = "from pipeline.cli import main; main()"
 SECTIONS = {
@@ -73,9 +70,7 @@ def health(url) -> dict:
 
 def curl(command: str, url: str, project, image_id: int) -> dict:
     here = command.replace("http://127.0.0.1:8000/", url).replace("image_id=17", f"image_id={image_id}")
-    done = subprocess.run(
-        [*shlex.split(here), "-sS"], cwd=project, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([*shlex.split(here), "-sS"], cwd=project, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
@@ -86,9 +81,7 @@ def test_every_request_shown_is_answered(url, project, health):
     found = curl(by_text, url, project, 0)
     assert (found["query"], found["inference"], len(found["hits"])) == ("a red circle", "csls", 3)
     assert all(hit["caption_id"] is None for hit in found["hits"])
-    assert [hit["score"] for hit in found["hits"]] == sorted(
-        (hit["score"] for hit in found["hits"]), reverse=True
-    )
+    assert [hit["score"] for hit in found["hits"]] == sorted((hit["score"] for hit in found["hits"]), reverse=True)
     nearest = curl(by_image, url, project, found["hits"][0]["image_id"])
     photo = curl(by_photo, url, project, 0)
     for answer in (nearest, photo):

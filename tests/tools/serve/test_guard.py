@@ -35,8 +35,7 @@ def test_only_requests_to_this_machines_names_are_answered(client, engines, host
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/", "/?text=red", "/?k=0", "/nothing", "/picture/7", "/api/search?text=red", "/style.css", "/icon.svg"],
+    "path", ["/", "/?text=red", "/?k=0", "/nothing", "/picture/7", "/api/search?text=red", "/style.css", "/icon.svg"]
 )
 def test_every_response_carries_the_headers(client, path):
     check_headers(client.get(path))
@@ -62,9 +61,7 @@ def test_a_refused_host_and_a_failure_carry_them_too(client):
         check_headers(answer)
 
 
-def test_what_the_owner_can_mend_is_said_on_the_page_and_in_the_terminal(
-    client, engines, monkeypatch, capsys
-):
+def test_what_the_owner_can_mend_is_said_on_the_page_and_in_the_terminal(client, engines, monkeypatch, capsys):
     def fail(*arguments):
         raise MissingResource("model.safetensors does not exist; make it with `vse-pipe train`")
 

@@ -43,11 +43,7 @@ def get(client, **asked) -> Reader:
 def test_the_empty_page_has_both_forms_and_no_result(client, engines):
     page = get(client)
     by_text, by_photo = page.all("form")
-    assert (by_text["method"], by_photo["method"], by_photo["enctype"]) == (
-        "get",
-        "post",
-        "multipart/form-data",
-    )
+    assert (by_text["method"], by_photo["method"], by_photo["enctype"]) == ("get", "post", "multipart/form-data")
     assert [one["name"] for one in page.all("input")] == ["text", "k", "photo", "k"]
     assert [one["name"] for one in page.all("select")] == ["inference", "inference"]
     assert page.all("img") == page.all("li") == page.all("script") == []
@@ -102,10 +98,7 @@ def test_links_lead_from_a_result_to_a_search_with_its_picture_and_with_its_capt
     answer = client.get(links[0])
     assert engines["nns"].calls[-1] == ("image_id", 27, 5)
     second = Reader(answer.text)
-    assert second.all("img")[0] == second.all("img")[0] | {
-        "src": "/picture/27",
-        "alt": "the picture searched with",
-    }
+    assert second.all("img")[0] == second.all("img")[0] | {"src": "/picture/27", "alt": "the picture searched with"}
     assert second.text.count("its own") == 1
     captions = [one["href"] for one in second.all("a") if "text=" in one["href"]]
     client.get(captions[0])

@@ -21,13 +21,7 @@ def header(width: int, height: int) -> bytes:
     """A PNG that claims a size and has no pixels."""
     fields = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     checked = struct.pack(">I", 13) + fields + struct.pack(">I", zlib.crc32(fields))
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + checked
-        + struct.pack(">I", 0)
-        + b"IDAT"
-        + struct.pack(">I", zlib.crc32(b"IDAT"))
-    )
+    return b"\x89PNG\r\n\x1a\n" + checked + struct.pack(">I", 0) + b"IDAT" + struct.pack(">I", zlib.crc32(b"IDAT"))
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +49,7 @@ def test_a_thumbnail_is_a_small_webp_of_the_same_proportions(folder):
 
 def test_what_is_no_picture_has_none(folder):
     thumbnails = Thumbnails(finder(folder, []))
-    assert [thumbnails.get(number) for number in (7, 8, 9)] == [
-        None
-    ] * 3  # unreadable, no file, no such image
+    assert [thumbnails.get(number) for number in (7, 8, 9)] == [None] * 3  # unreadable, no file, no such image
 
 
 def test_the_cache_answers_again_and_forgets_the_least_recently_used(folder):

@@ -110,9 +110,7 @@ def test_ctrl_c_ends_it_with_status_130_after_the_search_under_way(project):
         asked = project / "pictures" / "asked"
         asked.unlink()
         answers = []
-        search = threading.Thread(
-            target=lambda: answers.append(urllib.request.urlopen(f"{url}?text=red").status)
-        )
+        search = threading.Thread(target=lambda: answers.append(urllib.request.urlopen(f"{url}?text=red").status))
         search.start()
         while not asked.exists():
             time.sleep(0.01)
@@ -157,6 +155,5 @@ def test_this_machine_alone_is_not_warned_about(said):
     status, err = said("--run", "sum", "--split", "val")
     assert status == 0
     assert re.fullmatch(
-        r"run sum under nns, split val: 5 images, 5 captions\nsearching at http://127.0.0.1:\d+/ until Ctrl-C\n",
-        err,
+        r"run sum under nns, split val: 5 images, 5 captions\nsearching at http://127.0.0.1:\d+/ until Ctrl-C\n", err
     )

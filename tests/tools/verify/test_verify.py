@@ -107,10 +107,7 @@ def test_a_damaged_cache_object_is_named(made):
     shutil.copy(kept, path)
     (state, remedy) = _bad()[str(path)]
     assert state == DAMAGED
-    assert (
-        remedy
-        == f"remove it and the cache object {kept}, which is damaged too, and run `dvc repro embed@sum`"
-    )
+    assert remedy == f"remove it and the cache object {kept}, which is damaged too, and run `dvc repro embed@sum`"
 
 
 def test_without_the_object_the_stage_makes_it(made):
@@ -165,10 +162,7 @@ def test_a_path_narrows_it_down(made):
     record()
     _flip(Path("data/train/sum/history.csv"))
     (one,) = verify([Path("data/train/sum/model.safetensors")])
-    assert (one.state, [str(finding.path) for finding in one.findings]) == (
-        OK,
-        ["data/train/sum/model.safetensors"],
-    )
+    assert (one.state, [str(finding.path) for finding in one.findings]) == (OK, ["data/train/sum/model.safetensors"])
     assert [str(one.folder) for one in verify([Path("data/inject")])] == [
         "data/inject/toy/clean",
         "data/inject/toy/half",
@@ -243,9 +237,7 @@ def test_parts_and_weights_of_a_similarity_carry_their_digests(tmp_path, monkeyp
     np.savez(part, features=np.zeros(3))
     part = part.rename(part.with_name(f"000000-{sha256(part)[:16]}.npz"))
     save_tensors(folder / fragments.WEIGHTS, {"a": np.ones(3, np.float32)})
-    block = fragments.FragmentRows(
-        "val", np.arange(2), np.arange(2), np.array([1, 2]), np.ones((3, 4), np.float32)
-    )
+    block = fragments.FragmentRows("val", np.arange(2), np.arange(2), np.array([1, 2]), np.ones((3, 4), np.float32))
     about = {"weights_sha256": sha256(folder / fragments.WEIGHTS), "dim": "4"}
     fragments.write(folder / "images.parquet", [block], 4, about)
     (folder / "note.txt").write_text("x", encoding="utf-8")

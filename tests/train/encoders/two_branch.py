@@ -63,9 +63,7 @@ def check_names(make: Make) -> None:
         "fc2.weight",
     ]
     assert "bn.running_mean" in make(batch_norm="last").state_dict()
-    assert set(make(batch_norm="none").state_dict()) == {
-        f"fc{i}.{w}" for i in ("1.0", "2") for w in ("weight", "bias")
-    }
+    assert set(make(batch_norm="none").state_dict()) == {f"fc{i}.{w}" for i in ("1.0", "2") for w in ("weight", "bias")}
 
 
 def check_dropout(make: Make) -> None:
@@ -100,9 +98,7 @@ def check_rest(make: Make) -> None:
         check_gradients(branch, vectors, without=SUBTRACTED[batch_norm])
     plain, absolute = make(hidden=5).double().eval(), make(hidden=5, use_abs=True).double().eval()
     assert torch.equal(absolute(rows()), plain(rows()).abs())
-    with pytest.raises(
-        InputError, match=r"'two_branch' was built for vectors of 7 numbers, got shape \(6, 8\)"
-    ):
+    with pytest.raises(InputError, match=r"'two_branch' was built for vectors of 7 numbers, got shape \(6, 8\)"):
         plain(torch.zeros(6, 8, dtype=torch.float64))
 
 

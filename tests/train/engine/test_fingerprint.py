@@ -25,6 +25,4 @@ def test_a_run_does_not_depend_on_members_it_does_not_name(tmp_path):
     params = load_params(tmp_path, runs=RUNS)
     declared = declarations()["train"]
     needed = code.needed(declared, declared.members(params, "plain"))
-    assert not [
-        one for one in needed if one.startswith(("pipeline.train.losses.max", "pipeline.train.schemes.l2rm"))
-    ]
+    assert not [one for one in needed if one.startswith(("pipeline.train.losses.max", "pipeline.train.schemes.l2rm"))]

@@ -151,9 +151,7 @@ def test_bfloat16_steps_stay_close_to_float32_and_weights_stay_float32():
         images, texts = model.encode(pairs.batch(np.arange(8)), torch.device("cpu"), precision)
         assert images.dtype == texts.dtype == torch.float32
         for _ in range(3):
-            optimise.step(
-                scheme, torch.optim.SGD(model.parameters(), lr=0.1), pairs.batch(np.arange(0, 24, 3))
-            )
+            optimise.step(scheme, torch.optim.SGD(model.parameters(), lr=0.1), pairs.batch(np.arange(0, 24, 3)))
         after.append(model.state_dict())
     assert all(weight.dtype == torch.float32 for weight in after[1].values())
     gaps = [(after[0][name] - after[1][name]).abs().max() for name in after[0]]
@@ -173,18 +171,10 @@ def test_a_state_of_another_fingerprint_is_not_loaded(tmp_path):
 @pytest.mark.parametrize(
     "run",
     [
-        {
-            "loss": "hal",
-            "scheme": "memory_bank",
-            "options": {"scheme": {"share": 0.4}, "text": {"dropout": 0.3}},
-        },
+        {"loss": "hal", "scheme": "memory_bank", "options": {"scheme": {"share": 0.4}, "text": {"dropout": 0.3}}},
         {"loss": "structure", "sampler": "captions", "options": {"sampler": {"extra_positives": 1}}},
         {"loss": "max", "sampler": "images", "train": {"chunk": 3, "mask_same_image": True}},
-        {
-            "loss": "sum",
-            "similarity": "order",
-            "options": {"text": {"use_abs": True}, "image": {"use_abs": True}},
-        },
+        {"loss": "sum", "similarity": "order", "options": {"text": {"use_abs": True}, "image": {"use_abs": True}}},
     ],
     ids=lambda run: "-".join(str(value) for value in run.values() if isinstance(value, str)),
 )

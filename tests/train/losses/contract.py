@@ -24,9 +24,7 @@ def some_scores(pairs: int = 7, seed: int = 0) -> torch.Tensor:
     return images @ texts.T
 
 
-def batch_of(
-    images: torch.Tensor, texts: torch.Tensor, owners: torch.Tensor | None = None, mask=False
-) -> Scored:
+def batch_of(images: torch.Tensor, texts: torch.Tensor, owners: torch.Tensor | None = None, mask=False) -> Scored:
     return Scored.of(images @ texts.T, owners, mask, images, texts)
 
 
@@ -97,6 +95,4 @@ def check_masked_cells(member, params=None) -> None:
     other = member.loss(Scored.of(scores.detach().masked_fill(masked, 5.0), OWNERS, True), params)
     torch.testing.assert_close(other.per_pair, terms.per_pair.detach())
     counted = member.loss(Scored.of(scores.detach().masked_fill(masked, 0.9), OWNERS), params)
-    assert not torch.allclose(counted.per_pair, terms.per_pair.detach()), (
-        "unmasked, the same cells are negatives"
-    )
+    assert not torch.allclose(counted.per_pair, terms.per_pair.detach()), "unmasked, the same cells are negatives"

@@ -43,9 +43,7 @@ def test_equals_plain_loops_under_the_mask(variant, weighted):
     params = member.Params(gamma=7.0, eps=0.2, variant=variant)
     ours = member.loss(Scored.of(batch.scores, OWNERS, True, weights=weights), params).per_pair
     given_weights = weights.tolist() if weighted else None
-    expected = naive.hal(
-        batch.scores.tolist(), 7.0, 0.2, variant == "code", batch.same.tolist(), given_weights
-    )
+    expected = naive.hal(batch.scores.tolist(), 7.0, 0.2, variant == "code", batch.same.tolist(), given_weights)
     torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64))
 
 

@@ -37,9 +37,7 @@ def test_equals_plain_loops(pairs, seed, tau, floor, owners, mask):
 
 def test_a_mismatched_pair_is_bounded_in_the_reverse_term_only():
     """All chances on negatives: RCE costs ``-log(floor)`` a direction and no more, CE goes on with S."""
-    terms = [
-        member.loss(Scored.of(-depth * torch.eye(4)), member.Params(tau=0.05)).parts for depth in (5.0, 50.0)
-    ]
+    terms = [member.loss(Scored.of(-depth * torch.eye(4)), member.Params(tau=0.05)).parts for depth in (5.0, 50.0)]
     for parts in terms:
         assert parts["rce"].item() == pytest.approx(2 * -math.log(1e-7), rel=1e-5)
     assert terms[1]["ce"].item() > 9 * terms[0]["ce"].item()

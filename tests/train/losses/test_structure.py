@@ -9,14 +9,7 @@ from pipeline.project.registry import LOSSES
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.losses.structure.triplets import euclidean, hardest
 from tests.naive import losses as naive
-from tests.train.losses.contract import (
-    OWNERS,
-    batch_of,
-    check_contract,
-    some_batch,
-    some_scores,
-    some_vectors,
-)
+from tests.train.losses.contract import OWNERS, batch_of, check_contract, some_batch, some_scores, some_vectors
 
 member = LOSSES.load("structure")
 VARIANTS = pytest.mark.parametrize("variant", ["paper", "topk_mean"])
@@ -82,8 +75,7 @@ def test_within_view_pulls_siblings_together():
     images = torch.zeros(3, 2)
     batch = batch_of(images, texts, torch.tensor([5, 5, 8]))
     params = {
-        name: member.Params(margin=0.5, lambda1=0.0, lambda3=value)
-        for name, value in (("on", 1.0), ("off", 0.0))
+        name: member.Params(margin=0.5, lambda1=0.0, lambda3=value) for name, value in (("on", 1.0), ("off", 0.0))
     }
     difference = member.loss(batch, params["on"]).total() - member.loss(batch, params["off"]).total()
     difference.backward()
@@ -120,9 +112,7 @@ def test_gradient_is_the_slope(variant):
 
 def test_fewer_kept_triplets_cost_no_more():
     batch = some_batch(9, 1)
-    one, three, all_of_them = (
-        member.loss(batch, member.Params(margin=1.0, top=top)).per_pair for top in (1, 3, 50)
-    )
+    one, three, all_of_them = (member.loss(batch, member.Params(margin=1.0, top=top)).per_pair for top in (1, 3, 50))
     assert (one <= three).all()
     assert (three <= all_of_them).all()
     assert (three < all_of_them).any()

@@ -30,9 +30,7 @@ def test_extra_positives_are_other_captions_of_the_batch_s_images(each, seed, si
     rng = np.random.default_rng(seed)
     owners = rng.integers(0, 8, 30)
     plain = member.batches(owners, owners, size, member.Params(), np.random.default_rng(seed))
-    more = member.batches(
-        owners, owners, size, member.Params(extra_positives=each), np.random.default_rng(seed)
-    )
+    more = member.batches(owners, owners, size, member.Params(extra_positives=each), np.random.default_rng(seed))
     for before, after in zip(plain, more, strict=True):
         assert after[: len(before)].tolist() == before.tolist()
         added = after[len(before) :].tolist()

@@ -141,9 +141,7 @@ def test_the_rate_decays_from_the_end_of_the_warm_up():
     scheme = _scheme(train={"lr": 0.1, "lr_update": 2})
     optimizer = torch.optim.SGD(scheme.setting.model.parameters(), lr=0.1)
     optimizer = optimise.optimizer_for(scheme.setting.model, scheme.setting.train)
-    rates = [
-        optimise.set_rates(optimizer, scheme.setting.train, epoch, scheme.decays_from) for epoch in range(6)
-    ]
+    rates = [optimise.set_rates(optimizer, scheme.setting.train, epoch, scheme.decays_from) for epoch in range(6)]
     assert rates == pytest.approx([0.1, 0.1, 0.1, 0.01, 0.01, 0.001])
 
 

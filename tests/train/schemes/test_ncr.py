@@ -20,9 +20,7 @@ def _scheme(clean=(24, 30), epoch: int = 1, epochs: int = 2, losses=None, chunk:
     pairs = some_pairs(40, each=2)
     text = member(TEXT_ENCODERS, "gru", word_dim=5, dropout=0.5)
     model = some_model(pairs, text=text).train()
-    scheme = some_scheme(
-        pairs, "max", "ncr", model, {"epochs": epochs, "chunk": chunk}, **{"warm_up": 1, **options}
-    )
+    scheme = some_scheme(pairs, "max", "ncr", model, {"epochs": epochs, "chunk": chunk}, **{"warm_up": 1, **options})
     found = [np.where(np.arange(40) < count, 0.1, 0.9) + 0.01 * np.sin(np.arange(40)) for count in clean]
     given = dict(zip(scheme.models, losses or found, strict=True))
     with pytest.MonkeyPatch.context() as patch:

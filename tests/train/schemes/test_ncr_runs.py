@@ -30,10 +30,7 @@ CPU = torch.device("cpu")
 FILES = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG]
 OUTPUTS = [*FILES, *(f"peer/{name}" for name in FILES), history.NAME, str(checkpoint.FILE)]
 NCR = {"scheme": "ncr", "loss": "max", "noise": "half"}
-RUNS = {
-    "ncr": {**PARAMS["runs"]["sum"], **NCR, "options": {"scheme": {"warm_up": 2}}},
-    "sum": PARAMS["runs"]["sum"],
-}
+RUNS = {"ncr": {**PARAMS["runs"]["sum"], **NCR, "options": {"scheme": {"warm_up": 2}}}, "sum": PARAMS["runs"]["sum"]}
 
 
 def _params(root, **changes):
@@ -133,9 +130,7 @@ def test_in_an_ensemble_the_two_networks_count_as_one_run(project):
         each.append(part.similarity(CPU)(own.images, own.captions))
     found = whole.similarity(CPU)(split.images, split.captions)
     torch.testing.assert_close(found, (each[0] + each[1]) / 2)
-    params = params.__class__(
-        **{**params.__dict__, "ensembles": {"two": EnsembleNode(first="ncr", second="sum")}}
-    )
+    params = params.__class__(**{**params.__dict__, "ensembles": {"two": EnsembleNode(first="ncr", second="sum")}})
     metrics = evaluate(params, "two", ["nns", "csls"], "cpu")
     assert metrics["nns"]["similarity"] == "cosine + cosine + cosine"
 

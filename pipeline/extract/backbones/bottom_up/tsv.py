@@ -50,9 +50,7 @@ def files(names: list[str]) -> list[Path]:
     found = []
     for path in (Path(name).expanduser() for name in names):
         inside = (
-            sorted(p for p in path.glob("*") if re.search(r"\.tsv(\.[0-9]+)?$", p.name))
-            if path.is_dir()
-            else [path]
+            sorted(p for p in path.glob("*") if re.search(r"\.tsv(\.[0-9]+)?$", p.name)) if path.is_dir() else [path]
         )
         if not inside or not path.exists():
             raise MissingResource(

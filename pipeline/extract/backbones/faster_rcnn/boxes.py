@@ -25,10 +25,7 @@ def relaxed_nms(
     """
     order = scores.argsort(descending=True, stable=True)
     # Overlaps in double: in single, whether 3/10 is above 0.3 is left to rounding.
-    ranked, falling = (
-        boxes[order].double(),
-        -torch.arange(len(order), device=boxes.device, dtype=torch.float64),
-    )
+    ranked, falling = (boxes[order].double(), -torch.arange(len(order), device=boxes.device, dtype=torch.float64))
     kept = torch.arange(0, device=boxes.device)
     for threshold in thresholds:
         kept = nms(ranked, falling, threshold)
@@ -51,10 +48,6 @@ def filled(
         return boxes[:count], scores[:count]
     side = math.isqrt(max(missing - 2, 0)) + 1
     across, down = width / side, height / side
-    cells = [
-        [x * across, y * down, (x + 1) * across, (y + 1) * down] for y in range(side) for x in range(side)
-    ]
-    extra = torch.tensor([[0.0, 0.0, width, height], *cells], dtype=boxes.dtype, device=boxes.device)[
-        :missing
-    ]
+    cells = [[x * across, y * down, (x + 1) * across, (y + 1) * down] for y in range(side) for x in range(side)]
+    extra = torch.tensor([[0.0, 0.0, width, height], *cells], dtype=boxes.dtype, device=boxes.device)[:missing]
     return torch.cat([boxes, extra]), torch.cat([scores, scores.new_zeros(missing)])

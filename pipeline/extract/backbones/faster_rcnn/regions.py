@@ -55,13 +55,9 @@ class Regions(nn.Module):
         super().__init__()
         self.detector, self.trunk, self.count = detector, trunk, count
 
-    def forward(
-        self, canvases: UInt8[Tensor, "images side side 3"], sizes: Int32[Tensor, "images 4"]
-    ) -> Output:
+    def forward(self, canvases: UInt8[Tensor, "images side side 3"], sizes: Int32[Tensor, "images 4"]) -> Output:
         pairs = zip(canvases, sizes.tolist(), strict=True)
-        found = [
-            self._one(canvas[:high, :wide], width, height) for canvas, (wide, high, width, height) in pairs
-        ]
+        found = [self._one(canvas[:high, :wide], width, height) for canvas, (wide, high, width, height) in pairs]
         return Output(*(torch.stack(values) for values in zip(*found, strict=True)))
 
     def _one(self, pixels: UInt8[Tensor, "height width 3"], width: int, height: int) -> tuple[Tensor, ...]:
@@ -115,9 +111,7 @@ def _halves(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
     if isinstance(model, models.MobileNetV2):
         # The last block that halves the map is the fifteenth.
         return model.features[:14], model.features[14:]
-    raise UsageError(
-        f"trunk {name} cannot be cut at stride 16; take a resnet, resnext, wide_resnet or mobilenet_v2"
-    )
+    raise UsageError(f"trunk {name} cannot be cut at stride 16; take a resnet, resnext, wide_resnet or mobilenet_v2")
 
 
 def _read(shorter: int, longer: int, root: Path, item: Item) -> tuple[np.ndarray, np.ndarray]:

@@ -57,9 +57,7 @@ def _row(array: np.ndarray, number: int, item: Item) -> np.ndarray:
         raise InputError(f"{item.where}: {item.file} does not exist, the file has {len(array)} rows")
     row = np.ascontiguousarray(array[number])
     if item.sha256 and hashlib.sha256(row.data).hexdigest() != item.sha256:
-        raise IntegrityError(
-            f"{item.where}: {item.file} changed after prepare read it; run `vse-pipe prepare` again"
-        )
+        raise IntegrityError(f"{item.where}: {item.file} changed after prepare read it; run `vse-pipe prepare` again")
     if not np.isfinite(row).all():
         raise InputError(f"{item.where}: {item.file} holds NaN or infinite values")
     return row.astype(np.float32) if row.dtype == np.float64 else row

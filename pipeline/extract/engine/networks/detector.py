@@ -78,9 +78,7 @@ def build(
 def _made(name: str, arguments: dict, sizes: tuple[int, int]) -> nn.Module:
     own = {"weights": None, "weights_backbone": None, "min_size": sizes[0], "max_size": sizes[1]}
     if wrong := sorted(own.keys() & arguments.keys()):
-        raise UsageError(
-            f"detector_args cannot set {', '.join(wrong)}: shorter, longer and detector_weights do"
-        )
+        raise UsageError(f"detector_args cannot set {', '.join(wrong)}: shorter, longer and detector_weights do")
     # Asked for here, because torchvision's detectors take any other name without a word.
     known = inspect.signature(detection.FasterRCNN).parameters.keys() - {"kwargs"}
     if strange := sorted(arguments.keys() - known):
@@ -97,9 +95,7 @@ def _source(name: str, wanted: str) -> WeightsFile | None:
     if wanted in entries.__members__:
         return source_of(entries[wanted].url)
     if wanted.isupper() or wanted == "imagenet":
-        raise UnknownMember(
-            missing(f"torchvision {name} has no weights '{wanted}'", wanted, entries.__members__)
-        )
+        raise UnknownMember(missing(f"torchvision {name} has no weights '{wanted}'", wanted, entries.__members__))
     return None
 
 

@@ -39,9 +39,7 @@ class MeanGrid(nn.Module):
         super().__init__()
         self.net, self.grid = net, (rows, columns)
 
-    def forward(
-        self, pixels: Float[Tensor, "images 3 side side"]
-    ) -> Float[Tensor, "images dim rows columns"]:
+    def forward(self, pixels: Float[Tensor, "images 3 side side"]) -> Float[Tensor, "images dim rows columns"]:
         return functional.adaptive_avg_pool2d(maps.of(self.net(pixels)).float(), self.grid)
 
 
@@ -55,9 +53,7 @@ class ExtremesGrid(nn.Module):
         super().__init__()
         self.conv, self.grid = filters.conv, (rows, columns)
 
-    def forward(
-        self, pixels: Float[Tensor, "images 3 side side"]
-    ) -> Float[Tensor, "images dim rows columns"]:
+    def forward(self, pixels: Float[Tensor, "images 3 side side"]) -> Float[Tensor, "images dim rows columns"]:
         responses = self.conv(pixels).float()
         highest = functional.adaptive_max_pool2d(responses, self.grid)
         lowest = functional.adaptive_max_pool2d(-responses, self.grid)
@@ -114,12 +110,7 @@ def assemble(params: Params, seed: int, random_filters: bool) -> Backbone:
     with torch.inference_mode():
         blank = torch.zeros(1, 1, transform.image_size, transform.image_size, 3, dtype=torch.uint8)
         shape = module(blank, torch.zeros(1, 4)).features.shape
-    about |= {
-        "transform": transform.about(),
-        "map": [height, width],
-        "regions": shape[1],
-        "dimensions": shape[2],
-    }
+    about |= {"transform": transform.about(), "map": [height, width], "regions": shape[1], "dimensions": shape[2]}
     read = partial(_read, transform)
     return Backbone(read=read, module=module, about=about, libraries=libraries, precision=params.precision)
 

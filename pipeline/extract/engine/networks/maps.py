@@ -32,9 +32,7 @@ class Timm(nn.Module):
         grid = getattr(getattr(self.model, "patch_embed", None), "grid_size", None)
         patches = found[:, getattr(self.model, "num_prefix_tokens", 0) :] if found.ndim == 3 else found
         if grid is None or patches.ndim != 3 or patches.shape[1] != grid[0] * grid[1]:
-            raise UsageError(
-                f"{self.name} gives features of shape {tuple(found.shape[1:])}, no map for a grid"
-            )
+            raise UsageError(f"{self.name} gives features of shape {tuple(found.shape[1:])}, no map for a grid")
         return patches.transpose(1, 2).unflatten(2, tuple(grid))
 
 
@@ -80,9 +78,7 @@ def _last(model: nn.Module, size: int, name: str) -> str:
         handle.remove()
     places = [i for i, (_, shape, _) in enumerate(seen) if len(shape) == 4 and min(shape[2:]) > 1]
     if not places or any(own and len(shape) == 3 for _, shape, own in seen[places[-1] :]):
-        raise UsageError(
-            f"{name} ends with tokens, so it has no map for a grid; take a convolutional network"
-        )
+        raise UsageError(f"{name} ends with tokens, so it has no map for a grid; take a convolutional network")
     return seen[places[-1]][0]
 
 

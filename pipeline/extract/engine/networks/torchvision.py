@@ -66,9 +66,7 @@ def _source(name: str, weights: str, entries: type[WeightsEnum]) -> WeightsFile 
     if weights in entries.__members__:
         return source_of(entries[weights].url)
     if weights.isupper():
-        raise UnknownMember(
-            missing(f"torchvision {name} has no weights '{weights}'", weights, entries.__members__)
-        )
+        raise UnknownMember(missing(f"torchvision {name} has no weights '{weights}'", weights, entries.__members__))
     return None
 
 

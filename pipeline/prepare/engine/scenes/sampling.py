@@ -49,8 +49,7 @@ def near_duplicate(scene: Scene, rng: np.random.Generator) -> Scene:
     change = pick(rng, ("colour", "shape", "size", "swap", "pattern"))
     if change == "pattern":
         return replace(
-            scene,
-            background=replace(scene.background, pattern=_other(rng, PATTERNS, scene.background.pattern)),
+            scene, background=replace(scene.background, pattern=_other(rng, PATTERNS, scene.background.pattern))
         )
     if change == "swap" and len(scene.figures) > 1:
         return _swapped(scene, index, (index + 1) % len(scene.figures))

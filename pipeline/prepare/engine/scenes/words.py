@@ -29,10 +29,7 @@ COLOURS = {
     "purple": ("purple", "violet"),
     "black": ("black", "dark"),
 }
-SIZES = {
-    "small": ("small", "little", "tiny"),
-    "large": ("large", "big", "huge"),
-}
+SIZES = {"small": ("small", "little", "tiny"), "large": ("large", "big", "huge")}
 PATTERNS = {
     "plain": ("plain", "uniform"),
     "striped": ("striped", "diagonally striped"),

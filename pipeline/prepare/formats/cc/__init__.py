@@ -16,9 +16,7 @@ ORDER = ("train", "dev", "test")
 
 
 class Params(Strict):
-    splits: Annotated[
-        list[Literal["train", "dev", "test"]], Field(min_length=1, default_factory=lambda: list(ORDER))
-    ]
+    splits: Annotated[list[Literal["train", "dev", "test"]], Field(min_length=1, default_factory=lambda: list(ORDER))]
     """which to read"""
 
 

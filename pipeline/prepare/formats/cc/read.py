@@ -34,9 +34,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
             number = len(images)
             images.append((number, f"{prefix}_ims.npy#{row}", name, 0, 0, bytes(digest).hex()))
             captions.append((number, number, text, name))
-    return Source(
-        image_table(*zip(*images, strict=True)), caption_table(*zip(*captions, strict=True)), str(source)
-    )
+    return Source(image_table(*zip(*images, strict=True)), caption_table(*zip(*captions, strict=True)), str(source))
 
 
 def _read_split(source: Path, prefix: str):

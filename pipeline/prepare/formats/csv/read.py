@@ -49,9 +49,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         image_ids.append(number)
     root = source.parent / params.images
     scanned = scan(root, list(numbers), lambda number: f"{source.name} row {first_rows[number]}")
-    images = image_table(
-        range(len(numbers)), list(numbers), splits, scanned.widths, scanned.heights, scanned.digests
-    )
+    images = image_table(range(len(numbers)), list(numbers), splits, scanned.widths, scanned.heights, scanned.digests)
     texts = [caption for _, caption, _ in rows]
     captions = caption_table(range(len(rows)), image_ids, texts, [splits[i] for i in image_ids])
     return Source(images, captions, str(root), scanned.broken)

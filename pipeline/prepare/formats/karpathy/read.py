@@ -11,15 +11,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from pipeline.core.errors import InputError
 from pipeline.prepare.engine.scan import scan
-from pipeline.prepare.engine.source import (
-    Source,
-    Unique,
-    caption_table,
-    caption_text,
-    existing,
-    image_table,
-    split_of,
-)
+from pipeline.prepare.engine.source import Source, Unique, caption_table, caption_text, existing, image_table, split_of
 from pipeline.prepare.formats.karpathy import Params
 
 _Id = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -101,9 +93,7 @@ def _parse(document: Path) -> _Document:
         return TypeAdapter(_Document).validate_json(document.read_bytes().removeprefix(codecs.BOM_UTF8))
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        place = "".join(
-            f"[{part}]" if isinstance(part, int) else f".{part}" for part in problems[0]["loc"]
-        ).lstrip(".")
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problems[0]["loc"]).lstrip(".")
         more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
         raise InputError(f"{' '.join([str(document), place]).strip()}: {problems[0]['msg']}{more}") from error
 

@@ -56,9 +56,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
             first = number * split.groups.captions
             for text in split.captions[first : first + split.groups.captions]:
                 captions.append((len(captions), image_id, text, name))
-    return Source(
-        image_table(*zip(*images, strict=True)), caption_table(*zip(*captions, strict=True)), str(source)
-    )
+    return Source(image_table(*zip(*images, strict=True)), caption_table(*zip(*captions, strict=True)), str(source))
 
 
 def _warn_of_first_1k(source: Path, params: Params) -> None:
@@ -72,17 +70,13 @@ def _warn_of_first_1k(source: Path, params: Params) -> None:
 
 def _read_split(source: Path, prefix: str, params: Params) -> _Split:
     features, texts = source / f"{prefix}_ims.npy", source / f"{prefix}_caps.txt"
-    captions = [
-        caption_text(line, f"{texts} line {number}") for number, line in enumerate(read_lines(texts), start=1)
-    ]
+    captions = [caption_text(line, f"{texts} line {number}") for number, line in enumerate(read_lines(texts), start=1)]
     if not captions:
         raise InputError(f"{texts}: no captions")
     digests = row_digests(open_array(features), features)
     groups = group(len(captions), digests, params.captions_per_image, f"{texts} and {features.name}")
     per_image = [bytes(digest).hex() for digest in digests[:: groups.rows]]
-    return _Split(
-        prefix, captions, groups, per_image, _names(source / f"{prefix}_ids.txt", len(captions), groups)
-    )
+    return _Split(prefix, captions, groups, per_image, _names(source / f"{prefix}_ids.txt", len(captions), groups))
 
 
 def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:
@@ -95,9 +89,7 @@ def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:
     lines = [line.strip() for line in read_lines(path)]
     images = captions // groups.captions
     if len(lines) not in (images, captions):
-        raise InputError(
-            f"{path}: {len(lines)} ids, expected one per image ({images}) or one per caption ({captions})"
-        )
+        raise InputError(f"{path}: {len(lines)} ids, expected one per image ({images}) or one per caption ({captions})")
     if len(lines) != images:
         if len(set(lines)) == captions:
             return None

@@ -21,9 +21,7 @@ def alignments(
     and made again on the way back; only what came with them is kept. Rows without a gradient cost nothing there.
     Gradients of the first order only.
     """
-    found = _Alignments.apply(
-        context, queries, linear.weight, linear.bias, *(chunk.flatten(2) for chunk in weights)
-    )
+    found = _Alignments.apply(context, queries, linear.weight, linear.bias, *(chunk.flatten(2) for chunk in weights))
     return tuple(flat.unflatten(1, chunk.shape[2:]) for flat, chunk in zip(found, weights, strict=True))
 
 
@@ -119,8 +117,4 @@ def _tiles(images: int, words: int) -> list[tuple[slice, slice]]:
     """Images and words of at most about ``ROWS`` rows."""
     wide = min(words, ROWS)
     high = max(1, ROWS // wide)
-    return [
-        (slice(a, a + high), slice(w, w + wide))
-        for w in range(0, words, wide)
-        for a in range(0, images, high)
-    ]
+    return [(slice(a, a + high), slice(w, w + wide)) for w in range(0, words, wide) for a in range(0, images, high)]

@@ -39,11 +39,7 @@ class Portion:
 
 
 def over_captions(
-    part: Callable[..., tuple[Tensor, ...]],
-    words: Words,
-    rows: int,
-    kept: int,
-    beside: tuple[Tensor, ...] = (),
+    part: Callable[..., tuple[Tensor, ...]], words: Words, rows: int, kept: int, beside: tuple[Tensor, ...] = ()
 ) -> tuple[Tensor, ...]:
     """What ``part(portion)`` gives, captions along the last axis, in the order of ``words``.
 

@@ -58,9 +58,7 @@ class Alignment(nn.Module):
                 "embed the same features that it was trained on"
             )
         if self.training and len(images) < 2:
-            raise InputError(
-                "batch normalisation over images needs at least two of them: raise train.batch_size"
-            )
+            raise InputError("batch normalisation over images needs at least two of them: raise train.batch_size")
         return self.v_global_w(images)
 
     def whole_captions(self, words: Words) -> Float[Tensor, "captions dim"]:

@@ -18,9 +18,7 @@ class Params(Strict):
         min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
     )
     """values to try under evaluate.tune"""
-    gallery_beta_grid: list[InverseTemperature] = Field(
-        min_length=1, default_factory=lambda: [0.5, 1.0, 3.0, 10.0]
-    )
+    gallery_beta_grid: list[InverseTemperature] = Field(min_length=1, default_factory=lambda: [0.5, 1.0, 3.0, 10.0])
     """values to try under evaluate.tune"""
 
     def candidates(self) -> list["Params"]:

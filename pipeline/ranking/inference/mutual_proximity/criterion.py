@@ -66,11 +66,7 @@ def _log_normal(z: Tensor) -> Tensor:
     tail = torch.special.erfc(z.abs().mul_(math.sqrt(0.5))).mul_(0.5)
     logs = torch.where(z > 0, torch.log1p(-tail), tail.log())
     lost = (tail < torch.finfo(z.dtype).tiny) & (z < 0)
-    return (
-        torch.where(lost, -0.5 * z.square() - torch.log(-z * math.sqrt(2 * math.pi)), logs)
-        if lost.any()
-        else logs
-    )
+    return torch.where(lost, -0.5 * z.square() - torch.log(-z * math.sqrt(2 * math.pi)), logs) if lost.any() else logs
 
 
 def _inverse(deviation: Tensor) -> Tensor:

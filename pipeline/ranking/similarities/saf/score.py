@@ -22,11 +22,7 @@ class _Filtration(nn.Module):
         variance of each caption's logits over all its nodes and images: (captions, 1) each, no captions in evaluation."""
         sizes = [torch.linalg.vector_norm(piece, dim=3) + EPS for piece in (whole, local)]
         logits = torch.cat(
-            [
-                piece @ self.attn_sim_w.weight[0] / size
-                for piece, size in zip((whole, local), sizes, strict=True)
-            ],
-            dim=2,
+            [piece @ self.attn_sim_w.weight[0] / size for piece, size in zip((whole, local), sizes, strict=True)], dim=2
         )
         logits = logits + self.attn_sim_w.bias
         mean, spread = self._running()

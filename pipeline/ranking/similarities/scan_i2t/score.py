@@ -26,9 +26,7 @@ def score(
         def part(portion: Portion) -> tuple[Tensor]:
             raw = (portion.vectors @ regions.t()).unflatten(1, images.shape[:2])
             each = zip(portion.chunks(raw, 0), portion.chunks(portion.vectors, 0), strict=True)
-            cosines = (
-                stacked(chunk, gram(words), long, params.norm, params.temperature) for chunk, words in each
-            )
+            cosines = (stacked(chunk, gram(words), long, params.norm, params.temperature) for chunk, words in each)
             found = [aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
             return (torch.cat(found).t(),)
 

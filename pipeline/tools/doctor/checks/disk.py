@@ -38,16 +38,11 @@ def _line(what: str, path: Path) -> Line:
     free = shutil.disk_usage(there).free / 1e9
     said = f"{free:.1f} GB free at {path}"
     if not os.access(there, os.W_OK):
-        return Line(
-            FAIL, what, f"{there} cannot be written to", "change its rights, or work in another folder"
-        )
+        return Line(FAIL, what, f"{there} cannot be written to", "change its rights, or work in another folder")
     if free < _NEEDED_GB:
         return Line(FAIL, what, said, "make room: less than 1 GB is left")
     if free < _COMFORTABLE_GB:
         return Line(
-            WARN,
-            what,
-            said,
-            "features of a large data set may not fit; `vse-pipe extract --dry-run` says how much",
+            WARN, what, said, "features of a large data set may not fit; `vse-pipe extract --dry-run` says how much"
         )
     return Line(OK, what, said)

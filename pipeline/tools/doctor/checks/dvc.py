@@ -27,9 +27,7 @@ def look() -> list[Line]:
 
 def _analytics(config: dict) -> Line:
     if config["core"].get("analytics", True):
-        return Line(
-            WARN, "dvc analytics", "on: DVC reports its use", "`dvc config core.analytics false` turns it off"
-        )
+        return Line(WARN, "dvc analytics", "on: DVC reports its use", "`dvc config core.analytics false` turns it off")
     return Line(OK, "dvc analytics", "off")
 
 
@@ -49,7 +47,5 @@ def _template(config: dict, project: Path) -> Line:
         remedy = "set plots.html_template to a page that embeds it, to read plots offline"
         return Line(WARN, "dvc plots", "pages of `dvc plots` load Vega from the network", remedy)
     if not (project / ".dvc" / template).is_file() and not Path(template).is_file():
-        return Line(
-            WARN, "dvc plots", f"plots.html_template {template} does not exist", "`vse-pipe plots` writes it"
-        )
+        return Line(WARN, "dvc plots", f"plots.html_template {template} does not exist", "`vse-pipe plots` writes it")
     return Line(OK, "dvc plots", f"pages are made from {template}")

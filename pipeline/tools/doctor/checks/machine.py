@@ -18,9 +18,7 @@ def look() -> list[Line]:
     if free is None:
         return [*lines, Line(OK, "memory", "cannot be told on this system")]
     if free < _ENOUGH_GIB:
-        remedy = (
-            "lower evaluate.memory, train.batch_size and the backbone's batch_size, or end other programs"
-        )
+        remedy = "lower evaluate.memory, train.batch_size and the backbone's batch_size, or end other programs"
         return [*lines, Line(WARN, "memory", f"{free:.1f} GiB free", remedy)]
     return [*lines, Line(OK, "memory", f"{free:.1f} GiB free")]
 

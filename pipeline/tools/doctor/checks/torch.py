@@ -54,9 +54,7 @@ def _vision(found: dict) -> Line:
             "torch and torchvision must come from one index and one build: pip uninstall both and install both in one "
             "command, from the index that torch came from"
         )
-        return Line(
-            FAIL, "torchvision", f"does not work beside torch {found['torch']}: {found['error']}", remedy
-        )
+        return Line(FAIL, "torchvision", f"does not work beside torch {found['torch']}: {found['error']}", remedy)
     return Line(OK, "torchvision", f"{found['vision']}, imports and computes beside torch {found['torch']}")
 
 
@@ -80,7 +78,5 @@ def _instructions(found: dict) -> Line:
     native = [name for name in ("amx_bf16", "avx512_bf16") if there.get(name)]
     said = f"torch computes with {found['cpu']}"
     if native:
-        return Line(
-            OK, "instructions", f"{said}; {', '.join(native)}: bfloat16 is native and precision auto uses it"
-        )
+        return Line(OK, "instructions", f"{said}; {', '.join(native)}: bfloat16 is native and precision auto uses it")
     return Line(OK, "instructions", f"{said}; no native bfloat16, precision auto means float32")

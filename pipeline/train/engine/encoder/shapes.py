@@ -8,18 +8,14 @@ from pipeline.core.errors import InputError
 def one_vector(encoder: str, feature_shape: tuple[int, ...]) -> int:
     """The width of features (rows, D). Raises InputError for region features (rows, R, D)."""
     if len(feature_shape) != 1:
-        raise InputError(
-            f"image encoder '{encoder}' needs one vector per image, the features are {feature_shape} each"
-        )
+        raise InputError(f"image encoder '{encoder}' needs one vector per image, the features are {feature_shape} each")
     return feature_shape[0]
 
 
 def check_width(encoder: str, vectors: Tensor, width: int) -> None:
     """Raises InputError unless ``vectors`` are (rows, width)."""
     if vectors.ndim != 2 or vectors.shape[1] != width:
-        raise InputError(
-            f"{encoder} was built for vectors of {width} numbers, got shape {tuple(vectors.shape)}"
-        )
+        raise InputError(f"{encoder} was built for vectors of {width} numbers, got shape {tuple(vectors.shape)}")
 
 
 def check_lengths(encoder: str, tokens: Tensor, lengths: Tensor) -> None:

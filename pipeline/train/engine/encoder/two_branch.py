@@ -57,9 +57,7 @@ def _batch_norm(size: int) -> nn.BatchNorm1d:
     return nn.BatchNorm1d(size, eps=1e-5, momentum=0.1)
 
 
-def build_branch(
-    name: str, options: Options, in_features: int, embed_size: int, rng: torch.Generator
-) -> Branch:
+def build_branch(name: str, options: Options, in_features: int, embed_size: int, rng: torch.Generator) -> Branch:
     """Weights and biases uniform in +-1/sqrt(in), PyTorch's default, as the authors' PyTorch code leaves it; the paper says
     nothing. Batch normalisation starts at scale 1, shift 0."""
     branch = Branch(name, options, in_features, embed_size)

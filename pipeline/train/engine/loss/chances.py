@@ -11,9 +11,7 @@ from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 
 
-def log_chances(
-    batch: Scored, tau: float
-) -> tuple[Float[Tensor, "pairs pairs"], Float[Tensor, "pairs pairs"]]:
+def log_chances(batch: Scored, tau: float) -> tuple[Float[Tensor, "pairs pairs"], Float[Tensor, "pairs pairs"]]:
     """``log softmax(S / tau)``: of the texts for each image, by rows, and of the images for each text, by
     rows again.
 

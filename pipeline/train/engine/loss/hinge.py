@@ -7,9 +7,7 @@ from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 
 
-def violations(
-    batch: Scored, margin: float
-) -> tuple[Float[Tensor, "pairs pairs"], Float[Tensor, "pairs pairs"]]:
+def violations(batch: Scored, margin: float) -> tuple[Float[Tensor, "pairs pairs"], Float[Tensor, "pairs pairs"]]:
     """Hinge values of every negative: texts for each image (by rows), images for each text (by columns).
 
     ``[margin - S_ii + S_it]+`` and ``[margin - S_tt + S_it]+``; cells that are no negatives are zero.

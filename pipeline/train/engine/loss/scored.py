@@ -41,9 +41,7 @@ class Scored:
         Raises InputError unless ``scores`` is square with at least two pairs: a pair alone has no negative.
         """
         if scores.ndim != 2 or scores.shape[0] != scores.shape[1] or scores.shape[0] < 2:
-            raise InputError(
-                f"a loss needs square scores of at least 2 pairs, got shape {tuple(scores.shape)}"
-            )
+            raise InputError(f"a loss needs square scores of at least 2 pairs, got shape {tuple(scores.shape)}")
         if owners is None:
             owners = torch.arange(len(scores), device=scores.device)
         same = torch.eye(len(scores), dtype=torch.bool, device=scores.device)

@@ -110,13 +110,7 @@ def _em(x: ndarray, gain: float | None, limit: int) -> tuple[tuple, bool, int]:
 
 
 def _finished(
-    x: ndarray,
-    losses: ndarray,
-    parameters: tuple,
-    clean: str,
-    monotone: bool,
-    converged: bool,
-    iterations: int,
+    x: ndarray, losses: ndarray, parameters: tuple, clean: str, monotone: bool, converged: bool, iterations: int
 ) -> BetaMixture:
     alpha, beta, weight = parameters
     order = np.argsort(alpha / (alpha + beta), kind="stable")
@@ -134,9 +128,7 @@ def _finished(
         doubts.append(f"the two densities cross twice; by their ratio alone {wrong} pairs would be misplaced")
     if not (mended > 0.5).any():
         doubts.append("no pair is clean")
-    return BetaMixture(
-        alpha, beta, weight, mended if monotone else posterior, converged, iterations, tuple(doubts)
-    )
+    return BetaMixture(alpha, beta, weight, mended if monotone else posterior, converged, iterations, tuple(doubts))
 
 
 def _undivided(pairs: int, reason: str) -> BetaMixture:

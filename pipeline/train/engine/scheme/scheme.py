@@ -89,11 +89,7 @@ class Scheme:
         self, model: DualEncoder, epoch: int, margin: float, reduction: Literal["mean", "hardest"] = "mean"
     ) -> np.ndarray:
         """``samples.pair_losses`` of all training pairs under ``model``, in batches that follow from (seed, epoch)."""
-        train, pairs, pixels = (
-            self.setting.train,
-            self.setting.pairs,
-            epoch if model.trains_on_pixels else None,
-        )
+        train, pairs, pixels = (self.setting.train, self.setting.pairs, epoch if model.trains_on_pixels else None)
         work = groups(len(pairs), train.batch_size, self.setting.seed, epoch)
         how = margin, reduction, train.mask_same_image, train.precision, pixels
         return samples.pair_losses(model, pairs, work, self.setting.device, *how)

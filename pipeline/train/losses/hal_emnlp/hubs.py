@@ -8,10 +8,7 @@ from torch import Tensor
 
 
 def exponents(
-    scores: Float[Tensor, "pairs pairs"],
-    same: Bool[Tensor, "pairs pairs"],
-    k: int,
-    reading: Literal["A", "B"],
+    scores: Float[Tensor, "pairs pairs"], same: Bool[Tensor, "pairs pairs"], k: int, reading: Literal["A", "B"]
 ) -> Float[Tensor, "pairs pairs"]:
     """For each cell (i, t): mean score of image i's k nearest texts plus that of text t's k nearest images.
 

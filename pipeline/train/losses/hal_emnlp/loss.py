@@ -28,10 +28,7 @@ def loss(batch: Scored, params: Params) -> LossTerms:
         per_pair = texts.sum(dim=1) + images.sum(dim=0)
     else:
         per_pair = texts.max(dim=1).values + images.max(dim=0).values
-    parts = {
-        "violations": ((texts > 0).sum() + (images > 0).sum()).detach(),
-        "exponent": hubs.mean().detach(),
-    }
+    parts = {"violations": ((texts > 0).sum() + (images > 0).sum()).detach(), "exponent": hubs.mean().detach()}
     return LossTerms(per_pair, "sum", parts)
 
 

@@ -72,9 +72,7 @@ def _within(batch: Scored, params: Params) -> Float[Tensor, " pairs"]:
         farthest = distances.masked_fill(~kin, -torch.inf).max(dim=1).values
         hinges = hardest(farthest, anchors, distances, kin, params.margin, params.top)
         return _reduced(hinges, (~kin).sum(dim=1), params)
-    anchors, siblings = (kin & ~torch.eye(len(kin), dtype=torch.bool, device=kin.device)).nonzero(
-        as_tuple=True
-    )
+    anchors, siblings = (kin & ~torch.eye(len(kin), dtype=torch.bool, device=kin.device)).nonzero(as_tuple=True)
     hinges = hardest(distances[anchors, siblings], anchors, distances, kin, params.margin, params.top)
     return distances.new_zeros(len(kin)).index_add(0, anchors, hinges.sum(dim=1))
 
@@ -83,9 +81,7 @@ def _floor(params: Params) -> float:
     return _FLOOR if params.variant == "topk_mean" else 0.0
 
 
-def _reduced(
-    hinges: Float[Tensor, "pairs kept"], negatives: Tensor, params: Params
-) -> Float[Tensor, " pairs"]:
+def _reduced(hinges: Float[Tensor, "pairs kept"], negatives: Tensor, params: Params) -> Float[Tensor, " pairs"]:
     """The sum of each row, or its mean over the negatives it has."""
     if params.variant == "paper":
         return hinges.sum(dim=1)

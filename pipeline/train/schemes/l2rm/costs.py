@@ -19,9 +19,7 @@ class Costs:
     """captions: of a whole batch, what the network takes; queue: positions of the pairs whose images stand for foreign ones,
     those of the mismatched batch before."""
 
-    def __init__(
-        self, setting: Setting, kind: Literal["learned", "cosine"], lr: float, queue: np.ndarray
-    ) -> None:
+    def __init__(self, setting: Setting, kind: Literal["learned", "cosine"], lr: float, queue: np.ndarray) -> None:
         self.setting, self.learned, self.lr, self.queue = setting, kind == "learned", lr, queue
         self.captions = min(setting.train.batch_size, len(setting.pairs))
         self.network = CostNetwork(self.captions).to(setting.device)

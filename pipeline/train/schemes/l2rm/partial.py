@@ -93,9 +93,7 @@ def _scaled(
     return plan if np.isfinite(potential).all() and np.isfinite(plan).all() and of_text.all() else None
 
 
-def _logarithmic(
-    costs: ndarray, images: ndarray, texts: ndarray, reg: float, tolerance: float, limit: int
-) -> ndarray:
+def _logarithmic(costs: ndarray, images: ndarray, texts: ndarray, reg: float, tolerance: float, limit: int) -> ndarray:
     """The same recursion on potentials, by log-sum-exp: slower, and nothing leaves its range."""
     to_images, to_texts = reg * np.log(images), reg * np.log(texts)
     of_image, of_text = np.zeros(len(images)), np.zeros(len(texts))

@@ -52,9 +52,7 @@ class Partition:
         if not self.rematches:
             kept = [chosen[self.clean[chosen]] for chosen in sampled]
             # Of three pairs the sampler may have left out one and the split another.
-            return [chosen for chosen in kept if len(chosen) >= FEWEST] or _parts(
-                np.flatnonzero(self.clean), size, rng
-            )
+            return [chosen for chosen in kept if len(chosen) >= FEWEST] or _parts(np.flatnonzero(self.clean), size, rng)
         matched = _parts(np.flatnonzero(self.clean), size, rng)
         mismatched: list[ndarray] = []
         while len(mismatched) < len(matched):

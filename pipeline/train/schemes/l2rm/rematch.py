@@ -26,12 +26,8 @@ def rematch_loss(
     code adds 1e-10 to the softmax's denominator and overflows at similarities above 88 temperatures; here a log-softmax.
     """
     plan = plan.clamp_min(_SMALLEST)
-    by_image = _distance(
-        (scores / temperature).log_softmax(dim=1), plan / plan.sum(dim=1, keepdim=True), kind
-    )
-    by_text = _distance(
-        (scores.T / temperature).log_softmax(dim=1), plan.T / plan.T.sum(dim=1, keepdim=True), kind
-    )
+    by_image = _distance((scores / temperature).log_softmax(dim=1), plan / plan.sum(dim=1, keepdim=True), kind)
+    by_text = _distance((scores.T / temperature).log_softmax(dim=1), plan.T / plan.T.sum(dim=1, keepdim=True), kind)
     return by_image + by_text
 
 

@@ -20,6 +20,10 @@ from pipeline.train.schemes.l2rm.rematch import rematch_loss
 from pipeline.train.schemes.l2rm.tally import Tally
 
 
+def scheme(setting: Setting, params: Params) -> "L2rm":
+    return L2rm(setting, params)
+
+
 class L2rm(Scheme):
     """Epochs of warm-up; after that each begins with a split of the training pairs and trains the run's own loss on those
     taken for matched plus the rematching loss on the others.
@@ -36,17 +40,13 @@ class L2rm(Scheme):
         self.params = params
         self.decays_from = params.warm_up
         rng = generator(setting.seed, "rematch", "queue")
-        queue = rng.choice(
-            len(setting.pairs), min(setting.train.batch_size, len(setting.pairs)), replace=False
-        )
+        queue = rng.choice(len(setting.pairs), min(setting.train.batch_size, len(setting.pairs)), replace=False)
         self.costs = Costs(setting, params.cost, params.cost_lr, queue)
         self.split: Partition | None = None
         self.tally: Tally | None = None
         self._epoch = self._step = 0
         if params.warm_up >= setting.train.epochs:
-            warn(
-                f"l2rm: {params.warm_up} epochs of warm-up leave none of train.epochs {setting.train.epochs}"
-            )
+            warn(f"l2rm: {params.warm_up} epochs of warm-up leave none of train.epochs {setting.train.epochs}")
 
     def start(self, epoch: int) -> None:
         self._epoch, self._step = epoch, 0
@@ -114,9 +114,7 @@ class L2rm(Scheme):
         scored, tau = self.scored(images, texts, batch), self.params.temperature
         if self.params.warm_up_loss == "max":
             return hardest(scored, self.params.margin)
-        return (
-            cross_entropy(scored, tau) if self.params.warm_up_loss == "infonce" else with_reverse(scored, tau)
-        )
+        return cross_entropy(scored, tau) if self.params.warm_up_loss == "infonce" else with_reverse(scored, tau)
 
     def _rematched(self, scores: Tensor, pairs: np.ndarray) -> Tensor:
         params = self.params
@@ -133,6 +131,3 @@ class L2rm(Scheme):
         # A sampler may make larger batches than the network takes; these are never rematched.
         if not self.costs.learned or scores.shape[1] <= self.costs.captions:
             self.tally.cost(pairs, self.costs.of(scores.detach()).diagonal().cpu().numpy())
-
-
-scheme = L2rm

@@ -37,9 +37,7 @@ class Tally:
         split = self.split
         scaled = beta.scaled(split.losses)
         losses = [np.histogram(scaled[self._mismatched == bool(kind)], _LOSS_EDGES)[0] for kind in (0, 1)]
-        known = (
-            None if self.truth is None else against_truth(split.mixture.posterior, split.clean, self.truth)
-        )
+        known = None if self.truth is None else against_truth(split.mixture.posterior, split.clean, self.truth)
         return {
             "pairs": len(split.clean),
             "matched": int(split.clean.sum()),

@@ -17,6 +17,10 @@ from pipeline.train.schemes.memory_bank import Params
 from pipeline.train.schemes.memory_bank.weights import left_out, weights
 
 
+def scheme(setting: Setting, params: Params) -> "MemoryBank":
+    return MemoryBank(setting, params)
+
+
 class MemoryBank(Scheme):
     """Rebuilt at the start of every epoch but the first from the model as it is then, and frozen until the next.
 
@@ -35,9 +39,7 @@ class MemoryBank(Scheme):
         if epoch == 0:
             return
         setting, pairs = self.setting, self.setting.pairs
-        chosen = _kept(
-            len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch)
-        )
+        chosen = _kept(len(pairs), setting.train.batch_size, self.params.share, generator(setting.seed, "bank", epoch))
         device = setting.device
         source = pairs.source(setting.model.tests_on_pixels)
         images = encode.images(setting.model, source, pairs.rows[chosen], device)
@@ -49,9 +51,7 @@ class MemoryBank(Scheme):
         megabytes = (images.nbytes + texts.nbytes) / 2**20
         # Both directions as float32, once more with the mask, and the mask itself.
         scores = len(chosen) * min(setting.train.batch_size, len(pairs)) * (2 * 4 + 2 * 4 + 1) / 2**20
-        say(
-            f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB, and {scores:.1f} MiB for a batch's scores with it"
-        )
+        say(f"memory bank: {len(chosen)} pairs, {megabytes:.1f} MiB, and {scores:.1f} MiB for a batch's scores with it")
 
     def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         scored = super().scored(images, texts, batch)
@@ -84,6 +84,3 @@ def _kept(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -
     if not kept.any():
         kept[rng.integers(batches)] = True
     return order[np.repeat(kept, batch_size)[:pairs]]
-
-
-scheme = MemoryBank

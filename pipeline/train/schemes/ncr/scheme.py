@@ -25,6 +25,10 @@ from pipeline.train.schemes.ncr.soft import predicted, refined, soft_margins, so
 Part = Literal["warm_up", "labelled", "unlabelled"]
 
 
+def scheme(setting: Setting, params: Params) -> "Ncr":
+    return Ncr(setting, params)
+
+
 class Ncr(Scheme):
     """Epochs of warm-up, then each begins with the losses of all pairs under both networks; either is trained on the
     division of the other, first the run's own model, then its peer.
@@ -108,9 +112,7 @@ class Ncr(Scheme):
             teacher = self.teachers[place]
             assert teacher is not None
             clean = torch.from_numpy(teacher.probability[batch.pairs]).float()
-            labels = refined(
-                clean.to(self.setting.device), self._predicted(place, batch), self.params.variant
-            )
+            labels = refined(clean.to(self.setting.device), self._predicted(place, batch), self.params.variant)
         elif part == "unlabelled":
             labels = (self._predicted(0, batch) + self._predicted(1, batch)) / 2
         else:
@@ -151,6 +153,3 @@ class Ncr(Scheme):
         network.train(was_training)
         owners = batch.owners.to(scores.device)
         return predicted(Scored.of(scores, owners, setting.train.mask_same_image), self.params.margin)
-
-
-scheme = Ncr

@@ -43,9 +43,7 @@ def soft_margins(labels: Float[Tensor, " pairs"], margin: float, shape: Shape) -
     return margin * (10**labels - 1) / 9
 
 
-def soft_triplets(
-    batch: Scored, margins: Float[Tensor, " pairs"], variant: Variant
-) -> Float[Tensor, " pairs"]:
+def soft_triplets(batch: Scored, margins: Float[Tensor, " pairs"], variant: Variant) -> Float[Tensor, " pairs"]:
     """``max_t [m_i - S_ii + S_it]+ + max_j [m_i - S_ii + S_ji]+`` of each pair i.
 
     In the authors' ``code`` a negative image j of caption i comes with the margin m_j of its own pair.

@@ -95,22 +95,8 @@ def test_the_share_of_vague_captions(share):
 
 def test_every_word_is_used():
     text = " ".join(f" {caption} " for caption in captions(range(600)))
-    tables = [
-        words.NOUNS,
-        words.COLOURS,
-        words.SIZES,
-        words.PATTERNS,
-        words.TINTS,
-        words.PLACES,
-        words.RELATIONS,
-    ]
-    missing = [
-        word
-        for table in tables
-        for synonyms in table.values()
-        for word in synonyms
-        if f" {word} " not in text
-    ]
+    tables = [words.NOUNS, words.COLOURS, words.SIZES, words.PATTERNS, words.TINTS, words.PLACES, words.RELATIONS]
+    missing = [word for table in tables for synonyms in table.values() for word in synonyms if f" {word} " not in text]
     assert missing == []
     assert re.search(r"on a (dotted|polka dot) (grey|silver) backdrop", text), "pattern and tint together"
 

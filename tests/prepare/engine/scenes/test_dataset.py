@@ -83,12 +83,7 @@ def test_same_seed_same_bytes_in_another_process_locale_and_thread_count(made, t
     there = {**os.environ, "LC_ALL": "C", "PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1", "TZ": "Asia/Tokyo"}
     root = Path(__file__).parents[3]
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
-        cwd=root,
-        env=there,
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", code, str(tmp_path)], cwd=root, env=there, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == caption_table["text"].to_pylist()
     assert content(tmp_path) == content(folder)

@@ -8,16 +8,7 @@ import pytest
 from pipeline.prepare.engine.scenes.drawing import FIGURE_RGB, TINT_RGB, draw
 from pipeline.prepare.engine.scenes.outlines import outline
 from pipeline.prepare.engine.scenes.sampling import sample_scene
-from pipeline.prepare.engine.scenes.scene import (
-    COLOURS,
-    PATTERNS,
-    RADII,
-    SHAPES,
-    TINTS,
-    Background,
-    Figure,
-    Scene,
-)
+from pipeline.prepare.engine.scenes.scene import COLOURS, PATTERNS, RADII, SHAPES, TINTS, Background, Figure, Scene
 
 WHITE = Background("plain", "white")
 SIDE = 96
@@ -69,8 +60,7 @@ def test_a_ring_shows_the_background_through_its_hole():
 
 def test_shade_darkens_and_lightens_within_eight_bits():
     shades = [
-        pixels(Figure("square", "yellow", "large", 0.5, 0.5, 0.0, shade))[48, 48].astype(int)
-        for shade in (-1, 0, 1)
+        pixels(Figure("square", "yellow", "large", 0.5, 0.5, 0.0, shade))[48, 48].astype(int) for shade in (-1, 0, 1)
     ]
     assert (shades[0] < shades[1]).all()
     assert (shades[1] <= shades[2]).all()

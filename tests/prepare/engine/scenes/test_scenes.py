@@ -77,9 +77,7 @@ def test_every_kind_of_change_occurs():
         if len(changed) == 2:
             return "swap"
         return next(
-            name
-            for name in ("shape", "colour", "size")
-            if getattr(changed[0][0], name) != getattr(changed[0][1], name)
+            name for name in ("shape", "colour", "size") if getattr(changed[0][0], name) != getattr(changed[0][1], name)
         )
 
     pairs = [(scene_of(seed), np.random.default_rng(seed)) for seed in range(200)]
@@ -138,13 +136,7 @@ def test_relations(first, second, expected):
 
 @given(SEEDS)
 def test_relations_of_a_pair_mirror_each_other(seed):
-    mirror = {
-        "left of": "right of",
-        "right of": "left of",
-        "above": "below",
-        "below": "above",
-        "next to": "next to",
-    }
+    mirror = {"left of": "right of", "right of": "left of", "above": "below", "below": "above", "next to": "next to"}
     figures = scene_of(seed).figures
     for a, b in itertools.pairwise(figures):
         assert relations(a, b)
@@ -155,8 +147,7 @@ def test_relations_of_a_pair_mirror_each_other(seed):
 def test_the_share_of_near_duplicates_is_kept(share):
     scenes = sample_split(PARAMS.model_copy(update={"near_duplicates": share}), "train", seed=1)
     copies = sum(
-        any(naive.changes(scene, earlier) == 1 for earlier in scenes[:index])
-        for index, scene in enumerate(scenes)
+        any(naive.changes(scene, earlier) == 1 for earlier in scenes[:index]) for index, scene in enumerate(scenes)
     )
     expected = share * (len(scenes) - 1)
     assert abs(copies - expected) <= 4 * math.sqrt(expected * (1 - share)) + 1e-9
@@ -170,9 +161,7 @@ def test_all_scenes_differ():
 def test_splits_share_no_scene_and_do_not_depend_on_each_other():
     splits = {name: sample_split(PARAMS, name, seed=1) for name in PARAMS.counts()}
     bare = [
-        replace(scene, background=Background("plain", "white"))
-        for split in splits.values()
-        for scene in set(split)
+        replace(scene, background=Background("plain", "white")) for split in splits.values() for scene in set(split)
     ]
     assert len({tuple((f.x, f.y) for f in scene.figures) for scene in bare}) > 0.6 * len(bare)
     for name, scenes in splits.items():

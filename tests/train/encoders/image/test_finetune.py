@@ -28,9 +28,7 @@ def _encoder(**options):
 
 
 def _pixels(count=5):
-    return torch.randint(
-        0, 256, (count, 1, 8, 8, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(2)
-    )
+    return torch.randint(0, 256, (count, 1, 8, 8, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
 
 
 def _normalisation(encoder):
@@ -149,9 +147,7 @@ def test_the_other_layers_go_on_or_start_again(restart, others):
 
 
 def test_other_features_are_refused():
-    with pytest.raises(
-        InputError, match="'finetune' was built for vectors of 6 numbers, got shape \\(2, 5\\)"
-    ):
+    with pytest.raises(InputError, match="'finetune' was built for vectors of 6 numbers, got shape \\(2, 5\\)"):
         _encoder()(torch.zeros(2, 5))
     with pytest.raises(InputError, match="needs one vector per image"):
         build(Params(), (36, 6), 4, torch.Generator(), Network())

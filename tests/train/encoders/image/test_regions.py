@@ -56,9 +56,7 @@ def test_features_of_another_form_are_refused(shape):
 
 
 def test_features_of_another_width_are_refused():
-    with pytest.raises(
-        InputError, match=r"built for \(regions, 6\) features of an image, got shape \(2, 3, 7\)"
-    ):
+    with pytest.raises(InputError, match=r"built for \(regions, 6\) features of an image, got shape \(2, 3, 7\)"):
         _encoder()(torch.zeros(2, 3, 7))
 
 

@@ -148,13 +148,7 @@ def test_weights_come_from_the_generator(init):
 def test_options_do_not_move_the_draws_of_the_default():
     plain, more = _encoder().state_dict(), _encoder(pooling="max", dropout=0.5, projection=True).state_dict()
     assert all(torch.equal(values, more[name]) for name, values in plain.items())
-    assert list(plain) == [
-        "embed.weight",
-        "rnn.weight_ih_l0",
-        "rnn.weight_hh_l0",
-        "rnn.bias_ih_l0",
-        "rnn.bias_hh_l0",
-    ]
+    assert list(plain) == ["embed.weight", "rnn.weight_ih_l0", "rnn.weight_hh_l0", "rnn.bias_ih_l0", "rnn.bias_hh_l0"]
     assert set(more) - set(plain) == {"fc.weight", "fc.bias"}
 
 
@@ -174,9 +168,7 @@ def test_options_do_not_move_the_draws_of_the_default():
     ],
 )
 def test_initial_weights_fill_the_stated_range(init, bounds):
-    encoder = build(
-        Params(word_dim=30, init=init, projection=True), 300, 64, torch.Generator().manual_seed(1)
-    )
+    encoder = build(Params(word_dim=30, init=init, projection=True), 300, 64, torch.Generator().manual_seed(1))
     for name, values in encoder.state_dict().items():
         bound = next((size for part, size in bounds.items() if part in name), None)
         if name.startswith("fc."):

@@ -50,9 +50,7 @@ def test_it_reads_vectors():
     assert TEXT_ENCODERS.traits("two_branch").reads == "vectors"
 
 
-@pytest.mark.parametrize(
-    "options", [{"hidden": []}, {"hidden": [0]}, {"batch_norm": "middle"}, {"dropout": 1.0}]
-)
+@pytest.mark.parametrize("options", [{"hidden": []}, {"hidden": [0]}, {"batch_norm": "middle"}, {"dropout": 1.0}])
 def test_unknown_options_are_refused(options):
     with pytest.raises(ValidationError):
         Params(**options)

@@ -6,10 +6,7 @@ import torch
 from pipeline.train.engine.encoder.norm import l2norm, l2norm_eps, normalize
 
 
-@pytest.mark.parametrize(
-    ("norm", "length"),
-    [(l2norm, 1.0), (l2norm_eps, 1e-8 / 2e-8), (normalize, 1.0)],
-)
+@pytest.mark.parametrize(("norm", "length"), [(l2norm, 1.0), (l2norm_eps, 1e-8 / 2e-8), (normalize, 1.0)])
 def test_a_short_vector(norm, length):
     vectors = torch.tensor([[6e-9, 8e-9]], dtype=torch.float64)
     assert norm(vectors).norm().item() == pytest.approx(length)

@@ -19,9 +19,7 @@ def test_mean_counts_every_cell_of_the_batch(mask):
 def test_hardest_is_the_share_in_the_loss_max():
     batch = Scored.of(some_scores(9, 2))
     member = LOSSES.load("max")
-    torch.testing.assert_close(
-        sample_losses(batch, hardest=True), member.loss(batch, member.Params()).per_pair
-    )
+    torch.testing.assert_close(sample_losses(batch, hardest=True), member.loss(batch, member.Params()).per_pair)
     assert (sample_losses(batch) <= sample_losses(batch, hardest=True)).all()
 
 

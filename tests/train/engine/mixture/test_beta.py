@@ -38,9 +38,7 @@ def test_em_is_that_of_the_plain_loops():
 
 
 @settings(max_examples=40, deadline=None)
-@given(
-    arrays(np.float64, st.integers(2, 25), elements=st.floats(0, 1, width=16)).filter(lambda x: np.ptp(x) > 0)
-)
+@given(arrays(np.float64, st.integers(2, 25), elements=st.floats(0, 1, width=16)).filter(lambda x: np.ptp(x) > 0))
 def test_the_start_is_the_best_split(x):
     low = beta.halves(x)[0] > 0.5
     theirs = np.array(naive.best_split(x.tolist()))
@@ -68,9 +66,7 @@ def test_the_ends_move_inside_and_nothing_else():
 def test_densities_are_those_of_scipy():
     found = beta.fit(_losses(300, 200))
     at = np.array([0.1, 0.4, 0.9])
-    expected = [
-        w * stats.beta(a, b).pdf(at) for a, b, w in zip(found.alpha, found.beta, found.weight, strict=True)
-    ]
+    expected = [w * stats.beta(a, b).pdf(at) for a, b, w in zip(found.alpha, found.beta, found.weight, strict=True)]
     np.testing.assert_allclose(found.density(at), expected)
 
 
@@ -158,9 +154,7 @@ def test_the_clean_component_of_the_code_differs_where_alpha_is_below_1():
     losses = np.concatenate(
         [_losses(2000, 0, shapes=((30.0, 120.0), (1, 1))), _losses(0, 2000, shapes=((1, 1), (0.5, 0.3)))]
     )
-    ours, theirs = (
-        beta.fit(losses, clean=which, monotone=False, gain=None) for which in ("lower_mean", "code")
-    )
+    ours, theirs = (beta.fit(losses, clean=which, monotone=False, gain=None) for which in ("lower_mean", "code"))
     assert ours.alpha[1] < 1
     np.testing.assert_allclose(theirs.posterior, 1 - ours.posterior, atol=1e-12)
     apart = _losses(2000, 1000)

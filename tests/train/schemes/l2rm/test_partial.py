@@ -155,11 +155,7 @@ def test_iterations_end_at_the_limit():
 
 @pytest.mark.parametrize(
     ("cost", "reason"),
-    [
-        (torch.full((3, 3), float("nan")), "finite"),
-        (-torch.ones(3, 3), "at least 0"),
-        (torch.ones(1, 1), "at least 2"),
-    ],
+    [(torch.full((3, 3), float("nan")), "finite"), (-torch.ones(3, 3), "at least 0"), (torch.ones(1, 1), "at least 2")],
 )
 def test_what_is_no_cost_is_refused(cost, reason):
     with pytest.raises(InputError, match=reason):

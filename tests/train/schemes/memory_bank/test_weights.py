@@ -12,9 +12,7 @@ from tests.train.losses.contract import some_scores, some_vectors
 VARIANTS = pytest.mark.parametrize("variant", ["paper", "code"])
 
 
-def some_case(
-    pairs: int, bank: int, seed: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+def some_case(pairs: int, bank: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Scores of a batch, of its images and its texts against a bank, and a third of the bank left out."""
     images, texts = some_vectors(pairs, seed)
     bank_images, bank_texts = some_vectors(bank, seed + 1000)
@@ -51,10 +49,7 @@ def test_the_batch_as_its_own_bank_is_the_batch_among_itself(variant):
     a = b = 40.0
     margin = 0.2 if variant == "code" else 0.1
     for i in range(6):
-        row, column = (
-            torch.cat([scores[i, :i], scores[i, i + 1 :]]),
-            torch.cat([scores[:i, i], scores[i + 1 :, i]]),
-        )
+        row, column = (torch.cat([scores[i, :i], scores[i, i + 1 :]]), torch.cat([scores[:i, i], scores[i + 1 :, i]]))
         near = torch.exp(a * (torch.cat([row, column]) - margin)).sum()
         held = torch.exp(a * (scores[i, i] - 0.2))
         torch.testing.assert_close(ours[i, i], 1 - held / (held + near))

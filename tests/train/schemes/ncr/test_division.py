@@ -59,13 +59,7 @@ def test_the_noisy_pairs_can_be_left_out():
 
 @pytest.mark.parametrize(
     ("clean", "kinds", "trains"),
-    [
-        (20, [True] * 5, True),
-        (19, [True] * 5, True),
-        (2, [True, False], True),
-        (1, [], False),
-        (0, [], False),
-    ],
+    [(20, [True] * 5, True), (19, [True] * 5, True), (2, [True, False], True), (1, [], False), (0, [], False)],
 )
 def test_few_pairs_of_either_kind(clean, kinds, trains):
     chosen = np.arange(20) < clean
@@ -83,7 +77,6 @@ def test_subsets_smaller_than_a_batch_are_a_batch():
 
 def test_order_follows_from_the_generator():
     one, again, other = (
-        np.concatenate([pairs for pairs, _ in _steps(np.arange(20) < 14, seed=seed)]).tolist()
-        for seed in (0, 0, 1)
+        np.concatenate([pairs for pairs, _ in _steps(np.arange(20) < 14, seed=seed)]).tolist() for seed in (0, 0, 1)
     )
     assert one == again != other

@@ -38,9 +38,7 @@ def _central(width: int, height: int) -> Box:
     return left, top, left + w, top + h
 
 
-def random_crop(
-    image: Image.Image, size: int, resampling: Image.Resampling, rng: np.random.Generator
-) -> np.ndarray:
+def random_crop(image: Image.Image, size: int, resampling: Image.Resampling, rng: np.random.Generator) -> np.ndarray:
     """uint8 (1, size, size, 3) of a random box of an RGB image.
 
     Cut first, then scaled: scaling with ``box=`` would let pixels from outside of the box in, and torchvision does not.

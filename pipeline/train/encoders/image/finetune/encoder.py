@@ -15,15 +15,7 @@ from pipeline.train.engine.encoder.rate import OwnRate
 from pipeline.train.engine.encoder.shapes import check_width, one_vector
 
 # What stages ask an encoder that reads pixels for.
-__all__ = [
-    "Drawing",
-    "FinetuneImageEncoder",
-    "Params",
-    "Pictures",
-    "build",
-    "load_network",
-    "restore_network",
-]
+__all__ = ["Drawing", "FinetuneImageEncoder", "Params", "Pictures", "build", "load_network", "restore_network"]
 
 
 class FinetuneImageEncoder(nn.Module):
@@ -94,11 +86,7 @@ class FinetuneImageEncoder(nn.Module):
 
 
 def build(
-    params: Params,
-    feature_shape: tuple[int, ...],
-    embed_size: int,
-    rng: torch.Generator,
-    backbone: nn.Module,
+    params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator, backbone: nn.Module
 ) -> FinetuneImageEncoder:
     """backbone: pixels to features of ``feature_shape``, with the weights training starts from.
 

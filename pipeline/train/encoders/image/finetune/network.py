@@ -14,9 +14,7 @@ from pipeline.project.registry import BACKBONES
 from pipeline.train.engine.pixels import PixelNetwork
 
 
-def load_network(
-    name: str, source: FeatureSet, features: Features, seed: int, device: torch.device
-) -> PixelNetwork:
+def load_network(name: str, source: FeatureSet, features: Features, seed: int, device: torch.device) -> PixelNetwork:
     """The network of features.``name`` with the weights the features were made with.
 
     Raises UsageError when no network reads images there (precomp), IntegrityError when the weights or the transform are no

@@ -63,12 +63,7 @@ class Pictures:
 
     @classmethod
     def of(
-        cls,
-        dataset: str,
-        features: Features,
-        backbone: dict,
-        device: torch.device,
-        drawing: Drawing | None = None,
+        cls, dataset: str, features: Features, backbone: dict, device: torch.device, drawing: Drawing | None = None
     ) -> "Pictures":
         """Those of a data set that have features. backbone: as ``PixelNetwork.described`` puts it, whose transform and batch
         size hold; drawing: None where nothing is trained. Raises IntegrityError when the images are not the described.
@@ -103,9 +98,7 @@ class Pictures:
         items = ([self.items[row] for row in rows.tolist()] for rows in work)
         return self._read(items, self._as_extracted)
 
-    def drawn(
-        self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int
-    ) -> Generator[Tensor, None, None]:
+    def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Generator[Tensor, None, None]:
         """For each array of pairs uint8 (pairs, crops, S, S, 3): what training shows of them in ``epoch``.
 
         rows: of every pair. What is shown follows from (seed, epoch, pair): neither the batch a pair is in nor the order

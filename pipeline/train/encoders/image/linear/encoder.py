@@ -28,9 +28,7 @@ class LinearImageEncoder(nn.Module):
         return vectors.abs() if self.params.use_abs else vectors
 
 
-def build(
-    params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator
-) -> LinearImageEncoder:
+def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> LinearImageEncoder:
     """Weights uniform in +-sqrt(6 / (in + out)), bias 0. Raises InputError for region features (rows, R, D)."""
     encoder = LinearImageEncoder(params, one_vector("linear", feature_shape), embed_size)
     bound = math.sqrt(6.0 / (feature_shape[0] + embed_size))

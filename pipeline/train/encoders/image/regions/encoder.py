@@ -22,9 +22,7 @@ class RegionsImageEncoder(nn.Module):
         self.params = params
         self.fc = nn.Linear(in_features, embed_size)
 
-    def forward(
-        self, features: Float[Tensor, "images regions features"]
-    ) -> Float[Tensor, "images regions dim"]:
+    def forward(self, features: Float[Tensor, "images regions features"]) -> Float[Tensor, "images regions dim"]:
         """Raises InputError for features of another width than the weights, and for one vector per image."""
         if features.ndim != 3 or features.shape[2] != self.fc.in_features:
             raise InputError(
@@ -35,9 +33,7 @@ class RegionsImageEncoder(nn.Module):
         return vectors if self.params.no_imgnorm else l2norm_eps(vectors)
 
 
-def build(
-    params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator
-) -> RegionsImageEncoder:
+def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> RegionsImageEncoder:
     """Weights uniform in +-sqrt(6 / (in + out)), bias 0. Raises InputError for one vector per image (rows, D)."""
     if len(feature_shape) != 2:
         raise InputError(

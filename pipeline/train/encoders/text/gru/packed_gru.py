@@ -20,9 +20,7 @@ from torch.nn.utils.rnn import PackedSequence
 def supported(rnn: nn.GRU, device: torch.device) -> bool:
     """Whether ``run`` can stand in for ``rnn``: one layer with biases, on the CPU (cuDNN has its own fused GRU)."""
     dtype = rnn.weight_ih_l0.dtype
-    return (
-        device.type == "cpu" and rnn.num_layers == 1 and rnn.bias and dtype in (torch.float32, torch.float64)
-    )
+    return device.type == "cpu" and rnn.num_layers == 1 and rnn.bias and dtype in (torch.float32, torch.float64)
 
 
 def run(

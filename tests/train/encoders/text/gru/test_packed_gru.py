@@ -19,9 +19,7 @@ def _gru(inputs=5, dim=7, dtype=torch.float64, seed=0, scale=1.0, **options):
 
 
 def _tokens(lengths=LENGTHS, words=12, seed=1):
-    return torch.randint(
-        0, words, (len(lengths), int(lengths.max())), generator=torch.Generator().manual_seed(seed)
-    )
+    return torch.randint(0, words, (len(lengths), int(lengths.max())), generator=torch.Generator().manual_seed(seed))
 
 
 def _pack(values, lengths=LENGTHS, enforce_sorted=False):
@@ -29,17 +27,13 @@ def _pack(values, lengths=LENGTHS, enforce_sorted=False):
 
 
 def _vectors(rows=12, inputs=5, dtype=torch.float64):
-    return torch.randn(
-        rows, inputs, dtype=dtype, generator=torch.Generator().manual_seed(2), requires_grad=True
-    )
+    return torch.randn(rows, inputs, dtype=dtype, generator=torch.Generator().manual_seed(2), requires_grad=True)
 
 
 def _gradients(result, wanted, use=("states", "final")):
     """Of a sum in which no two outputs count the same."""
     parts = {"states": pad_packed_sequence(result[0], batch_first=True)[0], "final": result[1]}
-    total = sum(
-        (parts[name] * torch.linspace(-1, 2, parts[name].numel()).view_as(parts[name])).sum() for name in use
-    )
+    total = sum((parts[name] * torch.linspace(-1, 2, parts[name].numel()).view_as(parts[name])).sum() for name in use)
     return torch.autograd.grad(total, wanted)
 
 
@@ -49,11 +43,7 @@ def _gradients(result, wanted, use=("states", "final")):
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize(("dtype", "close"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_equals_the_gru_of_pytorch_in_values_and_gradients(lengths, bidirectional, dtype, close):
-    rnn, vectors, tokens = (
-        _gru(dtype=dtype, bidirectional=bidirectional),
-        _vectors(dtype=dtype),
-        _tokens(lengths),
-    )
+    rnn, vectors, tokens = (_gru(dtype=dtype, bidirectional=bidirectional), _vectors(dtype=dtype), _tokens(lengths))
     wanted = [vectors, *rnn.parameters()]
     expected = rnn(_pack(vectors[tokens], lengths))
     slopes = _gradients(expected, wanted)
@@ -78,9 +68,7 @@ def test_many_columns_and_large_gates_in_single_precision():
     exact = _gru(inputs=5, dim=133, dtype=torch.float64)
     exact.load_state_dict(rnn.state_dict())
     expected = exact(_pack(vectors[_tokens()].double()))
-    torch.testing.assert_close(
-        run(rnn, packed, vectors)[0].data.double(), expected[0].data, rtol=0, atol=2e-3
-    )
+    torch.testing.assert_close(run(rnn, packed, vectors)[0].data.double(), expected[0].data, rtol=0, atol=2e-3)
     assert all(slope.isfinite().all() for slope in _gradients(run(rnn, packed, vectors), wanted))
 
 
@@ -98,11 +86,7 @@ def test_compiled_sigmoid_and_tanh_are_exact_to_single_precision_and_keep_what_i
 
 
 def test_gradients_are_those_of_finite_differences():
-    rnn, vectors, tokens = (
-        _gru(3, 2, bidirectional=True),
-        _vectors(6, 3),
-        _tokens(torch.tensor([3, 1, 2]), words=6),
-    )
+    rnn, vectors, tokens = (_gru(3, 2, bidirectional=True), _vectors(6, 3), _tokens(torch.tensor([3, 1, 2]), words=6))
 
     def outputs(vectors, *weights):
         states, final = run(rnn, _pack(tokens, torch.tensor([3, 1, 2])), vectors)
@@ -127,8 +111,7 @@ def test_captions_in_another_order_have_the_same_vectors():
 def test_two_calls_give_the_same_bits():
     rnn, vectors, packed = _gru(dim=64, dtype=torch.float32), _vectors(dtype=torch.float32), _pack(_tokens())
     first, second = (
-        [*run(rnn, packed, vectors), *_gradients(run(rnn, packed, vectors), [vectors, *rnn.parameters()])]
-        for _ in "ab"
+        [*run(rnn, packed, vectors), *_gradients(run(rnn, packed, vectors), [vectors, *rnn.parameters()])] for _ in "ab"
     )
     assert torch.equal(first[0].data, second[0].data)
     assert all(torch.equal(one, other) for one, other in zip(first[1:], second[1:], strict=True))
