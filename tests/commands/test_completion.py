@@ -5,7 +5,8 @@ import resource
 import pytest
 
 from pipeline.commands import _completion
-from pipeline.project.registry import INFERENCES, Family
+from pipeline.project.registry import INFERENCES
+from pipeline.tools.export.stage import TARGETS
 from tests.command_line import caller
 from tests.commands.script import run
 from tests.toy_project import PARAMS, write_params
@@ -77,7 +78,7 @@ def test_an_overlay_may_be_a_file_of_the_folder(complete, tmp_path):
 def test_what_export_offers_is_what_it_can_fold():
     able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
     assert _completion.exportable("") == sorted(able)
-    assert len(_completion.targets("")) == len(Family("export target", "pipeline.tools.export.targets").names())
+    assert len(_completion.targets("")) == len(TARGETS.names())
 
 
 def test_it_is_quick_and_the_script_can_be_had(tmp_path):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import extract as command
 from tests.command_line import caller
 from tests.extract import project
 
@@ -33,25 +32,20 @@ def test_shares_and_then_the_whole(call) -> None:
     assert (status, "data/extract/tiny/small is up to date" in err) == (0, True)
 
 
-def test_a_share_looks_at_no_run_when_there_is_nothing_to_do(call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_that_is_finished_is_told(call) -> None:
     call("--features", "small", "--shard", "1/2")
-    monkeypatch.setattr(command, "all_params", lambda: pytest.fail("the runs of params.yaml were loaded"))
     status, _, err = call("--features", "small", "--shard", "1/2")
     assert (status, "share 1/2 is finished" in err) == (0, True)
 
 
-def test_runs_are_looked_at_as_soon_as_there_is_something_to_do(call) -> None:
-    call("--features", "small")
+def test_a_mistake_in_a_run_is_told_before_anything_is_extracted(call) -> None:
     params = Path("params.yaml")
-    params.write_text(params.read_text().replace("runs: {}", "runs: {a: {dataset: tinny}}"))
-    assert call("--features", "small")[0] == 2  # what a run must have is checked in any case
     text = "{dataset: tinny, features: small, texts: t, noise: n, loss: summ, scheme: plain, similarity: cosine, text: gru, image: linear}"
-    params.write_text(params.read_text().replace("{dataset: tinny}", text))
-    assert call("--features", "small")[0] == 0
-    Path("data/extract/tiny/small/meta.json").unlink()
+    params.write_text(params.read_text().replace("runs: {}", f"runs: {{a: {text}}}"))
     status, _, err = call("--features", "small")
     assert status == 2
     assert "unknown loss 'summ'" in err
+    assert not Path("data/extract/tiny/small").exists()
 
 
 def test_batch_sizes_are_measured_and_nothing_is_written(call) -> None:

@@ -15,11 +15,14 @@ from pipeline.project.params.typed import Member
 from pipeline.project.registry import LOSSES, SIMILARITIES
 from pipeline.train.encoders.image.linear import encoder as linear
 from pipeline.train.encoders.text.gru import encoder as gru
-from pipeline.train.engine.data import Batch
+from pipeline.train.engine.data import Batch, Pairs
 from pipeline.train.engine.model import DualEncoder, build
 from pipeline.train.engine.optimise import optimizer_for, step
 from pipeline.train.engine.scheme.scheme import Scheme, Setting
 from tests.golden.compare import compare
+
+# A step asks for its batch and for no other pair.
+_NO_PAIRS = Pairs.__new__(Pairs)
 
 
 def check_steps(similarity: str, arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
@@ -42,7 +45,7 @@ def _steps(
     member, model = LOSSES.load(loss), _model(arrays, similarity, no_imgnorm, use_abs)
     objective = partial(member.loss, params=member.Params(margin=float(arrays["margin"])))
     train = TrainParams(lr=float(arrays["lr"]), grad_clip=float(arrays["grad_clip"]))
-    setting = Setting(model, objective, None, train, seed=0, device=torch.device("cpu"))
+    setting = Setting(model, objective, _NO_PAIRS, train, seed=0, device=torch.device("cpu"), build=lambda seed: model)
     optimizer = optimizer_for(model, train)
     images, tokens, lengths = (torch.tensor(arrays[name]) for name in ("images", "tokens", "lengths"))
     batch = Batch(images, (tokens, lengths), torch.arange(len(images)), np.arange(len(images)))

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -118,7 +119,10 @@ def test_large_vectors_are_unpacked_after_the_answer_and_stay_those_of_the_file(
     assert found.name == "sum.images.test.safetensors"
     with monkeypatch.context() as patch:
         patch.setattr(gallery.Gallery, "_vectors", None)
-        assert opened().by_text("a red disc").hits == hits
+        again = opened().by_text("a red disc").hits
+    # Other alignments of the same vectors in memory can give other last bits of a product.
+    assert [replace(hit, score=0.0) for hit in again] == [replace(hit, score=0.0) for hit in hits]
+    assert [hit.score for hit in again] == pytest.approx([hit.score for hit in hits], rel=1e-6)
     _turned(paths.embedded("sum") / embeddings.IMAGES)
     assert opened().by_text("a red disc").hits != hits
 

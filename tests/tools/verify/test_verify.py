@@ -55,6 +55,7 @@ def test_without_a_record_of_dvc_files_keep_what_they_have(made):
         "data/extract/toy/words/meta.json",
         "data/train/sum/config.json",
         "data/train/sum/history.csv",
+        "data/train/sum/last/finished.json",
         "data/evaluate/sum/nns/metrics.json",
         "data/evaluate/sum/csls/metrics.json",
     }
@@ -168,7 +169,7 @@ def test_a_path_narrows_it_down(made):
         "data/inject/toy/half",
     ]
     both = [Path("data/train/sum/history.csv"), Path("data/train")]
-    assert [len(one.findings) for one in verify(both)] == [5]
+    assert [len(one.findings) for one in verify(both)] == [6]
     with pytest.raises(UsageError, match="nowhere: no such file or folder"):
         verify([Path("nowhere")])
 
