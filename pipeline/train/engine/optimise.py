@@ -1,5 +1,6 @@
 """One optimisation step and the schedules: Adam or SGD, gradient clipping, step decay (vsepp and its descendants)."""
 
+from inspect import unwrap
 from typing import Any
 
 import torch
@@ -12,6 +13,24 @@ from pipeline.train.engine import gradient_cache
 from pipeline.train.engine.data import Batch
 from pipeline.train.engine.encoder.rate import OwnRate
 from pipeline.train.engine.scheme.scheme import Scheme
+
+
+class _Uncompiled(torch.optim.Optimizer):
+    """Without the wrappers that keep torch.compile out of an optimiser: they import the compiler for it, which takes as long
+    as importing the rest of torch, and nothing is compiled here."""
+
+    zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
+    add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
+    state_dict = unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
+
+
+class _Adam(_Uncompiled, torch.optim.Adam):
+    step = torch.no_grad()(unwrap(torch.optim.Adam.step))
+
+
+class _SGD(_Uncompiled, torch.optim.SGD):
+    step = torch.no_grad()(unwrap(torch.optim.SGD.step))
 
 
 def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimizer:
@@ -29,8 +48,8 @@ def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimize
     trained = [group for group in trained if group["params"]]
     common: dict[str, Any] = {"lr": params.lr, "weight_decay": params.weight_decay, "fused": True}
     if params.optimiser == "sgd":
-        return torch.optim.SGD(trained, momentum=params.momentum, **common)
-    return torch.optim.Adam(trained, **common)
+        return _SGD(trained, momentum=params.momentum, **common)
+    return _Adam(trained, **common)
 
 
 def set_rates(optimizer: torch.optim.Optimizer, params: TrainParams, epoch: int, decays_from: int = 0) -> float:
