@@ -43,7 +43,7 @@ def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:
     if texts.tokens is not None:
         tokens, lengths = texts.tokens.padded(places)
         return torch.from_numpy(tokens), torch.from_numpy(lengths)
-    assert texts.array is not None
+    assert texts.array is not None and texts.rows is not None  # of vectors
     return (torch.from_numpy(np.asarray(texts.array[texts.rows[places]], dtype=np.float32)),)
 
 
