@@ -102,7 +102,7 @@ def dropped(origin, tmp_path_factory):
     """A change in code after which nothing is learnt; the runner has no cache."""
 
     def edit(root: Path) -> None:
-        module = root / "pipeline" / "train" / "optimise.py"
+        module = root / "pipeline" / "train" / "engine" / "optimise.py"
         text = module.read_text()
         module.write_text(text.replace("return lr * ", "return 1e-9 * lr * "))
         assert module.read_text() != text
