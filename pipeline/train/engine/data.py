@@ -43,7 +43,8 @@ def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:
     if texts.tokens is not None:
         tokens, lengths = texts.tokens.padded(places)
         return torch.from_numpy(tokens), torch.from_numpy(lengths)
-    assert texts.array is not None and texts.rows is not None  # of vectors
+    assert texts.array is not None  # of vectors
+    assert texts.rows is not None
     return (torch.from_numpy(np.asarray(texts.array[texts.rows[places]], dtype=np.float32)),)
 
 
