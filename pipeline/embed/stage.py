@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.artifacts import captions, embeddings, images, model_files
+from pipeline.artifacts import captions, content, embeddings, images, model_files
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.files import whole_folder
@@ -43,7 +43,8 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
             inputs = pictures.of(node.dataset, source, config["backbone"], where)
         whole = images.read(prepared), captions.read(prepared)
         seen, read = tables = [table.filter(source.readable(table["image_id"].to_numpy())) for table in whole]
-        about = left_out(whole, tables)
+        missing = left_out(whole, tables)
+        about = {**missing, embeddings.DATA: json.dumps(content.by_split(seen, read), sort_keys=True)}
         with whole_folder(out) as folder:
             for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
                 place.mkdir(exist_ok=True)
@@ -51,7 +52,7 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
                 form = fragments if model.fragments else vectors
                 counts, dim = form.write(place, sources, {**_about(run, files), **about}, params.embed.splits)
     timing.record(out, time.monotonic() - started)
-    if about:
+    if missing:
         images_, captions_ = (len(was) - len(now) for was, now in zip(whole, tables, strict=True))
         warn(f"embed {run}: {images_} images that could not be read are left out, with {captions_} captions")
     of = f" of {' and '.join(params.embed.splits or fragments.HELD_OUT)}" if model.fragments else ""
