@@ -85,16 +85,32 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_csv(path: Path, table: "DataFrame") -> None:
+def write_together(contents: dict[Path, str]) -> None:
+    """Texts that change together: all are complete on the disk before the first takes its place."""
+    with contextlib.ExitStack() as stack:
+        for path, text in contents.items():
+            temporary = stack.enter_context(whole_file(path))
+            temporary.write_text(text, encoding="utf-8")
+            _sync(temporary)
+
+
+def csv_text(table: "DataFrame") -> str:
     """Without the index, lines ended by a line feed everywhere."""
-    with whole_file(path) as temporary:
-        table.to_csv(temporary, index=False, lineterminator="\n")
+    return table.to_csv(index=False, lineterminator="\n")
+
+
+def write_csv(path: Path, table: "DataFrame") -> None:
+    write_text(path, csv_text(table))
+
+
+def json_text(content: object) -> str:
+    """Sorted keys, indented, final newline; NaN and infinities are refused (ValueError)."""
+    return json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def write_json(path: Path, content: object) -> None:
-    """Sorted keys, indented, final newline; NaN and infinities are refused (ValueError), not written."""
-    text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
-    write_text(path, text + "\n")
+    """As ``json_text``, whole or not at all."""
+    write_text(path, json_text(content))
 
 
 def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = None) -> None:
