@@ -28,7 +28,7 @@ setup: .venv/.ready .venv/.kernels .dvc/plots.html
 # compile), and what numba would compile in the first stages.
 .venv/.kernels: .venv/.ready
 	@echo 'Compiling, one to two minutes'
-	python -m compileall -qq -j 0 .venv/lib || true
+	python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true
 	python -m compileall -q pipeline
 	python -m pipeline.tools.kernels
 	touch $@
