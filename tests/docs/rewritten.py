@@ -40,11 +40,6 @@ TABLE = [
     Rewriting(r"xdg-open (\S+)", r"test -s \1", "there is no desktop: the file must be there"),
     Rewriting(r"pip install ['\"]vse-pipe\[(\w+)\]['\"]", r"grep -q '^\1 = ' pyproject.toml", _NO_NETWORK),
     Rewriting(
-        r"uv pip install -c requirements\.txt -e '\.\[(\w+)\]'",
-        r"grep -q '^\1 = ' pyproject.toml && test -s requirements.txt",
-        _NO_NETWORK,
-    ),
-    Rewriting(
         r"uvx pip-audit .* requirements\.txt",
         "grep -q '^uv==' requirements.txt",
         "no advisories are reached from a test: the tool that runs it is pinned, and so is what it reads",
