@@ -1,6 +1,7 @@
 """The command line as a user meets it: what it selects, what it says and the status it ends with."""
 
 import re
+from importlib.metadata import version
 
 import pytest
 
@@ -120,6 +121,10 @@ def test_help_names_every_stage(run):
     assert status == 0
     for command in ("prepare", "extract", "inject", "train", "embed", "evaluate", "report"):
         assert command in out
+
+
+def test_version(run):
+    assert run("--version") == (0, f"vse-pipe {version('vse-pipe')}\n", "")
 
 
 def test_help_groups_the_commands_and_leaves_none_over(run):

@@ -37,11 +37,15 @@ def die_with_parent() -> None:
 @contextlib.contextmanager
 def claim(out: Path) -> Iterator[None]:
     """Hold the only right to write ``out``. Raises LockedError naming the process, or the sharers, that hold it."""
-    with _opened(out.with_name(out.name + ".lock")) as lock:
+    path = out.with_name(out.name + ".lock")
+    with _opened(path) as lock:
         if not _locked(lock, fcntl.LOCK_EX):
             raise _taken(out, [holder for _, _, holder in _sharers(out)] or [_holder(lock)])
         _sign(lock)
-        yield
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -81,7 +85,7 @@ def _locked(lock: TextIO, kind: int) -> bool:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    return True
+    return os.fstat(lock.fileno()).st_nlink > 0  # else its holder removed it since it was opened
 
 
 def _sign(lock: TextIO) -> None:

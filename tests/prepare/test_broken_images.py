@@ -51,7 +51,7 @@ def test_a_data_set_without_any_image_is_refused_in_any_case():
         Path(f"raw/images/{number}.png").unlink()
     with pytest.raises(InputError, match=r"2 of 2 images .* There is no image to go on with"):
         _skipping("karpathy", "raw")
-    assert [path.name for path in paths.prepared("tiny").parent.iterdir()] == ["tiny.lock"]
+    assert [path.name for path in paths.prepared("tiny").parent.iterdir()] == []
 
 
 def test_a_path_outside_of_the_root_is_an_error_in_any_case():

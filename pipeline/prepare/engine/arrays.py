@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.artifacts.features import check_finite
 from pipeline.core.console import track
-from pipeline.core.errors import InputError
+from pipeline.core.errors import InputError, MissingResource
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _BLOCK_BYTES = 64 * 2**20
@@ -18,11 +18,11 @@ _BLOCK_BYTES = 64 * 2**20
 def open_array(path: Path) -> np.ndarray:
     """Memory map (rows, D) or (rows, R, D) of float16, float32 or float64.
 
-    Raises InputError: not a .npy file, pickled objects, another type or shape, no rows, or not as many bytes as the
+    Raises MissingResource without the file; InputError: not a .npy file, pickled objects, another type or shape, no rows, or not as many bytes as the
     header promises.
     """
     if not path.is_file():
-        raise InputError(f"{path}: no such file")
+        raise MissingResource(f"{path}: no such file")
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             # Files written by Python 2 have "29000L" in the header, which numpy reads with a warning.

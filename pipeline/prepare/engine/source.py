@@ -90,7 +90,7 @@ class Unique:
 def read_text(path: Path) -> str:
     """A whole UTF-8 file, a byte order mark dropped. Raises InputError with the line of the first byte that is not UTF-8."""
     if not path.is_file():
-        raise InputError(f"{path}: no such file")
+        raise MissingResource(f"{path}: no such file")
     content = path.read_bytes()
     try:
         return content.decode("utf-8-sig")

@@ -65,7 +65,7 @@ def test_refuses_other_counts_bad_rows_and_missing_files(tmp_path):
     with pytest.raises(InputError, match="1 rows hold NaN"):
         read("cc", tmp_path, tmp_path)
     (tmp_path / "dev_caps.tsv").unlink()
-    with pytest.raises(InputError, match=r"dev_caps\.tsv: no such file"):
+    with pytest.raises(MissingResource, match=r"dev_caps\.tsv: no such file"):
         read("cc", tmp_path, tmp_path)
     with pytest.raises(MissingResource, match="put the data set there"):
         read("cc", tmp_path / "nowhere", tmp_path)

@@ -246,7 +246,7 @@ def test_bad_captions(tmp_path, content, message):
 def test_missing_file(tmp_path, name):
     precomp(tmp_path, three_splits())
     (tmp_path / name).unlink()
-    with pytest.raises(InputError, match=f"{name}: no such file"):
+    with pytest.raises(MissingResource, match=f"{name}: no such file"):
         read("precomp", tmp_path, tmp_path / "out")
     assert read("precomp", tmp_path, tmp_path / "out", splits=["test", "train"]).images.num_rows == 5
 
