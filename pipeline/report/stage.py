@@ -12,7 +12,7 @@ from pipeline.project import paths, timing
 from pipeline.project.params.typed import Params
 from pipeline.report.engine import formatting, outputs, sweeps, timings
 from pipeline.report.engine.collector import Collector
-from pipeline.report.engine.page import render
+from pipeline.report.engine.page import render, title
 from pipeline.report.engine.reading import read
 
 _PLURALS = {"criterion": "criteria"}
@@ -44,7 +44,7 @@ def report(params: Params) -> Path:
         page = paths.REPORTS / "index.html"
         write_text(page, html)
         spent = timings.rows(params, timing.of)
-        write_text(paths.REPORTS / timings.NAME, timings.render(spent, params.report.title))
+        write_text(paths.REPORTS / timings.NAME, timings.render(spent, title(params)))
     if collector.unreadable:
         warn(
             f"{len(collector.unreadable)} pictures cannot be read, the first is {collector.unreadable[0]}; the page says so"
