@@ -213,8 +213,8 @@ class SweepNode(Strict):
 class ReportParams(Strict):
     """report: what the page shows beside the tables."""
 
-    title: str = "vse-pipe report"
-    """of the page"""
+    title: str | None = None
+    """of the page; null to name the data sets of the runs"""
     examples: Annotated[int, Field(ge=0, le=100)] = 8
     """queries shown with their results"""
     thumbnail: Annotated[int, Field(ge=32, le=512)] = 128
