@@ -37,7 +37,6 @@ TABLE = [
         r"make -n \1",
         "sets up an environment and takes minutes: what it would run",
     ),
-    Rewriting(r"xdg-open (\S+)", r"test -s \1", "there is no desktop: the file must be there"),
     Rewriting(r"pip install ['\"]vse-pipe\[(\w+)\]['\"]", r"grep -q '^\1 = ' pyproject.toml", _NO_NETWORK),
     Rewriting(
         r"uvx pip-audit .* constraints\.txt",

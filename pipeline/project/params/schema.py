@@ -54,7 +54,7 @@ class DatasetNode(_Open):
     source: str
     """where they are, relative to the project or absolute"""
     on_error: OnError = "fail"
-    """whether ``prepare`` stops at images that are missing or do not decode, or leaves them to ``extract``"""
+    """whether ``prepare`` and ``extract`` stop at images that are missing or do not decode, or leave them out and list them"""
 
 
 class FeaturesNode(_Open):
@@ -64,10 +64,11 @@ class FeaturesNode(_Open):
     """a name under datasets"""
     backbone: str
     """what computes the features"""
-    on_error: OnError = "fail"
-    """``skip`` leaves images that cannot be read out and records them, ``fail`` stops at the first"""
+    on_error: OnError | None = None
+    """``skip`` leaves images that cannot be read out and records them, ``fail`` stops at the first; null: as the data set says"""
     max_errors: Limit = 0.01
-    """how many may be left out, a number of images, or below 1 a share of them (rounded up)"""
+    """how many may be left out beside those that ``prepare`` has listed, a number of images, or below 1 a share of them
+    (rounded up)"""
 
 
 class TextsNode(_Open):
