@@ -34,7 +34,7 @@ from pipeline.commands._project import params as _params
 from pipeline.commands._project import wrote as _wrote
 from pipeline.commands.compare import compare
 from pipeline.core import console
-from pipeline.core.errors import PipelineError, UsageError
+from pipeline.core.errors import PipelineError, UsageError, out_of_memory, shortage
 
 _STAGES = "Stages, in their order"
 _BESIDE_THE_STAGES = {
@@ -218,8 +218,11 @@ def main() -> None:
     except _Interrupted as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(130)
-    except MemoryError as error:
-        sys.exit(_failed("out of memory" + (f": {error}" if str(error) else ""), 1))
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        console.trace()
+        sys.exit(_failed(shortage(error), 1))
     except OSError as error:
         sys.exit(_failed(f"{error.filename or 'input/output'}: {error.strerror or error}", 1))
 

@@ -157,6 +157,11 @@ def test_out_of_memory_is_one_line_and_a_defect_keeps_its_traceback(run, monkeyp
     monkeypatch.setattr(inject_stage, "inject", fail)
     error = MemoryError("Unable to allocate 9 TiB")
     assert run("inject", "--noise", "clean") == (1, "", "error: out of memory: Unable to allocate 9 TiB\n")
+    error = type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory\nmore")
+    assert run("inject", "--noise", "clean") == (1, "", "error: out of memory: CUDA out of memory\n")
+    for words in ("DefaultCPUAllocator: can't allocate memory", "std::bad_alloc"):
+        error = RuntimeError(words)
+        assert run("inject", "--noise", "clean") == (1, "", f"error: out of memory: {words}\n")
     error = RuntimeError("a defect")
     with pytest.raises(RuntimeError, match="a defect"):
         run("inject", "--noise", "clean")
