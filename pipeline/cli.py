@@ -31,10 +31,12 @@ from pipeline.commands._project import chosen as _chosen
 from pipeline.commands._project import chosen_runs as _chosen_runs
 from pipeline.commands._project import overrides as _overrides
 from pipeline.commands._project import params as _params
+from pipeline.commands._project import reserved as _reserved
 from pipeline.commands._project import wrote as _wrote
 from pipeline.commands.compare import compare
 from pipeline.core import console
 from pipeline.core.errors import PipelineError, UsageError, out_of_memory, shortage
+from pipeline.project import paths
 
 _STAGES = "Stages, in their order"
 _BESIDE_THE_STAGES = {
@@ -117,7 +119,8 @@ def prepare(
     names = _chosen(dataset, params.datasets, "data set")
     if dry_run:
         return _plans.of_nodes(params, {"prepare": names}, as_json)
-    from pipeline.prepare import stage
+    with _reserved(map(paths.prepared, names)):
+        from pipeline.prepare import stage
 
     _wrote([stage.prepare(params, name) for name in names], as_json)
 
@@ -141,7 +144,8 @@ def inject(
     names = _chosen(noise, params.noises, "noise")
     if dry_run:
         return _plans.of_nodes(params, {"inject": names}, as_json)
-    from pipeline.inject import stage
+    with _reserved(paths.injected(params.noises[name].dataset, name) for name in names):
+        from pipeline.inject import stage
 
     _wrote([stage.inject(params, name) for name in names], as_json)
 
@@ -166,7 +170,8 @@ def train(
             raise UsageError(f"no run in params.yaml has loss '{loss}'")
     if dry_run:
         return _plans.of_nodes(params, {"train": names}, as_json)
-    from pipeline.train import stage
+    with _reserved(map(paths.trained, names)):
+        from pipeline.train import stage
 
     stage.flush_denormals()
     _wrote([stage.train(params, name, device) for name in names], as_json)
@@ -179,7 +184,8 @@ def embed(run: RunName = None, device: Device = "auto", dry_run: DryRun = False,
     names = _chosen_runs(run, params)
     if dry_run:
         return _plans.of_nodes(params, {"embed": names}, as_json)
-    from pipeline.embed import stage
+    with _reserved(map(paths.embedded, names)):
+        from pipeline.embed import stage
 
     _wrote([stage.embed(params, name, device) for name in names], as_json)
 
@@ -193,7 +199,8 @@ def report(dry_run: DryRun = False, as_json: AsJson = False) -> None:
     params = _params()
     if dry_run:
         return _plans.of_report(params, as_json)
-    from pipeline.report import stage
+    with _reserved([paths.REPORT]):
+        from pipeline.report import stage
 
     _wrote([stage.report(params)], as_json)
 

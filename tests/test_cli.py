@@ -1,6 +1,9 @@
 """The command line as a user meets it: what it selects, what it says and the status it ends with."""
 
+import contextlib
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -88,6 +91,40 @@ def test_a_locked_output_is_status_75(run, tmp_path):
         status, _, err = run("inject", "--noise", "clean")
     assert status == 75
     assert "is being written by process" in err
+
+
+STAGES = {
+    "prepare --dataset toy": "prepare/toy",
+    "extract --features plain": "extract/toy/plain",
+    "extract --texts words": "extract/toy/words",
+    "inject --noise half": "inject/toy/half",
+    "train --run sum": "train/sum",
+    "embed --run sum": "embed/sum",
+    "evaluate --run sum --inference csls": "evaluate/sum",
+    "audit --run sum": "audit/sum",
+    "report": "report",
+}
+CALLED = """
+import sys
+from pipeline import cli
+for arguments in sys.argv[1:]:
+    sys.argv[1:] = arguments.split()
+    try:
+        cli.main()
+    except SystemExit as stop:
+        print(stop.code, *sorted({"torch", "pandas", "pyarrow", "numba"} & set(sys.modules)))
+"""
+
+
+def test_a_second_writer_is_refused_before_anything_heavy_is_imported(run, tmp_path):
+    with contextlib.ExitStack() as held:
+        for out in STAGES.values():
+            held.enter_context(locks.claim(tmp_path / "data" / out))
+        told = subprocess.run([sys.executable, "-c", CALLED, *STAGES], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines() == ["75"] * len(STAGES)
+    assert [line.partition(" is being")[0] for line in told.stderr.splitlines()] == [
+        f"error: data/{out}" for out in STAGES.values()
+    ]
 
 
 def test_outside_a_project_the_error_says_so(run, tmp_path, monkeypatch):
