@@ -1,9 +1,11 @@
 """The command line: one Typer function per stage, its docstring is the help. Nothing heavy is imported at start."""
 
 import os
+import signal
 import sys
 from inspect import cleandoc
 from itertools import groupby
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -46,8 +48,16 @@ _BESIDE_THE_STAGES = {
 }
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which whatever heeds Ctrl-C heeds alike."""
+
+
 class _Interrupted(BaseException):
-    """Ctrl-C; the message is what to say. Typer would end a KeyboardInterrupt without a word."""
+    """Ctrl-C or SIGTERM; the message is what to say. Typer would end a KeyboardInterrupt without a word."""
+
+    def __init__(self, cause: KeyboardInterrupt, advice: str) -> None:
+        word, self.status = ("terminated", 143) if isinstance(cause, _Terminated) else ("interrupted", 130)
+        super().__init__(word + advice)
 
 
 class _Commands(TyperGroup):
@@ -57,7 +67,7 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt as error:
             goes_on = ctx.invoked_subcommand in ("extract", "train")
             advice = "; the same command goes on where it was" if goes_on else ""
-            raise _Interrupted(f"interrupted{advice}") from error
+            raise _Interrupted(error, advice) from error
 
     def format_help(self, ctx, formatter):
         """As plain text: what draws Typer's boxes takes as long to import as all the rest."""
@@ -214,6 +224,7 @@ def main() -> None:
     """Run the command; errors become one message on stderr and the exit status of their class, others stay tracebacks."""
     from pipeline.core.locks import die_with_parent
 
+    signal.signal(signal.SIGTERM, _terminate)
     if "DVC_STAGE" in os.environ:
         die_with_parent()
     console.tolerate_any_terminal()
@@ -224,7 +235,7 @@ def main() -> None:
         sys.exit(_failed(str(error), error.exit_status))
     except _Interrupted as error:
         sys.stderr.write(f"{error}\n")
-        sys.exit(130)
+        sys.exit(error.status)
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
@@ -232,6 +243,11 @@ def main() -> None:
         sys.exit(_failed(shortage(error), 1))
     except OSError as error:
         sys.exit(_failed(f"{error.filename or 'input/output'}: {error.strerror or error}", 1))
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)  # a second one does not wait for anything
+    raise _Terminated
 
 
 def _failed(message: str, status: int) -> int:

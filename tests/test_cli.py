@@ -1,9 +1,12 @@
 """The command line as a user meets it: what it selects, what it says and the status it ends with."""
 
 import contextlib
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -171,20 +174,22 @@ def test_help_groups_the_commands_and_leaves_none_over(run):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (("train", "--run", "sum"), "interrupted; the same command goes on where it was\n"),
-        (("inject", "--noise", "clean"), "interrupted\n"),
+        (("train", "--run", "sum"), "; the same command goes on where it was\n"),
+        (("inject", "--noise", "clean"), "\n"),
     ],
 )
-def test_ctrl_c_is_status_130_and_one_line(run, monkeypatch, command, said):
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
+def test_ctrl_c_and_sigterm_are_one_line_and_a_status_of_their_own(run, monkeypatch, command, said, number, word):
     from pipeline.train import stage as train_stage
 
     def interrupted(*arguments):
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), number)
+        time.sleep(60)
 
     monkeypatch.setattr(inject_stage, "inject", interrupted)
     monkeypatch.setattr(train_stage, "train", interrupted)
     status, out, err = run(*command)
-    assert (status, out, err) == (130, "", said)
+    assert (status, out, err) == (128 + number, "", word + said)
 
 
 def test_out_of_memory_is_one_line_and_a_defect_keeps_its_traceback(run, monkeypatch):
