@@ -20,7 +20,7 @@ from pipeline.artifacts import captions
 from pipeline.artifacts.features import append_rows, open_array
 from pipeline.core import tables
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import read_json, require, save_tensors, sha256, whole_folder, write_json
+from pipeline.core.files import read_json, require, save_tensors, sha256, whole_folder, write_array, write_json
 from pipeline.core.tokens import SPECIAL, Tokens
 
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
@@ -88,7 +88,7 @@ def write_tokens(folder: Path, caption_ids: np.ndarray, tokens: Tokens, words: l
     """Replace ``folder`` as a whole. cut: how many captions were cut at the longest length allowed, for meta.json."""
     index = pa.table({"caption_id": caption_ids, "start": tokens.starts, "length": tokens.lengths})
     with whole_folder(folder) as building:
-        np.save(building / TOKENS, tokens.tokens.astype(np.int32))
+        write_array(building / TOKENS, tokens.tokens.astype(np.int32))
         tables.write(building / INDEX, index, TOKENS_SCHEMA, {})
         write_json(building / VOCABULARY, words)
         _seal(building, {**meta, "kind": "tokens", "cut": cut})
