@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import fnmatch
 import glob
 import hashlib
 import importlib
@@ -11,7 +12,7 @@ import os
 import re
 import resource
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, overload
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame  # half a second that most commands do without
 
 _LOCK = "lock"
+# Put anywhere by DVC and by desktops, and by writers that were killed.
+_NOBODYS = ("*.gitignore", "*.DS_Store", "*.tmp", "*.tmp/*")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -137,6 +140,22 @@ def tidy(out: Path) -> None:
         _replaced(out).replace(out)
 
 
+def require_ours(out: Path, ours: Sequence[str]) -> None:
+    """Raises PipelineError where the folder ``out``, which is to be replaced, holds what nobody here wrote.
+
+    ours: patterns of the files that a stage writes, relative to ``out``; ``*`` stands for folders too.
+    """
+    patterns = (*ours, *_NOBODYS)
+    files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
+    strange = [name for name in files if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+    if strange:
+        more = f" (and {len(strange) - 1} more)" if len(strange) > 1 else ""
+        raise PipelineError(
+            f"{out / strange[0]}: not a file of this output{more}, which is to be replaced; move it elsewhere and run the "
+            "same command again"
+        )
+
+
 def partial(out: Path) -> Path:
     """Where the folder ``out`` is built before it takes its place."""
     return out.with_name(out.name + ".partial")
@@ -147,9 +166,13 @@ def _replaced(out: Path) -> Path:
 
 
 @contextlib.contextmanager
-def whole_folder(out: Path) -> Iterator[Path]:
-    """Yield an empty folder beside ``out`` that takes its place on success; on failure ``out`` stays as it was."""
+def whole_folder(out: Path, ours: Sequence[str] = ("*",)) -> Iterator[Path]:
+    """Yield an empty folder beside ``out`` that takes its place on success; on failure ``out`` stays as it was.
+
+    ours: as for ``require_ours``.
+    """
     tidy(out)
+    require_ours(out, ours)
     building = partial(out)
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
