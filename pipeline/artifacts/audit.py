@@ -10,6 +10,7 @@ from pipeline.core import tables
 from pipeline.core.files import read_json, require, write_csv, write_json
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
+FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)
 SCHEMA = pa.schema(
     [
         tables.field("caption_id", pa.int64(), "unique"),

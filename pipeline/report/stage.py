@@ -25,8 +25,7 @@ def report(params: Params) -> Path:
     bytes. What is not there yet is left out, and named by a warning and the page. Raises InputError when there is nothing,
     or an evaluation, a history or a prepared data set is stale or not finite.
     """
-    # The lock lies under data/, where locks are left out of git and of DVC's view.
-    with claim(paths.DATA / "report"):
+    with claim(paths.REPORT):
         results = read(params)
         tables = {
             "rsum": outputs.rsum,
