@@ -1,8 +1,26 @@
 """A file's bytes with one thing wrong, the same ones for the same seed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import numpy as np
+
+from pipeline.core.errors import PipelineError
+
+
+def refusals(path: Path, contents: Iterable[bytes], read: Callable[[], object]) -> list[PipelineError]:
+    """What ``read`` raises while ``path`` holds each of ``contents``, as far as it is the pipeline's own and one line that names
+    a file; anything else comes out of here."""
+    found = []
+    for content in contents:
+        path.write_bytes(content)
+        try:
+            read()
+        except PipelineError as error:
+            if path.stem not in str(error) or "\n" in str(error):
+                raise
+            found.append(error)
+    return found
 
 
 def mutants(whole: bytes, count: int, first: int = 0, last: int | None = None, seed: int = 0) -> Iterator[bytes]:
