@@ -59,6 +59,8 @@ class DatasetNode(_Open):
     """where they are, relative to the project or absolute"""
     on_error: OnError = "fail"
     """whether ``prepare`` and ``extract`` stop at images that are missing or do not decode, or leave them out and list them"""
+    memory: PositiveInt = 4096
+    """MiB that captions, and pictures in Parquet files, may take while ``prepare`` reads them"""
 
 
 class FeaturesNode(_Open):
@@ -195,7 +197,7 @@ class EvaluateParams(Strict):
     tune: bool = False
     """choose the criteria's parameters on val"""
     memory: PositiveInt = 4096
-    """MiB that scores and working copies may take"""
+    """MiB that scores and working copies may take, and, of files given with ``--images``, their content"""
     resamples: NonNegativeInt = 1000
     """of the bootstrap behind the 95% intervals; 0 leaves them out"""
 
