@@ -6,7 +6,7 @@ import importlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
@@ -89,6 +89,21 @@ def write_csv(path: Path, table: "DataFrame") -> None:
     """Without the index, lines ended by a line feed everywhere."""
     with whole_file(path) as temporary:
         table.to_csv(temporary, index=False, lineterminator="\n")
+
+
+def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
+    """What ``write_csv`` wrote. Raises InputError when the file is missing, is none or lacks one of ``columns``."""
+    import pandas as pd
+
+    again = f"run `{made_by}` again"
+    try:
+        table = pd.read_csv(require(path, made_by))
+    except ValueError as error:  # of pandas' own too
+        raise InputError(f"{path}: not a CSV file ({' '.join(str(error).split())}); {again}") from error
+    for name in columns:
+        if name not in table.columns:
+            raise InputError(f"{path}: column '{name}' is missing; {again}")
+    return table
 
 
 def write_json(path: Path, content: object) -> None:

@@ -55,7 +55,7 @@ def _feed(value: object, update: Callable[[bytes], None]) -> None:
         update(f"{value.dtype} {value.shape}".encode())
         update(repr(value.tolist()).encode() if value.dtype.hasobject else np.ascontiguousarray(value).tobytes())
     elif isinstance(value, pa.Table):
-        _feed([str(value.schema.remove_metadata()), value.to_pydict()], update)
+        _feed([[(one.name, str(one.type)) for one in value.schema], value.to_pydict()], update)
     elif isinstance(value, pd.DataFrame):
         _feed(value.to_dict("list"), update)
     elif isinstance(value, Image.Image):

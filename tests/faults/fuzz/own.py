@@ -41,6 +41,7 @@ from tests.artifacts.test_rematching import WHOLE
 from tests.faults.fuzz.child import Reader
 
 _TOY, _RUN = Path("data/extract/toy"), Path("data/train/sum")
+_OF_AUDIT = (audit.HISTOGRAM_COLUMNS, audit.COSTS_COLUMNS)
 _MARK, _STORED = "a" * 64, Path("stored.safetensors")
 
 
@@ -76,8 +77,8 @@ def _regions(folder: Path) -> None:
 
 def _audit(folder: Path) -> None:
     values = {field.name: [False] if pa.types.is_boolean(field.type) else [1] for field in audit.SCHEMA}
-    table = pd.DataFrame({"a": [1.5], "b": [2.0]})
-    audit.write(folder, pa.table(values), {"a": 1.0}, table, table)
+    histogram, costs = (pd.DataFrame([range(len(names))], columns=names) for names in _OF_AUDIT)
+    audit.write(folder, pa.table(values), {"a": 1.0}, histogram, costs)
 
 
 def _shard() -> object:
