@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -97,8 +98,11 @@ def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
 
     again = f"run `{made_by}` again"
     try:
-        table = pd.read_csv(require(path, made_by))
-    except ValueError as error:  # of pandas' own too
+        with warnings.catch_warnings():
+            # Of lines longer than the header, whose first cells pandas would else take for an index.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            table = pd.read_csv(require(path, made_by), index_col=False)
+    except (ValueError, pd.errors.ParserWarning) as error:
         raise InputError(f"{path}: not a CSV file ({' '.join(str(error).split())}); {again}") from error
     for name in columns:
         if name not in table.columns:

@@ -33,7 +33,9 @@ _CACHED = "computing the whole overlay takes minutes: the commands of its stages
 
 TABLE = [
     Rewriting(
-        r"make (demo|test|acceptance|setup|lint)", r"make -n \1", "sets up an environment and takes minutes: what it would run"
+        r"make (demo|test|acceptance|setup|lint)",
+        r"make -n \1",
+        "sets up an environment and takes minutes: what it would run",
     ),
     Rewriting(r"xdg-open (\S+)", r"test -s \1", "there is no desktop: the file must be there"),
     Rewriting(r"pip install ['\"]vse-pipe\[(\w+)\]['\"]", r"grep -q '^\1 = ' pyproject.toml", _NO_NETWORK),
