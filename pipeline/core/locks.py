@@ -15,12 +15,13 @@ import os
 import re
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from pipeline.core.errors import LockedError
+from pipeline.core.errors import LockedError, PipelineError
 
 _PR_SET_PDEATHSIG = 1
 
@@ -72,8 +73,14 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 
 def _unless_link(path: str, flags: int) -> int:
-    """The holder's number is written over what is there; through a symbolic link that would be anybody's file."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    """The holder's number is written over what is there; through a link that would be anybody's file."""
+    handle = os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(handle)
+        kind = "hard link to another file" if stat.S_ISREG(found.st_mode) else "pipe or a device"
+        raise PipelineError(f"{path}: a {kind} lies in the place of a lock; remove it and run the same command again")
+    return handle
 
 
 def _locked(lock: TextIO, kind: int) -> bool:
@@ -101,7 +108,7 @@ def _sharers(out: Path) -> list[tuple[int, int, str]]:
     for path in sorted(out.parent.glob("*.share-*.lock")):
         match = re.fullmatch(re.escape(out.name) + r"\.share-(\d+)of(\d+)\.lock", path.name)
         if match:
-            with path.open("r+") as lock:
+            with _opened(path) as lock:
                 if not _locked(lock, fcntl.LOCK_SH):
                     number, of = int(match[1]), int(match[2])
                     found.append((number, of, f"{_holder(lock)} (share {number}/{of})"))

@@ -36,11 +36,11 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         known = sorted(params.evaluated())
         raise UsageError(unknown("run", run, known))
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve(device)
-    embedded = _embedded(params, run)
-    inputs = replace(read_inputs(embedded, run, params.evaluate, target), seed=params.seed)
-    warn_of_collapse(inputs.ranked, str(embedded.folder))
     written = {}
     with locks.claim(paths.evaluations(run)):
+        embedded = _embedded(params, run)
+        inputs = replace(read_inputs(embedded, run, params.evaluate, target), seed=params.seed)
+        warn_of_collapse(inputs.ranked, str(embedded.folder))
         for result in measure(inputs, chosen, params.evaluate):
             written[result.criterion.name] = result.metrics
             write(paths.evaluated(run, result.criterion.name), result)

@@ -25,8 +25,7 @@ def report(params: Params) -> Path:
     the same evaluations give the same bytes. Raises InputError when an evaluation, a history or a prepared data set
     is missing, stale or not finite.
     """
-    # The lock lies under data/, where locks are left out of git and of DVC's view.
-    with claim(paths.DATA / "report"):
+    with claim(paths.REPORT):
         results = read(params)
         tables = {
             "rsum": outputs.rsum,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.errors import LockedError
+from pipeline.core.errors import LockedError, PipelineError
 from pipeline.core.locks import claim, share
 
 HOLD = "import sys, time; from pathlib import Path; from pipeline.core.locks import claim\nwith claim(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
@@ -89,3 +89,16 @@ def test_a_link_in_place_of_a_lock_is_not_written_through(tmp_path, lock, name):
     with pytest.raises(OSError, match="symbolic link"), lock(tmp_path / "out"):
         pass
     assert precious.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "lie", [os.mkfifo, lambda path: os.link(path.parent / "precious", path)], ids=["FIFO", "hard link"]
+)
+@pytest.mark.parametrize("name", ["out.lock", "out.share-1of2.lock"])
+def test_what_is_no_lock_is_refused_by_name(tmp_path, lie, name):
+    (tmp_path / "precious").write_text("mine")
+    lie(tmp_path / name)
+    said = rf"{name}: a .* lies in the place of a lock; remove it"
+    with pytest.raises(PipelineError, match=said), share(tmp_path / "out", 1, 2):
+        pass
+    assert (tmp_path / "precious").read_text() == "mine"

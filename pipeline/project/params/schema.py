@@ -17,12 +17,16 @@ from pipeline.core.strict import Strict, Width
 
 # What the pipeline appends to a node's folder while it is written, locked and timed.
 _ENDINGS = (".partial", ".lock", ".timing.json")
+# File systems allow 255 bytes a name, and the pipeline appends to it.
+_LONGEST = 200
 
 
 def _no_ending_of_ours(name: str) -> str:
     for ending in _ENDINGS:
         if name.endswith(ending):
             raise ValueError(f"a name must not end in {ending}: files of the node '{name[: -len(ending)]}' do")
+    if len(name) > _LONGEST:
+        raise ValueError(f"a name has at most {_LONGEST} characters, this one {len(name)}: files are named after it")
     return name
 
 
