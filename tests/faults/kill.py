@@ -32,8 +32,8 @@ _OF_A_WRITER = (".tmp", ".partial")
 _NOT_COMPARED = (".timing.json", ".lock", "/timings.html")
 
 
-def make(folder: Path) -> dict[str, float]:
-    """A small project with every stage done; the seconds that each of them took."""
+def write(folder: Path) -> None:
+    """Pictures, their captions in a CSV file, and params.yaml."""
     names = [f"{number}.png" for number in range(_PICTURES)]
     _data.pictures(folder / "raw", names)
     splits = ("train", "train", "val", "test")
@@ -46,6 +46,11 @@ def make(folder: Path) -> dict[str, float]:
         features={"plain": features},
         train={**PARAMS["train"], "epochs": 6},
     )
+
+
+def make(folder: Path) -> dict[str, float]:
+    """A small project with every stage done; the seconds that each of them took."""
+    write(folder)
     seconds = {}
     for stage in _OUT:
         start = time.monotonic()
