@@ -1,5 +1,6 @@
 """Cases 1 to 6, 22, 27 and 30 of the acceptance suite: stages that are killed, stopped, locked out or starved."""
 
+import contextlib
 import os
 import random
 import resource
@@ -23,6 +24,7 @@ from pipeline.train.engine import checkpoint, loop
 from tests.commands.script import run as run_as_a_script
 from tests.faults import kill, kill_extract, warm
 from tests.made import record
+from tests.rules.sources import ROOT
 
 pytestmark = pytest.mark.acceptance
 _RUN = Path("data/train/sum")
@@ -30,14 +32,21 @@ _MODEL, _STATE = _RUN / "model.safetensors", _RUN / checkpoint.FILE
 _LONG = ("-S", "train.epochs=80", "train")
 
 
+@pytest.fixture(scope="module")
+def _extraction(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("extraction")
+    with contextlib.chdir(folder):
+        kill_extract.make(folder)
+        assert warm.run(folder, *kill_extract.STAGE[1:])[0] == 0
+        return folder, kill_extract.bytes_of()
+
+
 @pytest.fixture
-def extraction(tmp_path, monkeypatch):
+def extraction(_extraction, monkeypatch):
     """A project under DVC in which nothing is extracted; the bytes that an extraction gives."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    kill_extract.make(tmp_path)
-    kill_extract.run(kill_extract.STAGE)
-    whole = kill_extract.bytes_of()
+    folder, whole = _extraction
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     kill_extract.emptied()
     return whole
 
@@ -59,14 +68,20 @@ def test_case_02_a_stage_ends_with_the_dvc_that_started_it(extraction):
     assert kill_extract.bytes_of() == extraction
 
 
+@pytest.fixture(scope="module")
+def _long(_staged_once, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("long") / "project"
+    shutil.copytree(_staged_once, folder)
+    shutil.rmtree(folder / _RUN)
+    assert warm.run(folder, *_LONG)[0] == 0
+    return (folder / _MODEL).read_bytes()
+
+
 @pytest.fixture
-def long(staged):
+def long(_long, staged):
     """The weights of a run of eighty epochs that nobody disturbed; in the working directory it is not trained."""
     shutil.rmtree(_RUN)
-    assert warm.run(staged, *_LONG)[0] == 0
-    whole = _MODEL.read_bytes()
-    shutil.rmtree(_RUN)
-    return whole
+    return _long
 
 
 @pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["TERM", "INT"])

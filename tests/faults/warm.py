@@ -5,15 +5,18 @@
 ``process`` is one of multiprocessing's: ``pid``, ``kill``, ``exitcode``, negative after a signal.
 """
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 
 from pipeline import cli
+from tests.rules.sources import ROOT
 
 _LONGEST_S = 120.0
 _server = multiprocessing.get_context("forkserver")
@@ -23,6 +26,8 @@ SAID = "said.txt"
 
 def started(folder: Path, *arguments: object, first: Callable[[], None] | None = None) -> multiprocessing.Process:
     """``vse-pipe ARGUMENTS`` in ``folder``, leader of a group; what it says lies in the file SAID there. first: called in it."""
+    with contextlib.chdir(ROOT):  # where the server finds what it imports; it begins with the first process
+        forkserver.ensure_running()
     process = _server.Process(target=_command, args=(folder, list(map(str, arguments)), first))
     process.start()
     return process
