@@ -10,6 +10,7 @@ from pipeline.core import tables
 from pipeline.core.files import read_csv, read_json, require, write_csv, write_json
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
+FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)
 HISTOGRAM_COLUMNS = ("low", "high", "pairs", "matched", "mismatched", "expected_matched", "expected_mismatched")
 COSTS_COLUMNS = ("epoch", "by", "low", "high", "matched", "mismatched")
 SCHEMA = pa.schema(

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pipeline.core.errors import LockedError, PipelineError
+from pipeline.core.files import tidy
 
 _PR_SET_PDEATHSIG = 1
 
@@ -37,11 +38,15 @@ def die_with_parent() -> None:
 
 @contextlib.contextmanager
 def claim(out: Path) -> Iterator[None]:
-    """Hold the only right to write ``out``. Raises LockedError naming the process, or the sharers, that hold it."""
+    """Hold the only right to write the folder ``out``, mended of what a killed writer left.
+
+    Raises LockedError naming the process, or the sharers, that hold it, PipelineError for what is no folder or no lock.
+    """
     with _opened(out.with_name(out.name + ".lock")) as lock:
         if not _locked(lock, fcntl.LOCK_EX):
             raise _taken(out, [holder for _, _, holder in _sharers(out)] or [_holder(lock)])
         _sign(lock)
+        tidy(out)
         yield
 
 
@@ -62,6 +67,7 @@ def share(out: Path, number: int, of: int) -> Iterator[None]:
         if others := [holder for _, theirs, holder in _sharers(out) if theirs != of]:
             raise _taken(out, others)
         _sign(own)
+        tidy(out)
         yield
 
 

@@ -59,7 +59,7 @@ def write(out: Path, result: Result) -> None:
     """The files of one criterion; the folder appears whole or not at all."""
     for direction, notes in result.metrics["notes"].items():
         warn_of_residual(result.criterion, direction, notes)
-    with whole_folder(out) as folder:
+    with whole_folder(out, evaluation.FILES) as folder:
         evaluation.write(folder, result.metrics, result.ranks, result.occurrence, result.relaxation)
 
 

@@ -28,7 +28,7 @@ def prepare(params: Params, dataset: str) -> Path:
     started = time.monotonic()
     node = params.datasets[dataset]
     out = paths.prepared(dataset)
-    with claim(out), whole_folder(out) as folder:
+    with claim(out), whole_folder(out, [images.NAME, captions.NAME, images.DRAWN]) as folder:
         read = FORMATS.load(node.format.name).read
         source = read(Path(node.source), folder, node.format.params, params.seed)
         check(dataset, source)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from pipeline.artifacts import model_files, pairs
+from pipeline.artifacts import history, model_files, pairs
 from pipeline.core.errors import InputError, IntegrityError, PipelineError
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
@@ -46,6 +46,21 @@ def test_weights_that_are_not_finite_are_said_with_run_and_epoch(project, monkey
     ) as error:
         train(params, "sum", "cpu")
     assert error.value.exit_status == 1
+
+
+def test_an_earlier_model_stays_until_the_new_one_is_whole(project):
+    train(load_params(project), "sum", "cpu")
+    out = paths.trained("sum")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(PipelineError, match="train sum, epoch 1"):
+        train(load_params(project, train={**PARAMS["train"], "lr": 1e38}), "sum", "cpu")
+    assert {path.name for path in out.parent.iterdir() if path.is_dir()} == {"sum"}, "nothing was finished"
+    changed = load_params(project, train={**PARAMS["train"], "lr": 5e-3})
+    killed_after(2, changed, "sum")
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    train(changed, "sum", "cpu")
+    assert history.read(out).lr.iloc[0] == 5e-3
+    assert {path.name for path in out.parent.iterdir() if path.is_dir()} == {"sum"}
 
 
 @pytest.mark.parametrize(
