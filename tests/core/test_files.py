@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors import safe_open
@@ -200,3 +201,25 @@ def test_a_list_where_one_is_expected(tmp_path):
     assert files.read_json(tmp_path / "a.json", list) == ["a"]
     with pytest.raises(InputError, match="is a dict, expected a list"):
         files.read_json(tmp_path / "b.json", list)
+
+
+def test_a_table_comes_back(tmp_path):
+    path = tmp_path / "a.csv"
+    table = pd.DataFrame({"epoch": [1, 2], "loss": [0.5, None]})
+    files.write_csv(path, table)
+    pd.testing.assert_frame_equal(files.read_csv(path, ["loss"], "vse-pipe train"), table)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a CSV file .*; run `vse-pipe train` again"),
+        (b"epoch,loss\n1,\xff\n", "not a CSV file"),
+        (b"epoch,loss\n1,2,3\n", "not a CSV file"),
+        (b"epoch,los\n1,2\n", "column 'loss' is missing; run `vse-pipe train` again"),
+    ],
+)
+def test_a_table_that_is_none(tmp_path, content, message):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(InputError, match=rf"a\.csv: {message}"):
+        files.read_csv(tmp_path / "a.csv", ["epoch", "loss"], "vse-pipe train")

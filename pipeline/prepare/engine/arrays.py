@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.artifacts.features import check_finite
 from pipeline.core import arrays, memory
 from pipeline.core.console import track
 from pipeline.core.damage import Damage
@@ -31,8 +30,9 @@ def open_array(path: Path) -> np.ndarray:
     return array
 
 
-def row_digests(array: np.ndarray, path: Path) -> np.ndarray:
-    """sha256 of every row's bytes as stored: uint8 (rows, 32). Raises InputError when a value is not finite.
+def row_digests(array: np.ndarray, path: Path) -> tuple[np.ndarray, dict[int, str]]:
+    """sha256 of every row's bytes as stored: uint8 (rows, 32); by number the rows with values that are not finite, as
+    ``Source.broken`` names them.
 
     One pass over the file, block by block, because it may be far larger than the memory.
     """
@@ -41,9 +41,11 @@ def row_digests(array: np.ndarray, path: Path) -> np.ndarray:
     step = max(1, _BLOCK_BYTES // row_bytes)
     starts = range(0, len(array), step)
     digests: list[bytes] = []
+    broken: dict[int, str] = {}
     for start in track(starts, len(starts), path.name):
         block = np.ascontiguousarray(array[start : start + step])
-        if not np.isfinite(block).all():
-            check_finite(array, str(path))
+        finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
+        for row in (np.flatnonzero(~finite) + start).tolist():
+            broken[row] = f"{path.name}#{row} holds NaN or infinite values"
         digests.extend(hashlib.sha256(row).digest() for row in block)
-    return np.frombuffer(b"".join(digests), np.uint8).reshape(len(array), 32)
+    return np.frombuffer(b"".join(digests), np.uint8).reshape(len(array), 32), broken
