@@ -10,6 +10,7 @@ from pipeline.core.files import read_json, write_json
 
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
 RELAXATION = "relaxation.parquet"
+FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION)
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
 MEASURES = {

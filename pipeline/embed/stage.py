@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.artifacts import captions, embeddings, images, model_files
+from pipeline.artifacts import fragments as weights
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.files import whole_folder
@@ -19,6 +20,8 @@ from pipeline.project import paths, timing
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import IMAGE_ENCODERS
 from pipeline.train.engine import restore
+
+_FILES = (embeddings.IMAGES, embeddings.CAPTIONS, weights.WEIGHTS)
 
 
 def embed(params: Params, run: str, device: str = "auto") -> Path:
@@ -45,7 +48,7 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
         seen, read = tables = [table.filter(source.readable(table["image_id"].to_numpy())) for table in whole]
         missing = left_out(whole, tables)
         about = {**missing, embeddings.DATA: json.dumps(content.by_split(seen, read), sort_keys=True)}
-        with whole_folder(out) as folder:
+        with whole_folder(out, [*_FILES, f"{embeddings.PEER}/*"]) as folder:
             for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
                 place.mkdir(exist_ok=True)
                 sources = Sources(model.to(where), seen, read, source, inputs, words)

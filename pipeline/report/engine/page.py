@@ -69,6 +69,7 @@ def _document(
         .get_template("template/page.html")
         .render(
             title=title(results.params),
+            missing=[what for what, _ in results.missing],
             sections=sections,
             symbols=symbols,
             reduced_to=side if side < collector.side else None,

@@ -176,11 +176,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Results:
-    """audits: by run, those that params names."""
+    """audits: by run, those that params names; missing: what params.yaml names beside these and why it is not there."""
 
     params: Params
     groups: list[Group]
     audits: dict[str, Audit] = field(default_factory=dict)
+    missing: list[tuple[str, str]] = field(default_factory=list)
 
     def runs(self) -> list[RunResult]:
         return [run for group in self.groups for run in group.runs]

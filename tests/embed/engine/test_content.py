@@ -51,3 +51,13 @@ def test_a_caption_counts(column):
 
 def test_where_the_pictures_lie_does_not():
     assert by_split(changed(IMAGES, "file", 0, "elsewhere/1.jpg"), CAPTIONS) == by_split(IMAGES, CAPTIONS)
+
+
+def test_neither_does_how_rows_are_cut_into_chunks():
+    cut = [pa.concat_tables([table.slice(0, 1), table.slice(1)]) for table in (IMAGES, CAPTIONS)]
+    assert by_split(*cut) == by_split(IMAGES, CAPTIONS)
+
+
+def test_where_a_text_ends_counts():
+    moved = changed(changed(CAPTIONS, "text", 0, "onet"), "text", 2, "hree")
+    assert by_split(IMAGES, moved)["test"] != by_split(IMAGES, CAPTIONS)["test"]
