@@ -81,7 +81,8 @@ class Catalogue:
         found: dict[str, list[str]] = {}
         for file in self.images["file"].to_pylist():
             found.setdefault(file.rpartition(_PRECOMPUTED)[0], []).append(file)
-        root, named = images.root(self.images), {}
+        root = images.root(self.images)
+        named: dict[str, str] = {}
         for prefix, files in found.items():
             named.update(zip(files, _lines_of(root / f"{prefix}_ids.txt", len(files)), strict=False))
         return named

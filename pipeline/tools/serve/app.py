@@ -109,6 +109,8 @@ class _Site:
     async def _search(self, request: Request, query: Query) -> Found:
         places = 1 if query.photo is None else _PHOTO
         async with self._searches.turn(_address(request), places):
+            if await request.is_disconnected():
+                raise ClientDisconnect
             return await anyio.to_thread.run_sync(self._desk.search, query)
 
     async def refused(self, request: Request, error: PipelineError) -> Response:

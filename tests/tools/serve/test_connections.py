@@ -100,6 +100,20 @@ def test_one_too_many_closes_that_which_has_waited_longest(connect, monkeypatch,
     assert capfd.readouterr() == ("", "")
 
 
+def test_nothing_is_searched_for_who_has_left_the_line(connect, engine):
+    search = b"GET /?text=red HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    engine.gate = threading.Event()
+    first, second = connect(search), connect(search)
+    # Each answer proves that the server has seen what came before it.
+    assert status(connect(HEAD + b"\r\n")) == 200
+    second.close()
+    assert status(connect(HEAD + b"\r\n")) == 200
+    engine.gate.set()
+    assert status(first) == 200
+    assert status(connect(search)) == 200
+    assert len(engine.calls) == 2
+
+
 def test_nobody_is_turned_out_for_coming_with_a_crowd(connect, monkeypatch):
     monkeypatch.setattr(connections, "EACH", 2)
     clients = [connect() for _ in range(6)]
