@@ -13,14 +13,14 @@ PORTABLE := MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 OMP_N
 
 setup: .venv/.ready .venv/.kernels .dvc/plots.html
 
-# uv, because it takes 50 s where pip takes 200. Whatever is installed has a hash in requirements.txt, uv itself first.
-.venv/.ready: pyproject.toml requirements.txt
+# uv, because it takes 50 s where pip takes 200. Whatever is installed has a hash in constraints.txt, uv itself first.
+.venv/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("vse-pipe needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@echo 'Set-up: 3 GB to download, 7 GB in .venv, 1 to 4 minutes, once'
 	test -x .venv/bin/python || $(PYTHON) -m venv .venv
-	sed -n '/^uv==/,/[^\\]$$/p' requirements.txt > .venv/uv.txt
+	sed -n '/^uv==/,/[^\\]$$/p' constraints.txt > .venv/uv.txt
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r .venv/uv.txt
-	uv pip install --require-hashes -r requirements.txt
+	uv pip install --require-hashes -r constraints.txt
 	uv pip install --no-deps --no-build-isolation -e .
 	touch $@
 
@@ -59,4 +59,4 @@ lint: setup
 
 # The newest versions that pyproject.toml allows, with the hashes of all their files, for every platform.
 pins: setup
-	uv pip compile --quiet --upgrade --universal --generate-hashes --no-annotate --no-header --extra test --extra dev --group setup pyproject.toml -o requirements.txt
+	uv pip compile --quiet --upgrade --universal --generate-hashes --no-annotate --no-header --extra test --extra dev --group setup pyproject.toml -o constraints.txt

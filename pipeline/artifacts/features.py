@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core import tables
+from pipeline.core import arrays, tables
+from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import read_json, require, sha256, whole_file, write_json
+from pipeline.core.files import named, read_json, require, sha256, whole_file, write_json
 
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
 # Values of the column status.
@@ -164,7 +165,8 @@ def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count:
                 f"{where}: rows from {written} on are {block.dtype} {block.shape[1:]}, those before {kind} {shape[1:]}"
             )
         check_finite(block, where, written)
-        file.write(np.ascontiguousarray(block).data)
+        with named(Path(where), count * (block.nbytes // max(len(block), 1))):
+            file.write(np.ascontiguousarray(block).data)
         written += len(block)
     if shape is None or written != count:
         raise ValueError(f"{where}: {written} rows in the blocks, {count} were announced")
@@ -192,12 +194,9 @@ def read(folder: Path, verify: bool = True) -> Features:
 
 def open_array(path: Path) -> np.ndarray:
     """The memory map of a ``.npy`` file. Raises IntegrityError when it is none, or not whole."""
-    try:
-        array = np.lib.format.open_memmap(path, mode="r")
-        if array.ndim == 0:
-            raise ValueError("it holds no rows")
-    except (ValueError, TypeError, EOFError, OverflowError, MemoryError) as error:
-        raise IntegrityError(f"{path}: not a whole .npy file ({error}); extract it again") from error
+    array = arrays.opened(path, Damage(IntegrityError, "extract it again"))
+    if array.ndim == 0:
+        raise IntegrityError(f"{path}: holds a single number and no rows; extract it again")
     return array
 
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.artifacts import captions, images
+from pipeline.core import memory
 from pipeline.core.console import say, warn
 from pipeline.core.errors import InputError
 from pipeline.core.files import whole_folder
@@ -28,7 +29,11 @@ def prepare(params: Params, dataset: str) -> Path:
     started = time.monotonic()
     node = params.datasets[dataset]
     out = paths.prepared(dataset)
-    with claim(out), whole_folder(out) as folder:
+    with (
+        claim(out),
+        memory.limit(node.memory, f"datasets.{dataset}.memory"),
+        whole_folder(out, [images.NAME, captions.NAME, images.DRAWN]) as folder,
+    ):
         read = FORMATS.load(node.format.name).read
         source = read(Path(node.source), folder, node.format.params, params.seed)
         check(dataset, source)

@@ -12,7 +12,7 @@ from pipeline.project import paths, timing
 from pipeline.project.params.typed import Params
 from pipeline.report.engine import formatting, outputs, sweeps, timings
 from pipeline.report.engine.collector import Collector
-from pipeline.report.engine.page import render
+from pipeline.report.engine.page import render, title
 from pipeline.report.engine.reading import read, told
 
 _PLURALS = {"criterion": "criteria"}
@@ -25,8 +25,7 @@ def report(params: Params) -> Path:
     bytes. What is not there yet is left out, and named by a warning and the page. Raises InputError when there is nothing,
     or an evaluation, a history or a prepared data set is stale or not finite.
     """
-    # The lock lies under data/, where locks are left out of git and of DVC's view.
-    with claim(paths.DATA / "report"):
+    with claim(paths.REPORT):
         results = read(params)
         tables = {
             "rsum": outputs.rsum,
@@ -42,7 +41,7 @@ def report(params: Params) -> Path:
         page = paths.REPORTS / "index.html"
         contents = {paths.REPORTS / "metrics.json": json_text(figures), page: html}
         contents |= {paths.REPORTS / "plots" / f"{name}.csv": csv_text(table) for name, table in plots.items()}
-        contents[paths.REPORTS / timings.NAME] = timings.render(spent, params.report.title)
+        contents[paths.REPORTS / timings.NAME] = timings.render(spent, title(params))
         write_together(contents)
     for line in told(results.missing):
         warn(f"not in the report: {line}")

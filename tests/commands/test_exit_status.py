@@ -85,7 +85,12 @@ def test_75_another_process_writes_it(project):
     assert f"is being written by process {os.getpid()}" in _said(found)
 
 
-def test_130_interrupted(project):
+@pytest.mark.parametrize(
+    ("number", "status", "said"),
+    [(signal.SIGINT, 130, b"interrupted\n"), (signal.SIGTERM, 143, b"terminated\n")],
+    ids=["Ctrl-C", "SIGTERM"],
+)
+def test_130_interrupted_and_143_terminated(project, number, status, said):
     """While it waits for a pipe that nobody writes to."""
     pipe = project / "data" / "x.timing.json"
     os.mkfifo(pipe)
@@ -99,9 +104,9 @@ def test_130_interrupted(project):
     )
     # The reader is there as soon as the pipe can be opened for writing; it then waits for what is never written.
     with pipe.open("wb"):
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, b"", b"interrupted\n")
+    assert (process.returncode, out, err) == (status, b"", said)
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

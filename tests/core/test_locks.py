@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.errors import LockedError
+from pipeline.core.errors import LockedError, PipelineError
 from pipeline.core.locks import claim, share
 
 HOLD = "import sys, time; from pathlib import Path; from pipeline.core.locks import claim\nwith claim(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
@@ -110,3 +110,16 @@ def test_a_lock_that_was_taken_away_between_opening_and_locking_is_none(tmp_path
     monkeypatch.setattr(fcntl, "flock", late)
     with pytest.raises(LockedError, match="try again"), claim(tmp_path / "out"):
         pytest.fail("two locks of one name")
+
+
+@pytest.mark.parametrize(
+    "lie", [os.mkfifo, lambda path: os.link(path.parent / "precious", path)], ids=["FIFO", "hard link"]
+)
+@pytest.mark.parametrize("name", ["out.lock", "out.share-1of2.lock"])
+def test_what_is_no_lock_is_refused_by_name(tmp_path, lie, name):
+    (tmp_path / "precious").write_text("mine")
+    lie(tmp_path / name)
+    said = rf"{name}: a .* lies in the place of a lock; remove it"
+    with pytest.raises(PipelineError, match=said), share(tmp_path / "out", 1, 2):
+        pass
+    assert (tmp_path / "precious").read_text() == "mine"

@@ -39,8 +39,8 @@ TABLE = [
     ),
     Rewriting(r"pip install ['\"]vse-pipe\[(\w+)\]['\"]", r"grep -q '^\1 = ' pyproject.toml", _NO_NETWORK),
     Rewriting(
-        r"uvx pip-audit .* requirements\.txt",
-        "grep -q '^uv==' requirements.txt",
+        r"uvx pip-audit .* constraints\.txt",
+        "grep -q '^uv==' constraints.txt",
         "no advisories are reached from a test: the tool that runs it is pinned, and so is what it reads",
     ),
     Rewriting(

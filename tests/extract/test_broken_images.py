@@ -42,9 +42,7 @@ def broken(folder: Path) -> list[str]:
 
 
 def test_the_first_stops_it_and_names_the_way_on(broken: list[str]) -> None:
-    message = (
-        r"extract small: 002.png \(image_id 45\) is empty \(0 bytes\); to leave such images out, set on_error: skip in datasets.tiny$"
-    )
+    message = r"extract small: 002.png \(image_id 45\) is empty \(0 bytes\); to leave such images out, set on_error: skip in datasets.tiny$"
     for _ in range(2):
         with pytest.raises(InputError, match=message) as caught:
             stage.extract(_params("fail"), "small", "cpu")

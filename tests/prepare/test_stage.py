@@ -125,7 +125,12 @@ BAD = [
         InputError,
     ),
     ("karpathy", lambda: None, "source raw does not exist", MissingResource),
-    ("precomp", _nan, "raw/test_ims.npy: 2 rows hold NaN or infinite values, the first is row 0", InputError),
+    (
+        "precomp",
+        _nan,
+        "2 of 6 images below raw cannot be used: test_ims.npy#0 holds NaN or infinite values",
+        InputError,
+    ),
     (
         "precomp",
         _wrong_rows,

@@ -9,7 +9,7 @@ from pipeline.project.registry import BACKBONES, FORMATS, PROTOCOLS, TEXT_FEATUR
 def dataset(reader: ParamsReader, name: str, node: DatasetNode) -> Dataset:
     address = f"datasets.{name}"
     member = reader.member(FORMATS, node.format, node.model_extra, address, f"{address}.format")
-    return Dataset(member, node.source, node.on_error)
+    return Dataset(member, node.source, node.on_error, node.memory)
 
 
 def features(reader: ParamsReader, root: Root, name: str, node: FeaturesNode) -> FeatureSet:

@@ -17,12 +17,16 @@ from pipeline.core.strict import Strict, Width
 
 # What the pipeline appends to a node's folder while it is written, locked and timed.
 _ENDINGS = (".partial", ".lock", ".timing.json")
+# File systems allow 255 bytes a name, and the pipeline appends to it.
+_LONGEST = 200
 
 
 def _no_ending_of_ours(name: str) -> str:
     for ending in _ENDINGS:
         if name.endswith(ending):
             raise ValueError(f"a name must not end in {ending}: files of the node '{name[: -len(ending)]}' do")
+    if len(name) > _LONGEST:
+        raise ValueError(f"a name has at most {_LONGEST} characters, this one {len(name)}: files are named after it")
     return name
 
 
@@ -55,6 +59,8 @@ class DatasetNode(_Open):
     """where they are, relative to the project or absolute"""
     on_error: OnError = "fail"
     """whether ``prepare`` and ``extract`` stop at images that are missing or do not decode, or leave them out and list them"""
+    memory: PositiveInt = 4096
+    """MiB that captions, and pictures in Parquet files, may take while ``prepare`` reads them"""
 
 
 class FeaturesNode(_Open):
@@ -191,7 +197,7 @@ class EvaluateParams(Strict):
     tune: bool = False
     """choose the criteria's parameters on val"""
     memory: PositiveInt = 4096
-    """MiB that scores and working copies may take"""
+    """MiB that scores and working copies may take, and, of files given with ``--images``, their content"""
     resamples: NonNegativeInt = 1000
     """of the bootstrap behind the 95% intervals; 0 leaves them out"""
 
@@ -214,8 +220,8 @@ class SweepNode(Strict):
 class ReportParams(Strict):
     """report: what the page shows beside the tables."""
 
-    title: str = "vse-pipe report"
-    """of the page"""
+    title: str | None = None
+    """of the page; null to name the data sets of the runs"""
     examples: Annotated[int, Field(ge=0, le=100)] = 8
     """queries shown with their results"""
     thumbnail: Annotated[int, Field(ge=32, le=512)] = 128

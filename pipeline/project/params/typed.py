@@ -27,6 +27,7 @@ class Dataset:
     format: Member
     source: str
     on_error: str = "fail"
+    memory: int = 4096
 
 
 @dataclass(frozen=True)

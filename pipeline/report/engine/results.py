@@ -96,6 +96,11 @@ class RunResult:
         return "ensemble" if self.parts else "run"
 
     @property
+    def data(self) -> str | None:
+        """Digest of what was ranked; None where the evaluations do not say."""
+        return self.baseline.metrics.get("data")
+
+    @property
     def best(self) -> Evaluation:
         return max(self.evaluations.values(), key=lambda one: one.rsum)
 

@@ -197,6 +197,13 @@ def test_names_that_collide_with_files_of_other_nodes(tmp_path, section, ending)
     assert any(problem.startswith(start) for problem in error.value.problems), error.value.problems
 
 
+@pytest.mark.parametrize("section", ["datasets", "features", "texts", "noises", "runs"])
+def test_a_name_that_no_file_can_have(tmp_path, section):
+    (node, *_) = PARAMS[section].values()
+    with pytest.raises(ParamsError, match="a name has at most 200 characters, this one 300: files are named after it"):
+        load_params(tmp_path, **{section: {**PARAMS[section], "x" * 300: node}})
+
+
 def test_features_and_texts_of_different_data_sets_may_share_a_name(tmp_path):
     datasets = {**PARAMS["datasets"], "other": {"format": "csv", "source": "x.csv"}}
     texts = {**PARAMS["texts"], "plain": {"dataset": "other", "method": "words"}}

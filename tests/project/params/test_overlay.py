@@ -138,7 +138,9 @@ def test_an_overlay_that_does_not_fit_what_stays_is_told_how_to_replace_it(param
     own.write_text("datasets: {mine: {format: csv, source: x}}\ntexts: {words: {dataset: mine, method: words}}\n")
     with pytest.raises(ParamsError, match="'words' belongs to data set 'mine'") as caught:
         overlay.apply(params, str(own), [])
-    assert caught.value.problems[-1].endswith("what own.yaml does not name stays; `replace: nodes` in it takes all other nodes out")
+    assert caught.value.problems[-1].endswith(
+        "what own.yaml does not name stays; `replace: nodes` in it takes all other nodes out"
+    )
     assert params.read_text() == before
 
 

@@ -1,4 +1,4 @@
-"""requirements.txt holds every package that `make setup` installs, with the digests of its files, and no address."""
+"""constraints.txt holds every package that `make setup` installs, with the digests of its files, and no address."""
 
 import re
 import tomllib
@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from tests.rules.sources import ROOT
 
 _ENTRY = re.compile(r"([A-Za-z0-9._-]+)==(\S+)(?: ; [^\\]+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n")
-_TEXT = (ROOT / "requirements.txt").read_text(encoding="utf-8")
+_TEXT = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 _PINNED = {canonicalize_name(name): version for name, version, _ in _ENTRY.findall(_TEXT)}
 
 
