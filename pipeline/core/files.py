@@ -211,15 +211,6 @@ def write_array(path: Path, array: "np.ndarray") -> None:
         np.save(temporary, array)
 
 
-def write_together(contents: dict[Path, str]) -> None:
-    """Texts that change together: all are complete on the disk before the first takes its place."""
-    with contextlib.ExitStack() as stack:
-        for path, text in contents.items():
-            temporary = stack.enter_context(whole_file(path))
-            temporary.write_text(text, encoding="utf-8")
-            _sync(temporary)
-
-
 def csv_text(table: "DataFrame") -> str:
     """Without the index, lines ended by a line feed everywhere."""
     return table.to_csv(index=False, lineterminator="\n")
