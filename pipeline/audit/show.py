@@ -34,4 +34,7 @@ def show(metrics: dict, as_json: bool) -> None:
         if key in metrics:
             value = _PARTNERS[metrics[key]] if key == "partners_from" else metrics[key]
             table.add_row(title, "-" if value is None else form.format(value))
+    for one in metrics.get("ranked", []):
+        true = "" if one["precision"] is None else f", {one['precision']:.0%} in truth"
+        table.add_row(f"mismatched of the first {one['first']:,} by loss", f"about {one['estimated']:.0%}{true}")
     stdout.print(table)

@@ -70,6 +70,8 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
     timing.record(out, time.monotonic() - started)
     for doubt in mixture.doubts:
         warn(f"audit {run}: do not trust the probabilities: {doubt}")
+    if text := outcome.doubt(metrics):
+        warn(f"audit {run}: {text}")
     say(f"audit {run}: {metrics['flagged']} of {metrics['pairs']} pairs flagged, {out}")
     return metrics
 

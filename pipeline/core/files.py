@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, overload
 
-from pipeline.core.errors import InputError, MissingResource, PipelineError
+from pipeline.core.errors import InputError, PipelineError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -211,15 +211,6 @@ def write_array(path: Path, array: "np.ndarray") -> None:
         np.save(temporary, array)
 
 
-def write_together(contents: dict[Path, str]) -> None:
-    """Texts that change together: all are complete on the disk before the first takes its place."""
-    with contextlib.ExitStack() as stack:
-        for path, text in contents.items():
-            temporary = stack.enter_context(whole_file(path))
-            temporary.write_text(text, encoding="utf-8")
-            _sync(temporary)
-
-
 def csv_text(table: "DataFrame") -> str:
     """Without the index, lines ended by a line feed everywhere."""
     return table.to_csv(index=False, lineterminator="\n")
@@ -287,7 +278,7 @@ def read_json(path: Path, kind: type[list]) -> list: ...
 
 
 def read_json(path: Path, kind: type[dict] | type[list] = dict) -> dict | list:
-    """kind: what the document is, ``dict`` or ``list``. Raises MissingResource without the file, InputError when it is not that."""
+    """kind: what the document is, ``dict`` or ``list``. Raises InputError when the file is missing or is not that."""
     try:
         found = json.loads(require(path).read_text(encoding="utf-8"))
     # ValueError: no JSON, no UTF-8, or an integer of thousands of digits.
@@ -300,9 +291,8 @@ def read_json(path: Path, kind: type[dict] | type[list] = dict) -> dict | list:
 
 
 def require(path: Path, made_by: str = "") -> Path:
-    """``path`` if it exists. Raises InputError that names the command which makes it, MissingResource where none does."""
-    if path.exists():
-        return path
-    if made_by:
-        raise InputError(f"{path} does not exist; make it with `{made_by}` or `dvc repro`")
-    raise MissingResource(f"{path} does not exist")
+    """``path`` if it exists. Raises InputError that names the command which makes it."""
+    if not path.exists():
+        advice = f"; make it with `{made_by}` or `dvc repro`" if made_by else ""
+        raise InputError(f"{path} does not exist{advice}")
+    return path

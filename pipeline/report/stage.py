@@ -1,11 +1,13 @@
 """report: reports/metrics.json for git, reports/plots/*.csv for DVC, reports/index.html for people, and beside it, known to
 neither, reports/timings.html."""
 
+import contextlib
+import os
 from collections.abc import Sized
 from pathlib import Path
 
 from pipeline.core.console import say, warn
-from pipeline.core.files import csv_text, json_text, write_together
+from pipeline.core.files import csv_text, json_text, whole_file
 from pipeline.core.locks import claim
 from pipeline.pictures.read import shown
 from pipeline.project import paths, timing
@@ -42,7 +44,7 @@ def report(params: Params) -> Path:
         contents = {paths.REPORTS / "metrics.json": json_text(figures), page: html}
         contents |= {paths.REPORTS / "plots" / f"{name}.csv": csv_text(table) for name, table in plots.items()}
         contents[paths.REPORTS / timings.NAME] = timings.render(spent, title(params))
-        write_together(contents)
+        _write_together(contents)
     for line in told(results.missing):
         warn(f"not in the report: {line}")
     if collector.unreadable:
@@ -58,3 +60,13 @@ def report(params: Params) -> Path:
     ranked = f"{runs} and {ensembles}" if results.params.ensembles else runs
     say(f"report: {ranked} under {criteria}, {page} ({len(html.encode()) / 1e6:.1f} MB)")
     return page
+
+
+def _write_together(contents: dict[Path, str]) -> None:
+    """All are complete on the disk before the first takes its place."""
+    with contextlib.ExitStack() as stack:
+        for path, text in contents.items():
+            with stack.enter_context(whole_file(path)).open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())

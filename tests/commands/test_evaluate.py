@@ -239,6 +239,7 @@ def test_out_holds_what_an_evaluation_holds_and_nothing_else_is_replaced(call, t
         "occurrence.parquet",
     }
     assert json.loads((tmp_path / "out" / "csls" / "metrics.json").read_text()) == document
+    assert not (tmp_path / "out.lock").exists()
     before = {path.name: path.read_bytes() for path in (tmp_path / "out" / "csls").iterdir()}
     evaluated(call, files, "--inference", "csls", "--out", "out")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out" / "csls").iterdir()} == before

@@ -40,6 +40,7 @@ def test_a_run_is_exported_to_where_the_command_was_called(call, tmp_path, monke
     status, _, err = call("export", "--run", "sum", "--inference", "csls", "--to", "npy", "--out", "o")
     assert status == 0, err
     assert np.load(tmp_path / "deep" / "o" / "items.npy").shape == (24, 9)
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["o"], "no lock is left"
 
 
 @pytest.mark.parametrize(

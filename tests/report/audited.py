@@ -46,6 +46,7 @@ def write_audit(root: Path, run: str, known: bool = True, **changes: object) -> 
         "images": IMAGES,
         "threshold": 0.5,
         "flagged": 61,
+        "ranked": [{"first": 100, "estimated": 0.5, "precision": 0.6 if known else None}],
         "truth": "known" if known else "unknown",
         "mixture": {"doubts": []},
     }

@@ -42,6 +42,7 @@ def test_figures_and_gallery(project):
     section = _section(_page(["hal"]))
     row = re.search(r'<tr><th scope="row">hal</th>(.*?)</tr>', section).group(1)
     assert re.sub(r"<[^>]+>", " ", row).split() == ["300", "61", "60", "0.987", "0.900", "–", "0.850"]
+    assert "of the first 100 about 50% are mismatched, 60% in truth." in section
     rows = re.findall(r"<tr><th scope=\"row\"><svg.*?</tr>", section, re.DOTALL)
     assert len(rows) == 3
     assert all("mismatched" in row for row in rows)
@@ -78,6 +79,7 @@ def test_without_truth_there_are_no_figures_and_no_costs(project):
     section = _section(_page(["hal"]))
     assert "unknown" in section
     assert "Truth" not in section
+    assert "of the first 100 about 50% are mismatched." in section
     assert len(_charts(section)) == 1
 
 

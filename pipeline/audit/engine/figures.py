@@ -19,6 +19,26 @@ def average_precision(values: Float[ndarray, " pairs"], mismatched: Bool[ndarray
     return float(average_precision_score(mismatched, values))
 
 
+def ranked(
+    losses: Float[ndarray, " pairs"],
+    probability: Float[ndarray, " pairs"],
+    mismatched: Bool[ndarray, " pairs"] | None,
+) -> list[dict]:
+    """How many of the first 10, 100, 1,000, ... pairs by loss, the highest first, are mismatched: ``first``, ``estimated``
+    (the mean of their probabilities) and ``precision`` (None where nobody knows the truth). Of equal losses the earlier
+    pair comes first."""
+    order = np.argsort(-losses, kind="stable")
+    sizes = [10**power for power in range(1, 10) if 10**power < len(losses)] or [len(losses)]
+    return [
+        {
+            "first": size,
+            "estimated": float(probability[order[:size]].mean()),
+            "precision": None if mismatched is None else float(mismatched[order[:size]].mean()),
+        }
+        for size in sizes
+    ]
+
+
 def at_threshold(
     probability: Float[ndarray, " pairs"], mismatched: Bool[ndarray, " pairs"], threshold: float
 ) -> tuple[float | None, float | None]:

@@ -32,22 +32,26 @@ def pairs_table(truth: pa.Table, found: Measured, mixture: BetaMixture) -> pa.Ta
 
 
 def metrics(content: pa.Table, truth: pa.Table, mixture: BetaMixture, threshold: float) -> dict:
-    """Figures for metrics.json. Those against the truth are there only where it is known for every pair; None where a figure
+    """Figures for metrics.json. expected: pairs that the mixture takes for mismatched in all, a sum of probabilities; ranked:
+    see ``figures.ranked``. Those against the truth are there only where it is known for every pair; None where a figure
     is not defined, as the recall where nothing is mismatched. AUC and average precision rank the pairs by loss, of which
     the probability is a function that saturates; precision and recall are those of the probability above ``threshold``.
     rematched_..._right: of the mismatched pairs, how many of the partners found truly belong to the image or caption."""
-    probability = content["probability"].to_numpy()
+    probability, losses = content["probability"].to_numpy(), content["loss"].to_numpy()
+    unknown = truth["mismatched"].null_count > 0
+    mismatched = None if unknown else truth["mismatched"].to_numpy()
     said = {
         "pairs": content.num_rows,
         "images": pc.count_distinct(content["image_id"]).as_py(),
         "threshold": threshold,
         "flagged": int((probability > threshold).sum()),
+        "expected": round(float(probability.sum()), 1),
+        "ranked": figures.ranked(losses, probability, mismatched),
         "mixture": _described(mixture),
-        "truth": "unknown" if truth["mismatched"].null_count else "known",
+        "truth": "unknown" if unknown else "known",
     }
-    if said["truth"] == "unknown":
+    if mismatched is None:
         return said
-    losses, mismatched = content["loss"].to_numpy(), truth["mismatched"].to_numpy()
     precision, recall = figures.at_threshold(probability, mismatched, threshold)
     measured = {
         "auc": auc(losses, mismatched),
@@ -58,6 +62,20 @@ def metrics(content: pa.Table, truth: pa.Table, mixture: BetaMixture, threshold:
     }
     rounded = {name: None if value is None else round(value, _FINITE) for name, value in measured.items()}
     return {**said, "mismatched": int(mismatched.sum()), **rounded}
+
+
+def doubt(metrics: dict) -> str:
+    """What to say where the threshold flags less than half of the pairs that are mismatched, or, with the truth unknown, that
+    the mixture expects to be; empty elsewhere."""
+    known = metrics["truth"] == "known"
+    count = metrics["mismatched"] if known else round(metrics["expected"])
+    if 2 * metrics["flagged"] >= count:
+        return ""
+    missed = f"the recall is {metrics['recall']:.2f}" if known else "most of them stay below the threshold"
+    return (
+        f"{metrics['flagged']} pairs are flagged and {'' if known else 'about '}{count} are mismatched: {missed}; take the "
+        "first pairs by loss instead, as many as are precise enough"
+    )
 
 
 def histogram(content: pa.Table, mixture: BetaMixture) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from pipeline.core import arrays, memory
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError
-from pipeline.core.files import require
+from pipeline.evaluate.external.given import given
 
 _INTEGER = r"^[+-]?[0-9]{1,18}$"
 
@@ -35,7 +35,7 @@ def ids(path: Path, rows: int, of: str) -> np.ndarray:
 
 
 def _read(path: Path) -> np.ndarray:
-    if require(path).is_dir():
+    if given(path).is_dir():
         raise InputError(f"{path}: a folder, expected a .npy file")
     array = arrays.opened(path, Damage(InputError, "write it again"))
     memory.take(str(path), array.nbytes)
@@ -43,7 +43,7 @@ def _read(path: Path) -> np.ndarray:
 
 
 def _text(path: Path) -> np.ndarray:
-    memory.require_text(require(path))
+    memory.require_text(given(path))
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:

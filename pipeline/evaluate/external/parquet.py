@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 from pipeline.core import memory, parquet
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import require
+from pipeline.evaluate.external.given import given
 
 
 def read(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
     """Those columns of a file. Raises InputError for one that is missing and for more than may be read, IntegrityError for
     a damaged file."""
-    if require(path).is_dir():
+    if given(path).is_dir():
         raise InputError(f"{path}: a folder, expected a Parquet file")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty")

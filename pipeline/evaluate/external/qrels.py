@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from pipeline.core import memory
 from pipeline.core.errors import InputError
-from pipeline.core.files import require
 from pipeline.evaluate.external import eccv, parquet
+from pipeline.evaluate.external.given import given
 from pipeline.ranking.metrics.truth import Relevance
 
 _COLUMNS = ["caption_id", "image_id", "relevance"]
@@ -50,7 +50,7 @@ def _parquet(path: Path) -> tuple[np.ndarray, ...]:
 
 
 def _text(path: Path) -> tuple[np.ndarray, ...]:
-    memory.require_text(require(path))
+    memory.require_text(given(path))
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

@@ -34,6 +34,7 @@ def _audit(one: Audit, catalogue: DatasetIndex, collector: Collector) -> dict:
         "known": known,
         "metrics": metrics,
         "doubts": metrics["mixture"]["doubts"],
+        "ranked": metrics.get("ranked", []),  # audits of earlier versions have none
         "partners_from": metrics["partners_from"],
         "measures": [metrics.get(name) for name in _MEASURES],
         "losses": collector.chart(audit_charts.losses(one.histogram), label),

@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.audit.engine import outcome
+from pipeline.audit.engine import figures, outcome
 from pipeline.audit.engine.measure import Measured, Partners
 from pipeline.train.engine.mixture import beta
 
@@ -73,3 +73,31 @@ def test_nothing_mismatched_leaves_figures_undefined():
     found = outcome.metrics(*_audited(shown=(10, 20, 10, 40)), threshold=0.9)
     for name in ("auc", "average_precision", "precision", "recall", "rematched_caption_right"):
         assert found[name] is None, name
+
+
+def test_the_first_by_loss_are_counted_and_a_threshold_that_misses_most_is_said():
+    table, truth, mixture = _audited()
+    found = outcome.metrics(table, truth, mixture, threshold=0.5)
+    assert found["ranked"] == [{"first": 4, "estimated": pytest.approx(0.3), "precision": 0.5}]
+    assert (found["expected"], outcome.doubt(found)) == (1.2, "")
+    missed = outcome.doubt(outcome.metrics(table, truth, mixture, threshold=0.9))
+    assert missed.startswith(
+        "0 pairs are flagged and 2 are mismatched: the recall is 0.00; take the first pairs by loss"
+    )
+    unknown = outcome.metrics(*_audited(true=(10, None, 10, 40)), threshold=0.9)
+    assert unknown["ranked"] == [{"first": 4, "estimated": pytest.approx(0.3), "precision": None}]
+    assert outcome.doubt(unknown).startswith("0 pairs are flagged and about 1 are mismatched: most of them stay below")
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(9, [9]), (10, [10]), (11, [10]), (1001, [10, 100, 1000])])
+def test_the_first_are_those_of_the_highest_losses(count, sizes):
+    rng = np.random.default_rng(count)
+    losses = rng.permutation(np.arange(count) // 2 / count)
+    mismatched, probability = rng.random(count) < losses, rng.random(count)
+    order = sorted(range(count), key=lambda place: -losses[place])
+    found = figures.ranked(losses, probability, mismatched)
+    assert [one["first"] for one in found] == sizes
+    for one in found:
+        first = order[: one["first"]]
+        assert one["precision"] == pytest.approx(sum(mismatched[place] for place in first) / len(first))
+        assert one["estimated"] == pytest.approx(sum(probability[place] for place in first) / len(first))
