@@ -18,7 +18,11 @@ def left_over(params: Params) -> list[Problem]:
     found = []
     for path in beside_data():
         if path.name.endswith(".partial"):
-            found.append(Problem(NOTE, str(path), "left by a call that was killed", "the next call goes on with it or removes it"))
+            found.append(
+                Problem(
+                    NOTE, str(path), "left by a call that was killed", "the next call goes on with it or removes it"
+                )
+            )
         elif path.is_dir() and path not in known and not _holds(path, known):
             advice = f"`rm -r {path}` if you need it no longer"
             found.append(Problem(NOTE, str(path), "params.yaml does not name it", advice))
