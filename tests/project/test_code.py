@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
 from pipeline.project import code
@@ -22,6 +24,7 @@ print(json.dumps([n for n, m in sys.modules.items() if n.startswith("pipeline.")
 """
 
 
+@pytest.mark.acceptance
 def test_all_that_python_loads_for_the_stages_is_in_their_closure():
     starts = sorted({declared.module for declared in declarations().values()})
     command = [sys.executable, "-c", _LOADED, *starts]
@@ -75,6 +78,7 @@ print(json.dumps([before, sorted(sys.modules)]))
 """
 
 
+@pytest.mark.acceptance
 def test_the_closure_of_a_run_is_what_the_run_imports(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     params = load_params(tmp_path, runs={"hal": {**PARAMS["runs"]["sum"], "loss": "hal"}})

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.rules.sources import ROOT
 
 HEAVY = {
@@ -28,6 +30,7 @@ print(*{name.partition(".")[0] for name in sys.modules})
 """
 
 
+@pytest.mark.acceptance
 def test_stages_import_what_they_need_and_no_more():
     found = {
         stage: HEAVY.intersection(

@@ -64,6 +64,7 @@ def shape(name: str) -> tuple[int, ...]:
     return tuple(found.strip(found.make()).eval()(torch.empty(2, 3, size, size)).shape)
 
 
+@pytest.mark.acceptance
 @pytest.mark.usefixtures("on_meta")
 def test_a_vector_an_image() -> None:
     assert {name: shape(name) for name in FAMILIES} == {name: (2, dim) for name, dim in FAMILIES.items()}

@@ -117,6 +117,7 @@ def test_a_compiled_network_gives_what_the_network_gives() -> None:
         assert found == pytest.approx(module(torch.from_numpy(BATCH)).numpy(), abs=1e-6)
 
 
+@pytest.mark.acceptance
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_a_network_that_cannot_be_compiled_is_said_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from torch._inductor import config

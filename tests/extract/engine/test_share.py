@@ -108,6 +108,7 @@ def test_a_share_leaves_shards_of_others_and_says_so(tiny: Path, capsys: pytest.
     assert "hold shards of other extractions" in capsys.readouterr().err
 
 
+@pytest.mark.acceptance
 def test_finished_work_is_recognised_without_torch(tiny: Path) -> None:
     """In a process of its own: features that are there, and shards that only need to be put together."""
     code = (

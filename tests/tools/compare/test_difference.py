@@ -66,6 +66,7 @@ def test_an_evaluation_does_not_differ_from_itself():
         assert (row.difference, row.interval, row.p) == (0.0, [0.0, 0.0], 1.0), row.address
 
 
+@pytest.mark.acceptance
 def test_equal_models_are_rarely_significant():
     """Two models that are right on each query with the same chance: p < 0.05 in about one case of twenty."""
     found = []

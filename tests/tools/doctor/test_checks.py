@@ -65,6 +65,7 @@ def test_a_look_that_fails_is_a_line_and_not_the_end(monkeypatch, project):
     assert "git" in _states(found)
 
 
+@pytest.mark.acceptance
 def test_the_pair_is_really_imported():
     found = torch.probe()
     assert found["vision"], found

@@ -90,6 +90,7 @@ def test_one_batch_of_everything_is_enough(project):
     assert len(rematching.read(paths.trained("sum"))) == 2
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize(("similarity", "chunk"), [("scan_t2i", 0), ("saf", 0), ("sgr", 20)])
 def test_fragments_go_on_bit_equal_after_a_kill(tmp_path, monkeypatch, similarity, chunk):
     monkeypatch.chdir(tmp_path)
