@@ -11,8 +11,10 @@ import pytest
 
 from pipeline.core import locks
 from pipeline.core.files import sha256, write_json
+from pipeline.project import lock
 from tests.command_line import heed_ctrl_c
 from tests.commands.script import COMMAND, environment, run
+from tests.made import record
 from tests.small_project import set_params
 from tests.toy_project import PARAMS, write_params
 
@@ -92,6 +94,18 @@ def test_5_a_copy_of_another_run_s_model(made):
     status, out, err = run("evaluate", "--run", "sum", "--inference", "nns", cwd=made)
     assert (status, out) == (5, b"")
     assert b"data/embed/sum: embeddings of another model than data/train/sum holds" in err
+
+
+def test_5_a_damaged_object_of_dvc_s_cache_is_named(made):
+    record()
+    path = Path("data/extract/toy/plain/features.npy")
+    kept = lock.cached(lock.md5(path))
+    for damaged in (path, kept):
+        damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    status, out, err = run("embed", "--run", "sum", cwd=made)
+    assert (status, out) == (5, b"")
+    advice = f"; remove it and the cache object {kept}, which is damaged too, and run `dvc repro extract@plain`\n"
+    assert err.decode().endswith(advice)
 
 
 def test_75_another_process_writes_it(project):
