@@ -47,6 +47,9 @@ Qrels = Annotated[
         rich_help_panel=_OWN,
     ),
 ]
+Nan = Annotated[
+    str, typer.Option(help="rows that hold NaN or infinite values: refuse the file, or drop them", rich_help_panel=_OWN)
+]
 Out = Annotated[Path | None, typer.Option(help="write metrics and ranks to OUT/<inference>/", rich_help_panel=_OWN)]
 
 
@@ -67,6 +70,7 @@ def evaluate(
     val_captions: ValCaptions = None,
     similarity: Similarity = "cosine",
     qrels: Qrels = None,
+    nan: Nan = "refuse",
     out: Out = None,
 ) -> None:
     """Rank the queries of a run, or of --images and --captions, under inference criteria; measure recall and hubness."""
@@ -82,7 +86,7 @@ def evaluate(
         params, options, seed = load_measuring(_project.overrides)
         if dry_run:
             return _plans.of_files("evaluate", *given, names or DEFAULT, out, as_json)
-        files = InputFiles(*given, *beside, similarity, qrels)
+        files = InputFiles(*given, *beside, similarity, qrels, nan)
         found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
         summary.show_files(found, as_json)
         return None

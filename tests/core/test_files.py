@@ -6,13 +6,14 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from pipeline.core import files
-from pipeline.core.errors import InputError, PipelineError
+from pipeline.core.errors import InputError, MissingResource, PipelineError
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -70,7 +71,7 @@ def test_read_json_names_the_file(tmp_path):
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(InputError, match=r"a\.json: not a JSON document"):
         files.read_json(tmp_path / "a.json")
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(MissingResource, match="does not exist"):
         files.read_json(tmp_path / "b.json")
     assert json.dumps({}) == "{}"
 
@@ -207,3 +208,25 @@ def test_a_list_where_one_is_expected(tmp_path):
     assert files.read_json(tmp_path / "a.json", list) == ["a"]
     with pytest.raises(InputError, match="is a dict, expected a list"):
         files.read_json(tmp_path / "b.json", list)
+
+
+def test_a_table_comes_back(tmp_path):
+    path = tmp_path / "a.csv"
+    table = pd.DataFrame({"epoch": [1, 2], "loss": [0.5, None]})
+    files.write_csv(path, table)
+    pd.testing.assert_frame_equal(files.read_csv(path, ["loss"], "vse-pipe train"), table)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a CSV file .*; run `vse-pipe train` again"),
+        (b"epoch,loss\n1,\xff\n", "not a CSV file"),
+        (b"epoch,loss\n1,2,3\n", "not a CSV file"),
+        (b"epoch,los\n1,2\n", "column 'loss' is missing; run `vse-pipe train` again"),
+    ],
+)
+def test_a_table_that_is_none(tmp_path, content, message):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(InputError, match=rf"a\.csv: {message}"):
+        files.read_csv(tmp_path / "a.csv", ["epoch", "loss"], "vse-pipe train")
