@@ -1,6 +1,8 @@
 """Each exit status once, from a process as a script or DVC sees it."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -9,9 +11,12 @@ import pytest
 
 from pipeline.core import locks
 from pipeline.core.files import sha256, write_json
+from pipeline.project import lock
 from tests.command_line import heed_ctrl_c
 from tests.commands.script import COMMAND, environment, run
-from tests.toy_project import write_params
+from tests.made import record
+from tests.small_project import set_params
+from tests.toy_project import PARAMS, write_params
 
 
 @pytest.fixture
@@ -76,6 +81,64 @@ def test_5_a_digest_does_not_match(project):
     status, out, _ = run("verify", "out", cwd=project)
     assert status == 5
     assert b"out/a.txt" in out
+
+
+def test_5_a_copy_of_another_run_s_model(made):
+    """Of the same members: only the name in config.json tells it."""
+    set_params(made / "params.yaml", ["runs.twin=" + json.dumps(PARAMS["runs"]["sum"])])
+    shutil.copytree("data/train/sum", "data/train/twin")
+    status, out, err = run("embed", "--run", "twin", cwd=made)
+    assert (status, out) == (5, b"")
+    assert b"data/train/twin: the model of run 'sum', expected 'twin'; run `vse-pipe train --run twin` again" in err
+    path = made / "data/train/sum/config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["sha256"]["model.safetensors"] = "0" * 64
+    path.write_text(json.dumps(config), encoding="utf-8")
+    status, out, err = run("evaluate", "--run", "sum", "--inference", "nns", cwd=made)
+    assert (status, out) == (5, b"")
+    assert b"data/embed/sum: embeddings of another model than data/train/sum holds" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            "-S texts.words.min_count=2 extract --texts words",
+            b"data/extract/toy/words/tokens.npy: File too large: there is room",
+        ),
+        (
+            "-S train.lr=0.3 train --run sum",
+            b"data/train/sum.partial/last/state.safetensors: File too large: there is room",
+        ),
+        ("inject --noise half", b"data/inject/toy/half/pairs.parquet: File too large: there is room"),
+        ("embed --run sum", b"data/embed/sum/images.parquet: File too large: there is room"),
+    ],
+)
+def test_1_a_full_disk_names_the_file_and_the_room_it_lacks(made, command, said):
+    """No file grows beyond 1,000 bytes: the write fails, as on a full disk. What was there stays, and nothing else."""
+    before = {path: path.read_bytes() for path in sorted(made.rglob("*")) if path.is_file()}
+    limit = ["prlimit", "--fsize=1000:1000", *COMMAND, *command.split()]
+    # Python itself would keep byte code that it could write only in part.
+    settings = environment() | {"PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(limit, cwd=made, env=settings, capture_output=True)
+    last = done.stderr.splitlines()[-1]
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert last.startswith(b"error: " + said + b" for 1.0 kB, and it needs "), last
+    after = {path: path.read_bytes() for path in sorted(made.rglob("*")) if path.is_file()}
+    changed = {path for path in before | after if before.get(path) != after.get(path)}
+    assert {path.suffix for path in changed} <= {".lock"}
+
+
+def test_5_a_damaged_object_of_dvc_s_cache_is_named(made):
+    record()
+    path = Path("data/extract/toy/plain/features.npy")
+    kept = lock.cached(lock.md5(path))
+    for damaged in (path, kept):
+        damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    status, out, err = run("embed", "--run", "sum", cwd=made)
+    assert (status, out) == (5, b"")
+    advice = f"; remove it and the cache object {kept}, which is damaged too, and run `dvc repro extract@plain`\n"
+    assert err.decode().endswith(advice)
 
 
 def test_75_another_process_writes_it(project):
