@@ -16,8 +16,9 @@ def images(path: Path, similarity: str, ids: Path | None = None) -> Vectors:
     """
     if _is_parquet(path, [("--image-ids", ids)]):
         table = parquet.read(path, ["image_id", "embedding"])
-        vectors = parquet.vectors(path, table, "image_id")
-        return checked(str(path), "image_id", parquet.ids(path, table, "image_id"), None, vectors, similarity)
+        vectors, found = parquet.vectors(path, table, "image_id"), parquet.ids(path, table, "image_id")
+        del table  # as large as the vectors, of which another copy is made now
+        return checked(str(path), "image_id", found, None, vectors, similarity)
     vectors = npy.vectors(path)
     return checked(str(path), "image_id", _ids(ids, vectors, path), None, vectors, similarity)
 
@@ -30,6 +31,7 @@ def captions(path: Path, similarity: str, ids: Path | None = None, owners: Path 
         vectors = parquet.vectors(path, table, "caption_id")
         found = parquet.ids(path, table, "image_id") if "image_id" in table.column_names else None
         key = parquet.ids(path, table, "caption_id")
+        del table
         return checked(str(path), "caption_id", key, found, vectors, similarity)
     vectors = npy.vectors(path)
     found = npy.ids(owners, len(vectors), str(path)) if owners else None

@@ -21,7 +21,7 @@ def npz(path: Path, wanted: Set[str]) -> Iterator[tuple[str, Vector]]:
     with _DAMAGE.named(path, "no .npz file with plain arrays words and vectors"):
         with zipfile.ZipFile(path) as packed:
             memory.require(str(path), sum(member.file_size for member in packed.infolist()))
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(path, allow_pickle=False) as file:  # noqa: TID251 (of an archive)
             words, vectors = file["words"], file["vectors"]
         if not isinstance(words, np.ndarray) or not isinstance(vectors, np.ndarray):
             raise TypeError("members of another kind")
