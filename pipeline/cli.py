@@ -1,9 +1,11 @@
 """The command line: one Typer function per stage, its docstring is the help. Nothing heavy is imported at start."""
 
 import os
+import signal
 import sys
 from inspect import cleandoc
 from itertools import groupby
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -31,10 +33,12 @@ from pipeline.commands._project import chosen as _chosen
 from pipeline.commands._project import chosen_runs as _chosen_runs
 from pipeline.commands._project import overrides as _overrides
 from pipeline.commands._project import params as _params
+from pipeline.commands._project import reserved as _reserved
 from pipeline.commands._project import wrote as _wrote
 from pipeline.commands.compare import compare
 from pipeline.core import console
-from pipeline.core.errors import PipelineError, UsageError
+from pipeline.core.errors import PipelineError, UsageError, out_of_memory, shortage
+from pipeline.project import paths
 
 _STAGES = "Stages, in their order"
 _BESIDE_THE_STAGES = {
@@ -44,8 +48,16 @@ _BESIDE_THE_STAGES = {
 }
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which whatever heeds Ctrl-C heeds alike."""
+
+
 class _Interrupted(BaseException):
-    """Ctrl-C; the message is what to say. Typer would end a KeyboardInterrupt without a word."""
+    """Ctrl-C or SIGTERM; the message is what to say. Typer would end a KeyboardInterrupt without a word."""
+
+    def __init__(self, cause: KeyboardInterrupt, advice: str) -> None:
+        word, self.status = ("terminated", 143) if isinstance(cause, _Terminated) else ("interrupted", 130)
+        super().__init__(word + advice)
 
 
 class _Commands(TyperGroup):
@@ -55,7 +67,7 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt as error:
             goes_on = ctx.invoked_subcommand in ("extract", "train")
             advice = "; the same command goes on where it was" if goes_on else ""
-            raise _Interrupted(f"interrupted{advice}") from error
+            raise _Interrupted(error, advice) from error
 
     def format_help(self, ctx, formatter):
         """As plain text: what draws Typer's boxes takes as long to import as all the rest."""
@@ -79,6 +91,14 @@ app = typer.Typer(
 )
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        console.line(f"vse-pipe {version('vse-pipe')}")
+        raise typer.Exit
+
+
 @app.callback()
 def settings(
     context: typer.Context,
@@ -91,6 +111,9 @@ def settings(
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="progress more often, seconds and memory, where an error came from")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="print the version and exit")
     ] = False,
 ) -> None:
     """Options that come before the command."""
@@ -117,7 +140,8 @@ def prepare(
     names = _chosen(dataset, params.datasets, "data set")
     if dry_run:
         return _plans.of_nodes(params, {"prepare": names}, as_json)
-    from pipeline.prepare import stage
+    with _reserved(map(paths.prepared, names)):
+        from pipeline.prepare import stage
 
     _wrote([stage.prepare(params, name) for name in names], as_json)
 
@@ -141,7 +165,8 @@ def inject(
     names = _chosen(noise, params.noises, "noise")
     if dry_run:
         return _plans.of_nodes(params, {"inject": names}, as_json)
-    from pipeline.inject import stage
+    with _reserved(paths.injected(params.noises[name].dataset, name) for name in names):
+        from pipeline.inject import stage
 
     _wrote([stage.inject(params, name) for name in names], as_json)
 
@@ -166,7 +191,8 @@ def train(
             raise UsageError(f"no run in params.yaml has loss '{loss}'")
     if dry_run:
         return _plans.of_nodes(params, {"train": names}, as_json)
-    from pipeline.train import stage
+    with _reserved(map(paths.trained, names)):
+        from pipeline.train import stage
 
     stage.flush_denormals()
     _wrote([stage.train(params, name, device) for name in names], as_json)
@@ -179,7 +205,8 @@ def embed(run: RunName = None, device: Device = "auto", dry_run: DryRun = False,
     names = _chosen_runs(run, params)
     if dry_run:
         return _plans.of_nodes(params, {"embed": names}, as_json)
-    from pipeline.embed import stage
+    with _reserved(map(paths.embedded, names)):
+        from pipeline.embed import stage
 
     _wrote([stage.embed(params, name, device) for name in names], as_json)
 
@@ -193,7 +220,8 @@ def report(dry_run: DryRun = False, as_json: AsJson = False) -> None:
     params = _params()
     if dry_run:
         return _plans.of_report(params, as_json)
-    from pipeline.report import stage
+    with _reserved([paths.REPORT]):
+        from pipeline.report import stage
 
     _wrote([stage.report(params)], as_json)
 
@@ -207,9 +235,11 @@ def main() -> None:
     """Run the command; errors become one message on stderr and the exit status of their class, others stay tracebacks."""
     from pipeline.core.locks import die_with_parent
 
+    signal.signal(signal.SIGTERM, _terminate)
     if "DVC_STAGE" in os.environ:
         die_with_parent()
     console.tolerate_any_terminal()
+    console.outlive_readers()
     try:
         app(prog_name="vse-pipe")
     except PipelineError as error:
@@ -217,11 +247,19 @@ def main() -> None:
         sys.exit(_failed(str(error), error.exit_status))
     except _Interrupted as error:
         sys.stderr.write(f"{error}\n")
-        sys.exit(130)
-    except MemoryError as error:
-        sys.exit(_failed("out of memory" + (f": {error}" if str(error) else ""), 1))
+        sys.exit(error.status)
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        console.trace()
+        sys.exit(_failed(shortage(error), 1))
     except OSError as error:
         sys.exit(_failed(f"{error.filename or 'input/output'}: {error.strerror or error}", 1))
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)  # a second one does not wait for anything
+    raise _Terminated
 
 
 def _failed(message: str, status: int) -> int:

@@ -1,6 +1,13 @@
 """The command line as a user meets it: what it selects, what it says and the status it ends with."""
 
+import contextlib
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import version
 
 import pytest
 
@@ -90,6 +97,40 @@ def test_a_locked_output_is_status_75(run, tmp_path):
     assert "is being written by process" in err
 
 
+STAGES = {
+    "prepare --dataset toy": "prepare/toy",
+    "extract --features plain": "extract/toy/plain",
+    "extract --texts words": "extract/toy/words",
+    "inject --noise half": "inject/toy/half",
+    "train --run sum": "train/sum",
+    "embed --run sum": "embed/sum",
+    "evaluate --run sum --inference csls": "evaluate/sum",
+    "audit --run sum": "audit/sum",
+    "report": "report",
+}
+CALLED = """
+import sys
+from pipeline import cli
+for arguments in sys.argv[1:]:
+    sys.argv[1:] = arguments.split()
+    try:
+        cli.main()
+    except SystemExit as stop:
+        print(stop.code, *sorted({"torch", "pandas", "pyarrow", "numba"} & set(sys.modules)))
+"""
+
+
+def test_a_second_writer_is_refused_before_anything_heavy_is_imported(run, tmp_path):
+    with contextlib.ExitStack() as held:
+        for out in STAGES.values():
+            held.enter_context(locks.claim(tmp_path / "data" / out))
+        told = subprocess.run([sys.executable, "-c", CALLED, *STAGES], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines() == ["75"] * len(STAGES)
+    assert [line.partition(" is being")[0] for line in told.stderr.splitlines()] == [
+        f"error: data/{out}" for out in STAGES.values()
+    ]
+
+
 def test_outside_a_project_the_error_says_so(run, tmp_path, monkeypatch):
     (tmp_path / "params.yaml").unlink()
     status, _, err = run("inject")
@@ -122,6 +163,10 @@ def test_help_names_every_stage(run):
         assert command in out
 
 
+def test_version(run):
+    assert run("--version") == (0, f"vse-pipe {version('vse-pipe')}\n", "")
+
+
 def test_help_groups_the_commands_and_leaves_none_over(run):
     out = run("--help")[1]
     panels = ("Stages, in their order", "Results", "Search and export", "Project and machine")
@@ -134,20 +179,22 @@ def test_help_groups_the_commands_and_leaves_none_over(run):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (("train", "--run", "sum"), "interrupted; the same command goes on where it was\n"),
-        (("inject", "--noise", "clean"), "interrupted\n"),
+        (("train", "--run", "sum"), "; the same command goes on where it was\n"),
+        (("inject", "--noise", "clean"), "\n"),
     ],
 )
-def test_ctrl_c_is_status_130_and_one_line(run, monkeypatch, command, said):
+@pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
+def test_ctrl_c_and_sigterm_are_one_line_and_a_status_of_their_own(run, monkeypatch, command, said, number, word):
     from pipeline.train import stage as train_stage
 
     def interrupted(*arguments):
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), number)
+        time.sleep(60)
 
     monkeypatch.setattr(inject_stage, "inject", interrupted)
     monkeypatch.setattr(train_stage, "train", interrupted)
     status, out, err = run(*command)
-    assert (status, out, err) == (130, "", said)
+    assert (status, out, err) == (128 + number, "", word + said)
 
 
 def test_out_of_memory_is_one_line_and_a_defect_keeps_its_traceback(run, monkeypatch):
@@ -157,6 +204,11 @@ def test_out_of_memory_is_one_line_and_a_defect_keeps_its_traceback(run, monkeyp
     monkeypatch.setattr(inject_stage, "inject", fail)
     error = MemoryError("Unable to allocate 9 TiB")
     assert run("inject", "--noise", "clean") == (1, "", "error: out of memory: Unable to allocate 9 TiB\n")
+    error = type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory\nmore")
+    assert run("inject", "--noise", "clean") == (1, "", "error: out of memory: CUDA out of memory\n")
+    for words in ("DefaultCPUAllocator: can't allocate memory", "std::bad_alloc"):
+        error = RuntimeError(words)
+        assert run("inject", "--noise", "clean") == (1, "", f"error: out of memory: {words}\n")
     error = RuntimeError("a defect")
     with pytest.raises(RuntimeError, match="a defect"):
         run("inject", "--noise", "clean")

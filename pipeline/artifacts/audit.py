@@ -7,9 +7,12 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.core import tables
-from pipeline.core.files import read_json, require, write_csv, write_json
+from pipeline.core.files import read_csv, read_json, require, write_csv, write_json
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
+FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)
+HISTOGRAM_COLUMNS = ("low", "high", "pairs", "matched", "mismatched", "expected_matched", "expected_mismatched")
+COSTS_COLUMNS = ("epoch", "by", "low", "high", "matched", "mismatched")
 SCHEMA = pa.schema(
     [
         tables.field("caption_id", pa.int64(), "unique"),
@@ -55,12 +58,13 @@ def read_metrics(folder: Path) -> dict:
 
 
 def read_histogram(folder: Path) -> pd.DataFrame:
-    return pd.read_csv(require(folder / HISTOGRAM, _made_by(folder)))
+    return read_csv(folder / HISTOGRAM, HISTOGRAM_COLUMNS, _made_by(folder))
 
 
 def read_costs(folder: Path) -> pd.DataFrame | None:
     """None where the run's scheme moves nothing."""
-    return pd.read_csv(folder / COSTS) if (folder / COSTS).exists() else None
+    path = folder / COSTS
+    return read_csv(path, COSTS_COLUMNS, _made_by(folder)) if path.exists() else None
 
 
 def _made_by(folder: Path) -> str:

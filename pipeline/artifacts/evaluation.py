@@ -10,6 +10,7 @@ from pipeline.core.files import read_json, write_json
 
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
 RELAXATION = "relaxation.parquet"
+FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION)
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
 MEASURES = {
@@ -73,6 +74,19 @@ def write(
     tables.write(folder / OCCURRENCE, occurrence, OCCURRENCE_SCHEMA, {})
     if relaxation is not None:
         tables.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
+
+
+def few_items(metrics: dict) -> list[str]:
+    """Where K is more than a tenth of what is ranked: a sentence a direction, of a metrics document."""
+    said = []
+    for direction, kind in zip(DIRECTIONS, ("captions", "images"), strict=True):
+        items = metrics[direction]["items"]
+        names = ", ".join(f"R@{k}" for k in KS if 10 * k > items)
+        if names:
+            said.append(
+                f"{direction.replace('_', ' ')}: only {items} {kind} are ranked; {names} and rsum are large whatever the model"
+            )
+    return said
 
 
 def read_metrics(folder: Path) -> dict:

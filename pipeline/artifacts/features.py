@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pipeline.core import arrays, tables
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import read_json, require, sha256, whole_file, write_json
+from pipeline.core.files import named, read_json, require, sha256, whole_file, write_json
 
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
 # Values of the column status.
@@ -165,7 +165,8 @@ def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count:
                 f"{where}: rows from {written} on are {block.dtype} {block.shape[1:]}, those before {kind} {shape[1:]}"
             )
         check_finite(block, where, written)
-        file.write(np.ascontiguousarray(block).data)
+        with named(Path(where), count * (block.nbytes // max(len(block), 1))):
+            file.write(np.ascontiguousarray(block).data)
         written += len(block)
     if shape is None or written != count:
         raise ValueError(f"{where}: {written} rows in the blocks, {count} were announced")

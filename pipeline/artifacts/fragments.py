@@ -119,6 +119,9 @@ def read(path: Path) -> FragmentSide:
         for field in wanted:
             if field.name not in found.names:
                 raise InputError(f"{path}: column '{field.name}' is missing")
+        kind = found.field(_COLUMN).type
+        if not pa.types.is_list(kind) or not pa.types.is_fixed_size_list(kind.value_type):
+            raise InputError(f"{path}: column '{_COLUMN}' is {kind}, expected lists of vectors of one length")
         table = file.read(wanted.names[:-1])
     tables.problems_or_pass(path, tables.repeated(table, key))
     splits = table["split"].to_numpy(zero_copy_only=False)

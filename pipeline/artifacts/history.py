@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline.core.files import require, write_csv
+from pipeline.core.files import read_csv, write_csv
 
 NAME = "history.csv"
 COLUMNS = ["epoch", "lr", "loss", "val_rsum", *[f"val_{d}_r{k}" for d in ("i2t", "t2i") for k in (1, 5, 10)]]
@@ -15,4 +15,5 @@ def write(folder: Path, rows: list[dict]) -> None:
 
 
 def read(folder: Path) -> pd.DataFrame:
-    return pd.read_csv(require(folder / NAME, "vse-pipe train"))
+    """Raises InputError when it is missing or unfit."""
+    return read_csv(folder / NAME, COLUMNS, f"vse-pipe train --run {folder.name}")

@@ -7,6 +7,8 @@ import pyarrow as pa
 from pipeline.core import tables
 
 NAME = "images.parquet"
+# Where a format that draws its images puts them, beside it.
+DRAWN = "images/*"
 # In place of the digest of an image whose bytes could not be read; equal to no digest, whatever is there later.
 UNREAD = "unread"
 SPLITS = ("train", "val", "test")

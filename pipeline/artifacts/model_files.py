@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor  # `vse-pipe check` reads these files without torch
 
 MODEL, VOCABULARY, CONFIG, PEER = "model.safetensors", "vocabulary.json", "config.json", "peer"
+FILES = (MODEL, VOCABULARY, CONFIG)
 
 
 @dataclass(frozen=True)

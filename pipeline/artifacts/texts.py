@@ -20,11 +20,12 @@ from pipeline.artifacts import captions
 from pipeline.artifacts.features import append_rows, open_array
 from pipeline.core import tables
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import read_json, require, save_tensors, sha256, whole_folder, write_json
+from pipeline.core.files import read_json, require, save_tensors, sha256, whole_folder, write_array, write_json
 from pipeline.core.tokens import SPECIAL, Tokens
 
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
 VOCABULARY, STATE, META = "vocabulary.json", "state.safetensors", "meta.json"
+FILES = (TOKENS, ARRAY, INDEX, VOCABULARY, STATE, META)
 ADVICE = "vse-pipe extract"
 _ID = tables.field("caption_id", pa.int64(), "unique; in the order of captions.parquet")
 TOKENS_SCHEMA = pa.schema(
@@ -87,8 +88,8 @@ def digest(meta: dict) -> str:
 def write_tokens(folder: Path, caption_ids: np.ndarray, tokens: Tokens, words: list[str], cut: int, meta: dict) -> None:
     """Replace ``folder`` as a whole. cut: how many captions were cut at the longest length allowed, for meta.json."""
     index = pa.table({"caption_id": caption_ids, "start": tokens.starts, "length": tokens.lengths})
-    with whole_folder(folder) as building:
-        np.save(building / TOKENS, tokens.tokens.astype(np.int32))
+    with whole_folder(folder, FILES) as building:
+        write_array(building / TOKENS, tokens.tokens.astype(np.int32))
         tables.write(building / INDEX, index, TOKENS_SCHEMA, {})
         write_json(building / VOCABULARY, words)
         _seal(building, {**meta, "kind": "tokens", "cut": cut})
@@ -116,7 +117,7 @@ def write_vectors(
             zeros += int((~block.any(axis=1)).sum())
             yield block
 
-    with whole_folder(folder) as building:
+    with whole_folder(folder, FILES) as building:
         with (building / ARRAY).open("wb") as file:
             shape = append_rows(file, counted(), len(caption_ids), str(folder / ARRAY))
         tables.write(building / INDEX, index, VECTORS_SCHEMA, {})

@@ -65,7 +65,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
             "partners_from": "batch" if model.fragments else "all",
             **outcome.metrics(content, truth, mixture, threshold),
         }
-        with whole_folder(out) as folder:
+        with whole_folder(out, artefact.FILES) as folder:
             artefact.write(folder, content, metrics, outcome.histogram(content, mixture), _costs(run))
     timing.record(out, time.monotonic() - started)
     for doubt in mixture.doubts:

@@ -1,7 +1,8 @@
 """What commands share: the values of --set, the project they run in, and the nodes of params.yaml they are for."""
 
+import contextlib
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from pipeline.commands import _completion
 from pipeline.core.errors import UsageError
+from pipeline.core.locks import claim
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N", autocompletion=_completion.devices)]
 RunName = Annotated[
@@ -70,6 +72,18 @@ def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
     if name not in nodes:
         raise UsageError(unknown(kind, name, nodes))
     return [name]
+
+
+@contextlib.contextmanager
+def reserved(outs: Iterable[Path], lock: Callable[[Path], contextlib.AbstractContextManager] = claim) -> Iterator[None]:
+    """Hold the locks of ``outs`` while what does the work is imported, which takes seconds: a second writer is told at once.
+
+    The stage takes them again, each in its turn, so that others may write what it has not come to. Raises LockedError.
+    """
+    with contextlib.ExitStack() as held:
+        for out in outs:
+            held.enter_context(lock(out))
+        yield
 
 
 def wrote(outs: list[Path], as_json: bool) -> None:

@@ -6,6 +6,7 @@ import typer
 
 from pipeline.commands import _completion, _plans, _project
 from pipeline.commands._project import AsJson, Device, DryRun
+from pipeline.project import paths
 
 
 def audit(
@@ -25,6 +26,7 @@ def audit(
     names = _project.chosen_runs(run, params)
     if dry_run:
         return _plans.of_nodes(params, {"audit": names}, as_json)
-    from pipeline.audit import show, stage
+    with _project.reserved(map(paths.audited, names)):
+        from pipeline.audit import show, stage
 
     return show.show(stage.audit(params, run, threshold, limit, device), as_json)

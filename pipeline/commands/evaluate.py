@@ -9,6 +9,7 @@ import typer
 from pipeline.commands import _completion, _plans, _project
 from pipeline.commands._project import AsJson, Device, DryRun, RankedName
 from pipeline.core.errors import UsageError
+from pipeline.project import paths
 
 _OWN = "Vectors of your own"
 Images = Annotated[
@@ -46,6 +47,9 @@ Qrels = Annotated[
         rich_help_panel=_OWN,
     ),
 ]
+Nan = Annotated[
+    str, typer.Option(help="rows that hold NaN or infinite values: refuse the file, or drop them", rich_help_panel=_OWN)
+]
 Out = Annotated[Path | None, typer.Option(help="write metrics and ranks to OUT/<inference>/", rich_help_panel=_OWN)]
 
 
@@ -66,10 +70,10 @@ def evaluate(
     val_captions: ValCaptions = None,
     similarity: Similarity = "cosine",
     qrels: Qrels = None,
+    nan: Nan = "refuse",
     out: Out = None,
 ) -> None:
     """Rank the queries of a run, or of --images and --captions, under inference criteria; measure recall and hubness."""
-    names = criteria_named(inference)
     beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
     given = from_files(run, images, captions, (*beside, qrels, out))
     if given is not None:
@@ -78,26 +82,29 @@ def evaluate(
         from pipeline.evaluate.external.stage import DEFAULT, evaluate_files
         from pipeline.project.params.load import load_measuring
 
+        names = criteria_named(inference)
         params, options, seed = load_measuring(_project.overrides)
         if dry_run:
             return _plans.of_files("evaluate", *given, names or DEFAULT, out, as_json)
-        files = InputFiles(*given, *beside, similarity, qrels)
+        files = InputFiles(*given, *beside, similarity, qrels, nan)
         found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
         summary.show_files(found, as_json)
         return None
-    return _evaluate_runs(run, names, device, as_json, dry_run)
+    return _evaluate_runs(run, inference, device, as_json, dry_run)
 
 
-def _evaluate_runs(run: str | None, names: list[str], device: str, as_json: bool, dry_run: bool) -> None:
+def _evaluate_runs(run: str | None, inference: list[str] | None, device: str, as_json: bool, dry_run: bool) -> None:
     params = _project.params()
+    chosen = _project.chosen(run, params.evaluated(), "run")
     if dry_run:
-        chosen = _project.chosen(run, params.evaluated(), "run")
-        return _plans.of_evaluation(params, chosen, names or params.grid.inferences, as_json)
-    from pipeline.evaluate import stage, summary
+        return _plans.of_evaluation(params, chosen, criteria_named(inference) or params.grid.inferences, as_json)
+    with _project.reserved(map(paths.evaluations, chosen)):
+        from pipeline.evaluate import stage, summary
 
+        names = criteria_named(inference) or params.grid.inferences
     results: dict[tuple[str, ...], dict] = {}
-    for name in _project.chosen(run, params.evaluated(), "run"):
-        measured = stage.evaluate(params, name, names or params.grid.inferences, device)
+    for name in chosen:
+        measured = stage.evaluate(params, name, names, device)
         results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
     return summary.show(results, as_json)
 

@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from pipeline.commands import _completion, _plans
-from pipeline.commands._project import AsJson, Device, DryRun, chosen, wrote
+from pipeline.commands._project import AsJson, Device, DryRun, chosen, reserved, wrote
 from pipeline.commands._project import params as all_params
 from pipeline.core.errors import UsageError
+from pipeline.project import paths
 
 Features = Annotated[
     str | None,
@@ -72,11 +73,11 @@ def extract(
         return _plans.of_nodes(params, {"extract": named, "extract_texts": read}, as_json)
     if find_batch_size:
         return _show_batch_sizes(params, named, device, as_json)
-    from pipeline.extract import stage
-    from pipeline.project import paths
+    seen = [paths.extracted(params.features[name].dataset, name) for name in named]
+    written = [paths.extracted(params.texts[name].dataset, name) for name in read]
+    with reserved(seen, spread.lock), reserved(written):
+        from pipeline.extract import stage
 
-    outs = [paths.extracted(params.features[name].dataset, name) for name in named]
-    outs += [paths.extracted(params.texts[name].dataset, name) for name in read]
     # Told first of all that is finished: the rest takes long.
     for name in [name for name in named if not stage.finish(params, name, device, spread)]:
         stage.extract(params, name, device, spread)
@@ -85,7 +86,7 @@ def extract(
 
         for name in read:
             text_stage.extract_texts(params, name)
-    return wrote(outs, as_json)
+    return wrote([*seen, *written], as_json)
 
 
 def _show_batch_sizes(params, names: list[str], device: str, as_json: bool) -> None:

@@ -76,3 +76,22 @@ class LockedError(PipelineError):
 
 class Regression(PipelineError):
     """A figure is lower than allowed, and significantly so; the message names each one."""
+
+
+_NO_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc")
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether ``error`` says that memory ran out: of Python, numpy and Arrow (MemoryError), of CUDA
+    (torch.OutOfMemoryError), or of what allocates for torch on the CPU, which has no class of its own."""
+    if (
+        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    ):  # torch's, which is not imported here
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in _NO_MEMORY)
+
+
+def shortage(error: BaseException) -> str:
+    """One line for an error that is ``out_of_memory``."""
+    first = next(iter(str(error).splitlines()), "")
+    return "out of memory" + (f": {first}" if first else "")

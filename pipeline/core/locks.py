@@ -15,12 +15,14 @@ import os
 import re
 import signal
 import socket
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from pipeline.core.errors import LockedError
+from pipeline.core.errors import LockedError, PipelineError
+from pipeline.core.files import tidy
 
 _PR_SET_PDEATHSIG = 1
 
@@ -36,12 +38,20 @@ def die_with_parent() -> None:
 
 @contextlib.contextmanager
 def claim(out: Path) -> Iterator[None]:
-    """Hold the only right to write ``out``. Raises LockedError naming the process, or the sharers, that hold it."""
-    with _opened(out.with_name(out.name + ".lock")) as lock:
+    """Hold the only right to write the folder ``out``, mended of what a killed writer left.
+
+    Raises LockedError naming the process, or the sharers, that hold it, PipelineError for what is no folder or no lock.
+    """
+    path = out.with_name(out.name + ".lock")
+    with _opened(path) as lock:
         if not _locked(lock, fcntl.LOCK_EX):
             raise _taken(out, [holder for _, _, holder in _sharers(out)] or [_holder(lock)])
         _sign(lock)
-        yield
+        try:
+            tidy(out)
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -61,6 +71,7 @@ def share(out: Path, number: int, of: int) -> Iterator[None]:
         if others := [holder for _, theirs, holder in _sharers(out) if theirs != of]:
             raise _taken(out, others)
         _sign(own)
+        tidy(out)
         yield
 
 
@@ -72,8 +83,14 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 
 def _unless_link(path: str, flags: int) -> int:
-    """The holder's number is written over what is there; through a symbolic link that would be anybody's file."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    """The holder's number is written over what is there; through a link that would be anybody's file."""
+    handle = os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(handle)
+        kind = "hard link to another file" if stat.S_ISREG(found.st_mode) else "pipe or a device"
+        raise PipelineError(f"{path}: a {kind} lies in the place of a lock; remove it and run the same command again")
+    return handle
 
 
 def _locked(lock: TextIO, kind: int) -> bool:
@@ -81,7 +98,7 @@ def _locked(lock: TextIO, kind: int) -> bool:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    return True
+    return os.fstat(lock.fileno()).st_nlink > 0  # else its holder removed it since it was opened
 
 
 def _sign(lock: TextIO) -> None:
@@ -101,7 +118,7 @@ def _sharers(out: Path) -> list[tuple[int, int, str]]:
     for path in sorted(out.parent.glob("*.share-*.lock")):
         match = re.fullmatch(re.escape(out.name) + r"\.share-(\d+)of(\d+)\.lock", path.name)
         if match:
-            with path.open("r+") as lock:
+            with _opened(path) as lock:
                 if not _locked(lock, fcntl.LOCK_SH):
                     number, of = int(match[1]), int(match[2])
                     found.append((number, of, f"{_holder(lock)} (share {number}/{of})"))

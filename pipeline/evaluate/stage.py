@@ -36,11 +36,11 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         known = sorted(params.evaluated())
         raise UsageError(unknown("run", run, known))
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve(device)
-    embedded = _embedded(params, run)
-    inputs = replace(read_inputs(embedded, run, params.evaluate, target), seed=params.seed)
-    warn_of_collapse(inputs.ranked, str(embedded.folder))
     written = {}
     with locks.claim(paths.evaluations(run)):
+        embedded = _embedded(params, run)
+        inputs = replace(read_inputs(embedded, run, params.evaluate, target), seed=params.seed)
+        warn_of_collapse(inputs.ranked, str(embedded.folder))
         for result in measure(inputs, chosen, params.evaluate):
             written[result.criterion.name] = result.metrics
             write(paths.evaluated(run, result.criterion.name), result)
@@ -59,7 +59,7 @@ def write(out: Path, result: Result) -> None:
     """The files of one criterion; the folder appears whole or not at all."""
     for direction, notes in result.metrics["notes"].items():
         warn_of_residual(result.criterion, direction, notes)
-    with whole_folder(out) as folder:
+    with whole_folder(out, evaluation.FILES) as folder:
         evaluation.write(folder, result.metrics, result.ranks, result.occurrence, result.relaxation)
 
 
@@ -85,6 +85,8 @@ def read_inputs(embedded: Embedded | Ensemble, run: str, params: EvaluateParams,
             half, rest = bank_source.halves(tuning)
             tuning, tuning_bank = half, BankSource("val", rest)
     about: dict[str, object] = {"run": run, "similarity": embedded.compared_by}
+    if data := embedded.data(params.split):
+        about["data"] = data
     if missing := embedded.left_out(params.split):
         about["left_out"] = missing
         console.warn(

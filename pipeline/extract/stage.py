@@ -91,22 +91,14 @@ def _settle(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
 
 
 def _settle_share(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
-    shards.tidy_share(set(work.mine(job.count)))
     _check(job, _failures(shards, shards.found()), name)
     _say_shared(job, shards, name, work)
     return True
 
 
 def _clear(out: Path) -> None:
-    """Remove what a call that was killed after its last file still had to remove, or was writing."""
+    """Remove what a call that was killed after its last file still had to remove."""
     Shards(out, "").remove()
-    _drop_temporary(out)
-
-
-def _drop_temporary(out: Path) -> None:
-    """What a killed call was writing; only for who holds the lock on the whole."""
-    for path in out.glob(".*.tmp"):
-        path.unlink()
 
 
 def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str, work: Work) -> bool:
@@ -165,7 +157,6 @@ def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work:
 
 
 def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
-    _drop_temporary(out)
     _check(job, _failures(shards, shards.found()), name)
     try:
         assemble(job, shards, out)
@@ -177,7 +168,6 @@ def _assembled(job: Job, shards: Shards, out: Path, name: str) -> bool:
 
 
 def _compute_share(job: Job, shards: Shards, name: str, device: str, work: Work) -> None:
-    shards.tidy_share(set(work.mine(job.count)))
     if others := shards.others():
         warn(
             f"{others[0]} and {len(others) - 1} more hold shards of other extractions: other options, code, libraries, weights "

@@ -31,7 +31,7 @@ def inject(params: Params, noise: str) -> Path:
         table = _pairs(images.read(source), captions.read(source), node.protocol, params.seed)
         train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
         share = _share(table)
-        with whole_folder(out) as folder:
+        with whole_folder(out, [pairs.NAME]) as folder:
             pairs.write(folder, table, {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share})
     timing.record(out, time.monotonic() - started)
     told = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"

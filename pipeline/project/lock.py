@@ -6,7 +6,12 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Required
 
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from pipeline.core.errors import ParamsError
 from pipeline.project.params.document import lookup, read_document
 
 DVC_LOCK = Path("dvc.lock")
@@ -24,14 +29,32 @@ class Recorded:
     digest: str
 
 
+class _File(TypedDict, total=False):
+    path: Required[str]
+    md5: str
+    size: int
+
+
+class _Stage(TypedDict, total=False):
+    params: dict[str, dict[str, Any]]
+    deps: list[_File]
+    outs: list[_File]
+
+
 class Lock:
-    """The file below the working directory, empty where there is none. Raises ParamsError when it is not YAML."""
+    """The file below the working directory, empty where there is none. Raises ParamsError when it is no such file."""
 
     def __init__(self, params: dict) -> None:
         """params: params.yaml as it stands in the file."""
         content = read_document(DVC_LOCK) if DVC_LOCK.is_file() else {}
-        found = content.get("stages")
-        self.stages: dict[str, dict] = found if isinstance(found, dict) else {}
+        try:
+            self.stages: dict[str, _Stage] = TypeAdapter(dict[str, _Stage]).validate_python(content.get("stages", {}))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, ("stages", *first["loc"])))
+            raise ParamsError(
+                [f"{DVC_LOCK} {where}: {first['msg']}; remove the file and `dvc repro` writes it"]
+            ) from error
         self._params = params
 
     @cached_property
@@ -73,7 +96,7 @@ class Lock:
                 found.append(dep["path"])
         return found
 
-    def _as_recorded(self, dep: dict) -> bool:
+    def _as_recorded(self, dep: _File) -> bool:
         path, digest = dep["path"], dep.get("md5", "")
         if path in self.outs:
             return self.outs[path].digest == digest

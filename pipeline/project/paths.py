@@ -7,6 +7,8 @@ from pipeline.core.errors import InputError, UsageError
 PARAMS = Path("params.yaml")
 DATA = Path("data")
 REPORTS = Path("reports")
+# What a lock of the report as a whole stands beside: under data/, where locks are left out of git and of DVC's view.
+REPORT = DATA / "report"
 
 
 def prepared(dataset: str) -> Path:

@@ -3,8 +3,10 @@
 Beside and not inside: outputs hold the same bytes whenever they are made from the same inputs, seconds do not.
 """
 
+import math
 from pathlib import Path
 
+from pipeline.core.errors import InputError
 from pipeline.core.files import read_json, write_json
 from pipeline.project.paths import DATA
 
@@ -16,19 +18,26 @@ def beside(out: Path) -> Path:
 def record(out: Path, seconds: float, earlier: bool = False) -> None:
     """earlier: add to what an interrupted call of the same work has already spent."""
     path = beside(out)
-    spent = read_json(path)["seconds"] if earlier and path.is_file() else 0.0
+    spent = _seconds(path) if earlier and path.is_file() else 0.0
     write_json(path, {"seconds": round(spent + seconds, 3)})
 
 
 def of(out: Path) -> float | None:
     """Seconds that ``out`` took; None where it was never made here."""
     path = beside(out)
-    return read_json(path)["seconds"] if path.is_file() else None
+    return _seconds(path) if path.is_file() else None
 
 
 def collect() -> dict[str, float]:
     """Seconds by ``stage/name`` for everything under data/, in the order of the folders."""
     return {
-        str(path.relative_to(DATA)).removesuffix(".timing.json"): read_json(path)["seconds"]
+        str(path.relative_to(DATA)).removesuffix(".timing.json"): _seconds(path)
         for path in sorted(DATA.rglob("*.timing.json"))
     }
+
+
+def _seconds(path: Path) -> float:
+    found = read_json(path).get("seconds")
+    if not isinstance(found, int | float) or not math.isfinite(found):
+        raise InputError(f"{path}: holds no number of seconds; remove it")
+    return found

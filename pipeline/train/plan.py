@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from pipeline.artifacts import model_files, pairs
+from pipeline.core.files import partial
 from pipeline.project import paths
 from pipeline.project.params.typed import Params, Run
 from pipeline.project.step import AGAIN, DONE, GOES_ON, RUNS, Earlier, Step, by_split, scaled, seconds
@@ -18,12 +19,13 @@ def plan(params: Params, run: str) -> Step:
     node, out = params.runs[run], paths.trained(run)
     shown = paths.injected(node.dataset, node.noise) / pairs.NAME
     count, epochs = by_split(shown).get("train", 0), node.train.epochs
-    done = _epochs_done(out)
+    at = partial(out) if (partial(out) / _STATE).is_file() else out
+    done = _epochs_done(at)
     left = max(0, epochs - done)
     spent, because = seconds(count * left, [_earlier(params, one) for one in _alike(params, run)])
     state = RUNS
-    if (out / _STATE).is_file():
-        finished = not left and (out / model_files.MODEL).is_file()
+    if (at / _STATE).is_file():
+        finished = at == out and not left and (out / model_files.MODEL).is_file()
         state = DONE if finished else GOES_ON
         said = f"after {done} of {epochs} epochs, if nothing has changed since"
         because = said if finished else f"{said}; {because}"

@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.artifacts import captions, features, model_files, pairs, texts
+from pipeline.artifacts import captions, features, history, model_files, pairs, rematching, texts
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError
-from pipeline.core.files import sha256
+from pipeline.core.files import partial as partial_folder
+from pipeline.core.files import put, require_ours, sha256
 from pipeline.core.locks import claim
 from pipeline.core.seeds import generator
 from pipeline.project import paths, timing
@@ -27,6 +28,8 @@ from pipeline.train.engine.pixels import PixelNetwork
 from pipeline.train.engine.scheme.scheme import Setting
 from pipeline.train.engine.table import TrainTable
 
+_FILES = (*model_files.FILES, f"{model_files.PEER}/*", history.NAME, rematching.NAME, "last/*")
+
 
 def flush_denormals() -> None:
     """To be called before any other work of torch, whose threads take the setting over when they start.
@@ -37,7 +40,10 @@ def flush_denormals() -> None:
 
 
 def train(params: Params, run: str, device: str = "auto") -> Path:
-    """Write data/train/<run>/. A killed call goes on from its last epoch when called again with the same inputs."""
+    """Write data/train/<run>/, which takes the place of an earlier model when it is whole.
+
+    A killed call goes on from its last epoch when called again with the same inputs.
+    """
     node = params.runs[run]
     out = paths.trained(run)
     with claim(out):
@@ -69,17 +75,18 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     setting = Setting(model, loss, table.train_pairs, node.train, seed, device, fresh)
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
-    going_on = _start(out, mark)  # only now that all checks are past: it removes an earlier model
+    building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run that was killed
     _say_left_out(name, table)
     say(f"train {name}: {len(table.train_pairs)} pairs, {_described(table)}")
     with _same_kernels(device) if network else contextlib.nullcontext():
-        progress = loop.fit(scheme, sampler, check, out, mark, name)
+        progress = loop.fit(scheme, sampler, check, building, mark, name)
 
     config = {**_config(node, table, progress), "pairs_sha256": shown}
     if network:
         config["backbone"] = network.described
-    model_files.write(out, progress.best, table.texts.words, config, progress.best_peer)
-    finished.record(out, mark)
+    model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
+    finished.record(building, mark)
+    put(building, out)
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _warn_if_stuck(name, node, progress)
@@ -181,13 +188,19 @@ def _check_chunks(model: DualEncoder, epochs: int, address: str) -> None:
         weight.requires_grad_(wanted)
 
 
-def _start(out: Path, mark: str) -> bool:
-    """Clear what a run with other inputs left behind. True when there is a run of these inputs to go on from."""
-    going_on = checkpoint.fingerprint(out) == mark
-    if out.exists() and not going_on:
-        shutil.rmtree(out)
-    out.mkdir(parents=True, exist_ok=True)
-    return going_on
+def _start(out: Path, mark: str) -> tuple[Path, bool]:
+    """The folder beside ``out`` to train in, and whether it holds the state of a run of these inputs to go on from.
+
+    Such a state in ``out`` itself, of a run that lacks its last files, is taken over.
+    """
+    require_ours(out, _FILES)
+    building = partial_folder(out)
+    if checkpoint.fingerprint(building) != mark:
+        shutil.rmtree(building, ignore_errors=True)
+        if checkpoint.fingerprint(out) == mark:
+            (building / checkpoint.FILE).parent.mkdir(parents=True)
+            shutil.copyfile(out / checkpoint.FILE, building / checkpoint.FILE)
+    return building, (building / checkpoint.FILE).is_file()
 
 
 def _config(node: Run, table: TrainTable, progress: checkpoint.Progress) -> dict:

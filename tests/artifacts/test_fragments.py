@@ -1,4 +1,5 @@
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -91,3 +92,13 @@ def test_vectors_of_another_width_than_the_footer_says_are_refused(tmp_path, blo
     fragments.write(path, iter(blocks), 3, {"dim": "4"})
     with pytest.raises(InputError, match="vectors of 3 numbers, the footer says 4"):
         fragments.read(path).split("val")
+
+
+def test_lists_of_no_vectors_are_refused(tmp_path, blocks):
+    path = tmp_path / "images.parquet"
+    fragments.write(path, iter(blocks), 3, {})
+    table = pq.read_table(path)
+    flat = table["fragments"].cast(pa.list_(pa.list_(pa.float32())))
+    pq.write_table(table.set_column(table.column_names.index("fragments"), "fragments", flat), path)
+    with pytest.raises(InputError, match=r"column 'fragments' is .*expected lists of vectors of one length"):
+        fragments.read(path)

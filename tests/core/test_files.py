@@ -1,15 +1,19 @@
 import json
 import os
 import resource
+import shutil
+import subprocess
+import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from pipeline.core import files
-from pipeline.core.errors import InputError, PipelineError
+from pipeline.core.errors import InputError, MissingResource, PipelineError
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -67,7 +71,7 @@ def test_read_json_names_the_file(tmp_path):
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(InputError, match=r"a\.json: not a JSON document"):
         files.read_json(tmp_path / "a.json")
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(MissingResource, match="does not exist"):
         files.read_json(tmp_path / "b.json")
     assert json.dumps({}) == "{}"
 
@@ -84,8 +88,12 @@ def full_disk():
 @pytest.mark.parametrize("tensor", [np.zeros(10_000), torch.zeros(10_000)], ids=["numpy", "torch"])
 def test_tensors_that_do_not_fit_the_disk_name_their_file(tmp_path, full_disk, tensor):
     path = tmp_path / "a.safetensors"
-    with pytest.raises(PipelineError, match=r"a\.safetensors: .*(File too large|os error 27)"):
+    with pytest.raises(OSError, match="File too large") as caught:
         files.save_tensors(path, {"a": tensor})
+    assert caught.value.filename == str(path)
+    assert (
+        caught.value.strerror == f"File too large: there is room for 0.00 MB, and it needs {tensor.nbytes / 1e6:.2f} MB"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -104,12 +112,74 @@ def test_a_failed_write_names_the_file_it_was_for(tmp_path, full_disk):
     with pytest.raises(OSError, match=r"out\.txt") as caught, files.whole_file(tmp_path / "out.txt") as path:
         path.write_bytes(bytes(10_000))
     assert caught.value.filename == str(tmp_path / "out.txt")
-    assert caught.value.strerror == "File too large"
+    assert caught.value.strerror == "File too large: there is room for 0.00 MB, and it needs more than that"
     with pytest.raises(OSError, match="folder") as caught, files.whole_folder(tmp_path / "folder") as path:
-        np.save(path / "a.npy", np.zeros(10_000))
-    assert caught.value.filename == str(tmp_path / "folder")
-    assert "written" in caught.value.strerror
+        files.write_array(path / "a.npy", np.zeros(10_000))
+    assert caught.value.filename == str(tmp_path / "folder" / "a.npy")
+    assert caught.value.strerror.endswith(": there is room for 0.00 MB, and it needs 0.08 MB")
     assert list(tmp_path.iterdir()) == []
+
+
+LEAVE = """
+import os, sys, time
+from pathlib import Path
+from pipeline.core.files import whole_file
+with whole_file(Path(sys.argv[1])) as temporary:
+    temporary.write_bytes(b"half")
+    (temporary.parent / ".tmpXyZ").write_bytes(b"as safetensors does")
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_dead_writer_left_goes_with_the_next_and_what_a_living_one_writes_stays(tmp_path):
+    path = tmp_path / "out" / "file"
+    writers = [
+        subprocess.Popen([sys.executable, "-c", LEAVE, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    try:
+        assert [writer.stdout.readline() for writer in writers] == ["writing\n"] * 2
+        writers[0].kill()
+        writers[0].wait()
+        (path.parent / ".file.17.tmp").write_bytes(b"by an earlier version")
+        (path.parent / ".mine.tmp").write_bytes(b"somebody's own")
+        assert len(list(path.parent.iterdir())) == 4
+        with files.whole_file(path) as temporary:
+            temporary.write_bytes(b"whole")
+        living = f".file.{writers[1].pid}.tmp"
+        assert sorted(one.name for one in path.parent.iterdir()) == sorted([living, ".mine.tmp", "file"])
+        files.tidy(path.parent)
+        assert (path.parent / living / "file").read_bytes() == b"half"
+        writers[1].kill()
+        writers[1].wait()
+        files.tidy(path.parent)
+        assert sorted(one.name for one in path.parent.iterdir()) == [".mine.tmp", "file"]
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.communicate()
+
+
+def test_a_writer_killed_between_two_renames_leaves_the_old_folder(tmp_path):
+    out = tmp_path / "out"
+    with files.whole_folder(out) as folder:
+        (folder / "a").write_text("old")
+    out.rename(tmp_path / "out.old.partial")
+    files.tidy(out)
+    assert (out / "a").read_text() == "old"
+    shutil.copytree(out, tmp_path / "out.old.partial")
+    files.tidy(out)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_file_in_the_place_of_a_folder_stays(tmp_path):
+    (tmp_path / "out").write_text("mine")
+    said = "out: a file lies in the place of a folder; move it away"
+    with pytest.raises(PipelineError, match=said), files.whole_folder(tmp_path / "out"):
+        pass
+    assert (tmp_path / "out").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_an_error_that_names_its_file_keeps_it(tmp_path):
@@ -131,3 +201,25 @@ def test_a_list_where_one_is_expected(tmp_path):
     assert files.read_json(tmp_path / "a.json", list) == ["a"]
     with pytest.raises(InputError, match="is a dict, expected a list"):
         files.read_json(tmp_path / "b.json", list)
+
+
+def test_a_table_comes_back(tmp_path):
+    path = tmp_path / "a.csv"
+    table = pd.DataFrame({"epoch": [1, 2], "loss": [0.5, None]})
+    files.write_csv(path, table)
+    pd.testing.assert_frame_equal(files.read_csv(path, ["loss"], "vse-pipe train"), table)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a CSV file .*; run `vse-pipe train` again"),
+        (b"epoch,loss\n1,\xff\n", "not a CSV file"),
+        (b"epoch,loss\n1,2,3\n", "not a CSV file"),
+        (b"epoch,los\n1,2\n", "column 'loss' is missing; run `vse-pipe train` again"),
+    ],
+)
+def test_a_table_that_is_none(tmp_path, content, message):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(InputError, match=rf"a\.csv: {message}"):
+        files.read_csv(tmp_path / "a.csv", ["epoch", "loss"], "vse-pipe train")

@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import socket
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.errors import LockedError
+from pipeline.core.errors import LockedError, PipelineError
 from pipeline.core.locks import claim, share
 
 HOLD = "import sys, time; from pathlib import Path; from pipeline.core.locks import claim\nwith claim(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
@@ -89,3 +90,36 @@ def test_a_link_in_place_of_a_lock_is_not_written_through(tmp_path, lock, name):
     with pytest.raises(OSError, match="symbolic link"), lock(tmp_path / "out"):
         pass
     assert precious.read_text() == "mine"
+
+
+def test_a_writer_takes_its_lock_away(tmp_path):
+    with pytest.raises(KeyError), claim(tmp_path / "out"):
+        raise KeyError
+    with claim(tmp_path / "out"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_was_taken_away_between_opening_and_locking_is_none(tmp_path, monkeypatch):
+    flock = fcntl.flock
+
+    def late(lock, kind):
+        (tmp_path / "out.lock").unlink()
+        flock(lock, kind)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(LockedError, match="try again"), claim(tmp_path / "out"):
+        pytest.fail("two locks of one name")
+
+
+@pytest.mark.parametrize(
+    "lie", [os.mkfifo, lambda path: os.link(path.parent / "precious", path)], ids=["FIFO", "hard link"]
+)
+@pytest.mark.parametrize("name", ["out.lock", "out.share-1of2.lock"])
+def test_what_is_no_lock_is_refused_by_name(tmp_path, lie, name):
+    (tmp_path / "precious").write_text("mine")
+    lie(tmp_path / name)
+    said = rf"{name}: a .* lies in the place of a lock; remove it"
+    with pytest.raises(PipelineError, match=said), share(tmp_path / "out", 1, 2):
+        pass
+    assert (tmp_path / "precious").read_text() == "mine"

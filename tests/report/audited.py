@@ -57,7 +57,7 @@ def write_audit(root: Path, run: str, known: bool = True, **changes: object) -> 
     bins["matched"], bins["mismatched"] = counts if known else (np.nan, np.nan)
     bins["expected_matched"], bins["expected_mismatched"] = 20.0, 5.0
     costs = pd.DataFrame(
-        {"epoch": [6, 6, 7, 7], "low": [0.0, 0.5] * 2, "high": [0.5, 1.0] * 2, "matched": [8, 0, 9, 1], "mismatched": [0, 4, 1, 3]}
+        {"epoch": [6, 6, 7, 7], "by": ["truth"] * 4, "low": [0.0, 0.5] * 2, "high": [0.5, 1.0] * 2, "matched": [8, 0, 9, 1], "mismatched": [0, 4, 1, 3]}
     )  # fmt: skip
     folder = root / paths.audited(run)
     folder.mkdir(parents=True, exist_ok=True)

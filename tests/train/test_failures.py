@@ -1,10 +1,14 @@
 """Training that cannot go on says what failed, where and what to do."""
 
+import shutil
+from unittest.mock import Mock
+
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
-from pipeline.artifacts import model_files, pairs
+from pipeline.artifacts import history, model_files, pairs
 from pipeline.core.errors import InputError, IntegrityError, PipelineError
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
@@ -12,6 +16,7 @@ from pipeline.project import paths
 from pipeline.train.engine import loop
 from pipeline.train.stage import train
 from tests.toy_project import PARAMS, load_params, write_prepared
+from tests.train.killed import killed_after
 from tests.train.some import some_pairs, some_scheme
 
 
@@ -41,6 +46,39 @@ def test_weights_that_are_not_finite_are_said_with_run_and_epoch(project, monkey
     ) as error:
         train(params, "sum", "cpu")
     assert error.value.exit_status == 1
+
+
+def test_an_earlier_model_stays_until_the_new_one_is_whole(project):
+    train(load_params(project), "sum", "cpu")
+    out = paths.trained("sum")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(PipelineError, match="train sum, epoch 1"):
+        train(load_params(project, train={**PARAMS["train"], "lr": 1e38}), "sum", "cpu")
+    assert {path.name for path in out.parent.iterdir() if path.is_dir()} == {"sum"}, "nothing was finished"
+    changed = load_params(project, train={**PARAMS["train"], "lr": 5e-3})
+    killed_after(2, changed, "sum")
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    train(changed, "sum", "cpu")
+    assert history.read(out).lr.iloc[0] == 5e-3
+    assert {path.name for path in out.parent.iterdir() if path.is_dir()} == {"sum"}
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("DefaultCPUAllocator: no"), torch.OutOfMemoryError("no"), MemoryError()]
+)
+def test_memory_that_runs_out_ends_with_advice_and_finished_epochs_stay(project, monkeypatch, error):
+    params = load_params(project)
+    train(params, "sum", "cpu")
+    whole = (paths.trained("sum") / model_files.MODEL).read_bytes()
+    shutil.rmtree(paths.trained("sum"))
+    killed_after(2, params, "sum")
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "step", Mock(side_effect=error))
+        wanted = r"^train sum, epoch 3: out of memory.*goes on after 2 finished epochs.*runs\.sum\.train\.chunk"
+        with pytest.raises(PipelineError, match=wanted):
+            train(params, "sum", "cpu")
+    train(params, "sum", "cpu")
+    assert (paths.trained("sum") / model_files.MODEL).read_bytes() == whole
 
 
 def test_a_failure_of_validation_that_is_not_the_weights_keeps_its_class(tmp_path):

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-COLUMNS = ["epoch", "by", "low", "high", "matched", "mismatched"]
+from pipeline.artifacts.audit import COSTS_COLUMNS
 
 
 def table(records: list[dict]) -> pd.DataFrame:
@@ -19,4 +19,4 @@ def table(records: list[dict]) -> pd.DataFrame:
             strict=True,
         )
     ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=COSTS_COLUMNS)

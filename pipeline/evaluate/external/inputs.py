@@ -12,7 +12,7 @@ from pipeline.core import console, memory
 from pipeline.core.errors import InputError, UsageError
 from pipeline.evaluate.engine.measure import Inputs
 from pipeline.evaluate.external import qrels, sides
-from pipeline.evaluate.external.vectors import Vectors, must_fit, must_pair
+from pipeline.evaluate.external.vectors import Vectors, must_fit, must_pair, without_dropped
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.ranking.engine import bank_source
 from pipeline.ranking.engine.bank_source import BankSource
@@ -20,6 +20,7 @@ from pipeline.ranking.engine.split import Split
 from pipeline.ranking.metrics.truth import Relevance
 
 SIMILARITIES = ("cosine", "dot")
+NAN = ("refuse", "drop")
 # The captions' image where no file tells.
 _UNKNOWN = -1
 
@@ -27,7 +28,8 @@ _UNKNOWN = -1
 @dataclass(frozen=True)
 class InputFiles:
     """images, captions: Parquet or .npy; the three with ids belong to .npy; bank and val: the same kinds of files;
-    similarity: cosine (vectors are brought to length 1) or dot (used as they are); qrels: as in ``qrels.read``."""
+    similarity: cosine (vectors are brought to length 1) or dot (used as they are); qrels: as in ``qrels.read``; nan: refuse
+    rows that hold NaN or infinite values, or drop them with the captions and images that then have no other side."""
 
     images: Path
     captions: Path
@@ -40,6 +42,7 @@ class InputFiles:
     val_captions: Path | None = None
     similarity: str = "cosine"
     qrels: str | None = None
+    nan: str = "refuse"
 
     def existing(self) -> list[Path]:
         """Every file that is given, qrels included where they are one."""
@@ -57,8 +60,10 @@ def read(files: InputFiles, params: EvaluateParams, device: torch.device, paired
 
 
 def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paired: bool) -> Inputs:
-    images = sides.images(files.images, files.similarity, files.image_ids)
-    captions = sides.captions(files.captions, files.similarity, files.caption_ids, files.caption_images)
+    images, captions = without_dropped(
+        sides.images(files.images, files.similarity, files.image_ids, files.nan),
+        sides.captions(files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan),
+    )
     must_fit(images, captions)
     relevance = _relevance(files, images, captions) if paired else None
     ranked = _split(images, captions, device, relevance)
@@ -77,6 +82,8 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
 def _check(files: InputFiles, params: EvaluateParams) -> None:
     if files.similarity not in SIMILARITIES:
         raise UsageError(f"unknown similarity '{files.similarity}'; known: {', '.join(SIMILARITIES)}")
+    if files.nan not in NAN:
+        raise UsageError(f"--nan {files.nan}: expected {' or '.join(NAN)}")
     if params.bank != bank_source.OWN or params.split != "test":
         raise UsageError(
             "evaluate.bank and evaluate.split name parts of a run; with --images give --bank-images and --bank-captions"
@@ -125,7 +132,7 @@ def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSourc
     if not given:
         return BankSource(bank_source.OWN)
     kept = [
-        reader(path, files.similarity) if path is not None else None
+        reader(path, files.similarity, nan=files.nan) if path is not None else None
         for reader, path in [(sides.images, files.bank_images), (sides.captions, files.bank_captions)]
     ]
     for side in kept:
@@ -158,8 +165,10 @@ def _rows_as_bytes(vectors: Float[Tensor, "rows dim"]) -> np.ndarray:
 def _validation(files: InputFiles, images: Vectors, device: torch.device) -> Split | None:
     if files.val_images is None or files.val_captions is None:
         return None
-    one = sides.images(files.val_images, files.similarity)
-    other = sides.captions(files.val_captions, files.similarity)
+    one, other = without_dropped(
+        sides.images(files.val_images, files.similarity, nan=files.nan),
+        sides.captions(files.val_captions, files.similarity, nan=files.nan),
+    )
     for side in (one, other):
         must_fit(images, side)
     if other.image_ids is None:

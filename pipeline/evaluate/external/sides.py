@@ -3,27 +3,35 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
+from pipeline.core import tables
 from pipeline.core.errors import UsageError
 from pipeline.evaluate.external import npy, parquet
 from pipeline.evaluate.external.vectors import Vectors, checked
 
 
-def images(path: Path, similarity: str, ids: Path | None = None) -> Vectors:
+def images(path: Path, similarity: str, ids: Path | None = None, nan: str = "refuse") -> Vectors:
     """Parquet with columns image_id and embedding; or .npy, whose ids are in ``ids`` or 0, 1, 2, ... without it.
 
-    Raises UsageError for another kind of file and for ids given twice, InputError for unfit content.
+    Raises UsageError for another kind of file and for ids given twice, InputError for unfit content. nan: as of ``vectors.checked``.
     """
     if _is_parquet(path, [("--image-ids", ids)]):
         table = parquet.read(path, ["image_id", "embedding"])
-        vectors, found = parquet.vectors(path, table, "image_id"), parquet.ids(path, table, "image_id")
+        vectors, key, made = (
+            parquet.vectors(path, table, "image_id"),
+            parquet.ids(path, table, "image_id"),
+            _made(table),
+        )
         del table  # as large as the vectors, of which another copy is made now
-        return checked(str(path), "image_id", found, None, vectors, similarity)
+        return checked(str(path), "image_id", key, None, vectors, similarity, nan, made)
     vectors = npy.vectors(path)
-    return checked(str(path), "image_id", _ids(ids, vectors, path), None, vectors, similarity)
+    return checked(str(path), "image_id", _ids(ids, vectors, path), None, vectors, similarity, nan)
 
 
-def captions(path: Path, similarity: str, ids: Path | None = None, owners: Path | None = None) -> Vectors:
+def captions(
+    path: Path, similarity: str, ids: Path | None = None, owners: Path | None = None, nan: str = "refuse"
+) -> Vectors:
     """Parquet with columns caption_id, embedding and, unless judgements say what is correct, image_id; or .npy, whose ids
     are in ``ids`` and the images they describe in ``owners``. Raises as ``images`` does."""
     if _is_parquet(path, [("--caption-ids", ids), ("--caption-images", owners)]):
@@ -31,11 +39,20 @@ def captions(path: Path, similarity: str, ids: Path | None = None, owners: Path 
         vectors = parquet.vectors(path, table, "caption_id")
         found = parquet.ids(path, table, "image_id") if "image_id" in table.column_names else None
         key = parquet.ids(path, table, "caption_id")
+        made = _made(table)
         del table
-        return checked(str(path), "caption_id", key, found, vectors, similarity)
+        return checked(str(path), "caption_id", key, found, vectors, similarity, nan, made)
     vectors = npy.vectors(path)
     found = npy.ids(owners, len(vectors), str(path)) if owners else None
-    return checked(str(path), "caption_id", _ids(ids, vectors, path), found, vectors, similarity)
+    return checked(str(path), "caption_id", _ids(ids, vectors, path), found, vectors, similarity, nan)
+
+
+def _made(table: pa.Table) -> str:
+    """What the footer of ``vse-pipe embed`` says of the model, empty in files of other programs."""
+    about = tables.footer(table)
+    return (
+        f" of run {about['run']} (model {about['model_sha256'][:12]})" if {"run", "model_sha256"} <= set(about) else ""
+    )
 
 
 def _is_parquet(path: Path, beside: list[tuple[str, Path | None]]) -> bool:

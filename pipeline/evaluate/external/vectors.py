@@ -1,10 +1,11 @@
 """The vectors of one side, from whatever file, with the checks that every file has to pass. No files are read here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Float, Float32, Int64
+from jaxtyping import Bool, Float, Float32, Int64
 
+from pipeline.core.console import warn
 from pipeline.core.errors import InputError
 
 _SHOWN = 3
@@ -14,17 +15,29 @@ _AT_ONCE = 8192
 @dataclass(frozen=True)
 class Vectors:
     """where: the file, for messages; key: image_id or caption_id, what ``ids`` are; image_ids: of captions, the image that
-    each one describes, None where the file does not say."""
+    each one describes, None where the file does not say; dropped: the images of rows that were left out; made: by which
+    run's model, where the file says so."""
 
     where: str
     key: str
     ids: Int64[np.ndarray, " rows"]
     image_ids: Int64[np.ndarray, " rows"] | None
     vectors: Float32[np.ndarray, "rows dim"]
+    dropped: Int64[np.ndarray, " gone"] = field(default_factory=lambda: np.zeros(0, np.int64))
+    made: str = ""
 
     @property
     def dim(self) -> int:
         return self.vectors.shape[1]
+
+    @property
+    def owners(self) -> Int64[np.ndarray, " rows"]:
+        """The image of each row."""
+        return self.ids if self.image_ids is None else self.image_ids
+
+    def only(self, kept: Bool[np.ndarray, " rows"]) -> "Vectors":
+        image_ids = None if self.image_ids is None else self.image_ids[kept]
+        return replace(self, ids=self.ids[kept], image_ids=image_ids, vectors=self.vectors[kept])
 
 
 def checked(
@@ -34,8 +47,11 @@ def checked(
     image_ids: Int64[np.ndarray, " rows"] | None,
     vectors: Float[np.ndarray, "rows dim"],
     similarity: str,
+    nan: str = "refuse",
+    made: str = "",
 ) -> Vectors:
-    """vectors: float16, float32 or float64; kept as float32, and as unit vectors under similarity ``cosine``.
+    """vectors: float16, float32 or float64; kept as float32, and as unit vectors under similarity ``cosine``. nan: whether
+    rows with NaN or infinite values are refused, or ``drop``ped with a warning.
 
     Raises InputError on no rows, repeated ids, NaN or infinite values, values beyond float32, and vectors of length zero
     under ``cosine``, each with the count and the first ids.
@@ -44,12 +60,18 @@ def checked(
         raise InputError(f"{where}: no vectors: the array is {vectors.shape[0]} x {vectors.shape[1]}")
     values, counts = np.unique(ids, return_counts=True)
     _refuse(where, f"{key}s occur more than once", key, values[counts > 1])
-    _refuse(where, "rows hold NaN or infinite values", key, ids[~np.isfinite(vectors).all(axis=1)])
+    finite = np.isfinite(vectors).all(axis=1)
+    dropped = (ids if image_ids is None else image_ids)[~finite]
+    if nan != "drop" or not finite.any():
+        _refuse(where, "rows hold NaN or infinite values", key, ids[~finite], "; --nan drop leaves them out")
+    elif len(dropped):
+        warn(f"{where}: {len(dropped)} rows hold NaN or infinite values and are left out: {key} {_first(ids[~finite])}")
+        ids, vectors, image_ids = ids[finite], vectors[finite], None if image_ids is None else image_ids[finite]
     narrow = _of_length_one(where, key, ids, vectors) if similarity == "cosine" else vectors
     with np.errstate(over="ignore"):
         narrow = np.ascontiguousarray(narrow, dtype=np.float32)
     _refuse(where, "rows hold values too large for float32", key, ids[~np.isfinite(narrow).all(axis=1)])
-    return Vectors(where, key, ids, image_ids, narrow)
+    return Vectors(where, key, ids, image_ids, narrow, dropped, made)
 
 
 def _of_length_one(
@@ -71,11 +93,23 @@ def _of_length_one(
     return found
 
 
+def without_dropped(images: Vectors, captions: Vectors) -> tuple[Vectors, Vectors]:
+    """Without the captions of images that were dropped, and the images that have lost every caption."""
+    if captions.image_ids is None:
+        return images, captions
+    kept = captions.only(~np.isin(captions.owners, images.dropped))
+    bare = np.isin(images.ids, captions.dropped) & ~np.isin(images.ids, kept.owners)
+    gone = int(bare.sum()), len(captions.ids) - len(kept.ids)
+    if any(gone):
+        warn(f"with them {gone[0]} images and {gone[1]} captions of {images.where} and {captions.where} are left out")
+    return images.only(~bare), kept
+
+
 def must_fit(one: Vectors, other: Vectors) -> None:
-    """Raises InputError unless both have the same width."""
-    if one.dim != other.dim:
+    """Raises InputError unless both have the same width, and come from one model where they say which."""
+    if one.dim != other.dim or (one.made and other.made and one.made != other.made):
         raise InputError(
-            f"{other.where}: vectors of {other.dim} values, those of {one.where} have {one.dim}; "
+            f"{other.where}: vectors of {other.dim} values{other.made}, those of {one.where} have {one.dim}{one.made}; "
             "both must come from one model"
         )
 
@@ -97,9 +131,9 @@ def must_pair(images: Vectors, captions: Vectors) -> None:
         )
 
 
-def _refuse(where: str, what: str, key: str, wrong: np.ndarray) -> None:
+def _refuse(where: str, what: str, key: str, wrong: np.ndarray, advice: str = "") -> None:
     if len(wrong):
-        raise InputError(f"{where}: {len(wrong)} {what}: {key} {_first(wrong)}")
+        raise InputError(f"{where}: {len(wrong)} {what}: {key} {_first(wrong)}{advice}")
 
 
 def _first(ids: np.ndarray) -> str:

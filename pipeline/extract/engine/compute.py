@@ -50,7 +50,7 @@ class Computer:
                     rows.append(_finite(self.forward(batch.arrays), batch.items))
                 failures += batch.failures
                 if last:
-                    yield number, Shard(joined(rows, np.concatenate) if rows else None, failures)
+                    yield number, Shard(joined(rows) if rows else None, failures)
                     rows, failures = [], []
 
     def _asked_for(self, numbers: list[int], asked: deque[tuple[int, bool]]) -> Iterator[list[Item]]:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from pipeline.core.console import warn
-from pipeline.core.errors import PipelineError
+from pipeline.core.errors import PipelineError, out_of_memory
 from pipeline.extract.engine.backbone import Output
 from pipeline.extract.engine.params import FeatureParams, ImageParams
 
@@ -42,7 +42,11 @@ class Forward:
         Raises PipelineError when a single image does not fit, or the network cannot be compiled.
         """
         arrays = batch if isinstance(batch, tuple) else (batch,)
-        found = self._fitting(tuple(torch.from_numpy(array).to(self.device) for array in arrays))
+        return self._fitting(tuple(map(torch.from_numpy, arrays)))
+
+    def _whole(self, batch: tuple[Tensor, ...]) -> Output:
+        found = self.module(*(array.to(self.device) for array in batch))
+        found = found if isinstance(found, Output) else Output(found)
         features = found.features
         dtype = _DTYPES[self.params.store] if self.params.store else features.dtype
         if self.params.normalise:
@@ -54,16 +58,15 @@ class Forward:
         count = len(batch[0])
         if self.limit is not None and count > self.limit:
             parts = zip(*(array.split(self.limit) for array in batch), strict=True)
-            return joined([self._fitting(part) for part in parts], torch.cat)
+            return joined([self._fitting(part) for part in parts])
         try:
-            found = self.module(*batch)
-            return found if isinstance(found, Output) else Output(found)
+            return self._whole(batch)
         except self._not_compiled as error:
             raise PipelineError(
                 f"torch.compile cannot translate this network here; set compile: false ({_first_line(error)})"
             ) from error
-        except (torch.OutOfMemoryError, RuntimeError) as error:
-            if not _out_of_memory(error):
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
                 raise
             if count == 1:
                 raise PipelineError(f"one image does not fit in the memory of {self.device}: {error}") from error
@@ -75,16 +78,11 @@ class Forward:
         return self._fitting(batch)
 
 
-def _out_of_memory(error: RuntimeError) -> bool:
-    """torch has no class of its own for the memory of the processor."""
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
-
-
 def _first_line(error: Exception) -> str:
     return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
 
 
-def joined(outputs: list[Output], cat: Callable) -> Output:
-    """One output for all images of ``outputs``; cat: joins arrays or tensors along their first axis."""
+def joined(outputs: list[Output]) -> Output:
+    """One output for all images of ``outputs``."""
     columns = zip(*outputs, strict=True)
-    return Output(*(None if values[0] is None else cat(list(values)) for values in columns))
+    return Output(*(None if values[0] is None else np.concatenate(values) for values in columns))

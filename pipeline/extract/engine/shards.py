@@ -76,13 +76,6 @@ class Shards:
         for path in set(self._folder.iterdir()) - kept if self._folder.is_dir() else ():
             _remove(path)
 
-    def tidy_share(self, numbers: set[int]) -> None:
-        """Remove what a killed process was writing of ``numbers``; other files may be those of a process that lives."""
-        for path in self._folder.glob(".*.tmp"):
-            match = re.match(r"\.(\d{6,})-", path.name)
-            if match and int(match[1]) in numbers:
-                path.unlink(missing_ok=True)
-
     def write(self, number: int, shard: Shard, manifest: dict) -> None:
         """Synced and renamed, file and folder. manifest: as JSON; rows, failures and the fingerprint are added to it."""
         from safetensors.numpy import save

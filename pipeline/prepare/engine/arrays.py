@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.artifacts.features import check_finite
 from pipeline.core import arrays, memory
 from pipeline.core.console import track
 from pipeline.core.damage import Damage
-from pipeline.core.errors import InputError
+from pipeline.core.errors import InputError, MissingResource
 
 _BLOCK_BYTES = 64 * 2**20
 
@@ -18,11 +17,11 @@ _BLOCK_BYTES = 64 * 2**20
 def open_array(path: Path) -> np.ndarray:
     """Memory map (rows, D) or (rows, R, D) of float16, float32 or float64.
 
-    Raises InputError: not a .npy file, pickled objects, another type or shape, no rows, or not as many bytes as the
+    Raises MissingResource without the file; InputError: not a .npy file, pickled objects, another type or shape, no rows, or not as many bytes as the
     header promises.
     """
     if not path.is_file():
-        raise InputError(f"{path}: no such file")
+        raise MissingResource(f"{path}: no such file")
     array = arrays.opened(path, Damage(InputError, "copy it again"))
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
         raise InputError(f"{path}: holds {array.dtype}, expected float16, float32 or float64")
@@ -31,8 +30,9 @@ def open_array(path: Path) -> np.ndarray:
     return array
 
 
-def row_digests(array: np.ndarray, path: Path) -> np.ndarray:
-    """sha256 of every row's bytes as stored: uint8 (rows, 32). Raises InputError when a value is not finite.
+def row_digests(array: np.ndarray, path: Path) -> tuple[np.ndarray, dict[int, str]]:
+    """sha256 of every row's bytes as stored: uint8 (rows, 32); by number the rows with values that are not finite, as
+    ``Source.broken`` names them.
 
     One pass over the file, block by block, because it may be far larger than the memory.
     """
@@ -41,9 +41,11 @@ def row_digests(array: np.ndarray, path: Path) -> np.ndarray:
     step = max(1, _BLOCK_BYTES // row_bytes)
     starts = range(0, len(array), step)
     digests: list[bytes] = []
+    broken: dict[int, str] = {}
     for start in track(starts, len(starts), path.name):
         block = np.ascontiguousarray(array[start : start + step])
-        if not np.isfinite(block).all():
-            check_finite(array, str(path))
+        finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
+        for row in (np.flatnonzero(~finite) + start).tolist():
+            broken[row] = f"{path.name}#{row} holds NaN or infinite values"
         digests.extend(hashlib.sha256(row).digest() for row in block)
-    return np.frombuffer(b"".join(digests), np.uint8).reshape(len(array), 32)
+    return np.frombuffer(b"".join(digests), np.uint8).reshape(len(array), 32), broken

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pipeline.artifacts.images import UNREAD
 from pipeline.core import console
-from pipeline.core.errors import InputError, UnreadableImage
+from pipeline.core.errors import InputError, MissingResource, UnreadableImage
 from pipeline.pictures import read
 from pipeline.pictures.address import path_of
 from pipeline.pictures.picture import opened, undecodable
@@ -38,11 +38,13 @@ def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: b
     """Read and decode ``root / file`` for every file, in threads (Pillow and hashlib release the lock).
 
     files: names below ``root``, or addresses as ``pipeline.pictures.address`` reads them where they are ``in_shards``; where:
-    the place in the data set that names file ``i``. Raises InputError at the first name that leaves ``root`` or, where it is
-    none, reads as an address.
+    the place in the data set that names file ``i``. Raises MissingResource without the folder, InputError at the first name
+    that leaves ``root`` or, where it is none, reads as an address.
     """
     if not root.is_dir():
-        raise InputError(f"image folder {root} does not exist; put the images there or set `images` to their folder")
+        raise MissingResource(
+            f"image folder {root} does not exist; put the images there or set `images` to their folder"
+        )
     places = [where(number) for number in range(len(files))]
     for file, place in zip(files, places, strict=True):
         _locate(root, file, place, in_shards)

@@ -105,7 +105,7 @@ def read_text(path: Path) -> str:
     """A whole UTF-8 file, a byte order mark dropped. Raises InputError with the line of the first byte that is not UTF-8, and
     for a file that takes more memory than there may be."""
     if not path.is_file():
-        raise InputError(f"{path}: no such file")
+        raise MissingResource(f"{path}: no such file")
     memory.require_text(path)
     content = path.read_bytes()
     try:

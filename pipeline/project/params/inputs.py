@@ -16,7 +16,9 @@ def features(reader: ParamsReader, root: Root, name: str, node: FeaturesNode) ->
     address = f"features.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     backbone = reader.member(BACKBONES, node.backbone, node.model_extra, address, f"{address}.backbone")
-    return FeatureSet(node.dataset, backbone, node.on_error, node.max_errors)
+    held = root.datasets.get(node.dataset)
+    on_error = node.on_error or (held.on_error if held else "fail")
+    return FeatureSet(node.dataset, backbone, on_error, node.max_errors)
 
 
 def texts(reader: ParamsReader, root: Root, name: str, node: TextsNode) -> TextSet:

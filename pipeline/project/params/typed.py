@@ -32,7 +32,8 @@ class Dataset:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """max_errors: images that may be left out under ``on_error: skip``; below 1 a share of all, rounded up."""
+    """max_errors: images that may be left out under ``on_error: skip`` beside those that ``prepare`` listed; below 1 a share
+    of all, rounded up."""
 
     dataset: str
     backbone: Member

@@ -31,6 +31,8 @@ from pipeline.ranking.engine.split import Split
 from pipeline.tools.export.fold import Folded, FoldedSide, folded
 
 MANIFEST = "manifest.json"
+# Of all targets: an export may take the place of one to another.
+_FILES = (MANIFEST, "items.*", "queries.*", "*_ids.npy", "img_emb/*", "text_emb/*", "metadata/*")
 TARGETS = Family("export target", "pipeline.tools.export.targets", Traits())
 # Similarities of this pipeline that are the inner product of the stored vectors.
 _INNER_PRODUCTS = ("cosine",)
@@ -112,7 +114,7 @@ def _export(
     content = _folded(given.ranked, bias, direction)
     manifest = _manifest(given, criterion, bias, content, target.__name__.rpartition(".")[2])
     manifest["sources"] = {str(path): sha256(path) for path in sources}
-    with locks.claim(out), whole_folder(out) as folder:
+    with locks.claim(out), whole_folder(out, _FILES) as folder:
         target.write(folder, content)
         write_json(folder / MANIFEST, manifest)
     return manifest

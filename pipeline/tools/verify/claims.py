@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from pipeline.artifacts import features, fragments, images, model_files
 from pipeline.core import parquet, tables
-from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.errors import InputError, IntegrityError, MissingResource
 from pipeline.core.files import read_json
 from pipeline.pictures.address import path_of
 from pipeline.project import paths
@@ -51,7 +51,7 @@ def unreadable(path: Path) -> str:
     """What is wrong with a JSON document; empty where nothing is."""
     try:
         read_json(path)
-    except InputError as error:
+    except (InputError, MissingResource) as error:
         return str(error).removeprefix(f"{path}: ")
     return ""
 

@@ -1,7 +1,7 @@
 """The epochs of one run: train, validate, keep the best, checkpoint."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pipeline.artifacts import history, rematching
 from pipeline.core.console import say, track
-from pipeline.core.errors import PipelineError
+from pipeline.core.errors import PipelineError, out_of_memory, shortage
 from pipeline.core.seeds import derive
 from pipeline.train.engine import checkpoint
 from pipeline.train.engine.checkpoint import Progress
@@ -45,8 +45,9 @@ def fit(
         say(f"train {name}: going on after epoch {progress.epoch} of {params.epochs}")
     for epoch in range(progress.epoch, params.epochs):
         lr = set_rates(optimizer, params, epoch, scheme.decays_from)
-        mean = _epoch(scheme, optimizer, sampler, epoch, name)
-        row = {"epoch": epoch + 1, "lr": lr, "loss": mean, **_validated(validate, scheme.models, epoch, name)}
+        with _enough_memory(epoch, name):
+            mean = _epoch(scheme, optimizer, sampler, epoch, name)
+            row = {"epoch": epoch + 1, "lr": lr, "loss": mean, **_validated(validate, scheme.models, epoch, name)}
         progress.epoch = epoch + 1
         progress.history.append(row)
         progress.scheme, record = scheme.state(), scheme.record()
@@ -66,6 +67,21 @@ def _write(out: Path, progress: Progress) -> None:
     history.write(out, progress.history)
     if progress.records:
         rematching.write(out, progress.records)
+
+
+@contextlib.contextmanager
+def _enough_memory(epoch: int, name: str) -> Iterator[None]:
+    """Raises PipelineError with advice where memory runs out. epoch: how many are finished, and kept."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        kept = f" (goes on after {epoch} finished epochs)" if epoch else ""
+        raise PipelineError(
+            f"train {name}, epoch {epoch + 1}: {shortage(error)}; free some and run the same command again{kept}, or set "
+            f"runs.{name}.train.chunk, which encodes a batch in parts, or a smaller train.batch_size (both start anew)"
+        ) from error
 
 
 def _copied(model: DualEncoder) -> dict[str, Tensor]:

@@ -49,9 +49,11 @@ def inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[features
     texts.require_captions(words, paths.prepared(node.dataset))
     read = texts.read(words)
     for what, found in [("features", source.meta["sha256"]), ("texts", read.digest)]:
-        if found != files.config.get(f"{what}_sha256"):
+        wanted = files.config.get(f"{what}_sha256")
+        if found != wanted:
             raise IntegrityError(
-                f"run {run} was trained on other {what} than data/extract now holds; run `vse-pipe train --run {run}` again"
+                f"run {run} was trained on other {what} ({str(wanted)[:12]}) than data/extract now holds ({found[:12]}); "
+                f"run `vse-pipe train --run {run}` again"
             )
     return source, read
 

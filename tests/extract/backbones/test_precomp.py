@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pipeline.artifacts import features
+from pipeline.artifacts import features, unreadable
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.extract import stage
 from tests.extract import project
@@ -82,7 +83,11 @@ GOOD = [f"train_ims.npy#{row}" for row in ORDER]
 @pytest.mark.parametrize(
     ("array", "files", "message"),
     [
-        (with_nan(), GOOD, "row 2: train_ims.npy#4 holds NaN or infinite values"),
+        (
+            with_nan(),
+            GOOD,
+            r"train_ims.npy#4 \(image_id 10\) holds NaN or infinite values; to leave such images out, set on_error",
+        ),
         (rows(), [*GOOD[:3], "train_ims.npy#5"], "row 3: train_ims.npy#5 does not exist, the file has 5 rows"),
         (rows(), ["cat.jpg", *GOOD[1:]], "row 0: file 'cat.jpg' names no row of features, expected <name>.npy#<row>"),
         (rows(), ["../train_ims.npy#0", *GOOD[1:]], "row 0: file '../train_ims.npy' lies outside its root"),
@@ -113,3 +118,12 @@ def test_a_changed_row(folder: Path) -> None:
     given(rows(), digests=["0" * 64] * 4)
     with pytest.raises(IntegrityError, match=r"row 0: train_ims.npy#3 changed after prepare read it"):
         stage.extract(project.params("precomp"), "small", "cpu")
+
+
+def test_rows_that_are_not_finite_can_be_left_out(folder: Path) -> None:
+    given(with_nan(), digests=[""] * 4)
+    whole = project.params("precomp")
+    skipping = replace(whole.features["small"], on_error="skip", max_errors=1)
+    stage.extract(replace(whole, features={"small": skipping}), "small", "cpu")
+    assert unreadable.read(OUT)["reason"].to_pylist() == ["holds NaN or infinite values"]
+    assert np.array_equal(features.read(OUT).array, rows()[[3, 0, 1]])

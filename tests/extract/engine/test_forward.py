@@ -1,5 +1,6 @@
 """From a module's output to stored rows."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -80,10 +81,19 @@ def test_one_image_that_does_not_fit() -> None:
         forward(Small(0))(BATCH)
 
 
-def test_the_processors_memory_counts_too() -> None:
-    with pytest.raises(RuntimeError) as refused:
-        torch.empty(1 << 62, dtype=torch.uint8)
-    module = Small(2, refused.value)
+def _refused(allocate: Callable) -> Exception:
+    with pytest.raises((RuntimeError, MemoryError)) as refused:
+        allocate(1 << 62, dtype="uint8" if allocate is np.empty else torch.uint8)
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    "error",
+    [_refused(torch.empty), _refused(np.empty), RuntimeError("std::bad_alloc"), torch.OutOfMemoryError("CUDA out")],
+    ids=["torch", "numpy", "C++", "CUDA"],
+)
+def test_the_processors_memory_counts_too(error) -> None:
+    module = Small(2, error)
     batch = np.arange(4, dtype=np.float32)[:, None]
     assert np.array_equal(forward(module, normalise=False)(batch).features, batch * 2)
     assert module.seen == [4, 2, 2]

@@ -99,17 +99,6 @@ def test_tidy_leaves_nothing_but_the_shards_of_this_extraction(tmp_path: Path) -
     assert [found.name for found in sorted((tmp_path / "shards").rglob("*"))] == ["a" * 16, path.name]
 
 
-def test_a_share_removes_only_what_it_was_writing_itself(tmp_path: Path) -> None:
-    written(tmp_path, 5, fingerprint="b" * 64)
-    shards = written(tmp_path, 1)
-    path = shards.found()[1]
-    for number in (1, 2):
-        path.with_name(f".{number:06d}-0123456789abcdef.safetensors.17.tmp").write_bytes(b"half")
-    shards.tidy_share({0, 2, 4})
-    left = {found.name[:7] for found in (tmp_path / "shards").rglob("*.*")}
-    assert left == {"000001-", ".000001", "000005-"}
-
-
 @pytest.mark.parametrize("cut", [1, 24])
 def test_another_file_under_a_digest_that_fits_is_damaged_too(tmp_path: Path, cut: int) -> None:
     shards = written(tmp_path, 0)

@@ -202,6 +202,13 @@ def test_names_that_collide_with_files_of_other_nodes(tmp_path, section, ending)
     assert any(problem.startswith(start) for problem in error.value.problems), error.value.problems
 
 
+@pytest.mark.parametrize("section", ["datasets", "features", "texts", "noises", "runs"])
+def test_a_name_that_no_file_can_have(tmp_path, section):
+    (node, *_) = PARAMS[section].values()
+    with pytest.raises(ParamsError, match="a name has at most 200 characters, this one 300: files are named after it"):
+        load_params(tmp_path, **{section: {**PARAMS[section], "x" * 300: node}})
+
+
 def test_features_and_texts_of_different_data_sets_may_share_a_name(tmp_path):
     datasets = {**PARAMS["datasets"], "other": {"format": "csv", "source": "x.csv"}}
     texts = {**PARAMS["texts"], "plain": {"dataset": "other", "method": "words"}}
@@ -235,3 +242,7 @@ def test_broken_images_stop_by_default(tmp_path):
     changed = {**plain, "on_error": "skip", "max_errors": 20}
     node = load_params(tmp_path, features={"plain": changed}).features["plain"]
     assert (node.on_error, node.max_errors) == ("skip", 20)
+    datasets = {"toy": {**PARAMS["datasets"]["toy"], "on_error": "skip"}}
+    assert load_params(tmp_path, datasets=datasets).features["plain"].on_error == "skip", "one switch for both"
+    strict = {"plain": {**plain, "on_error": "fail"}}
+    assert load_params(tmp_path, datasets=datasets, features=strict).features["plain"].on_error == "fail"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 
+from pipeline.core.errors import ParamsError
 from pipeline.project import lock
 from pipeline.project.lock import Lock
 from pipeline.project.params.document import read_document
@@ -81,3 +82,11 @@ def test_a_lock_file_that_is_no_yaml_is_a_problem(made):
     Path("dvc.lock").write_text("stages: [", encoding="utf-8")
     (found,) = check([]).problems
     assert (found.status, found.address) == (3, "dvc.lock")
+
+
+@pytest.mark.parametrize("text", ["stages: []", "stages: {a: {outs: }}", "stages: {a: {deps: [{path: 3}]}}"])
+def test_a_lock_file_that_dvc_did_not_write_is_named(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    Path("dvc.lock").write_text(text)
+    with pytest.raises(ParamsError, match=r"dvc\.lock stages.*; remove the file and `dvc repro` writes it"):
+        Lock({})

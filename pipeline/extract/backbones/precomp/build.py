@@ -10,7 +10,7 @@ from torch import nn
 
 from pipeline.core import arrays
 from pipeline.core.damage import Damage
-from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.errors import InputError, IntegrityError, UnreadableImage
 from pipeline.extract.backbones.precomp import Params
 from pipeline.extract.engine.backbone import Backbone
 from pipeline.pictures.images import Item
@@ -21,7 +21,7 @@ def build(params: Params, seed: int) -> Backbone:
     """(D) or (R, D) a row; ``file`` in images.parquet is ``<name>.npy#<row>`` below the image root.
 
     ``read`` raises InputError for another form of name, a missing or damaged file, a row that does not exist, other
-    types or shapes and values that are not finite; IntegrityError when a row is not what ``prepare`` saw.
+    types or shapes; UnreadableImage for values that are not finite; IntegrityError when a row is not what ``prepare`` saw.
     """
 
     opened = cache(_opened)
@@ -60,5 +60,5 @@ def _row(array: np.ndarray, number: int, item: Item) -> np.ndarray:
     if item.sha256 and hashlib.sha256(row.data).hexdigest() != item.sha256:
         raise IntegrityError(f"{item.where}: {item.file} changed after prepare read it; run `vse-pipe prepare` again")
     if not np.isfinite(row).all():
-        raise InputError(f"{item.where}: {item.file} holds NaN or infinite values")
+        raise UnreadableImage(item.file, "holds NaN or infinite values")
     return row.astype(np.float32) if row.dtype == np.float64 else row

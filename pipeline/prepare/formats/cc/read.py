@@ -21,24 +21,27 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 
     Line k of a split goes with row k; image_id and caption_id are running numbers over the splits in the order
     train, dev, test. The ids in the file are not kept: they are names of web pages' pictures, not numbers. Raises
-    InputError: a missing, truncated or pickled file, NaN, not as many lines as rows, a line that is not two fields, an
+    InputError: a missing, truncated or pickled file, not as many lines as rows, a line that is not two fields, an
     empty caption or one that is not UTF-8.
     """
     existing(source)
     images: list[tuple] = []
     captions: list[tuple] = []
+    broken: list[str] = []
     for prefix in (name for name in ORDER if name in params.splits):
         name = split_of(prefix, prefix)
-        texts, digests = _read_split(source, prefix)
+        texts, (digests, unfit) = _read_split(source, prefix)
+        broken += unfit.values()
         for row, (text, digest) in enumerate(zip(texts, digests, strict=True)):
             number = len(images)
             images.append((number, f"{prefix}_ims.npy#{row}", name, 0, 0, bytes(digest).hex()))
             captions.append((number, number, text, name))
-    return Source(image_table(*zip(*images, strict=True)), caption_table(*zip(*captions, strict=True)), str(source))
+    tables = image_table(*zip(*images, strict=True)), caption_table(*zip(*captions, strict=True))
+    return Source(*tables, str(source), broken)
 
 
 def _read_split(source: Path, prefix: str):
-    """Captions, and the digests of their images' rows: uint8 (rows, 32)."""
+    """Captions, and the digests of their images' rows as ``row_digests`` gives them."""
     listed, features = source / f"{prefix}_caps.tsv", source / f"{prefix}_ims.npy"
     texts = [_caption(line, f"{listed} line {number}") for number, line in enumerate(read_lines(listed), 1)]
     array = open_array(features)

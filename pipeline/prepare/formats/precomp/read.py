@@ -31,13 +31,14 @@ class _Split:
     groups: Grouping
     digests: list[str]
     names: list[str] | None
+    broken: list[str]
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """source: the folder. ``file`` is ``<split>_ims.npy#<row>`` and sha256 that of the row's bytes as stored.
 
     image_id is the number in ids.txt where every split has whole numbers, none of them twice; else running numbers,
-    as caption_id always is. Raises InputError: a missing, truncated or pickled file, NaN, captions and rows that do
+    as caption_id always is. Raises InputError: a missing, truncated or pickled file, captions and rows that do
     not fit together, an empty caption or one that is not UTF-8, ids that are duplicated or too few.
     """
     existing(source)
@@ -56,7 +57,9 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
             first = number * split.groups.captions
             for text in split.captions[first : first + split.groups.captions]:
                 captions.append((len(captions), image_id, text, name))
-    return Source(image_table(*zip(*images, strict=True)), caption_table(*zip(*captions, strict=True)), str(source))
+    broken = [one for split in splits for one in split.broken]
+    tables = image_table(*zip(*images, strict=True)), caption_table(*zip(*captions, strict=True))
+    return Source(*tables, str(source), broken)
 
 
 def _warn_of_first_1k(source: Path, params: Params) -> None:
@@ -73,10 +76,11 @@ def _read_split(source: Path, prefix: str, params: Params) -> _Split:
     captions = [caption_text(line, f"{texts} line {number}") for number, line in enumerate(read_lines(texts), start=1)]
     if not captions:
         raise InputError(f"{texts}: no captions")
-    digests = row_digests(open_array(features), features)
+    digests, broken = row_digests(open_array(features), features)
     groups = group(len(captions), digests, params.captions_per_image, f"{texts} and {features.name}")
     per_image = [bytes(digest).hex() for digest in digests[:: groups.rows]]
-    return _Split(prefix, captions, groups, per_image, _names(source / f"{prefix}_ids.txt", len(captions), groups))
+    names = _names(source / f"{prefix}_ids.txt", len(captions), groups)
+    return _Split(prefix, captions, groups, per_image, names, [broken[row] for row in broken if row % groups.rows == 0])
 
 
 def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:

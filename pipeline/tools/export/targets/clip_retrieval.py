@@ -7,10 +7,10 @@ in the folder of their kind and have no metadata.
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from pipeline.core import tables
+from pipeline.core.files import write_array
 from pipeline.tools.export.fold import Folded
 
 _FOLDERS = {"image_id": "img_emb", "caption_id": "text_emb"}
@@ -21,8 +21,8 @@ def write(folder: Path, folded: Folded) -> None:
     for side in (folded.items, folded.queries):
         name = _FOLDERS[side.key]
         (folder / name).mkdir()
-        np.save(folder / name / f"{name}_0.npy", side.vectors)
-    np.save(folder / "queries_ids.npy", folded.queries.ids)
+        write_array(folder / name / f"{name}_0.npy", side.vectors)
+    write_array(folder / "queries_ids.npy", folded.queries.ids)
     key = folded.items.key
     schema = pa.schema(
         [

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.core.errors import MissingResource
+from pipeline.core.files import write_array
 from pipeline.tools.export.fold import Folded
 
 try:
@@ -20,5 +21,5 @@ def write(folder: Path, folded: Folded) -> None:
     index = faiss.IndexIDMap2(faiss.IndexFlatIP(items.vectors.shape[1]))
     index.add_with_ids(np.ascontiguousarray(items.vectors), items.ids)
     faiss.write_index(index, str(folder / "items.faiss"))
-    np.save(folder / "queries.npy", queries.vectors)
-    np.save(folder / "queries_ids.npy", queries.ids)
+    write_array(folder / "queries.npy", queries.vectors)
+    write_array(folder / "queries_ids.npy", queries.ids)

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
-
+from pipeline.core.files import write_array
 from pipeline.tools.export.fold import Folded
 
 
 def write(folder: Path, folded: Folded) -> None:
     for name, side in [("items", folded.items), ("queries", folded.queries)]:
-        np.save(folder / f"{name}.npy", side.vectors)
-        np.save(folder / f"{name}_ids.npy", side.ids)
+        write_array(folder / f"{name}.npy", side.vectors)
+        write_array(folder / f"{name}_ids.npy", side.ids)

@@ -1,0 +1,36 @@
+import shutil
+
+import pytest
+
+from tests.command_line import caller
+from tests.faults import kill
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """The command line in this process: (exit status, stdout, stderr)."""
+    return caller(monkeypatch, capsys)
+
+
+@pytest.fixture(scope="session")
+def _staged_once(tmp_path_factory):
+    root = tmp_path_factory.mktemp("staged")
+    kill.make(root)
+    return root
+
+
+@pytest.fixture
+def staged(_staged_once, tmp_path, monkeypatch):
+    """A copy of a project of forty pictures in which every stage has run; it is the working directory."""
+    root = tmp_path / "staged"
+    shutil.copytree(_staged_once, root)
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def raw(tmp_path, monkeypatch):
+    """The same project before its first stage."""
+    kill.write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

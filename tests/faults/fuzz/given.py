@@ -1,0 +1,190 @@
+"""Every format of files that people bring, and what reads it."""
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+from pipeline.artifacts import noise_index
+from pipeline.core.files import sha256
+from pipeline.evaluate.external import npy, qrels, sides
+from pipeline.extract.backbones import precomp
+from pipeline.extract.backbones.bottom_up import tsv
+from pipeline.extract.backbones.precomp import build as precomp_build
+from pipeline.extract.engine import states
+from pipeline.extract.text_engine import vectors as word_vectors
+from pipeline.pictures import images
+from pipeline.pictures.images import Item
+from pipeline.prepare.stage import check
+from pipeline.project.params.document import read_document
+from pipeline.project.params.load import load
+from pipeline.project.params.overlay import apply
+from pipeline.tools.check import dvc_stages
+from tests.evaluate.external import files as embedded
+from tests.extract.backbones import test_bottom_up as bottom_up
+from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
+from tests.faults.fuzz.child import Reader
+from tests.prepare import _data as data
+from tests.prepare.formats.test_parquet import hub
+from tests.prepare.formats.test_webdataset import sample, shard
+from tests.rules.sources import ROOT
+
+_KINDS = {"png": {}, "jpg": {}, "gif": {}, "webp": {}, "bmp": {}, "tiff": {"compression": "tiff_lzw"}, "ppm": {}}
+_INDEX = np.random.default_rng(0).permutation(12)
+_WEIGHTS = {"a.weight": torch.arange(12.0).reshape(3, 4), "a.bias": torch.zeros(3)}
+_NPY = {
+    "images": (Path("a.npy"), Path("ids.npy")),
+    "captions": (Path("b.npy"), Path("captions.txt"), Path("owners.npy")),
+}
+
+
+def make() -> None:
+    """All of them in the working directory, where ``own.make`` has left a project."""
+    _data_sets()
+    _weights_and_words()
+    embedded.write_npy(embedded.sample(), Path())
+    embedded.write(embedded.sample(), Path())
+    Path("qrels.txt").write_text("caption_id image_id relevance\n10 1 1\n11 1 0\n10 2 0.5\n11 2 3\n")
+    pq.write_table(pa.table({"image_id": [1, 2], "caption_id": [3, 4], "relevance": [1, 1]}), "qrels.parquet")
+    np.save("index.npy", _INDEX)
+    bottom_up.written(bottom_up.row(0), bottom_up.row(1))
+    for kind, options in _KINDS.items():
+        Image.fromarray(data.rows(9, shape=(12, 3)).astype(np.uint8)).save(f"p.{kind}", **options)
+    shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
+    Path("overlay.yaml").write_text("train: {epochs: 3}\nloss:\n  sum: {margin: 0.3}\n")
+
+
+def _data_sets() -> None:
+    names = ["a.png", "b.png", "c.png"]
+    Path("csv").mkdir()
+    data.pictures(Path("csv"), names)
+    rows = "".join(
+        f'{name},"a ""cat"", on {name}",{split}\n' for name, split in zip(names, ("train", "val", "test"), strict=True)
+    )
+    Path("csv/t.csv").write_text("image,caption,split\n" + rows)
+    entries = [data.entry(number, split) for number, split in enumerate(("train", "val", "test"))]
+    data.karpathy(Path("json"), entries)
+    data.precomp(Path("precomp"), data.three_splits())
+    np.savetxt("precomp/train_ids.txt", [0, 1, 2], "%d")
+    Path("cc").mkdir()
+    for prefix, count in (("train", 3), ("dev", 1), ("test", 2)):
+        np.save(f"cc/{prefix}_ims.npy", data.rows(count))
+        Path(f"cc/{prefix}_caps.tsv").write_text("".join(f"{n}\tcaption {n}\n" for n in range(count)))
+    shard(Path("tar/t.tar"), [*sample("a", 0), *sample("b", 1, "NA")])
+    told = json.dumps({"caption": ["one", "two"]}).encode()
+    shard(Path("tarjson/t.tar"), [("a.png", data.picture(0)), ("a.json", told)])
+    Path("parquet").mkdir()
+    pq.write_table(
+        pa.table({"image": hub(0, 3), "caption": [["a", "b"], ["NA"], ["c"]]}), "parquet/t.parquet", row_group_size=2
+    )
+
+
+def _weights_and_words() -> None:
+    torch.save(_WEIGHTS, "w.pth")
+    torch.save({"state_dict": _WEIGHTS}, "old.pt", _use_new_zipfile_serialization=False)
+    save_file(_WEIGHTS, "w.safetensors")
+    array = vectors()
+    as_npz(Path("words.npz"), WORDS, array)
+    forms = {
+        "words.bin": as_binary(WORDS, array),
+        "words.vec": as_text(WORDS, array, header=True),
+        "words.txt": as_text(WORDS, array),
+    }
+    for name, content in {**forms, "words.txt.gz": gzip.compress(forms["words.txt"])}.items():
+        Path(name).write_bytes(content)
+
+
+def _prepared(kind: str, source: str, **options: object) -> object:
+    found = data.read(kind, Path(source), Path("out"), **options)
+    check(kind, found)
+    return found.images, found.captions, found.root, found.broken
+
+
+def _noise(path: Path) -> object:
+    return noise_index.read(path, sha256(path), len(_INDEX), 60)
+
+
+def _regions(path: Path) -> object:
+    index = tsv.index([path])
+    return [tsv.read(index, Item(0, f"{bottom_up.NUMBERS[n]}.jpg", "", "x"), "file", (3, 5)) for n in (0, 1)]
+
+
+def _row(path: Path) -> object:
+    return precomp_build.build(precomp.Params(), 1).read(Path(), Item(0, f"{path}#1", "", "x"))
+
+
+def _overlay(path: Path) -> object:
+    params = Path("changed.yaml")
+    shutil.copy("params.yaml", params)
+    apply(params, str(path), [])
+    return read_document(params)
+
+
+def _dvc(path: Path) -> object:
+    return dvc_stages.read(path, {"runs": {"sum": {}}, "datasets": {"toy": {"format": "csv"}}})
+
+
+def _picture(path: Path) -> object:
+    return images.load(Path(), Item(1, str(path), "", "x"))
+
+
+def _sides() -> Iterable[Reader]:
+    for name in _NPY["images"]:
+        yield Reader(
+            f"evaluate images {name}", name, partial(sides.images, _NPY["images"][0], "cosine", _NPY["images"][1])
+        )
+    for name in _NPY["captions"]:
+        first, ids, owners = _NPY["captions"]
+        yield Reader(f"evaluate captions {name}", name, partial(sides.captions, first, "dot", ids, owners))
+    yield Reader("evaluate images parquet", Path("a.parquet"), partial(sides.images, Path("a.parquet"), "cosine"))
+    yield Reader("evaluate captions parquet", Path("b.parquet"), partial(sides.captions, Path("b.parquet"), "dot"))
+    for name in ("qrels.txt", "qrels.parquet"):
+        yield Reader(f"evaluate {name}", Path(name), partial(qrels.read, name))
+
+
+def readers() -> list[Reader]:
+    shares = {"val": 0.0, "test": 0.0}
+    prepare: dict[str, Callable[[], object]] = {
+        "csv/t.csv": partial(_prepared, "csv", "csv/t.csv"),
+        "csv/a.png": partial(_prepared, "csv", "csv/t.csv"),
+        "json/dataset_tiny.json": partial(_prepared, "karpathy", "json"),
+        "precomp/train_ims.npy": partial(_prepared, "precomp", "precomp"),
+        "precomp/train_caps.txt": partial(_prepared, "precomp", "precomp"),
+        "precomp/train_ids.txt": partial(_prepared, "precomp", "precomp"),
+        "cc/train_caps.tsv": partial(_prepared, "cc", "cc"),
+        "cc/train_ims.npy": partial(_prepared, "cc", "cc"),
+        "tar/t.tar": partial(_prepared, "webdataset", "tar/t.tar", **shares),
+        "tarjson/t.tar": partial(_prepared, "webdataset", "tarjson/t.tar", caption="json", **shares),
+        "parquet/t.parquet": partial(_prepared, "parquet", "parquet/t.parquet", **shares),
+    }
+    alone: dict[str, tuple[str, Callable[[Path], object]]] = {
+        "noise index.npy": ("index.npy", _noise),
+        "bottom-up a.tsv": ("tsv/a.tsv", _regions),
+        "precomp row": ("cc/test_ims.npy", _row),
+        **{f"weights {name}": (name, states.read) for name in ("w.pth", "old.pt", "w.safetensors")},
+        **{
+            f"words {name}": (name, _words)
+            for name in ("words.npz", "words.bin", "words.vec", "words.txt", "words.txt.gz")
+        },
+        **{f"picture {kind}": (f"p.{kind}", _picture) for kind in _KINDS},
+        "params.yaml": ("params.yaml", load),
+        "overlay.yaml": ("overlay.yaml", _overlay),
+        "dvc.yaml": ("dvc.yaml", _dvc),
+        "vectors .npy": ("a.npy", npy.vectors),
+    }
+    found = [Reader(f"prepare {name}", Path(name), read) for name, read in prepare.items()]
+    found += [Reader(name, Path(file), partial(read, Path(file))) for name, (file, read) in alone.items()]
+    return [*found, *_sides()]
+
+
+def _words(path: Path) -> object:
+    return word_vectors.read(path, set(WORDS))

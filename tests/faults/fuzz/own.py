@@ -1,0 +1,169 @@
+"""Every kind of file that this package writes, and what reads it.
+
+``digested`` are those whose content another file or their own pages answer for. The documents that say what lies beside
+them (meta.json, config.json, metrics.json, history.csv) have nobody within the project but DVC, whose digests
+``vse-pipe verify`` compares; a change in them may be accepted, as one by an editor would be.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import torch
+
+from pipeline.artifacts import (
+    audit,
+    captions,
+    embeddings,
+    evaluation,
+    features,
+    fragments,
+    history,
+    images,
+    model_files,
+    pairs,
+    rematching,
+    texts,
+    unreadable,
+)
+from pipeline.core.errors import IntegrityError
+from pipeline.extract.engine.backbone import Failure, Output
+from pipeline.extract.engine.shards import Shard, Shards
+from pipeline.project import timing
+from pipeline.project.lock import Lock
+from pipeline.tools.search import stored
+from pipeline.train.engine import checkpoint, restore
+from tests import made
+from tests.artifacts.test_rematching import WHOLE
+from tests.faults.fuzz.child import Reader
+
+_TOY, _RUN = Path("data/extract/toy"), Path("data/train/sum")
+_OF_AUDIT = (audit.HISTOGRAM_COLUMNS, audit.COSTS_COLUMNS)
+_MARK, _STORED = "a" * 64, Path("stored.safetensors")
+
+
+def make() -> None:
+    """A small project in the working directory, in which every stage has run, and the files that it has none of."""
+    made.build(Path.cwd())
+    made.record()
+    shards = Shards(Path("shards"), _MARK)
+    shards.write(0, Shard(Output(np.ones((3, 2), np.float32)), [Failure(7, "x", "y")]), {"about": {}, "images": 4})
+    _texts(Path("vectors"))
+    _regions(Path("regions"))
+    rematching.write(Path(), [WHOLE])
+    _audit(Path("audit"))
+    unreadable.write(Path("errors"), pa.table({"image_id": [1], "file": ["a"], "reason": ["is empty"]}))
+    stored.write(_STORED, stored.Stored({"a": torch.arange(6.0)}, {"k": 1}), {"run": "sum"}, [Path("params.yaml")])
+
+
+def _texts(folder: Path) -> None:
+    ids = np.arange(3, dtype=np.int64)
+    texts.write_vectors(
+        folder, ids, [np.eye(3, 4, dtype=np.float32)], ["a", "b"], {"mean": np.ones(4)}, {"method": "x"}
+    )
+
+
+def _regions(folder: Path) -> None:
+    rows, ids = np.arange(3), np.arange(3, dtype=np.int64)
+    table = {"image_id": rows, "row": rows, "status": ["ok"] * 3, "detail": [""] * 3}
+    table |= {"boxes": features.lists(np.ones((3, 2, 4))), "scores": features.lists(np.ones((3, 2)))}
+    features.write(folder, np.ones((3, 2, 5), np.float32), pa.table(table), {})
+    block = fragments.FragmentRows("test", ids, ids, np.array([1, 2, 1]), np.ones((4, 5), np.float32))
+    fragments.write(folder / "images.parquet", [block], 5, {"run": "x"})
+
+
+def _audit(folder: Path) -> None:
+    values = {field.name: [False] if pa.types.is_boolean(field.type) else [1] for field in audit.SCHEMA}
+    histogram, costs = (pd.DataFrame([range(len(names))], columns=names) for names in _OF_AUDIT)
+    audit.write(folder, pa.table(values), {"a": 1.0}, histogram, costs)
+
+
+def _shard() -> object:
+    shards = Shards(Path("shards"), _MARK)
+    path = shards.found()[0]
+    return shards.rows(0, path), shards.beside(0, path), shards.manifest(0, path)
+
+
+def _boxes() -> object:
+    found = features.read(Path("regions"))
+    return found.array, found.boxes, found.scores, found.rows
+
+
+def _kept(read: Callable[[], object]) -> object:
+    """What is damaged is made again, with a warning: as good as refused."""
+    found = read()
+    if found is None:
+        raise IntegrityError("made again")
+    return found
+
+
+def _model() -> object:
+    model, files = restore.load(_RUN)
+    return model.state_dict(), files.words, files.config
+
+
+def _state() -> object:
+    return _kept(lambda: checkpoint._read(_RUN))
+
+
+def _on(read: Callable[[Path], object], *files: Path, digested: bool = True) -> list[Reader]:
+    """A reader of a folder, once for each file that it reads there."""
+    return [Reader(f"own {file}", file, partial(read, file.parent), digested) for file in files]
+
+
+def _texts_read(folder: Path) -> object:
+    found = texts.read(folder)
+    tokens = found.tokens and (found.tokens.tokens, found.tokens.starts, found.tokens.lengths)
+    return found.kind, found.caption_ids, tokens, found.words, found.array, found.rows
+
+
+def _rows_read(folder: Path) -> object:
+    found = features.read(folder)
+    return found.array, found.image_ids, found.rows, found.failed
+
+
+def _fragments_read(folder: Path) -> object:
+    found = fragments.read(folder / "images.parquet")
+    return found.ids, found.splits, found.split("test")
+
+
+def _vectors_read(name: str, folder: Path) -> object:
+    found = embeddings.read(folder / name)
+    return found.ids, found.image_ids, found.splits, found.vectors
+
+
+def readers() -> list[Reader]:
+    prepared, embedded, ranked = Path("data/prepare/toy"), Path("data/embed/sum"), Path("data/evaluate/sum/csls")
+    tokens, vectors = _TOY / "words", Path("vectors")
+    shard = Path("shards/shards/aaaaaaaaaaaaaaaa")
+    found = [
+        *_on(images.read, prepared / images.NAME),
+        *_on(captions.read, prepared / captions.NAME),
+        *_on(_rows_read, *(_TOY / "plain" / name for name in ("features.npy", "index.parquet", "meta.json"))),
+        *_on(lambda _: _boxes(), Path("regions/index.parquet")),
+        *_on(_texts_read, *(tokens / name for name in (texts.TOKENS, texts.INDEX, texts.VOCABULARY))),
+        *_on(_texts_read, *(vectors / name for name in (texts.ARRAY, texts.INDEX, texts.STATE))),
+        *_on(_texts_read, tokens / texts.META, vectors / texts.META, digested=False),
+        *_on(pairs.read, Path("data/inject/toy/half") / pairs.NAME),
+        *_on(lambda _: _model(), _RUN / model_files.MODEL, _RUN / model_files.VOCABULARY),
+        *_on(lambda _: _model(), _RUN / model_files.CONFIG, digested=False),
+        *_on(lambda _: _state(), _RUN / checkpoint.FILE),
+        *_on(history.read, _RUN / history.NAME, digested=False),
+        *[one for name in ("images.parquet", "captions.parquet") for one in _on(partial(_vectors_read, name), embedded / name)],
+        *_on(_fragments_read, Path("regions/images.parquet")),
+        *_on(evaluation.read_ranks, ranked / evaluation.RANKS),
+        *_on(evaluation.read_occurrence, ranked / evaluation.OCCURRENCE),
+        *_on(evaluation.read_metrics, ranked / evaluation.METRICS, digested=False),
+        *_on(audit.read_pairs, Path("audit") / audit.PAIRS),
+        *_on(audit.read_histogram, Path("audit") / audit.HISTOGRAM, digested=False),
+        *_on(audit.read_costs, Path("audit") / audit.COSTS, digested=False),
+        *_on(unreadable.read, Path("errors") / unreadable.NAME),
+        *_on(rematching.read, Path(rematching.NAME), digested=False),
+        *_on(lambda _: timing.of(_RUN), timing.beside(_RUN), digested=False),
+        *_on(lambda _: _kept(lambda: stored.read(_STORED, {"run": "sum"}, [Path("params.yaml")])), _STORED, digested=False),
+        *_on(lambda _: Lock({}).outs, Path("dvc.lock"), digested=False),
+    ]  # fmt: skip
+    return [*found, *_on(lambda _: _shard(), *sorted(shard.iterdir()))]

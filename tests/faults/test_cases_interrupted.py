@@ -1,0 +1,249 @@
+"""Cases 1 to 6, 22, 27 and 30 of the acceptance suite: stages that are killed, stopped, locked out or starved."""
+
+import contextlib
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.artifacts import features
+from pipeline.core.files import read_json
+from pipeline.core.locks import claim
+from pipeline.extract.engine.networks import random_filters
+from pipeline.project import lock
+from pipeline.train.engine import checkpoint, loop
+from tests.commands.script import run as run_as_a_script
+from tests.faults import kill, kill_extract, warm
+from tests.made import record
+from tests.rules.sources import ROOT
+
+pytestmark = pytest.mark.acceptance
+_RUN = Path("data/train/sum")
+_MODEL, _STATE = _RUN / "model.safetensors", _RUN / checkpoint.FILE
+_LONG = ("-S", "train.epochs=80", "train")
+
+
+@pytest.fixture(scope="module")
+def _extraction(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("extraction")
+    with contextlib.chdir(folder):
+        kill_extract.make(folder)
+        assert warm.run(folder, *kill_extract.STAGE[1:])[0] == 0
+        return folder, kill_extract.bytes_of()
+
+
+@pytest.fixture
+def extraction(_extraction, monkeypatch):
+    """A project under DVC in which nothing is extracted; the bytes that an extraction gives."""
+    folder, whole = _extraction
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    kill_extract.emptied()
+    return whole
+
+
+def test_case_01_killed_with_its_group_an_extraction_goes_on_where_it_was(extraction):
+    process = subprocess.Popen(kill_extract.DVC, start_new_session=True)
+    kill_extract.gone(lambda: kill_extract.shards() < 5, "no shards")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = kill_extract.shards()
+    again = subprocess.run(kill_extract.DVC[:-1], capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert f"going on after {kept} of {kill_extract.IMAGES // kill_extract.SHARD} shards" in again.stderr + again.stdout
+    assert kill_extract.bytes_of() == extraction
+
+
+def test_case_02_a_stage_ends_with_the_dvc_that_started_it(extraction):
+    kill_extract.kill_dvc(random.Random(2))
+    assert kill_extract.bytes_of() == extraction
+
+
+@pytest.fixture(scope="module")
+def _long(_staged_once, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("long") / "project"
+    shutil.copytree(_staged_once, folder)
+    shutil.rmtree(folder / _RUN)
+    assert warm.run(folder, *_LONG)[0] == 0
+    return (folder / _MODEL).read_bytes()
+
+
+@pytest.fixture
+def long(_long, staged):
+    """The weights of a run of eighty epochs that nobody disturbed; in the working directory it is not trained."""
+    shutil.rmtree(_RUN)
+    return _long
+
+
+@pytest.mark.parametrize(("sent", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["TERM", "INT"])
+def test_case_03_a_training_that_is_told_to_stop_goes_on_with_the_next_epoch(staged, long, sent, status):
+    process = warm.started(staged, *_LONG)
+    warm.until(_STATE.is_file, process)
+    os.kill(process.pid, sent)
+    process.join()
+    said = Path(warm.SAID).read_text()
+    assert process.exitcode == status, said
+    assert "the same command goes on where it was" in said
+    done = checkpoint._read(_RUN)[0]["epoch"]
+    assert done < 80
+    status, said = warm.run(staged, *_LONG)
+    assert status == 0, said
+    assert f"epoch {done + 1}/80" in said
+    assert f"epoch {done}/80" not in said
+    assert _MODEL.read_bytes() == long
+
+
+def die_at(event: str, name: str, number: int) -> None:
+    """SIGKILL before the ``number``-th ``event`` that has ``name`` in a path."""
+    seen = [0]
+
+    def hook(what: str, arguments: tuple) -> None:
+        seen[0] += what == event and name in str(arguments[0])
+        if seen[0] == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+
+
+def test_case_04_killed_while_it_writes_a_checkpoint_the_one_before_is_whole(staged, long):
+    process = warm.started(staged, *_LONG, first=partial(die_at, "os.rename", "state.safetensors", 5))
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert checkpoint._read(_RUN)[0]["epoch"] == 4
+    status, said = warm.run(staged, *_LONG)
+    assert status == 0, said
+    assert _MODEL.read_bytes() == long
+    assert list(_STATE.parent.glob(".*")) == []
+
+
+@pytest.mark.parametrize(("command", "out"), [("extract", "data/extract/toy/plain"), ("train", "data/train/sum")])
+def test_case_05_a_second_writer_is_turned_away_within_two_seconds(staged, command, out):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with claim(Path(out)):
+        status, _, err = run_as_a_script(command, cwd=staged)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert status == 75
+    assert f"{out} is being written by process {os.getpid()}" in err.decode()
+    # Of the processor, so that a busy machine does not count.
+    assert after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime < 2
+
+
+def test_case_06_a_damaged_cache_object_is_named_with_what_to_delete(made):
+    record()
+    array = Path("data/extract/toy/plain/features.npy")
+    cached = lock.cached(lock.md5(array))
+    for path in (array, cached):
+        content = bytearray(path.read_bytes())
+        content[-5] ^= 1
+        path.write_bytes(content)
+        path.chmod(0o444)
+    status, said = warm.run(made, "-S", "train.epochs=3", "train")
+    assert status == 5
+    assert str(array) in said
+    assert str(cached) in said
+    assert "remove" in said or "delete" in said
+
+
+def no_room(size: int) -> None:
+    """A limit on the size of files fails as a full disk does."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+@pytest.mark.parametrize("stage", list(kill._OUT))
+def test_case_22_a_full_disk_is_named_and_leaves_no_part_of_a_file(staged, stage):
+    out = Path(kill._OUT[stage])
+    shutil.rmtree(out)
+    Path(warm.SAID).unlink(missing_ok=True)
+    status, said = warm.run(staged, stage, first=partial(no_room, 400))
+    lines = [line for line in said.splitlines() if line.startswith("error:")]
+    assert status == 1, said
+    assert len(lines) == 1
+    assert str(out) in lines[0]
+    assert "File too large" in lines[0]
+    left = [path.name for path in out.parent.rglob("*") if path.name.endswith((".tmp", ".partial"))]
+    assert left == []
+    status, said = warm.run(staged, stage)
+    assert status == 0, said
+
+
+def short_of_memory(largest: int) -> None:
+    """As the CPU's allocator refuses, batches of more than ``largest`` in extraction and every step of the third epoch."""
+    refusal = "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+    forward, epoch = random_filters.RandomFilters.forward, loop._epoch
+
+    def refused(self, batch: torch.Tensor) -> torch.Tensor:
+        if len(batch) > largest:
+            raise RuntimeError(refusal)
+        return forward(self, batch)
+
+    def refused_epoch(*arguments):
+        if arguments[3] == 2:
+            raise RuntimeError(refusal)
+        return epoch(*arguments)
+
+    random_filters.RandomFilters.forward, loop._epoch = refused, refused_epoch
+
+
+def test_case_27_without_memory_extraction_halves_its_batch(staged):
+    before = features.read(Path("data/extract/toy/plain")).array.copy()
+    shutil.rmtree("data/extract/toy/plain")
+    status, said = warm.run(staged, "extract", "--features", "plain", first=partial(short_of_memory, 1))
+    assert status == 0, said
+    assert "going on with 1 at a time" in said
+    np.testing.assert_allclose(features.read(Path("data/extract/toy/plain")).array, before, atol=1e-6)
+
+
+def test_case_27_without_memory_training_ends_with_advice_and_keeps_its_epochs(staged):
+    whole = _MODEL.read_bytes()
+    shutil.rmtree(_RUN)
+    status, said = warm.run(staged, "train", first=partial(short_of_memory, 1))
+    assert status == 1
+    assert "out of memory" in said
+    assert "train.batch_size" in said
+    assert checkpoint._read(_RUN)[0]["epoch"] == 2
+    status, said = warm.run(staged, "train")
+    assert status == 0, said
+    assert _MODEL.read_bytes() == whole
+
+
+def as_nobody() -> None:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+
+
+@pytest.mark.parametrize("stage", list(kill._OUT))
+def test_case_30_a_workspace_that_cannot_be_written_loses_nothing(staged, stage):
+    """Nor can it be written by another user, whom root stands for badly."""
+    if os.getuid():
+        pytest.skip("only root can become another user")
+    before = kill.files(staged)
+    staged.chmod(0o755)
+    Path(warm.SAID).touch()
+    Path(warm.SAID).chmod(0o666)
+    status, said = warm.run(staged, "-S", "seed=9", stage, first=as_nobody)
+    assert status in (1, 2), said
+    assert "Permission denied" in said
+    assert "Traceback" not in said
+    assert kill.files(staged) == before
+
+
+def test_case_30_a_folder_of_another_kind_is_never_replaced(made, call):
+    foreign = Path("mine/nns")
+    foreign.mkdir(parents=True)
+    (foreign / "thesis.txt").write_text("years of work")
+    sides = "--images", "data/embed/sum/images.parquet", "--captions", "data/embed/sum/captions.parquet"
+    status, _, err = call("evaluate", *sides, "--inference", "nns", "--out", "mine")
+    assert status == 2
+    assert "mine/nns exists and is not an evaluation" in err
+    assert (foreign / "thesis.txt").read_text() == "years of work"
+    assert read_json(Path("data/evaluate/sum/nns/metrics.json"))["split"] == "test"

@@ -1,0 +1,17 @@
+"""What takes seconds to import, for ``tests.faults.warm``; no thread is started."""
+
+import torch
+
+from pipeline.audit import stage as audit  # noqa: F401
+from pipeline.embed import stage as embed  # noqa: F401
+from pipeline.evaluate import stage as evaluate  # noqa: F401
+from pipeline.extract import stage as extract  # noqa: F401
+from pipeline.extract import text_stage  # noqa: F401
+from pipeline.extract.engine.networks import random_filters  # noqa: F401
+from pipeline.inject import stage as inject  # noqa: F401
+from pipeline.prepare import stage as prepare  # noqa: F401
+from pipeline.report import stage as report  # noqa: F401
+from pipeline.tools.check import stage as check  # noqa: F401
+from pipeline.train import stage as train  # noqa: F401
+
+torch.set_num_threads(1)
