@@ -45,7 +45,7 @@ def _chosen(
             f"{path}: {len(words)} words and vectors {vectors.dtype} {vectors.shape}, "
             "expected floating point (words, D), D at least 1"
         )
-    places = {word: place for place, word in reversed(list(enumerate(words))) if word in wanted}
+    places = {word: place for place, word in reversed(list(enumerate(words))) if word is not None and word in wanted}
     for word, place in places.items():
         vector = vectors[place].astype(np.float32)
         if not np.isfinite(vector).all():

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.errors import InputError, IntegrityError, MissingResource
 from pipeline.evaluate.external import parquet
 
 VALUES = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
@@ -84,7 +84,7 @@ def test_a_missing_column_is_named_with_those_that_are_there(path):
 
 
 def test_missing_empty_and_damaged_files(path):
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(MissingResource, match="does not exist"):
         parquet.read(path, ["image_id"])
     path.write_bytes(b"")
     with pytest.raises(InputError, match="the file is empty"):

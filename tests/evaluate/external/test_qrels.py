@@ -3,7 +3,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.errors import InputError
+from pipeline.core.errors import InputError, MissingResource
 from pipeline.evaluate.external import qrels
 
 PAIRS = {(10, 1), (10, 2), (11, 2)}
@@ -63,7 +63,7 @@ def test_unfit_text_is_refused_with_its_line(tmp_path, text, message):
 
 
 def test_unfit_files(tmp_path):
-    with pytest.raises(InputError, match=r"q\.tsv does not exist"):
+    with pytest.raises(MissingResource, match=r"q\.tsv does not exist"):
         qrels.read(str(tmp_path / "q.tsv"))
     (tmp_path / "q.tsv").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="not UTF-8 text"):
