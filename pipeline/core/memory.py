@@ -15,10 +15,11 @@ _OF_TEXT = 8
 
 @dataclass
 class _Limit:
-    """most, taken: bytes; parameter: that sets it, for messages."""
+    """most, taken: bytes; parameter: that sets it, for messages; copies: of what is read, while it is read."""
 
     most: int
     parameter: str
+    copies: int
     taken: int = 0
 
 
@@ -27,10 +28,11 @@ _limits: list[_Limit] = []
 
 
 @contextlib.contextmanager
-def limit(mebibytes: int, parameter: str) -> Iterator[None]:
-    """Within, files may give no more than so much altogether, whatever they say of themselves. Without any limit what the
-    machine has is the most for each. parameter: the address of ``mebibytes``, for messages."""
-    _limits.append(_Limit(mebibytes * _MIB, parameter))
+def limit(mebibytes: int, parameter: str, copies: int = 1) -> Iterator[None]:
+    """Within, what files give may take no more than so much altogether, whatever they say of themselves. Without any limit what
+    the machine has is the most for each. parameter: the address of ``mebibytes``, for messages; copies: how often the content
+    is in memory while it is taken up."""
+    _limits.append(_Limit(mebibytes * _MIB, parameter, copies))
     try:
         yield
     finally:
@@ -40,7 +42,7 @@ def limit(mebibytes: int, parameter: str) -> Iterator[None]:
 def left() -> int:
     """Bytes that may be read."""
     if _limits:
-        return max(0, _limits[-1].most - _limits[-1].taken)
+        return max(0, _limits[-1].most - _limits[-1].taken) // _limits[-1].copies
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -50,7 +52,7 @@ def require(where: str, size: int) -> None:
         return
     if not _limits:
         raise InputError(f"{where}: takes {_mib(size)} MiB in memory, more than this machine has ({_mib(left())} MiB)")
-    now = _limits[-1]
+    now, size = _limits[-1], size * _limits[-1].copies
     beside = f" beside the {_mib(now.taken)} MiB read before" if now.taken >= _MIB else ""
     raise InputError(
         f"{where}: takes {_mib(size)} MiB in memory{beside}, more than the {now.most // _MIB} MiB of {now.parameter}; "

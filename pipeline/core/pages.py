@@ -41,15 +41,15 @@ def pages(path: Path, chunk: pq.ColumnChunkMetaData) -> Iterator[Page]:
     with path.open("rb") as file:
         while seen < chunk.num_values and place < end:
             header, length = _header(file, place)
-            sizes = [header.get(_SIZE), header.get(_PACKED)]
-            if not all(isinstance(size, int) and size >= 0 for size in sizes):
+            size, packed = header.get(_SIZE), header.get(_PACKED)
+            if not isinstance(size, int) or not isinstance(packed, int) or min(size, packed) < 0:
                 raise ValueError(f"the page at byte {place} has no size")
             dictionary = header.get(_KIND) == _DICTIONARY
             about = header.get(_DICTIONARY_PAGE) or header.get(_DATA_V2) or header.get(_DATA) or {}
             values = max(0, about.get(1, 0))
-            yield Page(0 if dictionary else values, sizes[0], dictionary, about.get(4 if _DATA_V2 in header else 2, 0))
+            yield Page(0 if dictionary else values, size, dictionary, about.get(4 if _DATA_V2 in header else 2, 0))
             seen += 0 if dictionary else values
-            place += length + sizes[1]
+            place += length + packed
 
 
 def _header(file: BinaryIO, place: int) -> tuple[dict[int, Any], int]:

@@ -20,6 +20,8 @@ from pipeline.core.errors import InputError, IntegrityError
 
 _WHAT = "damaged Parquet file"
 _TAIL = 8
+# Bytes of some rows at a time, as far as headers tell.
+_STREAMED = 2**26
 # What a byte of the footer takes at most once it is read: measured, 227, on columns of which nothing is said.
 _OF_FOOTER = 240
 
@@ -86,7 +88,10 @@ class Parquet:
     def _group(self, group: int, need: needs.Need, columns: list[str] | None, rows: int | None) -> Iterator[pa.Table]:
         spare = min(memory.left(), memory.left() if self._most is None else self._most) - need.certain
         count, file = max(1, self.metadata.row_group(group).num_rows), self._file
-        at_once = min(rows or count, max(1, spare // need.per_row) if need.per_row else count)
+        per_row = need.per_row
+        if rows is not None:
+            spare, per_row = min(spare, _STREAMED), per_row + need.certain // count
+        at_once = min(rows or count, max(1, spare // per_row) if per_row else count)
         if need.in_lists > spare:
             if need.alike:
                 self.require(_said(columns), need.certain + need.in_lists)

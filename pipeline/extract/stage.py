@@ -108,7 +108,10 @@ def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str, work:
     meta = out / artefact.META
     if not meta.is_file():
         return False
-    about = {key: value for key, value in read_json(meta).items() if key not in artefact.WRITTEN}
+    try:
+        about = _about(read_json(meta))
+    except InputError:
+        return False  # said where the whole of it is looked at, and made again
     if not recognise.settled(about, node, seed, device) or not _finished(out, fingerprint.digest(about)):
         return False
     left_out = unreadable.read(out)
@@ -121,14 +124,22 @@ def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str, work:
     return True
 
 
+def _about(meta: dict) -> dict:
+    """What the features follow from."""
+    return {key: value for key, value in meta.items() if key not in artefact.WRITTEN}
+
+
 def _but(left_out: pa.Table) -> str:
     return f" but for {left_out.num_rows} images that cannot be read" if left_out.num_rows else ""
 
 
 def _finished(out: Path, digest: str) -> bool:
-    if not (out / artefact.META).is_file() or read_json(out / artefact.META).get("fingerprint") != digest:
+    if not (out / artefact.META).is_file():
         return False
     try:
+        meta = read_json(out / artefact.META)
+        if meta.get("fingerprint") != digest or fingerprint.digest(_about(meta)) != digest:
+            return False
         artefact.read(out)
         unreadable.read(out)
     except (InputError, IntegrityError) as error:

@@ -54,6 +54,7 @@ class CellFile:
         metadata = self._file.metadata
         counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        self._refused: dict[tuple[int, str], str] = {}
         self._lock = threading.Lock()
 
     def value(self, row: int, column: str) -> bytes | None:
@@ -73,7 +74,13 @@ class CellFile:
             if key in _kept:
                 _kept.move_to_end(key)
                 return _kept[key]
-        found = self._read(group, column)
+        if (group, column) in self._refused:
+            raise InputError(self._refused[group, column])
+        try:
+            found = self._read(group, column)
+        except InputError as error:  # not to be read again for each of its rows
+            self._refused[group, column] = str(error)
+            raise
         with _keeping:
             _kept[key] = found
             for old in [other for other in _kept if other[0] is self][:-_KEPT_GROUPS]:
@@ -86,11 +93,16 @@ class CellFile:
     def _read(self, group: int, column: str) -> pa.ChunkedArray:
         in_struct = pa.types.is_struct(self._file.schema.field(column).type)
         chunks, size = [], 0
-        for batch in self._file.batches([f"{column}.bytes" if in_struct else column], [group], rows=None):
+        for batch in self._file.batches([f"{column}.bytes" if in_struct else column], [group]):
             with self._file.named():
                 # 64-bit offsets: a row group may hold more than 2 GB of strings.
                 cells = pc.struct_field(batch[column], "bytes") if in_struct else batch[column]
-                chunks += cells.cast(pa.large_binary()).chunks
-            size += chunks[-1].nbytes
-            self._file.require(column, size)
+                cells = cells.cast(pa.large_binary())
+            chunks += cells.chunks
+            size += cells.nbytes
+            try:
+                self._file.require(column, size)
+            except InputError:
+                chunks.clear()  # the error would keep them for as long as somebody has it
+                raise
         return pa.chunked_array(chunks, pa.large_binary())

@@ -1,6 +1,7 @@
 """vse-pipe evaluate on files that cannot be used: the message and the status of every fault."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests import bombs
 from tests.commands.options import arguments
 from tests.evaluate.external.files import sample, write, write_npy
 from tests.hostile import Hostile
@@ -234,6 +236,18 @@ def test_a_column_that_occurs_twice(call, tmp_path):
     pq.write_table(table.append_column("image_id", table["image_id"]), files.images)
     status, _, err = call("evaluate", *arguments(files))
     assert (status, "column 'image_id' occurs 2 times" in err) == (3, True)
+
+
+def test_vectors_of_zeros_without_end(call, tmp_path):
+    """20 million numbers in a few kB."""
+    files = write(sample(), tmp_path)
+    bombs.zeros(tmp_path / "a.parquet", rows=400, dim=50_000)
+    status, out, err = call("-S", "evaluate.memory=32", "evaluate", *arguments(files))
+    assert (status, out) == (3, "")
+    assert re.fullmatch(
+        r"error: .*a\.parquet: image_id, embedding: takes 153 MiB in memory, more than the 32 MiB of evaluate\.memory; .*\n",
+        err,
+    )
 
 
 def test_rows_that_are_not_finite_are_dropped_when_asked_for(call, tmp_path):

@@ -141,6 +141,18 @@ def test_damaged_features_are_made_again(tiny: Path) -> None:
     assert contents() == first
 
 
+@pytest.mark.parametrize("name", ["features.npy", "index.parquet", "meta.json"])
+def test_features_damaged_in_any_way_are_made_again(tiny: Path, name: str) -> None:
+    params = project.params()
+    stage.extract(params, "small", "cpu")
+    first = contents()
+    whole = first[name]
+    for damaged in [b"", whole[:20], whole[:20] + b"(" + whole[21:], whole[: len(whole) // 2], b"[]"]:
+        (OUT / name).write_bytes(damaged)
+        stage.extract(params, "small", "cpu")
+        assert contents() == first
+
+
 @pytest.mark.parametrize("size", [5, 8, 1024])
 def test_the_size_of_shards_changes_nothing(tiny: Path, size: int) -> None:
     params = project.params()

@@ -1,5 +1,7 @@
 """Rows of Parquet files: the right bytes in any order, a row group read once where rows come in order."""
 
+import contextlib
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,8 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.core import memory
 from pipeline.core.errors import InputError
 from pipeline.pictures import cells
+from tests import bombs
+from tests.mutants import mutants, refusals
 
 ROWS = [bytes([row % 256]) * (row % 7 + 1) for row in range(100)]
 
@@ -83,3 +88,43 @@ def test_a_damaged_page_is_named(file: Path) -> None:
     file.write_bytes(content)
     with pytest.raises(InputError, match=r"p.parquet: damaged Parquet file"):
         cells.value(file, 0, "plain")
+
+
+def test_mutants_end_in_one_line(file: Path) -> None:
+    def read() -> None:
+        for column in ("plain", "hub"):
+            for row in (0, 50, 99):
+                with contextlib.suppress(IndexError):
+                    cells.value(file, row, column)
+
+    whole = file.read_bytes()
+    found = refusals(file, [*mutants(whole, 100), *mutants(whole, 200, first=len(whole) * 2 // 3)], read)
+    assert len(found) > 100
+    assert all(isinstance(error, InputError) for error in found)
+
+
+def test_row_groups_kept_take_no_more_than_there_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several files, each with groups that would fit alone."""
+    cells._kept.clear()
+    for name in "abc":
+        pq.write_table(
+            pa.table({"image": [bytes([row]) * 2**20 for row in range(6)]}),
+            tmp_path / f"{name}.parquet",
+            row_group_size=2,
+        )
+    with memory.limit(5, "some.memory"):
+        for row in range(6):
+            for name in "abc":
+                assert cells.value(tmp_path / f"{name}.parquet", row, "image") == bytes([row]) * 2**20
+                assert sum(group.nbytes for group in cells._kept.values()) < 5 * 2**20
+
+
+def test_a_picture_that_every_row_names(tmp_path: Path) -> None:
+    path = bombs.repeated_picture(tmp_path / "a.parquet", length=2**20, rows=400)
+    with memory.limit(64, "some.memory"):
+        ended, peak = bombs.in_child(lambda: cells.value(path, 7, "image"))
+    assert re.fullmatch(
+        rf"InputError: {path}: image: takes \d+ MiB in memory, more than the 64 MiB of some.memory; .*", ended
+    )
+    assert peak < 250
+    assert len(cells.value(path, 7, "image")) > 2**20

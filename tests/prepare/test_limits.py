@@ -9,6 +9,7 @@ from pipeline.core import memory
 from pipeline.core.errors import InputError
 from pipeline.prepare.engine.source import LONGEST_CAPTION
 from tests import bombs
+from tests.mutants import mutants, refusals
 from tests.prepare import _data
 from tests.prepare.formats.test_webdataset import sample, shard
 
@@ -86,6 +87,16 @@ def test_bombs(tmp_path: Path, make: Callable, least: str, monkeypatch: pytest.M
     assert least in ended
     assert peak < 250, ended
     assert not (tmp_path / "data/prepare/tiny").exists()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_mutants_are_read_or_refused_in_one_line(tmp_path: Path, kind: str) -> None:
+    source = FORMATS[kind](tmp_path, "a cat, and a dog")
+    path = source if source.is_file() else next(source.glob("*_caps.*" if kind in ("cc", "precomp") else "*.json"))
+    contents = list(mutants(path.read_bytes(), 60))
+    read = _data.FORMATS.load(kind).read
+    options = _data.FORMATS.options(kind).Params(**OPTIONS.get(kind, {}))
+    assert refusals(path, contents, lambda: read(source, tmp_path, options, 1))
 
 
 def _read(kind: str, folder: Path, text: str):

@@ -54,7 +54,8 @@ def read(files: InputFiles, params: EvaluateParams, device: torch.device, paired
     """paired: every caption must have its image, or judgements; False where nothing is measured. Raises UsageError for
     options that do not go together, InputError for files that cannot be ranked or hold more than ``evaluate.memory``."""
     _check(files, params)
-    with memory.limit(params.memory, "evaluate.memory"):
+    # The file's content and the array made of it, then this array and its vectors of length one.
+    with memory.limit(params.memory, "evaluate.memory", copies=2):
         return _read(files, params, device, paired)
 
 

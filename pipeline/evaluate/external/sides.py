@@ -18,9 +18,13 @@ def images(path: Path, similarity: str, ids: Path | None = None, nan: str = "ref
     """
     if _is_parquet(path, [("--image-ids", ids)]):
         table = parquet.read(path, ["image_id", "embedding"])
-        vectors = parquet.vectors(path, table, "image_id")
-        key = parquet.ids(path, table, "image_id")
-        return checked(str(path), "image_id", key, None, vectors, similarity, nan, _made(table))
+        vectors, key, made = (
+            parquet.vectors(path, table, "image_id"),
+            parquet.ids(path, table, "image_id"),
+            _made(table),
+        )
+        del table  # as large as the vectors, of which another copy is made now
+        return checked(str(path), "image_id", key, None, vectors, similarity, nan, made)
     vectors = npy.vectors(path)
     return checked(str(path), "image_id", _ids(ids, vectors, path), None, vectors, similarity, nan)
 
@@ -35,7 +39,9 @@ def captions(
         vectors = parquet.vectors(path, table, "caption_id")
         found = parquet.ids(path, table, "image_id") if "image_id" in table.column_names else None
         key = parquet.ids(path, table, "caption_id")
-        return checked(str(path), "caption_id", key, found, vectors, similarity, nan, _made(table))
+        made = _made(table)
+        del table
+        return checked(str(path), "caption_id", key, found, vectors, similarity, nan, made)
     vectors = npy.vectors(path)
     found = npy.ids(owners, len(vectors), str(path)) if owners else None
     return checked(str(path), "caption_id", _ids(ids, vectors, path), found, vectors, similarity, nan)

@@ -21,7 +21,7 @@ def npz(path: Path, wanted: Set[str]) -> Iterator[tuple[str, Vector]]:
     with _DAMAGE.named(path, "no .npz file with plain arrays words and vectors"):
         with zipfile.ZipFile(path) as packed:
             memory.require(str(path), sum(member.file_size for member in packed.infolist()))
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(path, allow_pickle=False) as file:  # noqa: TID251 (of an archive)
             words, vectors = file["words"], file["vectors"]
         if not isinstance(words, np.ndarray) or not isinstance(vectors, np.ndarray):
             raise TypeError("members of another kind")
@@ -45,7 +45,7 @@ def _chosen(
             f"{path}: {len(words)} words and vectors {vectors.dtype} {vectors.shape}, "
             "expected floating point (words, D), D at least 1"
         )
-    places = {word: place for place, word in reversed(list(enumerate(words))) if word in wanted}
+    places = {word: place for place, word in reversed(list(enumerate(words))) if word is not None and word in wanted}
     for word, place in places.items():
         vector = vectors[place].astype(np.float32)
         if not np.isfinite(vector).all():

@@ -15,6 +15,7 @@ from pipeline.extract.backbones.bottom_up import tsv as _tsv
 from pipeline.extract.backbones.bottom_up.build import build
 from pipeline.pictures.images import Item
 from tests.extract import project
+from tests.mutants import mutants, refusals
 
 RANDOM = np.random.default_rng(0)
 VALUES = RANDOM.standard_normal((4, 3, 5)).astype(np.float32)
@@ -165,3 +166,14 @@ def test_an_empty_file(folder: Path) -> None:
     written()
     with pytest.raises(InputError, match=r"a.tsv: holds no rows"):
         build(Params(tsv=["tsv"]), seed=1)
+
+
+def test_mutants_end_in_one_line(folder: Path) -> None:
+    path = Path(written(*map(row, range(4))))
+
+    def read() -> None:
+        index = _tsv.index([path])
+        for number in range(4):
+            _tsv.read(index, Item(number, FILES[number], "", f"a.tsv row {number}"), "file", (3, 5))
+
+    assert len(refusals(path, mutants(path.read_bytes(), 300), read)) > 100

@@ -133,6 +133,8 @@ BAD = [
     ("not UTF-8 after a mark", b"\xef\xbb\xbfimage,caption\na.png,caf\xe9\n", "captions.csv line 2: byte 0xe9 is not UTF-8"),
     ("absolute", "image,caption\n/etc/passwd,x\n", "row 2: file '/etc/passwd' is absolute"),
     ("parent", "image,caption\na.png,x\n../a.png,x\n", "row 3: file '../a.png' lies outside its root"),
+    ("an address", "image,caption\nx.tar::1:2::y.png,x\n", "row 2: file 'x.tar::1:2::y.png' reads as the place of a picture in 'x.tar'; rename"),
+    ("a cell", "image,caption\nx.parquet::1::y.png,x\n", "row 2: file 'x.parquet::1::y.png' reads as the place of a picture in 'x.parquet'"),
     ("no name", "image,caption\n,x\n", "row 2: the image's file name is empty"),
 ]  # fmt: skip
 

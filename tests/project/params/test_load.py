@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from ruamel.yaml import YAML
 
@@ -164,14 +166,17 @@ def test_malformed_overrides(tmp_path, text):
         (b"", "expected a mapping of sections, got NoneType"),
         (b"seed: \xff\n", "not UTF-8"),
         (b"seed: 2001-99-99", "not valid YAML"),
-        pytest.param(b"seed: " + b"[" * 5000, "not valid YAML: nested too deeply", id="deep"),
+        pytest.param(b"seed: " + b"[" * 20_000 + b"]" * 20_000, "nested too deeply, more than 100 levels", id="deep"),
+        pytest.param(b"seed: " + b"{a: " * 20_000, "nested too deeply", id="deep mappings"),
+        pytest.param(b"- " * 20_000, "nested too deeply", id="deep lists"),
     ],
 )
 def test_files_that_are_no_parameters(tmp_path, content, message):
-    path = tmp_path / "params.yaml"
+    path, started = tmp_path / "params.yaml", time.process_time()
     path.write_bytes(content)
     with pytest.raises(ParamsError, match=message):
         load(path)
+    assert time.process_time() - started < 2
 
 
 def test_written_and_read_back(tmp_path):
