@@ -5,6 +5,7 @@ import signal
 import sys
 from inspect import cleandoc
 from itertools import groupby
+from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
@@ -37,7 +38,7 @@ from pipeline.commands._project import reserved as _reserved
 from pipeline.commands._project import wrote as _wrote
 from pipeline.commands.compare import compare
 from pipeline.core import console
-from pipeline.core.errors import PipelineError, UsageError, out_of_memory, shortage
+from pipeline.core.errors import InputError, IntegrityError, PipelineError, UsageError, out_of_memory, shortage
 from pipeline.project import paths
 
 _STAGES = "Stages, in their order"
@@ -232,7 +233,7 @@ def main() -> None:
         app(prog_name="vse-pipe")
     except PipelineError as error:
         console.trace()
-        sys.exit(_failed(str(error), error.exit_status))
+        sys.exit(_failed(str(error) + _in_the_cache(error), error.exit_status))
     except _Interrupted as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(error.status)
@@ -243,6 +244,20 @@ def main() -> None:
         sys.exit(_failed(shortage(error), 1))
     except OSError as error:
         sys.exit(_failed(f"{error.filename or 'input/output'}: {error.strerror or error}", 1))
+
+
+def _in_the_cache(error: PipelineError) -> str:
+    """What to do besides about a damaged file that DVC would put back as it is; the message begins with its name."""
+    path = Path(str(error).partition(": ")[0])
+    if not isinstance(error, InputError | IntegrityError) or not path.is_file():
+        return ""
+    from pipeline.project.lock import Lock
+
+    try:
+        advice = Lock({}).damaged(path)
+    except UsageError:  # dvc.lock is damaged itself, which is not what this command was about
+        return ""
+    return advice and f"; {advice}"
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

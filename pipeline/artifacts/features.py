@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core import tables
+from pipeline.core import mapped, tables
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import named, read_json, require, sha256, whole_file, write_json
 
@@ -199,6 +199,7 @@ def open_array(path: Path) -> np.ndarray:
             raise ValueError("it holds no rows")
     except (ValueError, TypeError, EOFError, OverflowError, MemoryError) as error:
         raise IntegrityError(f"{path}: not a whole .npy file ({error}); extract it again") from error
+    mapped.guard(path)
     return array
 
 

@@ -60,14 +60,19 @@ def open_weights(folder: Path) -> list[str]:
 
 
 def read(folder: Path, run: str | None = None) -> ModelFiles:
-    """run: for messages, the folder's name when left out. Raises InputError when a file is missing, IntegrityError when
-    one is not what config.json promises."""
+    """run: whose model it must be, the folder's name when left out. Raises InputError when a file is missing, IntegrityError
+    when one is not what config.json promises, or the whole is a copy of another run's."""
     from safetensors.torch import load_file
 
     made_by = _made_by(folder, run)
     require(folder / MODEL, made_by)
     config = read_config(folder, run)
-    digests = config["sha256"]
+    digests, wanted = config["sha256"], run or folder.name
+    # Models from before their config.json named the run are taken at their word.
+    if config.get("run", wanted) != wanted:
+        raise IntegrityError(
+            f"{folder}: the model of run '{config['run']}', expected '{wanted}'; run `{made_by}` again"
+        )
     for name in (MODEL, VOCABULARY):
         if sha256(require(folder / name, made_by)) != digests.get(name):
             raise IntegrityError(f"{folder / name}: content does not match the digest in {CONFIG}; train the run again")

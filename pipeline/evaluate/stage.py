@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.artifacts import evaluation
+from pipeline.artifacts import evaluation, model_files
 from pipeline.core import console, locks
 from pipeline.core.device import resolve
-from pipeline.core.errors import UsageError
+from pipeline.core.errors import IntegrityError, UsageError
 from pipeline.core.files import whole_folder
 from pipeline.core.unknown import unknown
 from pipeline.evaluate.engine.embedded import Embedded
@@ -50,9 +50,21 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
 
 def _embedded(params: Params, run: str) -> Embedded | Ensemble:
     node = params.ensembles.get(run)
-    if node is None:
-        return of_run(paths.embedded(run), run)
-    return Ensemble(tuple(of_run(paths.embedded(one), one) for one in (node.first, node.second)))
+    return _of_its_model(run) if node is None else Ensemble((_of_its_model(node.first), _of_its_model(node.second)))
+
+
+def _of_its_model(run: str) -> Embedded | Ensemble:
+    """Raises IntegrityError where data/train/<run>/ is there and holds another model than embedded them."""
+    found, trained = of_run(paths.embedded(run), run), paths.trained(run)
+    first = found.parts[0] if isinstance(found, Ensemble) else found
+    assert isinstance(first, Embedded)
+    if (trained / model_files.CONFIG).is_file():
+        held = model_files.read_config(trained, run)["sha256"].get(model_files.MODEL)
+        if first.images.about.get("model_sha256") != held:
+            raise IntegrityError(
+                f"{found.folder}: embeddings of another model than {trained} holds; run `vse-pipe embed --run {run}` again"
+            )
+    return found
 
 
 def write(out: Path, result: Result) -> None:

@@ -79,6 +79,19 @@ class Lock:
         except (ValueError, KeyError, TypeError):
             return None
 
+    def damaged(self, path: Path) -> str:
+        """What to do about a damaged file of an output whose object in DVC's cache is damaged too, so that DVC would put it
+        back; empty where the object is whole, or not there."""
+        for out in self.outs.values():
+            if path == Path(out.path) or path.is_relative_to(out.path):
+                digest = (self.files(out) or {}).get(path.relative_to(out.path).as_posix().removeprefix("."))
+                kept = cached(digest) if digest else None
+                if kept and kept.is_file() and md5(kept) != digest:
+                    return (
+                        f"remove it and the cache object {kept}, which is damaged too, and run `dvc repro {out.stage}`"
+                    )
+        return ""
+
     def changed(self, stage: str) -> list[str]:
         """What of a recorded stage is different now: parameters, code, and outputs of other stages as they are recorded.
 

@@ -81,7 +81,7 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     with _same_kernels(device) if network else contextlib.nullcontext():
         progress = loop.fit(scheme, sampler, check, building, mark, name)
 
-    config = {**_config(node, table, progress), "pairs_sha256": shown}
+    config = {**_config(node, table, progress), "run": name, "pairs_sha256": shown}
     if network:
         config["backbone"] = network.described
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)

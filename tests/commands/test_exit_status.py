@@ -1,6 +1,8 @@
 """Each exit status once, from a process as a script or DVC sees it."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -9,9 +11,12 @@ import pytest
 
 from pipeline.core import locks
 from pipeline.core.files import sha256, write_json
+from pipeline.project import lock
 from tests.command_line import heed_ctrl_c
 from tests.commands.script import COMMAND, environment, run
-from tests.toy_project import write_params
+from tests.made import record
+from tests.small_project import set_params
+from tests.toy_project import PARAMS, write_params
 
 
 @pytest.fixture
@@ -73,6 +78,34 @@ def test_5_a_digest_does_not_match(project):
     status, out, _ = run("verify", "out", cwd=project)
     assert status == 5
     assert b"out/a.txt" in out
+
+
+def test_5_a_copy_of_another_run_s_model(made):
+    """Of the same members: only the name in config.json tells it."""
+    set_params(made / "params.yaml", ["runs.twin=" + json.dumps(PARAMS["runs"]["sum"])])
+    shutil.copytree("data/train/sum", "data/train/twin")
+    status, out, err = run("embed", "--run", "twin", cwd=made)
+    assert (status, out) == (5, b"")
+    assert b"data/train/twin: the model of run 'sum', expected 'twin'; run `vse-pipe train --run twin` again" in err
+    path = made / "data/train/sum/config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["sha256"]["model.safetensors"] = "0" * 64
+    path.write_text(json.dumps(config), encoding="utf-8")
+    status, out, err = run("evaluate", "--run", "sum", "--inference", "nns", cwd=made)
+    assert (status, out) == (5, b"")
+    assert b"data/embed/sum: embeddings of another model than data/train/sum holds" in err
+
+
+def test_5_a_damaged_object_of_dvc_s_cache_is_named(made):
+    record()
+    path = Path("data/extract/toy/plain/features.npy")
+    kept = lock.cached(lock.md5(path))
+    for damaged in (path, kept):
+        damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    status, out, err = run("embed", "--run", "sum", cwd=made)
+    assert (status, out) == (5, b"")
+    advice = f"; remove it and the cache object {kept}, which is damaged too, and run `dvc repro extract@plain`\n"
+    assert err.decode().endswith(advice)
 
 
 def test_75_another_process_writes_it(project):

@@ -1,5 +1,6 @@
 """Training that cannot go on says what failed, where and what to do."""
 
+import os
 import shutil
 from unittest.mock import Mock
 
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from pipeline.artifacts import history, model_files, pairs
+from pipeline.artifacts import features, history, model_files, pairs
 from pipeline.core.errors import InputError, IntegrityError, PipelineError
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
@@ -79,6 +80,21 @@ def test_memory_that_runs_out_ends_with_advice_and_finished_epochs_stay(project,
             train(params, "sum", "cpu")
     train(params, "sum", "cpu")
     assert (paths.trained("sum") / model_files.MODEL).read_bytes() == whole
+
+
+def test_features_that_are_changed_in_place_meanwhile_end_the_run_before_its_epoch_is_kept(project, monkeypatch):
+    path, real = paths.extracted("toy", "plain") / features.ARRAY, loop.step
+
+    def step(*arguments):
+        with path.open("r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            file.write(b"x")
+        return real(*arguments)
+
+    monkeypatch.setattr(loop, "step", step)
+    with pytest.raises(IntegrityError, match=r"^data/extract/toy/plain/features\.npy: changed while it was read"):
+        train(load_params(project), "sum", "cpu")
+    assert not paths.trained("sum").with_name("sum.partial").exists()
 
 
 def test_a_failure_of_validation_that_is_not_the_weights_keeps_its_class(tmp_path):

@@ -39,7 +39,7 @@ class Embedded:
     @classmethod
     def read(cls, folder: Path, run: str | None = None) -> "Embedded":
         """run: whose embeddings they must be, None for any. Raises InputError when a file is missing or unfit, or when the
-        two do not belong together."""
+        two do not belong together, IntegrityError for those of another run."""
         command = f"vse-pipe embed --run {run}" if run else "vse-pipe embed"
         images = _side(folder / embeddings.IMAGES, command)
         captions = _side(folder / embeddings.CAPTIONS, command)
@@ -50,7 +50,7 @@ class Embedded:
                     f"{folder}: images.parquet has {key} {ours!r} and captions.parquet {theirs!r}; embed both again"
                 )
         if run is not None and images.about.get("run") != run:
-            raise InputError(
+            raise IntegrityError(
                 f"{folder}: embeddings of run {images.about.get('run')!r}, expected {run!r}; embed it again"
             )
         if type(images) is not type(captions):

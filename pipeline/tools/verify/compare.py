@@ -67,15 +67,15 @@ def remedy(path: Path, folder: Path, node: Node | None, lock: Lock | None) -> st
     running the stage, and a damaged object has to go first or DVC would put it back."""
     digest = locked(folder, lock).get(path) if lock else None
     stage = lock.outs[str(folder)].stage if lock and str(folder) in lock.outs else None
-    if digest is not None:
+    if lock and digest is not None:
         kept = cached(digest)
         if kept.is_file() and md5(kept) == digest:
             return (
                 f"remove it and run `dvc checkout {folder}`, DVC's cache has it whole; "
                 f"`dvc commit {stage}` if it was made anew by hand"
             )
-        if kept.is_file():
-            return f"remove it and the cache object {kept}, which is damaged too, and run `dvc repro {stage}`"
+        if advice := lock.damaged(path):
+            return advice
     if stage is not None:
         return f"remove it and run `dvc repro {stage}`"
     if file_of(path) != path:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pipeline.artifacts import history, rematching
+from pipeline.core import mapped
 from pipeline.core.console import say, track
 from pipeline.core.errors import PipelineError, out_of_memory, shortage
 from pipeline.core.seeds import derive
@@ -56,6 +57,7 @@ def fit(
             progress.best_rsum, progress.best_epoch = row["val_rsum"], epoch + 1
             progress.best, *peer = map(_copied, scheme.models)
             progress.best_peer = peer[0] if peer else {}
+        mapped.require_unchanged(scheme.setting.pairs.array)
         checkpoint.save(out, model, optimizer, progress, fingerprint)
         _write(out, progress)
         say(f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}")

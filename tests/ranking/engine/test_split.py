@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pipeline.artifacts.embeddings import Side
-from pipeline.core.errors import InputError
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.project import paths
 from pipeline.ranking.engine.split import collapsed
@@ -84,7 +84,6 @@ def spoilt(what: str) -> tuple[Side, Side]:
     ("what", "message"),
     [
         ("other model", "data/embed/sum: images.parquet has model_sha256 '000.* embed both again"),
-        ("other run", "data/embed/sum: embeddings of run 'max', expected 'sum'"),
         ("widths", "data/embed/sum: image vectors have 8 values and caption vectors 9"),
         (
             "image alone",
@@ -104,6 +103,11 @@ def test_embeddings_that_do_not_belong_together_are_refused(folder, what, messag
 
     with pytest.raises(InputError, match=message):
         use()
+
+
+def test_a_copy_of_another_run_s_embeddings_is_refused(folder):
+    with pytest.raises(IntegrityError, match="data/embed/sum: embeddings of run 'max', expected 'sum'"):
+        read(folder, *spoilt("other run"))
 
 
 def test_a_split_without_images_is_refused(folder):

@@ -1,0 +1,61 @@
+"""Files that somebody cuts or changes while they are read through a memory map."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pipeline.core import mapped
+from pipeline.core.errors import IntegrityError
+
+# Read in the main thread, and by threads of torch's own that Python knows nothing of.
+READ = {
+    "numpy": "array[::-1].sum()",
+    "gathered": "np.asarray(array[np.arange(99999, 0, -7)])",
+    "torch": "import torch; torch.set_num_threads(2); torch.from_numpy(array).double().sum()",
+}
+CUT = """
+import os, sys, warnings
+from pathlib import Path
+import numpy as np
+from pipeline.core import mapped
+warnings.simplefilter("ignore")
+path = Path(sys.argv[1])
+array = np.load(path, mmap_mode="r")
+mapped.guard(path)
+os.truncate(path, 4096)
+{read}
+print("went on")
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((100_000, 16), np.float32))
+    return tmp_path / "a.npy"
+
+
+@pytest.mark.parametrize("read", READ.values(), ids=list(READ))
+def test_a_file_that_is_cut_while_it_is_read_is_one_line(path, read):
+    done = subprocess.run([sys.executable, "-c", CUT.format(read=read), path], capture_output=True, text=True)
+    said = f"error: {path}: changed while it was read; make it again, then run the same command again\n"
+    assert (done.returncode, done.stdout, done.stderr) == (IntegrityError.exit_status, "", said)
+
+
+def test_what_is_changed_in_place_is_refused_and_what_is_replaced_is_not(path):
+    array = np.load(path, mmap_mode="r")
+    mapped.guard(path)
+    mapped.require_unchanged(array)
+    mapped.require_unchanged(np.zeros(3))
+    other = path.with_name("b.npy")
+    np.save(other, np.ones(3))
+    other.replace(path)
+    mapped.require_unchanged(array)
+    mapped.guard(path)
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"x")
+    with pytest.raises(IntegrityError, match=r"a\.npy: changed while it was read"):
+        mapped.require_unchanged(array)
