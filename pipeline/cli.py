@@ -92,6 +92,14 @@ app = typer.Typer(
 )
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        console.line(f"vse-pipe {version('vse-pipe')}")
+        raise typer.Exit
+
+
 @app.callback()
 def settings(
     context: typer.Context,
@@ -104,6 +112,9 @@ def settings(
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="progress more often, seconds and memory, where an error came from")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="print the version and exit")
     ] = False,
 ) -> None:
     """Options that come before the command."""
@@ -229,6 +240,7 @@ def main() -> None:
     if "DVC_STAGE" in os.environ:
         die_with_parent()
     console.tolerate_any_terminal()
+    console.outlive_readers()
     try:
         app(prog_name="vse-pipe")
     except PipelineError as error:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 
 import pytest
 
@@ -160,6 +161,10 @@ def test_help_names_every_stage(run):
     assert status == 0
     for command in ("prepare", "extract", "inject", "train", "embed", "evaluate", "report"):
         assert command in out
+
+
+def test_version(run):
+    assert run("--version") == (0, f"vse-pipe {version('vse-pipe')}\n", "")
 
 
 def test_help_groups_the_commands_and_leaves_none_over(run):

@@ -76,6 +76,19 @@ def write(
         tables.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
 
 
+def few_items(metrics: dict) -> list[str]:
+    """Where K is more than a tenth of what is ranked: a sentence a direction, of a metrics document."""
+    said = []
+    for direction, kind in zip(DIRECTIONS, ("captions", "images"), strict=True):
+        items = metrics[direction]["items"]
+        names = ", ".join(f"R@{k}" for k in KS if 10 * k > items)
+        if names:
+            said.append(
+                f"{direction.replace('_', ' ')}: only {items} {kind} are ranked; {names} and rsum are large whatever the model"
+            )
+    return said
+
+
 def read_metrics(folder: Path) -> dict:
     return read_json(folder / METRICS)
 

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core import mapped, tables
+from pipeline.core import arrays, mapped, tables
+from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import named, read_json, require, sha256, whole_file, write_json
 
@@ -193,12 +194,9 @@ def read(folder: Path, verify: bool = True) -> Features:
 
 def open_array(path: Path) -> np.ndarray:
     """The memory map of a ``.npy`` file. Raises IntegrityError when it is none, or not whole."""
-    try:
-        array = np.lib.format.open_memmap(path, mode="r")
-        if array.ndim == 0:
-            raise ValueError("it holds no rows")
-    except (ValueError, TypeError, EOFError, OverflowError, MemoryError) as error:
-        raise IntegrityError(f"{path}: not a whole .npy file ({error}); extract it again") from error
+    array = arrays.opened(path, Damage(IntegrityError, "extract it again"))
+    if array.ndim == 0:
+        raise IntegrityError(f"{path}: holds a single number and no rows; extract it again")
     mapped.guard(path)
     return array
 

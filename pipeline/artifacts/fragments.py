@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.artifacts import embeddings
-from pipeline.core import tables
+from pipeline.core import parquet, tables
 from pipeline.core.errors import InputError
 from pipeline.core.files import require, whole_file
 
@@ -85,9 +85,9 @@ class FragmentSide:
     def split(self, name: str) -> FragmentRows:
         """The rows of one split, with their vectors. Raises IntegrityError when the file is damaged."""
         kept = self.splits == name
-        with tables.opened(self.path) as file:
-            groups = [i for i in range(file.num_row_groups) if _is_of(file, i, name)]
-            column = file.read_row_groups(groups, [_COLUMN])[_COLUMN]
+        with parquet.opened(self.path) as file:
+            groups = [i for i in range(file.metadata.num_row_groups) if _is_of(file, i, name)]
+            column = file.read([_COLUMN], groups)[_COLUMN]
         lists = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
         lengths = np.diff(lists.offsets.to_numpy())
         flat = lists.flatten()
@@ -107,14 +107,14 @@ class FragmentSide:
 def is_fragments(path: Path, made_by: str) -> bool:
     """Does the file hold fragments, and not vectors? Raises InputError when it is missing, IntegrityError when damaged."""
     require(path, made_by)
-    with tables.opened(path) as file:
-        return _COLUMN in file.schema_arrow.names
+    with parquet.opened(path) as file:
+        return _COLUMN in file.schema.names
 
 
 def read(path: Path) -> FragmentSide:
     """The file without its vectors. Raises InputError on missing columns or repeated ids."""
-    with tables.opened(path) as file:
-        found, key = file.schema_arrow, "image_id" if path.stem == "images" else "caption_id"
+    with parquet.opened(path) as file:
+        found, key = file.schema, "image_id" if path.stem == "images" else "caption_id"
         wanted = schema(path.stem, 1)
         for field in wanted:
             if field.name not in found.names:
@@ -129,7 +129,7 @@ def read(path: Path) -> FragmentSide:
     return FragmentSide(path, table[key].to_numpy(), table["image_id"].to_numpy(), splits, about)
 
 
-def _is_of(file: pq.ParquetFile, group: int, split: str) -> bool:
-    at = file.schema_arrow.names.index("split")
+def _is_of(file: parquet.Parquet, group: int, split: str) -> bool:
+    at = file.schema.names.index("split")
     statistics = file.metadata.row_group(group).column(at).statistics
     return statistics is not None and statistics.min == split == statistics.max

@@ -1,16 +1,13 @@
 """The ``.npy`` of a published noise index: read without trust, and checked against the data set."""
 
-import warnings
 from pathlib import Path
-from tokenize import TokenError
 
 import numpy as np
 
+from pipeline.core import arrays
+from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError, MissingResource
 from pipeline.core.files import sha256
-
-# What numpy raises on bytes that are no whole .npy file; the last two come from its reader of Python 2's headers.
-_UNREADABLE = (ValueError, TypeError, KeyError, EOFError, OverflowError, MemoryError, SyntaxError, TokenError)
 
 
 def read(path: Path, digest: str, n_images: int, n_captions: int) -> np.ndarray:
@@ -44,15 +41,7 @@ def read(path: Path, digest: str, n_images: int, n_captions: int) -> np.ndarray:
 
 
 def _array(path: Path) -> np.ndarray:
-    try:
-        with warnings.catch_warnings():
-            # Files written by Python 2 have "29000L" in the header, which numpy reads with a warning.
-            warnings.simplefilter("ignore", UserWarning)
-            # A memory map, so that a header that promises too much is refused and not allocated.
-            array = np.lib.format.open_memmap(path, mode="r")
-    except _UNREADABLE as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: not a whole .npy file of numbers ({reason})") from error
+    array = arrays.opened(path, Damage(InputError, "fetch it again"))
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InputError(f"{path}: shape {array.shape} of {array.dtype}, expected whole numbers in one dimension")
     return np.array(array)

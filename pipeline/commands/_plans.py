@@ -40,7 +40,6 @@ def of_export(params, run: str, direction: str, out: Path, as_json: bool) -> Non
 
 def of_report(params, as_json: bool) -> None:
     from pipeline.commands._plan_table import show
-    from pipeline.project.step import waiting
     from pipeline.report import plan
 
-    show([waiting(params, "report", "") or plan.plan(params)], as_json)
+    show([plan.plan(params)], as_json)

@@ -69,7 +69,7 @@ def _show(paper: str, row: str, as_json: bool) -> None:
         if section != "seed" and not isinstance(values, dict):
             raise UsageError(f"--set: {section}: expected a mapping of values, got {values!r}")
     if as_json:
-        _document(found)
+        _document({"replace": "nodes", **found})
         return
     typer.echo(render.text(catalogue.find(paper, row), found), nl=False)
 

@@ -39,6 +39,10 @@ def search(
     asked = _Asked(text, None if image is None else _content(image), None if image is None else image.name, image_id)
     out = None if html is None else html.resolve()
     with _uncollected():
+        if out is not None:
+            from pipeline.tools.search.page import check_free
+
+            check_free(out)
         params = _project.params()
         from pipeline.tools.search.choose import default_run
         from pipeline.tools.search.engine import Engine

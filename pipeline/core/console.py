@@ -1,11 +1,12 @@
 """What people see while a command runs: log lines on stderr, a live bar when somebody watches, plain lines otherwise."""
 
+import io
 import json
 import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
 
@@ -24,6 +25,8 @@ def set_level(level: int) -> None:
     """QUIET: warnings and errors alone; VERBOSE: progress lines more often, what a call took, where an error came from."""
     global _level
     _level = level
+    if level == QUIET or not watched():
+        os.environ.setdefault("TQDM_DISABLE", "1")  # the bars of other libraries; tqdm reads it when it is imported
 
 
 def verbose() -> bool:
@@ -36,6 +39,25 @@ def tolerate_any_terminal() -> None:
         encoding = (getattr(stream, "encoding", None) or "").lower()
         if hasattr(stream, "reconfigure") and not encoding.startswith("utf"):
             stream.reconfigure(errors="backslashreplace")
+
+
+class _Unheard(io.FileIO):
+    """Drops what nobody reads any more."""
+
+    def write(self, content: Any) -> int:
+        try:
+            return super().write(content)
+        except BrokenPipeError:
+            return len(content)
+
+
+def outlive_readers() -> None:
+    """``| head`` takes what it wants of stdout; the command goes on and ends with its own exit status."""
+    stream = sys.stdout
+    buffer = getattr(stream, "buffer", None)
+    if isinstance(getattr(buffer, "raw", buffer), io.FileIO):  # no raw one under PYTHONUNBUFFERED
+        heard = io.BufferedWriter(_Unheard(stream.fileno(), "wb", closefd=False))
+        sys.stdout = io.TextIOWrapper(heard, stream.encoding, stream.errors, line_buffering=True)
 
 
 def say(message: str) -> None:

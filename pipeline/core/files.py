@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, overload
 
-from pipeline.core.errors import InputError, PipelineError
+from pipeline.core.errors import InputError, MissingResource, PipelineError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -211,10 +211,27 @@ def write_array(path: Path, array: "np.ndarray") -> None:
         np.save(temporary, array)
 
 
-def write_csv(path: Path, table: "DataFrame") -> None:
+def write_together(contents: dict[Path, str]) -> None:
+    """Texts that change together: all are complete on the disk before the first takes its place."""
+    with contextlib.ExitStack() as stack:
+        for path, text in contents.items():
+            temporary = stack.enter_context(whole_file(path))
+            temporary.write_text(text, encoding="utf-8")
+            _sync(temporary)
+
+
+def csv_text(table: "DataFrame") -> str:
     """Without the index, lines ended by a line feed everywhere."""
-    with whole_file(path) as temporary:
-        table.to_csv(temporary, index=False, lineterminator="\n")
+    return table.to_csv(index=False, lineterminator="\n")
+
+
+def write_csv(path: Path, table: "DataFrame") -> None:
+    write_text(path, csv_text(table))
+
+
+def json_text(content: object) -> str:
+    """Sorted keys, indented, final newline; NaN and infinities are refused (ValueError)."""
+    return json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
@@ -236,9 +253,8 @@ def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
 
 
 def write_json(path: Path, content: object) -> None:
-    """Sorted keys, indented, final newline; NaN and infinities are refused (ValueError), not written."""
-    text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False)
-    write_text(path, text + "\n")
+    """As ``json_text``, whole or not at all."""
+    write_text(path, json_text(content))
 
 
 def save_tensors(path: Path, tensors: dict, metadata: dict[str, str] | None = None) -> None:
@@ -271,7 +287,7 @@ def read_json(path: Path, kind: type[list]) -> list: ...
 
 
 def read_json(path: Path, kind: type[dict] | type[list] = dict) -> dict | list:
-    """kind: what the document is, ``dict`` or ``list``. Raises InputError when the file is missing or is not that."""
+    """kind: what the document is, ``dict`` or ``list``. Raises MissingResource without the file, InputError when it is not that."""
     try:
         found = json.loads(require(path).read_text(encoding="utf-8"))
     # ValueError: no JSON, no UTF-8, or an integer of thousands of digits.
@@ -284,8 +300,9 @@ def read_json(path: Path, kind: type[dict] | type[list] = dict) -> dict | list:
 
 
 def require(path: Path, made_by: str = "") -> Path:
-    """``path`` if it exists. Raises InputError that names the command which makes it."""
-    if not path.exists():
-        advice = f"; make it with `{made_by}` or `dvc repro`" if made_by else ""
-        raise InputError(f"{path} does not exist{advice}")
-    return path
+    """``path`` if it exists. Raises InputError that names the command which makes it, MissingResource where none does."""
+    if path.exists():
+        return path
+    if made_by:
+        raise InputError(f"{path} does not exist; make it with `{made_by}` or `dvc repro`")
+    raise MissingResource(f"{path} does not exist")

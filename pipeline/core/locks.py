@@ -42,12 +42,16 @@ def claim(out: Path) -> Iterator[None]:
 
     Raises LockedError naming the process, or the sharers, that hold it, PipelineError for what is no folder or no lock.
     """
-    with _opened(out.with_name(out.name + ".lock")) as lock:
+    path = out.with_name(out.name + ".lock")
+    with _opened(path) as lock:
         if not _locked(lock, fcntl.LOCK_EX):
             raise _taken(out, [holder for _, _, holder in _sharers(out)] or [_holder(lock)])
         _sign(lock)
-        tidy(out)
-        yield
+        try:
+            tidy(out)
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -94,7 +98,7 @@ def _locked(lock: TextIO, kind: int) -> bool:
         fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    return True
+    return os.fstat(lock.fileno()).st_nlink > 0  # else its holder removed it since it was opened
 
 
 def _sign(lock: TextIO) -> None:

@@ -1,14 +1,14 @@
 """The mechanics every Parquet artefact shares: exact schema, page checksums, footer metadata, checks both ways."""
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core import parquet
+from pipeline.core.errors import InputError
 from pipeline.core.files import require, whole_file
 
 _SHOWN = 3
@@ -63,27 +63,16 @@ def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, meta
             file.write_table(waiting.cast(file.schema))
 
 
-@contextlib.contextmanager
-def opened(path: Path) -> Iterator[pq.ParquetFile]:
-    """Checksums are verified as pages are read. Raises IntegrityError where one fails, or the file is damaged otherwise."""
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield file
-    except (OSError, pa.ArrowException, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise IntegrityError(f"{path}: damaged Parquet file ({reason}); remove it and make it again") from error
-
-
 def read(
     path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | None = None, problems: Problems | None = None
 ) -> pa.Table:
-    """Read and check names, types and nulls. Raises InputError; IntegrityError on a failed checksum.
+    """Read and check names, types and nulls. Raises InputError, and as ``parquet.opened``.
 
     columns: the only ones to read, those of them that the file has; ``schema`` then holds for those. problems: as for ``write``.
     """
     require(path, made_by)
-    with opened(path) as file:
-        table = file.read(columns=columns)
+    with parquet.opened(path) as file:
+        table = file.read(columns)
     for wanted in schema:
         if wanted.name not in table.schema.names:
             raise InputError(f"{path}: column '{wanted.name}' ({wanted.type}) is missing")

@@ -14,7 +14,7 @@ from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.files import whole_folder
 from pipeline.core.locks import claim
-from pipeline.embed.engine import fragments, vectors
+from pipeline.embed.engine import content, fragments, vectors
 from pipeline.embed.engine.inputs import Sources
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import Params
@@ -46,7 +46,8 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
             inputs = pictures.of(node.dataset, source, config["backbone"], where)
         whole = images.read(prepared), captions.read(prepared)
         seen, read = tables = [table.filter(source.readable(table["image_id"].to_numpy())) for table in whole]
-        about = left_out(whole, tables)
+        missing = left_out(whole, tables)
+        about = {**missing, embeddings.DATA: json.dumps(content.by_split(seen, read), sort_keys=True)}
         with whole_folder(out, [*_FILES, f"{embeddings.PEER}/*"]) as folder:
             for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
                 place.mkdir(exist_ok=True)
@@ -54,7 +55,7 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
                 form = fragments if model.fragments else vectors
                 counts, dim = form.write(place, sources, {**_about(run, files), **about}, params.embed.splits)
     timing.record(out, time.monotonic() - started)
-    if about:
+    if missing:
         images_, captions_ = (len(was) - len(now) for was, now in zip(whole, tables, strict=True))
         warn(f"embed {run}: {images_} images that could not be read are left out, with {captions_} captions")
     of = f" of {' and '.join(params.embed.splits or fragments.HELD_OUT)}" if model.fragments else ""

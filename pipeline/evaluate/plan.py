@@ -32,11 +32,13 @@ def _queries(files: list[Path], split: str) -> tuple[int, ...]:
 def _pairs(folder: Path) -> int:
     """Queries of both directions as ranks.parquet has them: images and captions, whose product is what was scored."""
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
+
+    from pipeline.core import parquet
 
     if rows_in(folder / evaluation.RANKS) is None:
         return 0
-    column = pq.read_table(folder / evaluation.RANKS, columns=["direction"])["direction"]
+    with parquet.opened(folder / evaluation.RANKS) as file:
+        column = file.read(["direction"])["direction"]
     counts = [pc.sum(pc.equal(column, name)).as_py() or 0 for name in evaluation.DIRECTIONS]
     return counts[0] * counts[1]
 

@@ -97,6 +97,8 @@ def read_inputs(embedded: Embedded | Ensemble, run: str, params: EvaluateParams,
             half, rest = bank_source.halves(tuning)
             tuning, tuning_bank = half, BankSource("val", rest)
     about: dict[str, object] = {"run": run, "similarity": embedded.compared_by}
+    if data := embedded.data(params.split):
+        about["data"] = data
     if missing := embedded.left_out(params.split):
         about["left_out"] = missing
         console.warn(

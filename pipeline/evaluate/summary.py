@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pipeline.artifacts.evaluation import DIRECTIONS, KS
+from pipeline.artifacts.evaluation import DIRECTIONS, KS, few_items
 from pipeline.core.console import document, stdout
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
@@ -93,7 +93,7 @@ def notes(results: Sequence[dict]) -> list[str]:
     ]
     if any("rsum" in metrics.get("intervals", {}) for metrics in results):
         said[0] += "; in brackets the 95% interval"
-    said += _by_bank(results)
+    said += few_items(one) + _by_bank(results)
     for direction in DIRECTIONS:
         left_out = one[direction].get("unjudged", 0)
         if left_out:

@@ -16,6 +16,7 @@ from pipeline.core.console import say, track, warn
 from pipeline.core.errors import InputError, IntegrityError, MissingResource
 from pipeline.core.files import read_json, require, sha256
 from pipeline.core.locks import claim
+from pipeline.core.tokens import SPECIAL
 from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.project import code, paths, timing
 from pipeline.project.params.typed import Member, Params
@@ -103,6 +104,11 @@ def _write(out: Path, table: pa.Table, method: ModuleType, options, seed: int, a
     state = method.fit(corpus, options, seed)
     about = {**about, **state.about}
     if TEXT_FEATURES.traits(about["method"]).gives == "tokens":
+        if state.words == SPECIAL:
+            warn(
+                f"extract {out.name}: no word of the train and val captions is kept (there are none, or none is seen "
+                "min_count times), so every word of every caption is unknown"
+            )
         tokens, cut = method.transform(corpus.texts, state, options)
         texts.write_tokens(out, ids, tokens, state.words, cut, about)
         return f"{len(state.words)} words, {cut} cut"

@@ -24,7 +24,7 @@ def text(entry: Entry, overlay: dict) -> str:
     editor = YAML()
     editor.width = 1000
     stream = io.StringIO()
-    editor.dump(_laid_out(overlay), stream)
+    editor.dump(_laid_out({"replace": "nodes", **overlay}), stream)
     return "\n".join([*lines, stream.getvalue()])
 
 

@@ -10,16 +10,22 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
+from pipeline.core import memory
+from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError
+from pipeline.core.parquet import Parquet
 
-# Of one column in one row group; more would be read for a single picture.
+# Bytes of one column in one row group; more would be read for a single picture.
 LARGEST_GROUP = 2**30
 _KEPT_GROUPS = 2
 _KEPT_FILES = 4
 # lru_cache lets two threads open the same file at once, and each would then read its row groups.
 _opening = threading.Lock()
+# Of all files, by row group and column: a folder of many files must not keep as much for each.
+_kept: OrderedDict[tuple["CellFile", int, str], pa.ChunkedArray] = OrderedDict()
+_keeping = threading.Lock()
 
 
 def value(path: Path, row: int, column: str) -> bytes | None:
@@ -41,24 +47,19 @@ def opened(path: Path, modified: int, size: int) -> "CellFile":
 
 
 class CellFile:
-    """One Parquet file and the row groups that were read last."""
+    """One Parquet file whose row groups are read when one of their rows is asked for."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self._file = pq.ParquetFile(path, memory_map=False)
-        except (OSError, pa.ArrowException, ValueError) as error:
-            raise InputError(f"{path}: not a whole Parquet file ({_line(error)})") from error
-        self._metadata = self._file.metadata
-        counts = [self._metadata.row_group(i).num_rows for i in range(self._metadata.num_row_groups)]
+        self._file = Parquet(path, Damage(InputError, "copy it again"), LARGEST_GROUP)
+        metadata = self._file.metadata
+        counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        self._groups: OrderedDict[tuple[int, str], pa.Array] = OrderedDict()
         self._lock = threading.Lock()
 
     def value(self, row: int, column: str) -> bytes | None:
         if row >= self._starts[-1]:
             raise IndexError(f"has {self._starts[-1]} rows, no row {row}")
-        if column not in self._file.schema_arrow.names:
+        if column not in self._file.schema.names:
             raise IndexError(f"has no column '{column}'")
         group = int(np.searchsorted(self._starts, row, side="right")) - 1
         # Held while a group is read, so that threads wait for it and do not each read it.
@@ -66,42 +67,30 @@ class CellFile:
             cells = self._group(group, column)
         return cells[row - int(self._starts[group])].as_py()
 
-    def _group(self, group: int, column: str) -> pa.Array:
-        key = group, column
-        if key not in self._groups:
-            self._groups[key] = self._read(group, column)
-            while len(self._groups) > _KEPT_GROUPS:
-                self._groups.popitem(last=False)
-        self._groups.move_to_end(key)
-        return self._groups[key]
+    def _group(self, group: int, column: str) -> pa.ChunkedArray:
+        key = self, group, column
+        with _keeping:
+            if key in _kept:
+                _kept.move_to_end(key)
+                return _kept[key]
+        found = self._read(group, column)
+        with _keeping:
+            _kept[key] = found
+            for old in [other for other in _kept if other[0] is self][:-_KEPT_GROUPS]:
+                del _kept[old]
+            most = min(_KEPT_GROUPS * LARGEST_GROUP, memory.left())
+            while len(_kept) > 1 and sum(one.nbytes for one in _kept.values()) > most:
+                _kept.popitem(last=False)
+        return found
 
-    def _read(self, group: int, column: str) -> pa.Array:
-        self._refuse_large(group, column)
-        leaf = f"{column}.bytes" if pa.types.is_struct(self._file.schema_arrow.field(column).type) else column
-        try:
-            found = self._file.read_row_group(group, columns=[leaf], use_threads=False)[column]
-        except (OSError, pa.ArrowException, ValueError) as error:
-            raise InputError(f"{self.path}: row group {group} is damaged ({_line(error)})") from error
-        found = pa.concat_arrays(found.cast(_binary(found.type)).chunks)
-        return found.field("bytes") if pa.types.is_struct(found.type) else found
-
-    def _refuse_large(self, group: int, column: str) -> None:
-        about = self._metadata.row_group(group)
-        columns = [about.column(number) for number in range(about.num_columns)]
-        size = sum(one.total_uncompressed_size for one in columns if one.path_in_schema.split(".")[0] == column)
-        if size > LARGEST_GROUP:
-            raise InputError(
-                f"{self.path}: row group {group} holds {size} bytes of '{column}', more than the {LARGEST_GROUP} that can be "
-                "kept; write the file with a smaller row_group_size"
-            )
-
-
-def _binary(kind: pa.DataType) -> pa.DataType:
-    """64-bit offsets: a row group may hold more than 2 GB of strings."""
-    if pa.types.is_struct(kind):
-        return pa.struct([("bytes", pa.large_binary())])
-    return pa.large_binary()
-
-
-def _line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    def _read(self, group: int, column: str) -> pa.ChunkedArray:
+        in_struct = pa.types.is_struct(self._file.schema.field(column).type)
+        chunks, size = [], 0
+        for batch in self._file.batches([f"{column}.bytes" if in_struct else column], [group], rows=None):
+            with self._file.named():
+                # 64-bit offsets: a row group may hold more than 2 GB of strings.
+                cells = pc.struct_field(batch[column], "bytes") if in_struct else batch[column]
+                chunks += cells.cast(pa.large_binary()).chunks
+            size += chunks[-1].nbytes
+            self._file.require(column, size)
+        return pa.chunked_array(chunks, pa.large_binary())

@@ -7,13 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.artifacts import captions, images
+from pipeline.core import memory
 from pipeline.core.console import say, warn
 from pipeline.core.errors import InputError
 from pipeline.core.files import whole_folder
 from pipeline.core.locks import claim
 from pipeline.prepare.engine.source import Source
 from pipeline.project import paths, timing
-from pipeline.project.params.typed import Params
+from pipeline.project.params.typed import Dataset, Params
 from pipeline.project.registry import FORMATS
 
 _SHOWN = 3
@@ -28,11 +29,15 @@ def prepare(params: Params, dataset: str) -> Path:
     started = time.monotonic()
     node = params.datasets[dataset]
     out = paths.prepared(dataset)
-    with claim(out), whole_folder(out, [images.NAME, captions.NAME, images.DRAWN]) as folder:
+    with (
+        claim(out),
+        memory.limit(node.memory, f"datasets.{dataset}.memory"),
+        whole_folder(out, [images.NAME, captions.NAME, images.DRAWN]) as folder,
+    ):
         read = FORMATS.load(node.format.name).read
         source = read(Path(node.source), folder, node.format.params, params.seed)
         check(dataset, source)
-        _decide(dataset, source, node.on_error)
+        _decide(dataset, source, node)
         images.write(folder, source.images, _settled_root(source.root, folder, out))
         captions.write(folder, source.captions)
     seconds = time.monotonic() - started
@@ -64,18 +69,30 @@ def _refuse(dataset: str, wrong: pa.Table, key: str, problem: str) -> None:
         raise InputError(f"data set {dataset}, {key} {first[key]}: {problem.format(**first)}{more}")
 
 
-def _decide(dataset: str, source: Source, on_error: str) -> None:
+def _decide(dataset: str, source: Source, node: Dataset) -> None:
     """Raises InputError for broken images, under ``skip`` only when there are no others."""
     broken, count = source.broken, source.images.num_rows
     if not broken:
         return
     more = f"; and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
     found = f"{len(broken)} of {count} images below {source.root} cannot be used: {'; '.join(broken[:_SHOWN])}{more}"
-    if on_error == "fail":
-        raise InputError(f"{found}. To leave them out, set on_error: skip in datasets.{dataset} and in its features")
     if len(broken) == count:
-        raise InputError(f"{found}. There is no image to go on with")
+        raise InputError(f"{found}. {_elsewhere(dataset, source, node) or 'There is no image to go on with'}")
+    if node.on_error == "fail":
+        raise InputError(f"{found}. To leave them out, set on_error: skip in datasets.{dataset}")
     warn(f"prepare {dataset}: {found}. extract will record them in errors.parquet")
+
+
+def _elsewhere(dataset: str, source: Source, node: Dataset) -> str:
+    """Where the format lets the user name the folder of the images, how, and the folder if it is one below the root."""
+    params, root = node.format.params, Path(source.root)
+    there = pc.any(pc.not_equal(source.images["sha256"], images.UNREAD)).as_py()
+    if there or not isinstance(getattr(params, "images", None), str):
+        return ""
+    first = source.images["file"][0].as_py()
+    folders = sorted(path.name for path in root.iterdir() if (path / first).is_file()) if root.is_dir() else []
+    named = (Path(params.images) / folders[0]).as_posix() if folders else "FOLDER"
+    return f"If they lie in another folder, name it: images: {named} in datasets.{dataset}"
 
 
 def _settled_root(root: str, folder: Path, out: Path) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import read_json
 from pipeline.project import timing
 from pipeline.project.nodes import declarations
@@ -83,12 +84,12 @@ def scaled(folder: Path, share: float | None) -> int | None:
 
 def rows_in(path: Path) -> int | None:
     """Of a Parquet file, from its footer; None where it is not there or cannot be read."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from pipeline.core import parquet
 
     try:
-        return pq.read_metadata(path).num_rows
-    except (OSError, pa.ArrowException):
+        with parquet.opened(path) as file:
+            return file.metadata.num_rows
+    except (OSError, InputError, IntegrityError):
         return None
 
 

@@ -2,7 +2,8 @@
 
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from pipeline.project.step import AGAIN, RUNS, Earlier, Step, seconds, size
+from pipeline.project.step import AGAIN, RUNS, Earlier, Step, seconds, size, waiting
+from pipeline.report.engine.present import present
 
 _HISTORY = "history.csv"
 # Where the command keeps its lock, and its time beside it.
@@ -11,7 +12,10 @@ _BESIDE = paths.DATA / "report"
 
 def plan(params: Params) -> Step:
     page = paths.REPORTS / "index.html"
-    rows = {"runs": len(params.evaluated()), "criteria": len(params.grid.inferences)}
+    there = present(params)
+    if not there.inferences and (blocked := waiting(params, "report", "")):
+        return blocked
+    rows = {"runs": len(there.inferences), "criteria": len(there.params.grid.inferences)}
     spent, because = seconds(1.0, [Earlier(_BESIDE, 1.0)])
     written = size(page) if page.is_file() else None
     return Step("report", "", str(page), AGAIN if page.is_file() else RUNS, rows, written, spent, because)

@@ -5,15 +5,15 @@ from collections.abc import Sized
 from pathlib import Path
 
 from pipeline.core.console import say, warn
-from pipeline.core.files import write_csv, write_json, write_text
+from pipeline.core.files import csv_text, json_text, write_together
 from pipeline.core.locks import claim
 from pipeline.pictures.read import shown
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import Params
 from pipeline.report.engine import formatting, outputs, sweeps, timings
 from pipeline.report.engine.collector import Collector
-from pipeline.report.engine.page import render
-from pipeline.report.engine.reading import read
+from pipeline.report.engine.page import render, title
+from pipeline.report.engine.reading import read, told
 
 _PLURALS = {"criterion": "criteria"}
 
@@ -21,9 +21,9 @@ _PLURALS = {"criterion": "criteria"}
 def report(params: Params) -> Path:
     """Write the report on every run and criterion that params names and return the page's path.
 
-    Everything is computed before the first file is written. metrics.json holds figures only, no times and no paths:
-    the same evaluations give the same bytes. Raises InputError when an evaluation, a history or a prepared data set
-    is missing, stale or not finite.
+    All files change together. metrics.json holds figures only, no times and no paths: the same evaluations give the same
+    bytes. What is not there yet is left out, and named by a warning and the page. Raises InputError when there is nothing,
+    or an evaluation, a history or a prepared data set is stale or not finite.
     """
     with claim(paths.REPORT):
         results = read(params)
@@ -37,23 +37,24 @@ def report(params: Params) -> Path:
         figures = outputs.metrics(results)
         collector = Collector(shown, params.report.thumbnail)
         html = render(results, collector)
-        write_json(paths.REPORTS / "metrics.json", figures)
-        for name, table in plots.items():
-            write_csv(paths.REPORTS / "plots" / f"{name}.csv", table)
-        page = paths.REPORTS / "index.html"
-        write_text(page, html)
         spent = timings.rows(params, timing.of)
-        write_text(paths.REPORTS / timings.NAME, timings.render(spent, params.report.title))
+        page = paths.REPORTS / "index.html"
+        contents = {paths.REPORTS / "metrics.json": json_text(figures), page: html}
+        contents |= {paths.REPORTS / "plots" / f"{name}.csv": csv_text(table) for name, table in plots.items()}
+        contents[paths.REPORTS / timings.NAME] = timings.render(spent, title(params))
+        write_together(contents)
+    for line in told(results.missing):
+        warn(f"not in the report: {line}")
     if collector.unreadable:
         warn(
             f"{len(collector.unreadable)} pictures cannot be read, the first is {collector.unreadable[0]}; the page says so"
         )
     counted: list[tuple[str, Sized]] = [
-        ("run", params.runs),
-        ("ensemble", params.ensembles),
-        ("criterion", params.grid.inferences),
+        ("run", results.params.runs),
+        ("ensemble", results.params.ensembles),
+        ("criterion", results.params.grid.inferences),
     ]
     runs, ensembles, criteria = (formatting.plural(len(of), word, _PLURALS.get(word)) for word, of in counted)
-    ranked = f"{runs} and {ensembles}" if params.ensembles else runs
+    ranked = f"{runs} and {ensembles}" if results.params.ensembles else runs
     say(f"report: {ranked} under {criteria}, {page} ({len(html.encode()) / 1e6:.1f} MB)")
     return page

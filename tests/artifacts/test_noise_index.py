@@ -76,7 +76,7 @@ def _header(shape: str, data: bytes) -> bytes:
 def test_refuses_files_that_are_no_whole_array(tmp_path, content):
     path = tmp_path / "index.npy"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"index\.npy: not a whole \.npy file of numbers"):
+    with pytest.raises(InputError, match=r"index\.npy: not a whole \.npy file"):
         _read(path)
 
 
@@ -84,7 +84,7 @@ def test_pickled_objects_are_not_loaded(tmp_path):
     path = tmp_path / "index.npy"
     written = tmp_path / "pwned.txt"
     np.save(path, np.array([Hostile(written)], dtype=object), allow_pickle=True)
-    with pytest.raises(InputError, match="not a whole"):
+    with pytest.raises(InputError, match="holds pickled Python objects"):
         _read(path)
     assert not written.exists()
 

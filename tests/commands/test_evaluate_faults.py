@@ -32,7 +32,7 @@ FAULTS = [
     ("zero", 3, "b.parquet: 1 rows have length zero and no cosine; leave them out, or use --similarity dot"),
     ("strings", 3, "a.parquet: column 'image_id' is string, expected int64; number the ids"),
     ("integers", 3, "a.parquet: column 'embedding' is"),
-    ("truncated", 5, "a.parquet: not a whole Parquet file"),
+    ("truncated", 5, "a.parquet: damaged Parquet file"),
     ("empty", 3, "a.parquet: the file is empty"),
     ("rows", 3, "a.parquet: no rows"),
 ]
@@ -151,8 +151,8 @@ def test_an_array_that_runs_code_is_refused(call, tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("a.npy", "a.npy: 790 bytes, its header promises 896; the file is damaged"),
-        ("owners.npy", "owners.npy: 502 bytes, its header promises 608; the file is damaged"),
+        ("a.npy", "a.npy: not a whole .npy file (790 bytes, its header promises 896"),
+        ("owners.npy", "owners.npy: not a whole .npy file (502 bytes, its header promises 608"),
         ("captions.txt", "captions.txt: 39 ids for the 60 vectors of"),
     ],
 )

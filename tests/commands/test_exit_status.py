@@ -66,6 +66,9 @@ def test_4_a_file_is_missing(project):
     found = run("prepare", cwd=project)
     assert found[0] == 4
     assert "toy.csv does not exist" in _said(found)
+    found = run("evaluate", "--images", "gone.npy", "--captions", "gone.npy", cwd=project)
+    assert found[0] == 4
+    assert _said(found) == "error: gone.npy does not exist"
 
 
 def test_5_a_digest_does_not_match(project):
@@ -137,3 +140,23 @@ def test_130_interrupted_and_143_terminated(project, number, status, said):
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (status, b"", said)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("content", ['{"seconds": 1}', "{"], ids=["done", "bad input"])
+def test_a_reader_that_leaves_changes_no_status(project, content, unbuffered):
+    """`| head`: a pipe that nobody reads from the start."""
+    (project / "data" / "a.timing.json").write_text('{"seconds": 1}', encoding="utf-8")
+    (project / "data" / "x.timing.json").write_text(content, encoding="utf-8")
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*COMMAND, "timings"],
+        cwd=project,
+        env=environment(PYTHONUNBUFFERED=unbuffered),
+        stdout=writer,
+        stderr=subprocess.PIPE,
+    )
+    os.close(writer)
+    assert done.returncode == (3 if content == "{" else 0)
+    assert b"Broken" not in done.stderr

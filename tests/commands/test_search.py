@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,17 @@ def test_a_sentence_gives_a_table_and_its_remarks(call):
     assert ".png" in rows[0]
     assert "nns, 10 images of test" in out
     assert err == "run sum (as asked)\nnot in the vocabulary: zorg\n"
+
+
+def test_html_replaces_nothing_but_its_own_pages(call):
+    before = Path("params.yaml").read_bytes()
+    status, out, err = call("search", "a red disc", "--run", "sum", "--html", "params.yaml")
+    assert (status, out) == (2, "")
+    assert err.startswith("error: --html: ")
+    assert err.endswith("params.yaml exists and is no page of `vse-pipe search`; choose another name\n")
+    assert Path("params.yaml").read_bytes() == before
+    for _ in range(2):
+        assert call("search", "a red disc", "--run", "sum", "--html", "found.html")[0] == 0
 
 
 def test_json_is_one_document_on_stdout(call):

@@ -1,6 +1,7 @@
 """Progress for people and for logs, levels, and terminals of every kind."""
 
 import io
+import subprocess
 import sys
 
 import pytest
@@ -8,7 +9,7 @@ from rich.console import Console
 
 from pipeline.core import console
 from tests.command_line import caller
-from tests.commands.script import run
+from tests.commands.script import environment, run
 from tests.toy_project import write_params
 
 
@@ -140,3 +141,9 @@ def test_streams_that_can_show_everything_are_left_alone(monkeypatch):
     monkeypatch.setattr(sys, "stderr", poor)
     console.tolerate_any_terminal()
     assert (stream.errors, poor.errors) == ("strict", "backslashreplace")
+
+
+def test_bars_of_other_libraries_are_for_people_alone(tmp_path):
+    bar = "import sys; from pipeline.core import console; console.set_level(console.NORMAL); import tqdm; list(tqdm.tqdm(range(3)))"
+    done = subprocess.run([sys.executable, "-c", bar], env=environment(), capture_output=True, cwd=tmp_path, check=True)
+    assert (done.stdout, done.stderr) == (b"", b"")

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 from pipeline.core import files
-from pipeline.core.errors import InputError, PipelineError
+from pipeline.core.errors import InputError, MissingResource, PipelineError
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -71,7 +71,7 @@ def test_read_json_names_the_file(tmp_path):
     (tmp_path / "a.json").write_text("{")
     with pytest.raises(InputError, match=r"a\.json: not a JSON document"):
         files.read_json(tmp_path / "a.json")
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(MissingResource, match="does not exist"):
         files.read_json(tmp_path / "b.json")
     assert json.dumps({}) == "{}"
 

@@ -1,3 +1,4 @@
+import fcntl
 import os
 import signal
 import socket
@@ -89,6 +90,26 @@ def test_a_link_in_place_of_a_lock_is_not_written_through(tmp_path, lock, name):
     with pytest.raises(OSError, match="symbolic link"), lock(tmp_path / "out"):
         pass
     assert precious.read_text() == "mine"
+
+
+def test_a_writer_takes_its_lock_away(tmp_path):
+    with pytest.raises(KeyError), claim(tmp_path / "out"):
+        raise KeyError
+    with claim(tmp_path / "out"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_was_taken_away_between_opening_and_locking_is_none(tmp_path, monkeypatch):
+    flock = fcntl.flock
+
+    def late(lock, kind):
+        (tmp_path / "out.lock").unlink()
+        flock(lock, kind)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(LockedError, match="try again"), claim(tmp_path / "out"):
+        pytest.fail("two locks of one name")
 
 
 @pytest.mark.parametrize(

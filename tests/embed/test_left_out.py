@@ -1,5 +1,7 @@
 """Images that could not be read are in no embedding, no pair and no figure, and are counted."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -76,6 +78,8 @@ def test_figures_are_those_of_the_others(project, capsys) -> None:
     params, whole = project
     metrics = evaluate(params, "sum", ["nns"], "cpu")["nns"]
     assert metrics["left_out"] == {"images": 2, "captions": 2}
+    assert metrics["data"] == json.loads(_sides()[embeddings.IMAGES].about["data"])["test"]
+    assert metrics["data"] != json.loads(whole[embeddings.IMAGES].about["data"])["test"]
     assert "2 images of split 'test' that could not be read are left out, with 2 captions" in capsys.readouterr().err
     seen, read = (
         (side.ids[kept], side.image_ids[kept], side.vectors[kept])

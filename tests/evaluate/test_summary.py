@@ -6,7 +6,7 @@ from pipeline.evaluate import summary
 
 
 def metrics(inference: str = "nns", bank: str = "none", transductive: bool = False, **more: object) -> dict:
-    side = {"r@1": 10.0, "r@5": 20.0, "r@10": 30.0, "queries": 40, "items": 50}
+    side = {"r@1": 10.0, "r@5": 20.0, "r@10": 30.0, "queries": 40, "items": 500}
     given = {
         "inference": inference,
         "split": "test",
@@ -59,6 +59,16 @@ def test_the_bank_is_said_and_whether_results_depend_on_each_other(given, said):
 def test_criteria_of_one_bank_share_a_line():
     given = [metrics(), metrics("is", "test", True), metrics("csls", "test", True), metrics("is", "test", True)]
     assert [line.partition(":")[0] for line in summary.notes(given)[1:]] == ["is, csls"]
+
+
+@pytest.mark.parametrize(
+    ("items", "named"), [(100, None), (99, "R@10"), (20, "R@5, R@10"), (10, "R@5, R@10"), (4, "R@1, R@5, R@10")]
+)
+def test_where_k_is_not_small_against_what_is_ranked_it_is_said(items, named):
+    one = metrics()
+    one["text_to_image"]["items"] = items
+    said = f"text to image: only {items} images are ranked; {named} and rsum are large whatever the model"
+    assert summary.notes([one])[1:] == ([said] if named else [])
 
 
 def test_unjudged_queries_are_counted():

@@ -9,7 +9,7 @@ NAMES = [("hal", "nns"), ("hal", "mutual_proximity"), ("a_run_with_a_long_name_o
 
 
 def _metrics(inference: str, interval: bool) -> dict:
-    side = {"r@1": 71.9, "r@5": 91.3, "r@10": 100.0, "queries": 5}
+    side = {"r@1": 71.9, "r@5": 91.3, "r@10": 100.0, "queries": 5, "items": 500}
     common = {"inference": inference, "rsum": 553.4, "hs_sum": 21.29, "bank": "none", "transductive": False}
     measured = {"split": "test", "protocol": "full", "image_to_text": side, "text_to_image": dict(side)}
     return common | measured | ({"intervals": {"rsum": [549.72, 557.11]}} if interval else {})

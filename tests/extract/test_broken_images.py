@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from pipeline.artifacts import features, unreadable
@@ -41,9 +42,7 @@ def broken(folder: Path) -> list[str]:
 
 
 def test_the_first_stops_it_and_names_the_way_on(broken: list[str]) -> None:
-    message = (
-        r"extract small: 002.png \(image_id 45\) is empty \(0 bytes\); to leave such images out, set on_error: skip"
-    )
+    message = r"extract small: 002.png \(image_id 45\) is empty \(0 bytes\); to leave such images out, set on_error: skip in datasets.tiny$"
     for _ in range(2):
         with pytest.raises(InputError, match=message) as caught:
             stage.extract(_params("fail"), "small", "cpu")
@@ -110,6 +109,18 @@ def test_more_than_allowed_are_listed_and_stop_it_at_once(
     )
     assert str(caught.value).endswith("008.png (image_id 3) does not exist") == (seen == 3)
     assert not (OUT / "features.npy").exists()
+
+
+def test_those_that_prepare_listed_are_allowed_beside_max_errors(broken: list[str]) -> None:
+    folder = paths.prepared("tiny")
+    index = table.read(folder)
+    listed = pa.array([0 if number in BROKEN else 40 for number in range(9)], pa.int32())
+    column = index.schema.get_field_index("width")
+    table.write(folder, index.set_column(column, index.schema.field("width"), listed), "raw")
+    with pytest.raises(InputError, match=r"3 of 9 .* max_errors 0 allows 0 beside 2 of prepare's: 002\.png"):
+        stage.extract(_params("skip", 0), "small", "cpu")
+    stage.extract(_params("skip", 1), "small", "cpu")
+    assert unreadable.read(OUT).num_rows == 3
 
 
 @pytest.mark.parametrize("max_errors", [3, 0.23, 0.99])

@@ -41,6 +41,14 @@ def test_token_ids_of_every_caption_in_the_order_of_the_data_set(tiny: Path) -> 
     assert words[5] == ["<start>", "<unk>", "<end>"]
 
 
+def test_a_vocabulary_without_a_word_is_warned_about(tiny: Path, capsys: pytest.CaptureFixture) -> None:
+    said = "no word of the train and val captions is kept"
+    extract_texts(project.params(min_count=1), "node")
+    assert said not in capsys.readouterr().err
+    extract_texts(project.params(min_count=1000), "node")
+    assert said in capsys.readouterr().err
+
+
 def test_meta_says_what_they_are(tiny: Path) -> None:
     extract_texts(project.params(min_count=2), "node")
     meta = json.loads((OUT / "meta.json").read_text())

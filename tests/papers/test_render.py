@@ -9,7 +9,7 @@ def test_text_is_the_overlay_and_its_heading_comments():
     entry = catalogue.find("hal-aaai2020", "2.3")
     found = overlay("hal-aaai2020", "2.3")
     text = render.text(entry, found)
-    assert YAML(typ="safe").load(text) == found
+    assert YAML(typ="safe").load(text) == {"replace": "nodes", **found}
     comments = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("#")]
     assert comments == render.heading(entry)
     assert "Table 2, row 2.3" in comments[0]

@@ -85,7 +85,7 @@ def test_what_cannot_be_read_has_a_reason(root: Path, file: str, reason: str) ->
         (str(Cell("gone.parquet", 0, "image")), InputError, "gone.parquet: cannot be read"),
         (str(Cell("p.parquet", 2, "image")), IntegrityError, "p.parquet has 2 rows, no row 2; .*again"),
         (str(Cell("p.parquet", 0, "picture")), IntegrityError, "p.parquet has no column 'picture'"),
-        (str(Cell("s.tar.parquet", 0, "image")), InputError, "s.tar.parquet: not a whole Parquet file"),
+        (str(Cell("s.tar.parquet", 0, "image")), InputError, "s.tar.parquet: damaged Parquet file"),
     ],
 )
 def test_refused(root: Path, file: str, error: type, message: str) -> None:

@@ -78,9 +78,11 @@ def read(kind: str, source: Path, out: Path, seed: int = 1, **options) -> Source
     return member.read(source, out, member.Params(**options), seed)
 
 
-def prepare(kind: str, source: Path | str, seed: int = 1, on_error: str = "fail", **options) -> Path:
+def prepare(
+    kind: str, source: Path | str, seed: int = 1, on_error: str = "fail", memory: int = 4096, **options
+) -> Path:
     """Run the stage on a data set called ``tiny``; the working folder must be the test's own."""
-    dataset = Dataset(Member(kind, FORMATS.options(kind).Params(**options)), str(source), on_error)
+    dataset = Dataset(Member(kind, FORMATS.options(kind).Params(**options)), str(source), on_error, memory)
     empty = {"features": {}, "texts": {}, "noises": {}, "runs": {}, "inference": {}}
     sections = {"grid": GridParams(inferences=["nns"]), "evaluate": EvaluateParams(), "report": ReportParams()}
     params = Params(seed=seed, datasets={"tiny": dataset}, **sections, **empty)

@@ -9,7 +9,7 @@ import pytest
 from pipeline.artifacts import captions, images
 from pipeline.core.errors import InputError
 from pipeline.project import paths
-from tests.prepare._data import entry, karpathy, prepare
+from tests.prepare._data import entry, karpathy, pictures, prepare
 
 
 @pytest.fixture(autouse=True)
@@ -41,17 +41,28 @@ def test_broken_images_may_be_left_to_extract(capsys):
 def test_what_to_do_about_broken_images_is_said():
     karpathy(Path("raw"), [entry(0), entry(1)])
     Path("raw/images/1.png").write_bytes(b"")
-    with pytest.raises(InputError, match=r"1 of 2 .* set on_error: skip in datasets.tiny and in its features"):
+    with pytest.raises(InputError, match=r"1 of 2 .* set on_error: skip in datasets.tiny$"):
         prepare("karpathy", "raw")
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip"])
+@pytest.mark.parametrize(("folder", "named"), [("raw/pics", "pics"), ("elsewhere", "FOLDER")])
+def test_pictures_in_another_folder_are_looked_for_there(on_error, folder, named):
+    Path("raw").mkdir()
+    Path("raw/captions.csv").write_text("image,caption\n0.png,one\n1.png,two\n")
+    pictures(Path(folder), ["0.png", "1.png"])
+    advice = rf"2 of 2 images .* If they lie in another folder, name it: images: {named} in datasets\.tiny$"
+    with pytest.raises(InputError, match=advice):
+        prepare("csv", "raw/captions.csv", on_error=on_error)
 
 
 def test_a_data_set_without_any_image_is_refused_in_any_case():
     karpathy(Path("raw"), [entry(0), entry(1)])
     for number in (0, 1):
         Path(f"raw/images/{number}.png").unlink()
-    with pytest.raises(InputError, match=r"2 of 2 images .* There is no image to go on with"):
+    with pytest.raises(InputError, match=r"2 of 2 images .* images: FOLDER in datasets.tiny"):
         _skipping("karpathy", "raw")
-    assert [path.name for path in paths.prepared("tiny").parent.iterdir()] == ["tiny.lock"]
+    assert [path.name for path in paths.prepared("tiny").parent.iterdir()] == []
 
 
 def test_a_path_outside_of_the_root_is_an_error_in_any_case():

@@ -35,9 +35,7 @@ def _entries() -> list[str]:
 def test_writes_two_tables_and_the_time(capsys):
     out = prepare("karpathy", karpathy(Path("raw"), [entry(0), entry(1, "val"), entry(2, "test", ("one",))]))
     assert out == paths.prepared("tiny")
-    assert _files() == [
-        f"prepare/tiny{rest}" for rest in (".lock", ".timing.json", "/captions.parquet", "/images.parquet")
-    ]
+    assert _files() == [f"prepare/tiny{rest}" for rest in (".timing.json", "/captions.parquet", "/images.parquet")]
     table = images.read(out)
     assert images.root(table) == Path("raw/images")
     assert table["image_id"].to_pylist() == [0, 1, 2]
@@ -151,7 +149,7 @@ def test_bad_input_leaves_nothing(kind, spoil, message, error):
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_status == {InputError: 3, MissingResource: 4}[error]
-    assert _entries() == ["tiny.lock"]
+    assert _entries() == []
 
 
 def test_a_failure_leaves_the_last_good_output():
@@ -162,7 +160,7 @@ def test_a_failure_leaves_the_last_good_output():
     with pytest.raises(InputError):
         prepare("karpathy", "raw")
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-    assert _entries() == ["tiny", "tiny.lock", "tiny.timing.json"]
+    assert _entries() == ["tiny", "tiny.timing.json"]
 
 
 def test_a_second_writer_is_refused():
@@ -211,7 +209,7 @@ def test_a_format_that_returns_a_misfit_is_stopped_by_the_stage(monkeypatch):
     monkeypatch.setattr(FORMATS.load("csv"), "read", lambda *_: _source(pictured, described))
     with pytest.raises(InputError, match="caption_id 6: its image_id 9 does not exist"):
         prepare("csv", "raw.csv")
-    assert _entries() == ["tiny.lock"]
+    assert _entries() == []
 
 
 def test_tables_that_fit():

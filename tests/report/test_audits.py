@@ -111,7 +111,6 @@ def _without(name):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_gone, r"metrics\.json does not exist; make it with `vse-pipe audit --run hal`"),
         (_edited(model_sha256="b" * 64), r"of another model than data/train/hal now holds; run `vse-pipe audit"),
         (_without("gallery"), r"gallery is missing; run `vse-pipe audit --run hal` again"),
         (_edited(gallery=[1]), r"caption_id 1 of the gallery is no row of pairs\.parquet"),

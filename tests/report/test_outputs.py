@@ -25,7 +25,7 @@ def metrics(finished):
 
 def test_metrics_hold_what_evaluate_measured(finished, metrics):
     assert {run: list(metrics[run]) for run in metrics} == {
-        run: sorted(artefacts.CRITERIA) for run in sorted(artefacts.RUNS)
+        run: sorted([*artefacts.CRITERIA, "data"]) for run in sorted(artefacts.RUNS)
     }
     for run in artefacts.RUNS:
         for inference in artefacts.CRITERIA:
@@ -36,9 +36,14 @@ def test_metrics_hold_what_evaluate_measured(finished, metrics):
 
 
 def test_metrics_are_finite_numbers_and_never_times(metrics):
-    found = list(leaves(metrics))
+    found = [(address, value) for address, value in leaves(metrics) if address[1:] != ("data",)]
+    assert len(found) == len(list(leaves(metrics))) - len(artefacts.RUNS)
     assert all(isinstance(value, int | float) and math.isfinite(value) for _, value in found)
     assert not [address for address, _ in found if "seconds" in address[-1] or address[-1] in ("queries", "items")]
+
+
+def test_figures_name_the_data_they_belong_to(metrics):
+    assert {metrics[run]["data"] for run in artefacts.RUNS} == {artefacts.DATA}
 
 
 def test_matchings_have_no_ranks(metrics):
@@ -59,7 +64,7 @@ def test_rsum(finished, metrics):
     table = plot(finished, "rsum")
     assert list(table.columns) == ["run", "inference", "rsum"]
     assert {(row.run, row.inference): row.rsum for row in table.itertuples()} == {
-        (run, inference): metrics[run][inference]["rsum"] for run in metrics for inference in metrics[run]
+        (run, inference): metrics[run][inference]["rsum"] for run in metrics for inference in artefacts.CRITERIA
     }
 
 

@@ -1,14 +1,18 @@
 import hashlib
 import html
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
 import pytest
 
 from pipeline.artifacts import captions, evaluation
+from pipeline.core.files import read_json, write_json
 from pipeline.project import paths
-from pipeline.report.sections import rankings, setup
+from pipeline.report.engine import page as page_module
+from pipeline.report.engine import reading
+from pipeline.report.sections import rankings, setup, summary
 from tests.report import project as artefacts
 from tests.report.conftest import HOSTILE
 
@@ -248,3 +252,36 @@ def test_the_table_of_n_k_counts_every_item(page):
         assert [sum(column) for column in columns] == [artefacts.IMAGES * artefacts.CAPTIONS_EACH] * len(
             artefacts.CRITERIA
         )
+
+
+def summary_of(project, images=400, **measured):
+    """The words of the section Summary where the evaluations of `hal` ranked so many images and have other metrics."""
+    for inference in artefacts.CRITERIA:
+        path = project / paths.evaluated("hal", inference) / evaluation.METRICS
+        content = read_json(path)
+        content["text_to_image"]["items"] = images
+        write_json(path, content | measured)
+    results = reading.read(artefacts.params())
+    html = page_module.environment().get_template("sections/summary.html").render(**summary.context(results, None))
+    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
+
+
+def test_recall_among_few_items_is_to_be_read_with_care(project):
+    assert "whatever the model" not in summary_of(project)
+    said = (
+        "Read with care. Text to image: only 4 images are ranked; R@1, R@5, R@10 and rsum are large whatever the model."
+    )
+    assert said in summary_of(project, images=4)
+
+
+def test_evaluations_of_different_data_are_said_to_be_so(project):
+    assert "Not comparable" not in summary_of(project)
+    assert "made on different states of the data set shapes" in summary_of(project, data="another")
+
+
+def test_a_page_without_a_title_of_its_own_names_the_data_sets():
+    given = artefacts.params(title=None)
+    assert page_module.title(given) == "vse-pipe on the shapes data set"
+    other = replace(given, runs={**given.runs, "own": replace(given.runs["hal"], dataset="mine")})
+    assert page_module.title(other) == "vse-pipe on the shapes and mine data sets"
+    assert page_module.title(artefacts.params()) == "Shapes, three losses"

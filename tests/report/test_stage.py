@@ -2,6 +2,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import resource
 import shutil
 
 import pandas as pd
@@ -12,6 +13,8 @@ from pipeline.artifacts import captions, images
 from pipeline.core.errors import InputError, LockedError, UsageError
 from pipeline.core.locks import claim
 from pipeline.project import paths, timing
+from pipeline.project.params.schema import EnsembleNode, SweepNode
+from pipeline.report.engine.present import present
 from pipeline.report.stage import report
 from tests.report import project as artefacts
 
@@ -61,14 +64,6 @@ def test_only_what_params_names(project):
     assert set(pd.read_csv("reports/plots/rsum.csv")["inference"]) == {"nns", "gm"}
 
 
-def missing_evaluation(folder):
-    shutil.rmtree(folder / "csls")
-
-
-def missing_ranks(folder):
-    (folder / "csls" / "ranks.parquet").unlink()
-
-
 def edited(**changes):
     def change(folder):
         path = folder / "csls" / "metrics.json"
@@ -107,14 +102,6 @@ def other_ids(folder):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (
-            missing_evaluation,
-            r"evaluate/sum/csls/\S+ does not exist; make it with `vse-pipe evaluate --run sum --inference csls` or `dvc repro`",
-        ),
-        (
-            missing_ranks,
-            r"csls/ranks.parquet does not exist; make it with `vse-pipe evaluate --run sum --inference csls`",
-        ),
         (without_history, r"train/sum/history.csv does not exist; make it with `vse-pipe train --run sum`"),
         (without_config, r"train/sum/config.json does not exist; make it with `vse-pipe train --run sum`"),
         (
@@ -150,13 +137,65 @@ def test_what_cannot_be_reported_leaves_no_file(project, damage, message):
     assert not (project / "reports").exists()
 
 
-def test_many_missing_evaluations_are_summed_up(project):
+def test_nothing_to_report_is_an_error(project):
     shutil.rmtree(paths.DATA / "evaluate")
     with pytest.raises(InputError) as caught:
-        report(artefacts.params())
-    lines = str(caught.value).splitlines()
-    assert len(lines) == 6
-    assert lines[-1] == "and 16 more; `dvc repro` makes them all"
+        report(artefacts.params(audits=["sum", "max", "hal"]))
+    assert str(caught.value).splitlines() == [
+        *[
+            f"run {run}: not evaluated; make it with `vse-pipe evaluate --run {run}` or `dvc repro`"
+            for run in artefacts.RUNS
+        ],
+        *[
+            f"audit of {run}: not made; make it with `vse-pipe audit --run {run}` or `dvc repro`"
+            for run in ("sum", "max")
+        ],
+        "and 1 more; `dvc repro` makes them all",
+    ]
+    assert not (project / "reports").exists()
+
+
+def test_what_is_there_is_shown_and_what_is_not_is_named(project, capsys):
+    for inference in ("csls", "gm", "is"):
+        shutil.rmtree(paths.evaluated("sum", inference))
+    (paths.evaluated("sum", "rgm") / "ranks.parquet").unlink()
+    (paths.trained("max") / "history.csv").unlink()
+    sweeps = {"steepness": SweepNode(x="loss.beta", runs=["sum", "max", "hal"], inference="csls")}
+    report(artefacts.params(inferences=["nns", "csls", "gm", "is", "rgm"], sweeps=sweeps))
+    assert capsys.readouterr().err.splitlines()[:2] == [
+        "warning: not in the report: run sum under csls, gm, is, rgm: not evaluated; make it with "
+        "`vse-pipe evaluate --run sum --inference csls,gm,is,rgm` or `dvc repro`",
+        "warning: not in the report: run max: data/train/max/history.csv does not exist; make it with `vse-pipe train --run "
+        "max` or `dvc repro`",
+    ]
+    figures = json.loads((project / "reports/metrics.json").read_text())
+    assert {run: sorted(found) for run, found in figures.items()} == {
+        "sum": ["nns"],
+        "hal": ["csls", "gm", "is", "nns", "rgm"],
+    }
+    assert list(pd.read_csv("reports/plots/sweeps.csv")["run"]) == ["hal"]
+    text = (project / "reports/index.html").read_text()
+    assert "not there when this page was written: run sum under csls, gm, is, rgm; run max.</p>" in text
+
+
+def test_an_ensemble_without_its_runs_is_left_out(project):
+    shutil.rmtree(paths.evaluations("max"))
+    params = dataclasses.replace(artefacts.params(), ensembles={"both": EnsembleNode(first="hal", second="max")})
+    assert ("ensemble both", "run max is not there") in present(params).missing
+    assert list(present(params).params.evaluated()) == ["sum", "hal"]
+
+
+def test_the_report_is_written_as_one(project):
+    report(artefacts.params(runs=["sum"], inferences=["nns"]))
+    before = written(project)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limit[1]))  # the page is larger, everything else smaller
+    try:
+        with pytest.raises(OSError, match=r"index\.html"):
+            report(artefacts.params(**SMALL))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert written(project) == before
 
 
 def test_no_runs(project):

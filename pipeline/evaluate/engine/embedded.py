@@ -73,12 +73,22 @@ class Embedded:
 
     def left_out(self, split: str) -> dict[str, int]:
         """How many images could not be read and are not here, with their captions; empty where all are."""
-        said = self.images.about.get(embeddings.LEFT_OUT, "{}")
+        said = self._said(embeddings.LEFT_OUT, split)
+        return {key: int(count) for key, count in said.items()} if isinstance(said, dict) else {}
+
+    def data(self, split: str) -> str | None:
+        """Digest of what is in the split; None in files that do not say."""
+        said = self._said(embeddings.DATA, split)
+        return None if said is None else str(said)
+
+    def _said(self, key: str, split: str) -> object:
+        """What the footer has under ``key`` for a split."""
+        said = self.images.about.get(key, "{}")
         try:
-            return {key: int(count) for key, count in json.loads(said).get(split, {}).items()}
-        except (ValueError, AttributeError, TypeError) as error:
+            return json.loads(said).get(split)
+        except (ValueError, AttributeError) as error:
             raise InputError(
-                f"{self.folder / embeddings.IMAGES}: {embeddings.LEFT_OUT} in the footer is {said!r}; embed the run again"
+                f"{self.folder / embeddings.IMAGES}: {key} in the footer is {said!r}; embed the run again"
             ) from error
 
     def split(self, name: str, device: torch.device) -> Split:

@@ -36,6 +36,14 @@ class Ensemble:
         """As of one run: ``split`` refuses runs that left out different images."""
         return self.parts[0].left_out(split)
 
+    def data(self, split: str) -> str | None:
+        """As of one run. Raises InputError where they were embedded from other data."""
+        first, *others = [part.data(split) for part in self.parts]
+        for part, other in zip(self.parts[1:], others, strict=True):
+            if other != first:
+                raise InputError(f"{part.folder}: embedded from other data than {self.folder}; embed the runs again")
+        return first
+
     def split(self, name: str, device: torch.device) -> Split:
         """Raises InputError unless all runs embedded the same images and captions in the same order."""
         first, *others = splits = [part.split(name, device) for part in self.parts]

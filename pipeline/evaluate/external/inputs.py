@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pipeline.core import console
+from pipeline.core import console, memory
 from pipeline.core.errors import InputError, UsageError
 from pipeline.evaluate.engine.measure import Inputs
 from pipeline.evaluate.external import qrels, sides
@@ -52,8 +52,13 @@ class InputFiles:
 
 def read(files: InputFiles, params: EvaluateParams, device: torch.device, paired: bool = True) -> Inputs:
     """paired: every caption must have its image, or judgements; False where nothing is measured. Raises UsageError for
-    options that do not go together, InputError for files that cannot be ranked."""
+    options that do not go together, InputError for files that cannot be ranked or hold more than ``evaluate.memory``."""
     _check(files, params)
+    with memory.limit(params.memory, "evaluate.memory"):
+        return _read(files, params, device, paired)
+
+
+def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paired: bool) -> Inputs:
     images, captions = without_dropped(
         sides.images(files.images, files.similarity, files.image_ids, files.nan),
         sides.captions(files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan),

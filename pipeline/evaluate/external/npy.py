@@ -6,10 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.core import arrays, memory
+from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError
 from pipeline.core.files import require
 
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _INTEGER = r"^[+-]?[0-9]{1,18}$"
 
 
@@ -36,25 +37,15 @@ def ids(path: Path, rows: int, of: str) -> np.ndarray:
 def _read(path: Path) -> np.ndarray:
     if require(path).is_dir():
         raise InputError(f"{path}: a folder, expected a .npy file")
-    with path.open("rb") as file:
-        try:
-            version = np.lib.format.read_magic(file)
-            shape, _, kind = _HEADERS[version](file)
-        except (ValueError, KeyError) as error:
-            raise InputError(f"{path}: not a .npy file ({str(error).splitlines()[0]})") from error
-        header = file.tell()
-    if kind.hasobject:
-        raise InputError(f"{path}: holds pickled Python objects, which are never loaded; save it as plain numbers")
-    expected = header + int(np.prod(shape, dtype=object)) * kind.itemsize
-    size = path.stat().st_size
-    if size != expected:
-        raise InputError(f"{path}: {size} bytes, its header promises {expected}; the file is damaged")
-    return np.load(path, allow_pickle=False)
+    array = arrays.opened(path, Damage(InputError, "write it again"))
+    memory.take(str(path), array.nbytes)
+    return np.array(array)
 
 
 def _text(path: Path) -> np.ndarray:
+    memory.require_text(require(path))
     try:
-        lines = require(path).read_text(encoding="utf-8-sig").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; expected one id a line, or a .npy array") from error
     if lines[-1] == "":

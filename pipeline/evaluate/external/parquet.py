@@ -6,30 +6,30 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from pipeline.core import memory, parquet
+from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import require
 
 
 def read(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
-    """Those columns of a file. Raises InputError for one that is missing, IntegrityError for a damaged file."""
+    """Those columns of a file. Raises InputError for one that is missing and for more than may be read, IntegrityError for
+    a damaged file."""
     if require(path).is_dir():
         raise InputError(f"{path}: a folder, expected a Parquet file")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty")
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            names = file.schema_arrow.names
-            for name in [*columns, *optional]:
-                if names.count(name) > 1:
-                    raise InputError(f"{path}: column '{name}' occurs {names.count(name)} times")
-                if name not in names and name in columns:
-                    raise InputError(f"{path}: column '{name}' is missing; the file has {', '.join(names)}")
-            return file.read(columns=[*columns, *(name for name in optional if name in names)])
-    except (OSError, pa.ArrowException, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise IntegrityError(f"{path}: not a whole Parquet file ({reason}); write it again") from error
+    with parquet.opened(path, Damage(IntegrityError, "write it again")) as file:
+        names = file.schema.names
+        for name in [*columns, *optional]:
+            if names.count(name) > 1:
+                raise InputError(f"{path}: column '{name}' occurs {names.count(name)} times")
+            if name not in names and name in columns:
+                raise InputError(f"{path}: column '{name}' is missing; the file has {', '.join(names)}")
+        found = file.read([*columns, *(name for name in optional if name in names)])
+    memory.take(str(path), found.nbytes)
+    return found
 
 
 def ids(path: Path, table: pa.Table, name: str) -> np.ndarray:

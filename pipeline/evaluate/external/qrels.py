@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.core import memory
 from pipeline.core.errors import InputError
 from pipeline.core.files import require
 from pipeline.evaluate.external import eccv, parquet
@@ -49,8 +50,9 @@ def _parquet(path: Path) -> tuple[np.ndarray, ...]:
 
 
 def _text(path: Path) -> tuple[np.ndarray, ...]:
+    memory.require_text(require(path))
     try:
-        text = require(path).read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; expected lines of {_PAIRS}") from error
     lines = [line.split() for line in text.splitlines()]

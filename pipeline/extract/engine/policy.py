@@ -4,11 +4,14 @@ import math
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from pipeline.artifacts import images as image_table
 from pipeline.artifacts import unreadable
 from pipeline.core.errors import InputError
 from pipeline.extract.engine.backbone import Failure
 from pipeline.extract.engine.job import Job
+from pipeline.project import paths
 from pipeline.project.params.typed import FeatureSet
 
 _SHOWN = 20
@@ -36,17 +39,31 @@ def named(job: Job, failures: Iterable[tuple[int, Sequence[Failure]]]) -> pa.Tab
 def check(node: FeatureSet, found: pa.Table, images: int, name: str) -> None:
     """found: as ``named`` gives it, of all images so far; images: of the whole data set; name: of the features.
 
-    Raises InputError under ``fail`` naming the first, under ``skip`` when there are more than ``max_errors`` or nothing is
-    left, with the list of them.
+    Raises InputError under ``fail`` naming the first, under ``skip`` when there are more than ``max_errors`` that ``prepare``
+    has not listed, or nothing is left, with the list of them.
     """
     count, most = found.num_rows, limit(node, images)
-    if not count or (count <= most and count < images):
+    if not count:
+        return
+    beyond = count - len(_listed(node).intersection(found["image_id"].to_pylist()))
+    if node.on_error == "skip" and beyond <= most and count < images:
         return
     shown = [
         f"{row['file']} (image_id {row['image_id']}) {row['reason']}" for row in found.slice(0, _SHOWN).to_pylist()
     ]
     if node.on_error == "fail":
-        raise InputError(f"extract {name}: {shown[0]}; to leave such images out, set on_error: skip in features.{name}")
+        raise InputError(
+            f"extract {name}: {shown[0]}; to leave such images out, set on_error: skip in datasets.{node.dataset}"
+        )
     more = f"; and {count - _SHOWN} more" if count > _SHOWN else ""
-    why = f"max_errors {node.max_errors:g} allows {most}" if count > most else "none is left"
+    allowed = f"max_errors {node.max_errors:g} allows {most}" + (
+        f" beside {count - beyond} of prepare's" * (beyond < count)
+    )
+    why = allowed if beyond > most else "none is left"
     raise InputError(f"extract {name}: {count} of {images} images cannot be read, {why}: {'; '.join(shown)}{more}")
+
+
+def _listed(node: FeatureSet) -> set[int]:
+    """image_ids of the pictures that ``prepare`` could not read either, and was told to leave to ``extract``."""
+    table = image_table.read(paths.prepared(node.dataset)).select(["image_id", "width"])
+    return set(table.filter(pc.equal(table["width"], 0))["image_id"].to_pylist())

@@ -43,7 +43,8 @@ def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) 
             [f"--backbone {spec} {'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors()]
         ) from error
     features = _name(spec, options.get("weights", "imagenet"))
-    return replace(params, features={**params.features, features: FeatureSet(dataset, member)}), features
+    made = FeatureSet(dataset, member, params.datasets[dataset].on_error)
+    return replace(params, features={**params.features, features: made}), features
 
 
 def _dataset(params: Params, dataset: str | None) -> str:

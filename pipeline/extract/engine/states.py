@@ -1,17 +1,18 @@
 """Weight files to parameters: tensors only, every key accounted for."""
 
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from pickle import UnpicklingError  # noqa: TID251 (what torch raises where it refuses to unpickle)
 from typing import TypeVar
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from pipeline.core import seeds
+from pipeline.core import memory, seeds
+from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError
 
 State = dict[str, Tensor]
@@ -19,6 +20,7 @@ Network = TypeVar("Network", bound=nn.Module)
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 _PREFIX = "module."
 _SHOWN = 4
+_DAMAGE = Damage(IntegrityError, "fetch it again")
 
 
 def seeded(make: Callable[[], Network], seed: int, *names: str) -> Network:
@@ -66,28 +68,22 @@ def load(model: nn.Module, state: State, path: Path) -> None:
 
 
 def _safetensors(path: Path) -> State:
-    try:
+    with _DAMAGE.named(path, "damaged safetensors file"):
         return load_file(path)
-    except SafetensorError as error:
-        raise IntegrityError(f"{path}: damaged safetensors file ({error})") from error
 
 
 def _pickled(path: Path) -> object:
-    try:
-        with warnings.catch_warnings():
-            # TorchScript archives and old storages warn before they are refused or read; the outcome says enough.
-            warnings.simplefilter("ignore")
+    with _DAMAGE.named(path, "damaged weights file"), warnings.catch_warnings():
+        # TorchScript archives and old storages warn before they are refused or read; the outcome says enough.
+        warnings.simplefilter("ignore")
+        if zipfile.is_zipfile(path):  # its members may be packed, and then of any size
+            with zipfile.ZipFile(path) as file:
+                memory.require(str(path), sum(member.file_size for member in file.infolist()))
+        try:
             return torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError as error:
-        raise InputError(
-            f"{path}: holds more than tensors, refused ({_first_line(error)}); save it as safetensors"
-        ) from error
-    except (RuntimeError, ValueError, EOFError, KeyError, OSError) as error:
-        raise IntegrityError(f"{path}: damaged weights file ({_first_line(error)})") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+        except UnpicklingError as error:
+            reason = (str(error).strip() or "not a pickle").splitlines()[0]
+            raise InputError(f"{path}: holds more than tensors, refused ({reason}); save it as safetensors") from error
 
 
 def _describe(content: object) -> str:

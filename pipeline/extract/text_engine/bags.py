@@ -35,7 +35,7 @@ def known_words(corpus: Corpus, params: WordVectorParams) -> tuple[list[str], Fl
     """
     tokens = splitter(params)
     counts = Counter(token for text in corpus.texts for token in tokens(text))
-    words, vectors = read(params.path, counts.keys())
+    words, vectors = read(params.path, counts.keys(), params.names)
     if params.unit:
         # In float64: the square of 1e20 is infinite as float32, and the vector would be zero.
         lengths = np.sqrt(np.einsum("wd,wd->w", vectors, vectors, dtype=np.float64))

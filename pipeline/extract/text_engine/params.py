@@ -31,7 +31,9 @@ class WordVectorParams(VectorParams):
     """Of methods that take the vectors of words from a file."""
 
     vectors: str
-    """a file of word vectors (.bin, .txt, .vec, each also .gz, or .npz)"""
+    """a file of word vectors (.bin, .txt, .vec, each also .gz, .npz, or .npy with ``words``)"""
+    words: str | None = None
+    """of vectors in .npy, the file of their words: a line each, or a Parquet file with one column of text"""
     sha256: Digest | None = None
     """what it must have"""
     lower: bool = True
@@ -44,5 +46,10 @@ class WordVectorParams(VectorParams):
         """The file, ``~`` and all."""
         return Path(self.vectors).expanduser()
 
+    @property
+    def names(self) -> Path | None:
+        """The file of the words, where they have one of their own."""
+        return None if self.words is None else Path(self.words).expanduser()
+
     def files(self) -> dict[Path, str]:
-        return {self.path: self.sha256 or ""}
+        return {self.path: self.sha256 or ""} | ({} if self.names is None else {self.names: ""})

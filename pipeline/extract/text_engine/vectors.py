@@ -1,7 +1,7 @@
 """Word vectors from files others made; only the words that are needed are kept, and nothing is unpickled.
 
 ``.bin``: word2vec's binary form. ``.txt`` and ``.vec``: a word and its numbers a line, with word2vec's first line
-"count dimensions" or, as GloVe has it, without. Both also packed (``.gz``). ``.npz``: arrays ``words`` and ``vectors``.
+"count dimensions" or, as GloVe has it, without. Both also packed (``.gz``). ``.npz`` and ``.npy``: arrays.
 A word that occurs twice has its first vector.
 """
 
@@ -16,8 +16,9 @@ import numpy as np
 from jaxtyping import Float32
 
 from pipeline.core.errors import InputError, PipelineError, UsageError
+from pipeline.extract.text_engine import vector_arrays
+from pipeline.extract.text_engine.vector_arrays import Vector
 
-Vector = Float32[np.ndarray, " dim"]
 _CHUNK = 2**20
 _LONGEST_WORD = 4096
 _LONGEST_LINE = 2**20
@@ -26,22 +27,26 @@ _MOST_DIGITS = 18
 _SHOWN = 40
 
 
-def read(path: Path, wanted: Set[str]) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
-    """The wanted words that the file knows, in word order, and their vectors.
+def read(path: Path, wanted: Set[str], names: Path | None = None) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
+    """The wanted words that the file knows, in word order, and their vectors. names: the words of a ``.npy`` file.
 
-    Raises UsageError for another kind of file, InputError with the line or byte for one that is damaged, of changing
+    Raises UsageError for another kind of file and for ``names`` that are missing or too many, InputError with the line or byte for one that is damaged, of changing
     dimensions, not finite or without any wanted word.
     """
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    if (names is None) == (kind == "npy"):
+        raise UsageError(f"{path}: a .npy file, and no other, needs the file of its words; see the option `words`")
     try:
-        if kind == "npz" and not path.name.lower().endswith(".gz"):
-            found = dict(_npz(path, wanted))
+        if names is not None:
+            found = dict(vector_arrays.npy(path, names, wanted))
+        elif kind == "npz" and not path.name.lower().endswith(".gz"):
+            found = dict(vector_arrays.npz(path, wanted))
         elif kind in _FORMS:
             found = _packed(path, _FORMS[kind], wanted)
         else:
             raise UsageError(
                 f"{path}: word vectors are read from .bin (word2vec), .txt or .vec (word2vec, GloVe), these also .gz, "
-                "and .npz"
+                ".npz, and .npy with the option `words`"
             )
     except PipelineError:
         raise
@@ -154,34 +159,6 @@ def _binary(file: BufferedIOBase, wanted: dict[bytes, str], path: Path) -> Itera
         start = end + 1 + 4 * dim
     if (buffer[start:] + file.read(_SHOWN)).strip(b"\n"):
         raise InputError(f"{path} byte {base + start}: goes on after the {count} words it announces")
-
-
-def _npz(path: Path, wanted: Set[str]) -> Iterator[tuple[str, Vector]]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            words, vectors = file["words"], file["vectors"]
-        if not isinstance(words, np.ndarray) or not isinstance(vectors, np.ndarray):
-            raise TypeError("members of another kind")
-    except Exception as error:
-        reason = _reason(error)
-        raise InputError(f"{path}: no .npz file with plain arrays words and vectors ({reason})") from error
-    if (
-        words.dtype.kind != "U"
-        or vectors.ndim != 2
-        or vectors.dtype.kind != "f"
-        or words.shape != vectors.shape[:1]
-        or vectors.shape[1] == 0
-    ):
-        raise InputError(
-            f"{path}: words {words.dtype} {words.shape} and vectors {vectors.dtype} {vectors.shape}, "
-            "expected text (n,) and floating point (n, D), D at least 1"
-        )
-    places = {word: place for place, word in reversed(list(enumerate(words.tolist()))) if word in wanted}
-    for word, place in places.items():
-        vector = vectors[place].astype(np.float32)
-        if not np.isfinite(vector).all():
-            raise InputError(f"{path} row {place}: the vector of '{word}' holds NaN or infinite values")
-        yield word, vector
 
 
 _FORMS = {"bin": _binary, "txt": _text, "vec": _text}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pipeline.artifacts.images import UNREAD
 from pipeline.core import console
-from pipeline.core.errors import InputError, UnreadableImage
+from pipeline.core.errors import InputError, MissingResource, UnreadableImage
 from pipeline.pictures import read
 from pipeline.pictures.address import path_of
 from pipeline.pictures.picture import opened, undecodable
@@ -34,17 +34,20 @@ class Scanned:
     broken: list[str] = field(default_factory=list)
 
 
-def scan(root: Path, files: list[str], where: Callable[[int], str]) -> Scanned:
+def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: bool = False) -> Scanned:
     """Read and decode ``root / file`` for every file, in threads (Pillow and hashlib release the lock).
 
-    files: as ``pipeline.pictures.address`` reads them; where: the place in the data set that names file ``i``. Raises
-    InputError at the first name that leaves ``root``.
+    files: names below ``root``, or addresses as ``pipeline.pictures.address`` reads them where they are ``in_shards``; where:
+    the place in the data set that names file ``i``. Raises MissingResource without the folder, InputError at the first name
+    that leaves ``root`` or, where it is none, reads as an address.
     """
     if not root.is_dir():
-        raise InputError(f"image folder {root} does not exist; put the images there or set `images` to their folder")
+        raise MissingResource(
+            f"image folder {root} does not exist; put the images there or set `images` to their folder"
+        )
     places = [where(number) for number in range(len(files))]
     for file, place in zip(files, places, strict=True):
-        _locate(root, file, place)
+        _locate(root, file, place, in_shards)
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         results = list(console.track(pool.map(partial(_open, root), files, places), len(files), "images"))
     broken = [
@@ -56,8 +59,13 @@ def scan(root: Path, files: list[str], where: Callable[[int], str]) -> Scanned:
     return Scanned(widths, heights, [result[2] for result in results], broken)
 
 
-def _locate(root: Path, file: str, where: str) -> None:
+def _locate(root: Path, file: str, where: str, in_shards: bool) -> None:
     name = path_of(file)
+    if name != file and not in_shards:
+        raise InputError(
+            f"{where}: file {file!r} reads as the place of a picture in {name!r}; rename the picture, or read the shards "
+            "themselves with the format webdataset or parquet"
+        )
     if not name:
         raise InputError(f"{where}: the image's file name is empty")
     # An absolute name would be stored as it is and name nothing on another machine, even where it lies below the root.

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.core.errors import InputError
+from pipeline.pictures.address import path_of
 from pipeline.prepare.engine.scan import scan
 from pipeline.prepare.engine.shard_params import ShardParams
 from pipeline.prepare.engine.source import Source, caption_table, drawn_split, existing, image_table
@@ -44,13 +45,16 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
         seen[path] = split
         if path.suffix != suffix:
             raise InputError(f"{path}: expected a file that ends in {suffix}, unpacked: images are read in place")
-        paths.inside(root, str(path.relative_to(root)), str(root))
+        name = str(path.relative_to(root))
+        if path_of(name) != name:
+            raise InputError(f"{path}: its name reads as a place in {path_of(name)!r}; rename it")
+        paths.inside(root, name, str(root))
     return root, pairs
 
 
 def assembled(root: Path, images: Sequence[tuple[str, str, str]], captions: Sequence[Sequence[str]]) -> Source:
     """images: address, split and where it stands, of each image; captions: its texts. Ids are running numbers."""
-    scanned = scan(root, [file for file, _, _ in images], lambda number: images[number][2])
+    scanned = scan(root, [file for file, _, _ in images], lambda number: images[number][2], in_shards=True)
     splits = [split for _, split, _ in images]
     sizes = scanned.widths, scanned.heights, scanned.digests
     table = image_table(range(len(images)), [file for file, _, _ in images], splits, *sizes)

@@ -1,5 +1,7 @@
 """What every format hands back, and the checks that all of them share."""
 
+import sys
+import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -7,10 +9,16 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.artifacts import captions, images
-from pipeline.core import seeds
+from pipeline.core import memory, seeds
 from pipeline.core.errors import InputError, MissingResource
 from pipeline.core.unknown import missing
 
+# In characters: what the csv module reads of a cell, and ten times what anybody wrote below a picture.
+LONGEST_CAPTION = 2**17
+# Bytes of its ids, its image's row, and the place that messages name.
+_BESIDE_A_CAPTION = 500
+# Categories of Unicode: what separates, controls and formats.
+_UNSEEN = ("Zs", "Zl", "Zp", "Cc", "Cf")
 _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "test": "test"}
 
 
@@ -53,10 +61,16 @@ def drawn_split(name: str, val: float, test: float, seed: int) -> str:
 
 
 def caption_text(text: str, where: str) -> str:
-    """``text`` unchanged: captions keep their case, quotes and spaces. Raises InputError when there is nothing to read, or
-    half of a surrogate pair, as JSON can write it: no file can hold that as UTF-8."""
+    """``text`` unchanged: captions keep their case, quotes and spaces. Raises InputError when there is nothing to read, more
+    than ``LONGEST_CAPTION``, more in all captions than memory may hold, or half of a surrogate pair, as JSON can write it: no
+    file can hold that as UTF-8."""
     if not text.strip():
         raise InputError(f"{where}: the caption is empty; write one or remove the row")
+    if all(unicodedata.category(letter) in _UNSEEN for letter in text):
+        raise InputError(f"{where}: the caption {text[:8]!a} shows nothing; write one or remove the row")
+    if len(text) > LONGEST_CAPTION:
+        raise InputError(f"{where}: a caption of {len(text)} characters; expected no more than {LONGEST_CAPTION}")
+    memory.take(where, sys.getsizeof(text) + _BESIDE_A_CAPTION)
     if not is_text(text):
         raise InputError(f"{where}: the caption {text[:40]!r} holds half of a surrogate pair; correct it")
     return text
@@ -88,9 +102,11 @@ class Unique:
 
 
 def read_text(path: Path) -> str:
-    """A whole UTF-8 file, a byte order mark dropped. Raises InputError with the line of the first byte that is not UTF-8."""
+    """A whole UTF-8 file, a byte order mark dropped. Raises InputError with the line of the first byte that is not UTF-8, and
+    for a file that takes more memory than there may be."""
     if not path.is_file():
-        raise InputError(f"{path}: no such file")
+        raise MissingResource(f"{path}: no such file")
+    memory.require_text(path)
     content = path.read_bytes()
     try:
         return content.decode("utf-8-sig")

@@ -6,12 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from pipeline.core import memory
 from pipeline.core.errors import InputError
 from pipeline.pictures.address import TarMember
 from pipeline.prepare.engine.source import is_text
 
 _BLOCK = 512
 _LONGEST_TEXT = 2**20
+# Bytes from one member's data to the next one's: what names, times and owners take, a hundred times over.
+_LONGEST_HEADER = 2**20
+# Bytes that a member takes in memory, with its name.
+_OF_MEMBER = 1000
 
 
 @dataclass
@@ -61,9 +66,12 @@ def text(path: Path, file: BinaryIO, member: TarMember) -> str:
 def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
     """Names with their folders, which the members themselves lose: an address must hold no ``..``."""
     try:
-        with tarfile.open(fileobj=file, mode="r:") as tar:
+        headers = _Headers(file)
+        with tarfile.open(fileobj=headers, mode="r:") as tar:  # type: ignore[call-overload]
             end = 0
             while (info := tar.next()) is not None:
+                headers.read_since = 0
+                memory.take(str(path), _OF_MEMBER + 2 * len(info.name))
                 # tarfile would keep every member of every shard; typeshed does not know the list it keeps them in.
                 tar.members = []  # type: ignore[attr-defined]
                 if info.size < 0 or info.offset_data < end:
@@ -75,6 +83,21 @@ def _members(path: Path, file: BinaryIO) -> Iterator[tuple[str, TarMember]]:
     # RecursionError: thousands of extended headers, each about the next one.
     except (tarfile.TarError, OSError, ValueError, EOFError, RecursionError) as error:
         raise InputError(f"{path}: not a whole tar file ({error}); copy it again") from error
+
+
+class _Headers:
+    """A file of which tarfile reads headers alone. A header may announce any length for a name, and tarfile would read it;
+    any number of them may follow each other."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.read_since = file, 0
+        self.tell, self.seek = file.tell, file.seek
+
+    def read(self, size: int) -> bytes:
+        self.read_since += size
+        if self.read_since > _LONGEST_HEADER:
+            raise ValueError(f"a header of more than {_LONGEST_HEADER} bytes at byte {self._file.tell()}")
+        return self._file.read(size)
 
 
 def _member(path: Path, info: tarfile.TarInfo) -> TarMember:

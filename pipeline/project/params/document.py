@@ -6,8 +6,12 @@ ruamel.yaml, not PyYAML: DVC writes ``lr: 1e-05``, which YAML 1.1 reads as a str
 from pathlib import Path
 
 from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml.composer import Composer
+from ruamel.yaml.nodes import Node
 
 from pipeline.core.errors import ParamsError, UsageError
+
+_DEEPEST = 100
 
 
 def read_document(path: Path) -> dict:
@@ -44,12 +48,28 @@ def with_overrides(content: dict, overrides: list[str], name: str) -> dict:
 
 def parsed(text: str) -> object:
     """What YAML text holds. Raises ValueError with one line that says why it holds nothing."""
+    yaml = YAML(typ="safe", pure=True)  # the parser in C says less of what is wrong
+    yaml.Composer = _Shallow
     try:
-        return YAML(typ="safe", pure=True).load(text)  # the parser in C says less of what is wrong
-    except RecursionError as error:
+        return yaml.load(text)
+    except RecursionError as error:  # of the scanner
         raise ValueError("nested too deeply") from error
     except (YAMLError, ValueError) as error:  # ValueError: a date that no calendar has
         raise ValueError(" ".join(str(error).split())) from error
+
+
+class _Shallow(Composer):
+    """Ends at the first value that lies too deep: thousands of brackets would take seconds, and then as many frames."""
+
+    depth = 0
+
+    def compose_node(self, parent: Node | None, index: object) -> Node:
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise ValueError(f"nested too deeply, more than {_DEEPEST} levels")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 def lookup(content: dict, address: str) -> tuple[object] | None:

@@ -9,14 +9,16 @@ from pipeline.project.registry import BACKBONES, FORMATS, PROTOCOLS, TEXT_FEATUR
 def dataset(reader: ParamsReader, name: str, node: DatasetNode) -> Dataset:
     address = f"datasets.{name}"
     member = reader.member(FORMATS, node.format, node.model_extra, address, f"{address}.format")
-    return Dataset(member, node.source, node.on_error)
+    return Dataset(member, node.source, node.on_error, node.memory)
 
 
 def features(reader: ParamsReader, root: Root, name: str, node: FeaturesNode) -> FeatureSet:
     address = f"features.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
     backbone = reader.member(BACKBONES, node.backbone, node.model_extra, address, f"{address}.backbone")
-    return FeatureSet(node.dataset, backbone, node.on_error, node.max_errors)
+    held = root.datasets.get(node.dataset)
+    on_error = node.on_error or (held.on_error if held else "fail")
+    return FeatureSet(node.dataset, backbone, on_error, node.max_errors)
 
 
 def texts(reader: ParamsReader, root: Root, name: str, node: TextsNode) -> TextSet:

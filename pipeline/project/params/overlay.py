@@ -7,15 +7,16 @@ from pathlib import Path
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
-from pipeline.core.errors import UsageError
+from pipeline.core.errors import MissingResource, ParamsError, UsageError
 from pipeline.core.files import whole_file
 from pipeline.core.unknown import unknown
 from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.load import Check, load
 
 FOLDER = Path(__file__).parent / "overlays"
-# What exists is replaced whole, or `dvc repro` would go on preparing data sets the overlay does not speak of.
-REPLACED = ("grid", "datasets", "features", "texts", "noises", "runs", "ensembles")
+# Sections of entries with a name of their own. An entry of the same name is replaced whole: half of the old one, with
+# options that the new one's members do not have, would be nobody's.
+NODES = ("datasets", "features", "texts", "noises", "runs", "ensembles")
 
 
 def names() -> list[str]:
@@ -23,37 +24,65 @@ def names() -> list[str]:
 
 
 def find(overlay: str) -> Path:
-    """A packaged overlay by name, or a YAML file by path. Raises UsageError with the near miss."""
+    """A packaged overlay by name, or a YAML file by path. Raises UsageError with the near miss, MissingResource for a path
+    where no file is."""
     if overlay in names():
         return FOLDER / f"{overlay}.yaml"
     if Path(overlay).is_file():
         return Path(overlay)
+    if Path(overlay).suffix or len(Path(overlay).parts) > 1:
+        raise MissingResource(f"{overlay}: no such file; packaged overlays are {', '.join(names())}")
     raise UsageError(f"{unknown('overlay', overlay, names())}, or a YAML file")
 
 
 def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Check] = ()) -> None:
     """Write ``overlay`` and then ``overrides`` into ``params``, comments kept. Nothing is written unless all of it validates.
 
-    further: as of ``load``.
+    Nodes are merged by name and other sections key by key; sections that the overlay lists under ``replace`` lose all that
+    it does not name, all nodes with ``replace: nodes``. further: as of ``load``.
     """
-    changes = read_document(find(overlay))
+    source = find(overlay)
+    changes = read_document(source)
+    replaced = _replaced(changes.pop("replace", []), source.name)
     read_document(params)  # the editor that keeps comments does not say what is wrong with a file
     editor = YAML()
     editor.width = 120
     content = editor.load(params.read_text(encoding="utf-8"))
-    if "runs" in changes:
+    if "runs" in replaced:
         _forget_runs(content)
+    for section in replaced:
+        content[section] = {}
     for section, values in changes.items():
-        if section in REPLACED or not isinstance(values, dict) or not isinstance(content.get(section), dict):
+        there = content.get(section)
+        if not (there and isinstance(there, dict) and isinstance(values, dict)):
             content[section] = copy.deepcopy(values)
+        elif section in NODES:
+            there.update(copy.deepcopy(values))
         else:
-            _merge(content[section], values)
+            _merge(there, values)
     content["ensembles"] = _on_one_line(content.get("ensembles") or {})
     with_overrides(content, overrides, params.name)
     with whole_file(params) as temporary:
         with temporary.open("w", encoding="utf-8") as file:
             editor.dump(content, file)
-        load(temporary, shown_as=params.name, further=further)
+        try:
+            load(temporary, shown_as=params.name, further=further)
+        except ParamsError as error:
+            if replaced or not changes.keys() & set(NODES):
+                raise
+            advice = f"what {source.name} does not name stays; `replace: nodes` in it takes all other nodes out"
+            raise ParamsError([*error.problems, advice]) from error
+
+
+def _replaced(asked: object, name: str) -> tuple[str, ...]:
+    """The sections under ``replace``. Raises ParamsError."""
+    if asked == "nodes":
+        return NODES
+    listed = asked if isinstance(asked, list) else [asked]
+    for section in listed:
+        if section not in NODES:
+            raise ParamsError([f"{name} replace: {unknown('section', str(section), ['nodes', *NODES])}"])
+    return tuple(listed)
 
 
 def _on_one_line(values: dict) -> CommentedMap:

@@ -58,7 +58,9 @@ class DatasetNode(_Open):
     source: str
     """where they are, relative to the project or absolute"""
     on_error: OnError = "fail"
-    """whether ``prepare`` stops at images that are missing or do not decode, or leaves them to ``extract``"""
+    """whether ``prepare`` and ``extract`` stop at images that are missing or do not decode, or leave them out and list them"""
+    memory: PositiveInt = 4096
+    """MiB that captions, and pictures in Parquet files, may take while ``prepare`` reads them"""
 
 
 class FeaturesNode(_Open):
@@ -68,10 +70,11 @@ class FeaturesNode(_Open):
     """a name under datasets"""
     backbone: str
     """what computes the features"""
-    on_error: OnError = "fail"
-    """``skip`` leaves images that cannot be read out and records them, ``fail`` stops at the first"""
+    on_error: OnError | None = None
+    """``skip`` leaves images that cannot be read out and records them, ``fail`` stops at the first; null: as the data set says"""
     max_errors: Limit = 0.01
-    """how many may be left out, a number of images, or below 1 a share of them (rounded up)"""
+    """how many may be left out beside those that ``prepare`` has listed, a number of images, or below 1 a share of them
+    (rounded up)"""
 
 
 class TextsNode(_Open):
@@ -194,7 +197,7 @@ class EvaluateParams(Strict):
     tune: bool = False
     """choose the criteria's parameters on val"""
     memory: PositiveInt = 4096
-    """MiB that scores and working copies may take"""
+    """MiB that scores and working copies may take, and, of files given with ``--images``, their content"""
     resamples: NonNegativeInt = 1000
     """of the bootstrap behind the 95% intervals; 0 leaves them out"""
 
@@ -217,8 +220,8 @@ class SweepNode(Strict):
 class ReportParams(Strict):
     """report: what the page shows beside the tables."""
 
-    title: str = "vse-pipe report"
-    """of the page"""
+    title: str | None = None
+    """of the page; null to name the data sets of the runs"""
     examples: Annotated[int, Field(ge=0, le=100)] = 8
     """queries shown with their results"""
     thumbnail: Annotated[int, Field(ge=32, le=512)] = 128

@@ -27,11 +27,13 @@ class Dataset:
     format: Member
     source: str
     on_error: str = "fail"
+    memory: int = 4096
 
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """max_errors: images that may be left out under ``on_error: skip``; below 1 a share of all, rounded up."""
+    """max_errors: images that may be left out under ``on_error: skip`` beside those that ``prepare`` listed; below 1 a share
+    of all, rounded up."""
 
     dataset: str
     backbone: Member

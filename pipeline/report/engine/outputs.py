@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.report.engine.results import Results
+from pipeline.report.engine.results import Results, RunResult
 
 # Below one query in a million; keeps the last bits of a float, which differ between machines, out of git.
 _DECIMALS = 4
@@ -13,8 +13,14 @@ _COUNTS = ("queries", "items")
 
 
 def metrics(results: Results) -> dict:
-    """{run: {criterion: {direction: {metric: number}, "rsum": number, "hs_sum": number}}}, numbers only."""
-    return {run.name: {name: _numbers(one.metrics) for name, one in run.evaluations.items()} for run in results.runs()}
+    """{run: {criterion: {direction: {metric: number}, "rsum": number, "hs_sum": number}, "data": digest}}: numbers, and
+    what they were measured on."""
+    return {run.name: _figures(run) for run in results.runs()}
+
+
+def _figures(run: RunResult) -> dict:
+    data = {} if run.data is None else {"data": run.data}
+    return data | {name: _numbers(one.metrics) for name, one in run.evaluations.items()}
 
 
 def _numbers(measured: dict) -> dict:

@@ -17,6 +17,7 @@ from pathlib import Path
 from jinja2 import Environment
 from markupsafe import Markup
 
+from pipeline.project.params.typed import Params
 from pipeline.report.engine import charts, formatting
 from pipeline.report.engine.collector import Collector
 from pipeline.report.engine.results import Results
@@ -67,7 +68,8 @@ def _document(
         environment()
         .get_template("template/page.html")
         .render(
-            title=results.params.report.title,
+            title=title(results.params),
+            missing=[what for what, _ in results.missing],
             sections=sections,
             symbols=symbols,
             reduced_to=side if side < collector.side else None,
@@ -79,6 +81,12 @@ def _document(
             policy=_policy(scripts),
         )
     )
+
+
+def title(params: Params) -> str:
+    """Of every page."""
+    names = list(dict.fromkeys(run.dataset for run in params.runs.values()))
+    return params.report.title or f"vse-pipe on the {' and '.join(names)} data set{'s' if len(names) > 1 else ''}"
 
 
 def style() -> Markup:

@@ -11,51 +11,45 @@ from pipeline.core.files import read_json, sha256
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.report.engine import audits
+from pipeline.report.engine.present import CONFIG, present
 from pipeline.report.engine.results import DatasetIndex, Evaluation, Group, Results, RunResult, TrainedRun
 
 _SHOWN = 5
 _NEEDED = ("r@1", "r@5", "r@10", "skew@1", "skew@5", "skew@10")
 _CURVES = ("epoch", "loss", "val_rsum")
-_CONFIG, _WEIGHTS = "config.json", "model.safetensors"
+_WEIGHTS = "model.safetensors"
 
 
 def read(params: Params) -> Results:
-    """Everything params names, nothing else. Raises InputError for what is missing, stale or not finite, UsageError
-    when params names no run."""
+    """What there is of everything params names, nothing else. Raises InputError for what is stale or not finite, or where
+    nothing is there, UsageError when params names no run."""
     if not params.runs:
         raise UsageError("params.yaml runs: there is no run to report on")
-    _all_there(params)
+    there = present(params)
+    if not there.inferences:
+        raise InputError("\n".join(told(there.missing)))
+    params = there.params
+    evaluations = {
+        name: {inference: _evaluation(params, name, inference) for inference in found}
+        for name, found in there.inferences.items()
+    }
     by_dataset: dict[str, list[RunResult]] = {}
     for name, run in params.runs.items():
-        found = {inference: _evaluation(params, name, inference) for inference in params.grid.inferences}
         by_dataset.setdefault(run.dataset, []).append(
-            TrainedRun(name, run, _history(name), found, row=run.row, digests=_digests(name))
+            TrainedRun(name, run, _history(name), evaluations[name], row=run.row, digests=_digests(name))
         )
     for name, node in params.ensembles.items():
-        found = {inference: _evaluation(params, name, inference) for inference in params.grid.inferences}
         dataset = params.runs[node.first].dataset
-        by_dataset[dataset].append(RunResult(name, None, None, found, (node.first, node.second), node.row))
+        by_dataset[dataset].append(RunResult(name, None, None, evaluations[name], (node.first, node.second), node.row))
     groups = [Group(_catalogue(dataset), runs) for dataset, runs in by_dataset.items()]
-    return Results(params, groups, audits.read(params))
+    return Results(params, groups, audits.read(params), there.missing)
 
 
-def _all_there(params: Params) -> None:
-    wanted = {
-        paths.trained(run) / file: f"vse-pipe train --run {run}"
-        for run in params.runs
-        for file in (history.NAME, _CONFIG)
-    }
-    for run in params.evaluated():
-        for inference in params.grid.inferences:
-            command = f"vse-pipe evaluate --run {run} --inference {inference}"
-            for file in (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE):
-                wanted[paths.evaluated(run, inference) / file] = command
-    missing = {command: path for path, command in wanted.items() if not path.is_file()}
-    lines = [f"{path} does not exist; make it with `{command}` or `dvc repro`" for command, path in missing.items()]
-    if len(lines) > _SHOWN:
-        lines = [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more; `dvc repro` makes them all"]
-    if lines:
-        raise InputError("\n".join(lines))
+def told(missing: list[tuple[str, str]]) -> list[str]:
+    """A line each, of many the first."""
+    lines = [f"{what}: {why}" for what, why in missing[:_SHOWN]]
+    more = len(missing) - len(lines)
+    return lines + [f"and {more} more; `dvc repro` makes them all"] * bool(more)
 
 
 def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
@@ -119,7 +113,7 @@ def _history(run: str) -> pd.DataFrame:
 
 def _digests(run: str) -> dict[str, str]:
     """Of what a run was trained on and of its weights, as training wrote them beside the weights."""
-    config = read_json(paths.trained(run) / _CONFIG)
+    config = read_json(paths.trained(run) / CONFIG)
     of_files = config.get("sha256")
     found = {name: config.get(f"{name}_sha256") for name in ("features", "texts", "pairs")}
     found["weights"] = of_files.get(_WEIGHTS) if isinstance(of_files, dict) else None

@@ -96,6 +96,11 @@ class RunResult:
         return "ensemble" if self.parts else "run"
 
     @property
+    def data(self) -> str | None:
+        """Digest of what was ranked; None where the evaluations do not say."""
+        return self.baseline.metrics.get("data")
+
+    @property
     def best(self) -> Evaluation:
         return max(self.evaluations.values(), key=lambda one: one.rsum)
 
@@ -171,11 +176,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Results:
-    """audits: by run, those that params names."""
+    """audits: by run, those that params names; missing: what params.yaml names beside these and why it is not there."""
 
     params: Params
     groups: list[Group]
     audits: dict[str, Audit] = field(default_factory=dict)
+    missing: list[tuple[str, str]] = field(default_factory=list)
 
     def runs(self) -> list[RunResult]:
         return [run for group in self.groups for run in group.runs]

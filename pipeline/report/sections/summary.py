@@ -1,6 +1,6 @@
 """What came out, under which protocol, and how far it can be trusted."""
 
-from pipeline.artifacts.evaluation import DIRECTIONS
+from pipeline.artifacts.evaluation import DIRECTIONS, few_items
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.report.engine.collector import Collector
 from pipeline.report.engine.results import Evaluation, Group, Results
@@ -43,6 +43,8 @@ def _group(group: Group) -> dict:
         "kinds": {run.name: run.kind for run in group.runs},
         "baseline": group.best_run.baseline,
         "strict": max(strict, key=lambda one: one.rsum, default=None),
+        "few": few_items(best.metrics),
+        "mixed": len({one.metrics.get("data") for one in group.evaluations()}) > 1,
         "sizes": {direction: (len(best.queries(direction)), len(best.items(direction))) for direction in DIRECTIONS},
         "matrix": _matrix(group, best),
         "transductive": {one.inference for one in group.evaluations() if one.transductive},

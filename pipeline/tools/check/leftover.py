@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pipeline.artifacts import evaluation
 from pipeline.core.files import read_json
 from pipeline.project import paths
 from pipeline.project.lock import Lock
@@ -54,18 +55,26 @@ def stale(params: Params, lock: Lock, skip: set[str]) -> list[Problem]:
 
 
 def report(params: Params) -> list[Problem]:
-    """reports/metrics.json must speak of the runs of params.yaml and of no other."""
+    """reports/metrics.json must speak of the runs of params.yaml and of no other, and of the data they were evaluated on."""
     path = paths.REPORTS / "metrics.json"
     found: list[Problem] = []
     if not path.is_file() or not any(paths.evaluations(run).is_dir() for run in params.evaluated()):
         return []
     with collected(found):
-        there = set(read_json(path))
-        wrong = sorted(there ^ set(params.evaluated()))
+        figures = read_json(path)
+        wrong = sorted(set(figures) ^ set(params.evaluated()))
         if wrong:
             what = f"stale: runs that only it or only params.yaml has: {', '.join(wrong[:_SHOWN])}"
             found.append(Problem(DIGEST, str(path), what, "run `vse-pipe report`"))
+        elif other := [run for run in figures if _other_data(figures[run], run)]:
+            what = f"figures of other data than was evaluated here: {_listed(other)}"
+            found.append(Problem(DIGEST, str(path), what, "run `vse-pipe report`"))
     return found
+
+
+def _other_data(figures: dict, run: str) -> bool:
+    evaluated = [read_json(file) for file in sorted(paths.evaluations(run).glob(f"*/{evaluation.METRICS}"))]
+    return any(one.get("data") != figures.get("data") for one in evaluated)
 
 
 def _listed(names: list[str]) -> str:

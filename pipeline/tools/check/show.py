@@ -1,15 +1,17 @@
 """What a check found, for people and for programs."""
 
 from pipeline.core.console import document, line, say
-from pipeline.project.problems import exit_status
+from pipeline.project.problems import NOTE, exit_status
 from pipeline.tools.check.stage import Checked
 
-_WORDS = {0: "note", 2: "params", 3: "artefact", 5: "digest"}
+_WORDS = {NOTE: "note", 2: "params", 3: "artefact", 5: "digest"}
 
 
 def show(checked: Checked, as_json: bool) -> int:
     """Print a line a problem on stdout; returns the exit status."""
     status = exit_status(checked.problems)
+    wrong = [problem for problem in checked.problems if problem.status != NOTE]
+    notes = [problem for problem in checked.problems if problem.status == NOTE]
     if as_json:
         document(
             {
@@ -17,13 +19,14 @@ def show(checked: Checked, as_json: bool) -> int:
                 "status": status,
                 "artefacts": checked.artefacts,
                 "named": checked.named,
-                "problems": [problem.as_json() for problem in checked.problems],
+                "problems": [problem.as_json() for problem in wrong],
+                "notes": [problem.as_json() for problem in notes],
             }
         )
         return status
     for problem in checked.problems:
         line(f"{_WORDS[problem.status]:9}{problem.line}")
-    wrong = sum(problem.status != 0 for problem in checked.problems)
-    said = "no problems" if not wrong else f"{wrong} problem{'s' if wrong > 1 else ''}"
+    said = f"{len(wrong) or 'no'} problem{'' if len(wrong) == 1 else 's'}"
+    said += f", {len(notes)} note{'' if len(notes) == 1 else 's'}" if notes else ""
     say(f"check: {checked.artefacts} of {checked.named} artefacts are there; {said}")
     return status

@@ -3,6 +3,7 @@
 import pandas as pd
 import pyarrow as pa
 
+from pipeline.core.console import warn
 from pipeline.core.errors import InputError
 from pipeline.tools.compare.places import Compared
 
@@ -10,13 +11,18 @@ _PROTOCOL = ("split", "protocol", "ties")
 
 
 def check(a: Compared, b: Compared) -> None:
-    """Raises InputError with what differs: the protocol, the queries, their images or the items."""
+    """Raises InputError with what differs: the protocol, the data, the queries, their images or the items."""
     names = f"{a.name} and {b.name} cannot be compared"
     for key in _PROTOCOL:
         if a.metrics.get(key) != b.metrics.get(key):
             raise InputError(
                 f"{names}: {key} is {a.metrics.get(key)!r} in the first, {b.metrics.get(key)!r} in the second"
             )
+    data = [one.metrics.get("data") for one in (a, b)]
+    if None not in data and data[0] != data[1]:
+        raise InputError(f"{names}: measured on other data ({data[0]} in the first, {data[1]} in the second)")
+    if data.count(None) == 1:
+        warn(f"{(a, b)[data.index(None)].name} does not say which data it was measured on; evaluate again to be sure")
     queries = _index(a, a.ranks, "query_id"), _index(b, b.ranks, "query_id")
     _same(names, *queries, "queries")
     images = [

@@ -27,7 +27,9 @@ def plan(params: Params, run: str, direction: str, out: Path) -> Step:
 
 def _dimensions(source: Path) -> int:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    kind = pq.read_schema(source / embeddings.IMAGES).field("embedding").type
+    from pipeline.core import parquet
+
+    with parquet.opened(source / embeddings.IMAGES) as file:
+        kind = file.schema.field("embedding").type
     return kind.list_size if pa.types.is_fixed_size_list(kind) else 0

@@ -15,6 +15,7 @@ from pipeline.project import paths
 from pipeline.tools.search.columns import numbers
 
 _IMAGES = ["image_id", "file", "width"]
+_PRECOMPUTED = "_ims.npy#"
 _CAPTIONS = ["caption_id", "image_id", "text"]
 
 
@@ -42,7 +43,9 @@ class Catalogue:
         return cls(dataset, *found)
 
     def file(self, image_id: int) -> str:
-        return self._of_image("file", image_id)
+        """As images.parquet has it; of precomputed features the name in ``<split>_ids.txt``, where there is one."""
+        file = self._of_image("file", image_id)
+        return self._names.get(file, file) if _PRECOMPUTED in file else file
 
     def first_caption(self, image_id: int) -> str:
         """Empty where the image has none."""
@@ -61,7 +64,7 @@ class Catalogue:
         if not self._of_image("width", image_id):
             return None
         where = f"{paths.prepared(self.dataset) / images.NAME}: image_id {image_id}"
-        root, file = images.root(self.images), self.file(image_id)
+        root, file = images.root(self.images), self._of_image("file", image_id)
         return root / file if paths.inside(root, path_of(file), where).is_file() else None
 
     def _of_image(self, column: str, image_id: int):
@@ -74,6 +77,16 @@ class Catalogue:
         return f"{paths.prepared(self.dataset) / name}: no {key} {value}; prepare and embed the data set again"
 
     @cached_property
+    def _names(self) -> dict[str, str]:
+        found: dict[str, list[str]] = {}
+        for file in self.images["file"].to_pylist():
+            found.setdefault(file.rpartition(_PRECOMPUTED)[0], []).append(file)
+        root, named = images.root(self.images), {}
+        for prefix, files in found.items():
+            named.update(zip(files, _lines_of(root / f"{prefix}_ids.txt", len(files)), strict=False))
+        return named
+
+    @cached_property
     def _image_order(self) -> tuple[np.ndarray, np.ndarray]:
         return _order(numbers(self.images["image_id"]))
 
@@ -84,6 +97,16 @@ class Catalogue:
     @cached_property
     def _first_captions(self) -> tuple[np.ndarray, np.ndarray]:
         return np.unique(numbers(self.captions["image_id"]), return_index=True)
+
+
+def _lines_of(path: Path, count: int) -> list[str]:
+    """The lines of ``path``, one for each of ``count`` images; of a line a caption those that all of an image's have. Empty
+    where there is no such file, or its lines name no images."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    each = len(lines) // count
+    blocks = [{line.strip() for line in lines[start : start + each]} for start in range(0, each * count, each or 1)]
+    fits = each * count == len(lines) and all(len(block) == 1 for block in blocks)
+    return [block.pop() for block in blocks] if fits else []
 
 
 def _order(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,9 +1,13 @@
 """Which run is searched where none is named."""
 
+import json
+
+from pipeline.artifacts import embeddings
 from pipeline.core.errors import UsageError
 from pipeline.core.files import read_json
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
+from pipeline.tools.search.columns import footer
 
 _FIGURES = "metrics.json"
 
@@ -11,7 +15,8 @@ _FIGURES = "metrics.json"
 def default_run(params: Params, inference: str) -> tuple[str, str]:
     """(run, why): the only one, else the one with the largest rsum under ``inference`` in reports/metrics.json.
 
-    Raises UsageError where there are several and the report has no figures of any.
+    Only figures of the data that a run is embedded from count: in a clone the report may be of other data. Raises UsageError
+    where there are several runs and no such figures of any, or where these are of several data sets.
     """
     known = params.evaluated()
     if len(known) == 1:
@@ -19,15 +24,30 @@ def default_run(params: Params, inference: str) -> tuple[str, str]:
     path = paths.REPORTS / _FIGURES
     figures = read_json(path) if path.is_file() else {}
     sums = {run: rsum for run in known if (rsum := _rsum(figures, run, inference)) is not None}
+    ours = {run: data for run in sums if (data := _data(params, run)) == figures[run].get("data") and data}
+    named = f"give --run: {', '.join(known)}"
     if not sums:
+        raise UsageError(f"search which run? {path} has no rsum of any under {inference}; {named}")
+    if not ours:
         raise UsageError(
-            f"search which run? {path} has no rsum of any under {inference}; give --run: {', '.join(known)}"
+            f"search which run? {path} has figures of other data than is embedded here; make it with `vse-pipe report`, or {named}"
         )
-    run = max(sums, key=sums.__getitem__)
-    return run, f"the best rsum of {len(sums)} runs under {inference} in {path}, {sums[run]:.1f}"
+    if len(set(ours.values())) > 1:
+        raise UsageError(f"search which run? those in {path} are of different data and cannot be compared; {named}")
+    run = max(ours, key=sums.__getitem__)
+    return run, f"the best rsum of {len(ours)} runs under {inference} in {path}, {sums[run]:.1f}"
 
 
 def _rsum(figures: dict, run: str, inference: str) -> float | None:
     of_run = figures.get(run)
     found = of_run.get(inference) if isinstance(of_run, dict) else None
     return found.get("rsum") if isinstance(found, dict) else None
+
+
+def _data(params: Params, run: str) -> str | None:
+    """Digest of what is evaluated; None where the run is not embedded, or its files do not say."""
+    one = params.ensembles[run].first if run in params.ensembles else run
+    path = paths.embedded(one) / embeddings.IMAGES
+    if not path.is_file():
+        return None
+    return json.loads(footer(path, one).get(embeddings.DATA, "{}")).get(params.evaluate.split)

@@ -1,17 +1,16 @@
 """Columns and footers of Parquet files, as numpy arrays and without pandas, whose import takes half a second."""
 
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from pipeline.core import parquet
+from pipeline.core.damage import Damage
 from pipeline.core.errors import IntegrityError, MissingResource
 
 ALL = "all"
-Found = TypeVar("Found")
 
 
 def numbers(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
@@ -36,15 +35,11 @@ def footer(path: Path, run: str) -> dict[str, str]:
     """Of an embedding file. Raises MissingResource naming the command that makes it."""
     if not path.is_file():
         raise MissingResource(f"{path} does not exist; make it with `vse-pipe embed --run {run}`")
-    found = opened(path, lambda file: file.schema_arrow.metadata or {})
+    with opened(path) as file:
+        found = file.schema.metadata or {}
     return {key.decode(): value.decode() for key, value in found.items()}
 
 
-def opened(path: Path, read: Callable[[pq.ParquetFile], Found]) -> Found:
-    """What ``read`` makes of the file. Raises IntegrityError where it is damaged."""
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            return read(file)
-    except (OSError, pa.ArrowException, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise IntegrityError(f"{path}: damaged Parquet file ({reason}); remove it and embed the run again") from error
+def opened(path: Path) -> AbstractContextManager[parquet.Parquet]:
+    """Raises IntegrityError where the file is damaged."""
+    return parquet.opened(path, Damage(IntegrityError, "remove it and embed the run again"))

@@ -81,7 +81,8 @@ class Gallery:
 
     def split_of(self, image_id: int) -> str:
         """Where an image is. Raises InputError where the run has embedded none of that id."""
-        ids, splits = opened(self.folder / embeddings.IMAGES, lambda file: file.read(["image_id", "split"])).columns
+        with opened(self.folder / embeddings.IMAGES) as file:
+            ids, splits = file.read(["image_id", "split"]).columns
         place = np.flatnonzero(numbers(ids) == image_id)
         if not len(place):
             raise InputError(f"{self.folder / embeddings.IMAGES}: run '{self.run}' has embedded no image_id {image_id}")
@@ -129,7 +130,8 @@ class Gallery:
         return fragments.is_fragments(self.folder / embeddings.IMAGES, "")
 
     def _columns(self, name: str, *keys: str) -> list[np.ndarray]:
-        table = opened(self.folder / name, lambda file: file.read(columns=[*keys, "split"]))
+        with opened(self.folder / name) as file:
+            table = file.read([*keys, "split"])
         stored = rows(table["split"], self.split)
         return [numbers(table[key])[stored] for key in keys]
 
@@ -164,7 +166,8 @@ class Gallery:
         return vectors.unflatten(0, (len(lengths), -1))
 
     def _vectors(self, path: Path) -> Float32[np.ndarray, "rows dim"]:
-        table = opened(path, lambda file: file.read(columns=["split", "embedding"]))
+        with opened(path) as file:
+            table = file.read(["split", "embedding"])
         column = table["embedding"].combine_chunks()
         if not pa.types.is_fixed_size_list(column.type) or column.type.value_type != pa.float32():
             raise InputError(f"{path}: column 'embedding' is {column.type}, expected fixed_size_list<float32>")

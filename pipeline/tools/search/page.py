@@ -7,6 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from pipeline.core.errors import UsageError
 from pipeline.core.files import write_text
 from pipeline.pictures.read import shown
 from pipeline.report.engine.formatting import environment
@@ -15,8 +16,23 @@ from pipeline.tools.search.show import remarks
 
 _FOLDER = Path(__file__).parent / "template"
 _SIDE = 256
+# In the head of the template, behind the policy, the title and no style.
+_MARK, _HEAD = b'<meta name="generator" content="vse-pipe search">', 1000
 # Of all pictures together; a page of 10,000 hits still opens.
 _BUDGET = 32 * 2**20
+
+
+def check_free(out: Path) -> None:
+    """Raises UsageError where something lies at ``out`` that is no page of ``write``."""
+    try:
+        with out.open("rb") as file:
+            ours = _MARK in file.read(_HEAD)
+    except FileNotFoundError:
+        return
+    except OSError:
+        ours = False
+    if not ours:
+        raise UsageError(f"--html: {out} exists and is no page of `vse-pipe search`; choose another name")
 
 
 def write(out: Path, told: dict, picture: Callable[[int], Path | None], query: bytes | None = None) -> None:

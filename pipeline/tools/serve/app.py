@@ -6,22 +6,25 @@ from typing import Any
 import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp
 
 from pipeline.core.console import warn
 from pipeline.core.errors import InputError, PipelineError, UsageError
 from pipeline.tools.serve import query as queries
 from pipeline.tools.serve.guard import LOOPBACK, Guarded
+from pipeline.tools.serve.line import Line
 from pipeline.tools.serve.pages import Form, Pages
 from pipeline.tools.serve.pictures import Thumbnails, check_upload
-from pipeline.tools.serve.query import FIELDS, MAX_UPLOAD, Query
-from pipeline.tools.serve.searching import Desk, Searcher
+from pipeline.tools.serve.query import FIELDS, Query
+from pipeline.tools.serve.searching import Desk, Found, Searcher
+from pipeline.tools.serve.uploads import Uploads
 
-_TOO_LARGE = f"the upload is too large: {MAX_UPLOAD // 10**6} MB are the most"
 _DATA = ("/api/", "/picture/", "/health")
+# Places in line of a search with a photo, which lies in memory for as long.
+_PHOTO = 8
 _FAILED = "the search failed; the terminal of vse-pipe serve says why"
 
 
@@ -43,7 +46,12 @@ def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, why
         Route("/style.css", site.style),
         Route("/icon.svg", site.icon),
     ]
-    handlers: dict[Any, Any] = {PipelineError: site.refused, HTTPException: site.failed, Exception: site.crashed}
+    handlers: dict[Any, Any] = {
+        PipelineError: site.refused,
+        HTTPException: site.failed,
+        ClientDisconnect: site.left,
+        Exception: site.crashed,
+    }
     return Guarded(Starlette(routes=routes, exception_handlers=handlers), list(hosts))
 
 
@@ -52,25 +60,28 @@ class _Site:
         self._desk = desk
         self._pages = Pages(desk)
         self._thumbnails = Thumbnails(desk.picture)
-        self._decoders = anyio.CapacityLimiter(2)
+        self._uploads = Uploads()
+        # A model is no place for two threads; the page and its pictures go on meanwhile.
+        self._searches, self._decoders = Line(1), Line(2)
 
     async def page(self, request: Request) -> Response:
         query = await self._query(request)
         if query is None:
             return HTMLResponse(self._pages.empty())
-        found = await self._desk.search(query)
+        found = await self._search(request, query)
         return HTMLResponse(await anyio.to_thread.run_sync(self._pages.results, query, found))
 
     async def api(self, request: Request) -> Response:
         query = await self._query(request)
         if query is None:
             raise UsageError("search for what? give text, image_id, or POST a photo")
-        return JSONResponse((await self._desk.search(query)).told)
+        return JSONResponse((await self._search(request, query)).told)
 
     async def picture(self, request: Request) -> Response:
         number = queries.image_id(request.path_params["image_id"])
         try:
-            webp = await anyio.to_thread.run_sync(self._thumbnails.get, number, limiter=self._decoders)
+            async with self._decoders.turn(_address(request)):
+                webp = await anyio.to_thread.run_sync(self._thumbnails.get, number)
         except InputError as error:
             raise HTTPException(404, str(error)) from error
         if webp is None:
@@ -91,9 +102,14 @@ class _Site:
     async def _query(self, request: Request) -> Query | None:
         if request.method != "POST":
             return queries.read(request.query_params.multi_items(), self._desk.inferences)
-        values, photo = await _upload(request)
+        values, photo = await self._uploads.read(request)
         check_upload(photo)
         return queries.read([*request.query_params.multi_items(), *values], self._desk.inferences, photo)
+
+    async def _search(self, request: Request, query: Query) -> Found:
+        places = 1 if query.photo is None else _PHOTO
+        async with self._searches.turn(_address(request), places):
+            return await anyio.to_thread.run_sync(self._desk.search, query)
 
     async def refused(self, request: Request, error: PipelineError) -> Response:
         """The visitor asked for something wrong, or this installation lacks something and its owner should know."""
@@ -107,6 +123,10 @@ class _Site:
         response.headers.update(error.headers or {})
         return response
 
+    async def left(self, request: Request, error: ClientDisconnect) -> Response:
+        """Nobody reads this: the visitor has gone in the middle of an upload."""
+        return Response(status_code=400)
+
     async def crashed(self, request: Request, error: Exception) -> Response:
         return self._error(request, 500, _FAILED)
 
@@ -118,36 +138,5 @@ class _Site:
         return HTMLResponse(self._pages.problem(message, Form(**typed)), status)
 
 
-async def _upload(request: Request) -> tuple[list[tuple[str, str]], bytes]:
-    """The plain fields of a form and the content of its field ``photo``. Raises UsageError, HTTPException."""
-    # A browser says where a form was sent from; another site has no business here.
-    if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-        raise HTTPException(403, "forms of other sites are not answered")
-    async with _bounded(request).form(max_files=1, max_fields=8, max_part_size=10_000) as form:
-        values, photo = [], b""
-        for name, value in form.multi_items():
-            if isinstance(value, str):
-                values.append((name, value))
-            elif name == "photo":
-                photo = await value.read()
-    if not photo:
-        raise UsageError("choose a photo to search with (multipart/form-data, field photo)")
-    return values, photo
-
-
-def _bounded(request: Request) -> Request:
-    """The request with a body that raises HTTPException 413 where it grows beyond MAX_UPLOAD bytes."""
-    declared = request.headers.get("content-length", "0")
-    if not declared.isascii() or not declared.isdigit() or int(declared) > MAX_UPLOAD:
-        raise HTTPException(413, _TOO_LARGE)
-    size = 0
-
-    async def receive() -> Message:
-        nonlocal size
-        message = await request.receive()
-        size += len(message.get("body", b""))
-        if size > MAX_UPLOAD:
-            raise HTTPException(413, _TOO_LARGE)
-        return message
-
-    return Request(request.scope, receive)
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""

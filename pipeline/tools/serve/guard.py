@@ -15,7 +15,8 @@ POLICY = (
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    # Nothing for others; with none at all a browser would send the page's own form with "Origin: null".
+    "Referrer-Policy": "same-origin",
     # Another site's page cannot embed the pictures, nor hold on to the window.
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",

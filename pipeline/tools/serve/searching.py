@@ -1,11 +1,9 @@
-"""Between the web and the search engines: one search at a time, away from the loop that answers requests."""
+"""Between the web and the search engines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-
-import anyio
 
 from pipeline.tools.search.answer import document
 from pipeline.tools.serve.query import Query
@@ -49,14 +47,9 @@ class Desk:
         first = next(iter(self._engines.values()))
         self.run, self.split, self.counts = first.run, first.split, first.counts
         self.picture = first.picture
-        # A model is no place for two threads; more searches wait in line while the page and its pictures go on.
-        self._turn = anyio.CapacityLimiter(1)
 
-    async def search(self, query: Query) -> Found:
-        """Raises what the engine raises: InputError, UsageError."""
-        return await anyio.to_thread.run_sync(self._search, query, limiter=self._turn)
-
-    def _search(self, query: Query) -> Found:
+    def search(self, query: Query) -> Found:
+        """For one thread at a time. Raises what the engine raises: InputError, UsageError."""
         engine = self._engines[query.inference]
         if query.photo is not None:
             answer = engine.by_image(query.photo, query.k)

@@ -7,9 +7,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from pipeline.core.errors import PipelineError, UsageError
-
-# Connections at once, the ones kept open included; more get status 503.
-_CONNECTIONS = 100
+from pipeline.tools.serve.connections import Connection
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -47,14 +45,13 @@ def serve(app: ASGIApp, listening: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http="h11",
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=3,
     )
     uvicorn.Server(config).run(sockets=[listening])

@@ -4,11 +4,10 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.artifacts import features, fragments, images, model_files
-from pipeline.core import tables
-from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core import parquet, tables
+from pipeline.core.errors import InputError, IntegrityError, MissingResource
 from pipeline.core.files import read_json
 from pipeline.pictures.address import path_of
 from pipeline.project import paths
@@ -52,7 +51,7 @@ def unreadable(path: Path) -> str:
     """What is wrong with a JSON document; empty where nothing is."""
     try:
         read_json(path)
-    except InputError as error:
+    except (InputError, MissingResource) as error:
         return str(error).removeprefix(f"{path}: ")
     return ""
 
@@ -113,10 +112,8 @@ def _named(path: Path) -> dict[str, str]:
 
 
 def _footer(path: Path) -> dict[bytes, bytes]:
-    try:
-        return pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowException):
-        return {}
+    found = _schema(path)
+    return {} if found is None else found.metadata or {}
 
 
 def _pictures(folder: Path) -> dict[Path, str]:
@@ -141,7 +138,13 @@ def _place(root: Path, name: str, where: str) -> Path:
 
 
 def _columns(path: Path) -> list[str]:
+    found = _schema(path)
+    return [] if found is None else found.names
+
+
+def _schema(path: Path) -> pa.Schema | None:
     try:
-        return pq.read_schema(path).names
-    except (OSError, pa.ArrowException):
-        return []
+        with parquet.opened(path) as file:
+            return file.schema
+    except (OSError, InputError, IntegrityError):
+        return None  # said where the file itself is verified

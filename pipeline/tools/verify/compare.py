@@ -3,11 +3,9 @@
 import hashlib
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import sha256
+from pipeline.core.parquet import opened
 from pipeline.pictures.read import at, file_of
 from pipeline.project.lock import Lock, cached, md5
 from pipeline.project.nodes import Node
@@ -45,11 +43,11 @@ def _digest(claim: Claim) -> str:
 def _pages(path: Path) -> str:
     """Every page of a Parquet file, row group by row group; what is wrong, or nothing."""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for group in range(file.num_row_groups):
-                file.read_row_group(group)
-    except (OSError, pa.ArrowException, ValueError) as error:
-        return str(error).splitlines()[0]
+        with opened(path) as file:
+            for _ in file.batches(rows=None):
+                pass
+    except (InputError, IntegrityError) as error:
+        return str(error).removeprefix(f"{path}: ")
     return ""
 
 

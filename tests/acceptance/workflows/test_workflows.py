@@ -45,10 +45,9 @@ def test_least_rights_limits_and_pinned_actions(name):
         assert "permissions" not in job
     uses = {step["uses"] for step in runner.steps(workflow) if "uses" in step}
     assert uses
-    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+", action) for action in uses), uses
+    assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", action) for action in uses), uses
     options = {step["uses"].partition("@")[0]: step["with"] for step in runner.steps(workflow) if "uses" in step}
     assert options["actions/checkout"] == {"fetch-depth": 0, "persist-credentials": False}
-    assert options["actions/setup-python"]["cache"] == "pip"
 
 
 @pytest.mark.parametrize("name", NAMES)

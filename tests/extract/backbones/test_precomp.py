@@ -91,10 +91,10 @@ GOOD = [f"train_ims.npy#{row}" for row in ORDER]
         (rows(), [*GOOD[:3], "train_ims.npy#5"], "row 3: train_ims.npy#5 does not exist, the file has 5 rows"),
         (rows(), ["cat.jpg", *GOOD[1:]], "row 0: file 'cat.jpg' names no row of features, expected <name>.npy#<row>"),
         (rows(), ["../train_ims.npy#0", *GOOD[1:]], "row 0: file '../train_ims.npy' lies outside its root"),
-        (rows(), ["dev_ims.npy#0", *GOOD[1:]], "dev_ims.npy: not a readable .npy file .*No such file"),
+        (rows(), ["dev_ims.npy#0", *GOOD[1:]], "dev_ims.npy: no such file"),
         (rows(dtype="int64"), GOOD, r"train_ims.npy: int64 \(5, 3\), expected \(rows, D\) or \(rows, R, D\)"),
         (rows((5,)), GOOD, r"train_ims.npy: float16 \(5,\), expected"),
-        (np.array([{"a": 1}] * 5, dtype=object), GOOD, "train_ims.npy: not a readable .npy file"),
+        (np.array([{"a": 1}] * 5, dtype=object), GOOD, "train_ims.npy: holds pickled Python objects"),
     ],
     ids=["nan", "row", "image", "outside", "missing", "integers", "shape", "pickle"],
 )
@@ -110,7 +110,7 @@ def test_refuses(folder: Path, array: np.ndarray, files: list[str], message: str
 def test_a_truncated_file(folder: Path) -> None:
     given(rows())
     Path("raw/train_ims.npy").write_bytes(Path("raw/train_ims.npy").read_bytes()[:-3])
-    with pytest.raises(InputError, match=r"train_ims.npy: not a readable .npy file"):
+    with pytest.raises(InputError, match=r"train_ims.npy: not a whole .npy file"):
         stage.extract(project.params("precomp"), "small", "cpu")
 
 

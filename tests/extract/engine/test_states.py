@@ -1,5 +1,6 @@
 """Weight files: what loads, and what is refused without running anything."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,11 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from pipeline.core import memory
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.extract.engine import states
 from tests.hostile import Hostile
+from tests.mutants import mutants, refusals
 
 
 def network() -> nn.Module:
@@ -84,6 +87,29 @@ def test_refuses(tmp_path: Path, name: str, write, error: type, message: str) ->
     write(tmp_path / name)
     with pytest.raises(error, match=f"{name}: .*{message}"):
         states.read(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["zip", "legacy", "safetensors"])
+def test_mutants_end_in_one_line(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / ("w.safetensors" if kind == "safetensors" else "w.pth")
+    if kind == "safetensors":
+        save_file(STATE, path)
+    else:
+        torch.save(STATE, path, _use_new_zipfile_serialization=kind == "zip")
+    assert len(refusals(path, mutants(path.read_bytes(), 250), lambda: states.read(path))) > 60
+
+
+def test_weights_that_pack_gigabytes_are_not_unpacked(tmp_path: Path) -> None:
+    torch.save({"a": torch.zeros(2**22)}, tmp_path / "plain.pth")
+    deflated = zipfile.ZipFile(tmp_path / "w.pth", "w", zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(tmp_path / "plain.pth") as plain, deflated as packed:
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name))
+    with (
+        memory.limit(8, "some.memory"),
+        pytest.raises(InputError, match=r"w\.pth: takes 17 MiB in memory, more than the 8"),
+    ):
+        states.read(tmp_path / "w.pth")
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,17 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from pipeline.core import memory
 from pipeline.core.errors import InputError, UsageError
 from pipeline.extract.text_engine import vectors as _vectors
 from pipeline.extract.text_engine.vectors import read
 from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
+from tests.hostile import Hostile
+from tests.mutants import mutants, refusals
 
 ARRAY = vectors()
 TEXT = as_text(WORDS, ARRAY)
@@ -54,6 +59,75 @@ def test_npz(tmp_path: Path, store: type) -> None:
     words, array = read(as_npz(tmp_path / "v.npz", WORDS, ARRAY.astype(store)), WANTED)
     assert words == ["ball", "caf\u00e9", "red"]
     np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]].astype(store).astype(np.float32))
+
+
+def _words_as(folder: Path, kind: str, words: list[str | None]) -> Path:
+    path = folder / f"words.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.table({"id": range(len(words)), "token": words}), path)
+    else:
+        path.write_text("".join(f"{word}\r\n" for word in words), encoding="utf-8", newline="")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["txt", "parquet"])
+@pytest.mark.parametrize("store", [np.float16, np.float64])
+def test_npy_with_a_list_of_words(tmp_path: Path, kind: str, store: type) -> None:
+    np.save(tmp_path / "glove.npy", ARRAY.astype(store))
+    words, array = read(tmp_path / "glove.npy", WANTED, _words_as(tmp_path, kind, WORDS))
+    assert words == ["ball", "caf\u00e9", "red"]
+    np.testing.assert_array_equal(array, ARRAY[[3, 5, 1]].astype(store).astype(np.float32))
+
+
+def test_npy_and_its_words_must_fit(tmp_path: Path) -> None:
+    path = tmp_path / "glove.npy"
+    np.save(path, ARRAY)
+    with pytest.raises(InputError, match=r"glove\.npy: 6 words and vectors float32 \(7, 4\), expected"):
+        read(path, WANTED, _words_as(tmp_path, "txt", WORDS[1:]))
+    with pytest.raises(UsageError, match=r"glove\.npy: a \.npy file, and no other, needs the file of its words"):
+        read(path, WANTED)
+    with pytest.raises(UsageError, match=r"v\.txt: a \.npy file, and no other"):
+        read(written(tmp_path, "v.txt", TEXT), WANTED, path)
+    pq.write_table(pa.table({"a": WORDS, "b": WORDS}), tmp_path / "two.parquet")
+    with pytest.raises(InputError, match=r"two\.parquet: expected one column of text, the words; found a, b"):
+        read(path, WANTED, tmp_path / "two.parquet")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n" * 7)
+    with pytest.raises(InputError, match=r"latin\.txt: not UTF-8 text with a word a line"):
+        read(path, WANTED, tmp_path / "latin.txt")
+    np.save(path, np.full((7, 4), np.nan))
+    with pytest.raises(InputError, match=r"glove\.npy row 1: the vector of 'red' holds NaN"):
+        read(path, {"red"}, _words_as(tmp_path, "txt", WORDS))
+
+
+def test_objects_are_never_loaded(tmp_path: Path) -> None:
+    hostile = np.array([Hostile(tmp_path / "pwned")], dtype=object)
+    np.savez(tmp_path / "v.npz", words=hostile, vectors=ARRAY[:1], allow_pickle=True)
+    np.save(tmp_path / "v.npy", hostile, allow_pickle=True)
+    for name, words in [("v.npz", None), ("v.npy", _words_as(tmp_path, "txt", ["dog"]))]:
+        with pytest.raises(InputError, match=rf"{name}: "):
+            read(tmp_path / name, {"dog"}, words)
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_an_npz_that_packs_gigabytes_is_not_unpacked(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "v.npz", words=np.array(["dog"]), vectors=np.zeros((1, 2**24), np.float32))
+    with (
+        memory.limit(16, "some.memory"),
+        pytest.raises(InputError, match=r"v\.npz: takes 65 MiB in memory, more than the 16"),
+    ):
+        read(tmp_path / "v.npz", {"dog"})
+
+
+@pytest.mark.parametrize("name", ["v.npz", "v.npy", "v.bin", "v.txt.gz"])
+def test_mutants_end_in_one_line(tmp_path: Path, name: str) -> None:
+    path, words = tmp_path / name, _words_as(tmp_path, "txt", WORDS) if name == "v.npy" else None
+    if name == "v.npy":
+        np.save(path, ARRAY)
+    elif name == "v.npz":
+        as_npz(path, WORDS, ARRAY)
+    else:
+        written(tmp_path, name, BINARY if name == "v.bin" else TEXT)
+    assert refusals(path, mutants(path.read_bytes(), 200), lambda: read(path, WANTED, words))
 
 
 def test_a_word_with_spaces_is_passed_over(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_refuses_other_counts_bad_rows_and_missing_files(tmp_path):
     np.save(tmp_path / "dev_ims.npy", np.full((1, 4), np.nan, np.float32))
     assert read("cc", tmp_path, tmp_path).broken == ["dev_ims.npy#0 holds NaN or infinite values"]
     (tmp_path / "dev_caps.tsv").unlink()
-    with pytest.raises(InputError, match=r"dev_caps\.tsv: no such file"):
+    with pytest.raises(MissingResource, match=r"dev_caps\.tsv: no such file"):
         read("cc", tmp_path, tmp_path)
     with pytest.raises(MissingResource, match="put the data set there"):
         read("cc", tmp_path / "nowhere", tmp_path)

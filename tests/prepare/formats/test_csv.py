@@ -155,5 +155,5 @@ def test_broken_images_are_left_to_the_stage(tmp_path):
 def test_source_must_be_a_file(tmp_path):
     with pytest.raises(MissingResource, match=r"none.csv does not exist"):
         read("csv", tmp_path / "none.csv", tmp_path / "out")
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(MissingResource, match="no such file"):
         read("csv", tmp_path, tmp_path / "out")

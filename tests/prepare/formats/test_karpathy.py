@@ -195,5 +195,5 @@ def test_which_json_is_meant(tmp_path):
 
 def test_missing_image_folder_is_named_once(tmp_path):
     karpathy(tmp_path, [entry(0), entry(1)])
-    with pytest.raises(InputError, match=r"image folder .*/photos does not exist; .* `images`"):
+    with pytest.raises(MissingResource, match=r"image folder .*/photos does not exist; .* `images`"):
         read("karpathy", tmp_path, tmp_path / "out", images="photos")

@@ -100,7 +100,7 @@ def test_an_unknown_split_is_named(tmp_path: Path) -> None:
 def test_damaged_files_are_named(tmp_path: Path, keep: slice) -> None:
     path = written(tmp_path / "x.parquet", image=hub(0, 3), caption=list("abc"))
     path.write_bytes(path.read_bytes()[keep])
-    with pytest.raises(InputError, match=r"x.parquet: not a whole Parquet file|x.parquet: row group 0 is damaged"):
+    with pytest.raises(InputError, match=r"x.parquet: damaged Parquet file"):
         read("parquet", path, tmp_path, val=0.0, test=0.0)
 
 

@@ -186,22 +186,22 @@ def _archive(path):
 BAD_ARRAYS = [
     ("wrong rows", _npy(rows(4)), "6 captions, 4 rows of features: not a multiple"),
     ("more rows than captions", _npy(rows(7)), "6 captions, 7 rows of features: not a multiple"),
-    ("truncated", _cut, "train_ims.npy: 171 bytes, but its header promises 176"),
-    ("longer", _longer, "train_ims.npy: 177 bytes, but its header promises 176"),
+    ("truncated", _cut, "train_ims.npy: not a whole .npy file (171 bytes, its header promises 176"),
+    ("longer", _longer, "train_ims.npy: not a whole .npy file (177 bytes, its header promises 176"),
     ("integers", _npy(np.ones((3, 4), dtype=np.int64)), "holds int64, expected float16, float32 or float64"),
     ("complex", _npy(np.ones((3, 4), dtype=np.complex64)), "holds complex64"),
     ("flat", _npy(np.ones(3, dtype=np.float32)), "shape (3,), expected (rows, D) or (rows, regions, D)"),
     ("no rows", _npy(rows(0)), "shape (0, 4)"),
     ("no columns", _npy(np.ones((3, 0), dtype=np.float32)), "shape (3, 0)"),
-    ("empty file", _raw(b""), "train_ims.npy: not a .npy file of numbers"),
-    ("text", _raw(b"<html>not found</html>"), "train_ims.npy: not a .npy file of numbers"),
-    ("archive", _archive, "train_ims.npy: not a .npy file of numbers"),
+    ("empty file", _raw(b""), "train_ims.npy: not a whole .npy file ("),
+    ("text", _raw(b"<html>not found</html>"), "train_ims.npy: not a whole .npy file ("),
+    ("archive", _archive, "train_ims.npy: not a whole .npy file ("),
     (
         "objects",
         lambda path: np.save(path, np.array([Hostile(path.parent / "pwned.txt")] * 3), allow_pickle=True),
-        "holds object, expected",
+        "holds pickled Python objects",
     ),
-    ("pickle", _raw(b"cbuiltins\nopen\n(Vpwned.txt\nVw\ntR."), "train_ims.npy: not a .npy file of numbers"),
+    ("pickle", _raw(b"cbuiltins\nopen\n(Vpwned.txt\nVw\ntR."), "train_ims.npy: not a whole .npy file ("),
 ]
 
 
@@ -247,7 +247,7 @@ def test_bad_captions(tmp_path, content, message):
 def test_missing_file(tmp_path, name):
     precomp(tmp_path, three_splits())
     (tmp_path / name).unlink()
-    with pytest.raises(InputError, match=f"{name}: no such file"):
+    with pytest.raises(MissingResource, match=f"{name}: no such file"):
         read("precomp", tmp_path, tmp_path / "out")
     assert read("precomp", tmp_path, tmp_path / "out", splits=["test", "train"]).images.num_rows == 5
 

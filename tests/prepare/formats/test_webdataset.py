@@ -1,11 +1,16 @@
 """Tar shards are read in place; a shard that is not what it should be is named with its key."""
 
+import bz2
 import gzip
 import io
 import json
+import lzma
+import os
 import tarfile
+import zipfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
@@ -13,6 +18,7 @@ from pipeline.core.errors import InputError
 from pipeline.pictures import read as sources
 from pipeline.pictures.address import parse
 from pipeline.prepare.formats.webdataset import read as webdataset
+from tests import bombs
 from tests.prepare._data import captions_by_file, picture, read
 
 Members = list[tuple[str, bytes]]
@@ -200,3 +206,58 @@ def test_shards_that_do_not_fit_the_patterns(folder: Path) -> None:
 def test_shares_must_leave_some_to_train() -> None:
     with pytest.raises(ValidationError, match=r"must leave a share to train, got 0.5 \+ 0.5"):
         webdataset.Params(val=0.5, test=0.5)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME], ids=["pax", "gnu"])
+def test_a_header_without_end_is_not_read(tmp_path: Path, kind: bytes) -> None:
+    """4 GB of name, in a file that takes a block on the disk."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, 2**32
+    (tmp_path / "t.tar").write_bytes(header.tobuf(tarfile.GNU_FORMAT))
+    os.truncate(tmp_path / "t.tar", 2**32 + 4096)
+    ended, peak = bombs.in_child(
+        lambda: read("webdataset", tmp_path / "t.tar", tmp_path, val=0.0, test=0.0), most=2**30
+    )
+    assert ended.startswith(
+        f"InputError: {tmp_path}/t.tar: not a whole tar file (a header of more than 1048576 bytes at byte"
+    )
+    assert peak < 20
+
+
+def test_many_long_headers(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 2**18
+    (tmp_path / "t.tar").write_bytes((header.tobuf() + b"9 x=y\n" * 2**15 + bytes(2**16)) * 20)
+    with pytest.raises(InputError, match=r"t\.tar: not a whole tar file"):
+        read("webdataset", tmp_path / "t.tar", tmp_path, val=0.0, test=0.0)
+
+
+def test_members_that_look_like_addresses(tmp_path: Path) -> None:
+    shard(tmp_path / "t.tar", [("d/x.tar::1:2::y.png", picture(1)), ("d/x.txt", b"a cat")])
+    found = read("webdataset", tmp_path / "t.tar", tmp_path, val=0.0, test=0.0, images=["tar::1:2::y.png"])
+    assert sources.content(Path(found.root), found.images["file"][0].as_py(), "x") == picture(1)
+    (tmp_path / "t.tar").rename(tmp_path / "x.tar::1:2::t.tar")
+    with pytest.raises(InputError, match=r"x\.tar::1:2::t\.tar: its name reads as a place in 'x\.tar'; rename it"):
+        read("webdataset", tmp_path / "x.tar::1:2::t.tar", tmp_path, val=0.0, test=0.0)
+
+
+def _zstd(content: bytes) -> bytes:
+    return pa.compress(content, codec="zstd", asbytes=True)
+
+
+def _zip(content: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a.png", content)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, bz2.compress, lzma.compress, _zstd, _zip], ids=lambda pack: pack.__name__
+)
+def test_compressed_shards_are_never_unpacked(tmp_path: Path, pack) -> None:
+    """Zeros, by the name of a shard."""
+    (tmp_path / "t.tar").write_bytes(pack(bytes(2**26)))
+    ended, peak = bombs.in_child(lambda: read("webdataset", tmp_path / "t.tar", tmp_path, val=0.0, test=0.0))
+    assert ended.startswith(f"InputError: {tmp_path}/t.tar: not a whole tar file"), ended
+    assert peak < 20

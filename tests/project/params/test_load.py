@@ -237,3 +237,7 @@ def test_broken_images_stop_by_default(tmp_path):
     changed = {**plain, "on_error": "skip", "max_errors": 20}
     node = load_params(tmp_path, features={"plain": changed}).features["plain"]
     assert (node.on_error, node.max_errors) == ("skip", 20)
+    datasets = {"toy": {**PARAMS["datasets"]["toy"], "on_error": "skip"}}
+    assert load_params(tmp_path, datasets=datasets).features["plain"].on_error == "skip", "one switch for both"
+    strict = {"plain": {**plain, "on_error": "fail"}}
+    assert load_params(tmp_path, datasets=datasets, features=strict).features["plain"].on_error == "fail"

@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.core.errors import ParamsError, UsageError
+from pipeline.core.errors import MissingResource, ParamsError, UsageError
 from pipeline.project.params import overlay, sweeps
 from pipeline.project.params.document import read_document
 from pipeline.project.params.load import load
@@ -63,12 +63,12 @@ def test_ensembles_leave_with_the_runs_they_name(params):
     assert "ensembles: {}" in params.read_text()
 
 
-def test_ensembles_of_an_overlay_replace_those_before_and_stay_above_the_next_heading(params, tmp_path):
+def test_ensembles_of_an_overlay_join_those_before_and_stay_above_the_next_heading(params, tmp_path):
     (tmp_path / "own.yaml").write_text("ensembles: {both: {first: sum, second: hal}}\n")
     overlay.apply(params, str(tmp_path / "own.yaml"), ["ensembles.other={first: max, second: hal}"])
     overlay.apply(params, str(tmp_path / "own.yaml"), [])
-    assert list(load(params).ensembles) == ["both"]
-    assert "ensembles: {both: {first: sum, second: hal}}" in params.read_text()
+    assert list(load(params).ensembles) == ["both", "other"]
+    assert "ensembles: {both: {first: sum, second: hal}, other: {first: max, second: hal}}" in params.read_text()
 
 
 def test_an_overlay_without_runs_keeps_the_sweeps(params, tmp_path):
@@ -106,6 +106,57 @@ def test_a_bad_overlay_changes_nothing(tmp_path, content, error, message):
         overlay.apply(path, str(tmp_path / "bad.yaml"), [])
     assert path.read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.yaml", "params.yaml"]
+
+
+RUN = "{dataset: shapes, features: filters, texts: words, noise: clean, loss: max, scheme: plain, similarity: cosine, text: gru, image: linear}"
+
+
+@pytest.mark.parametrize(
+    ("replace", "runs"),
+    [
+        ("", ["sum", "max", "hal", "own"]),
+        ("replace: [runs]", ["own", "max"]),
+        ("replace: runs", ["own", "max"]),
+        ("replace: [texts, ensembles]\ntexts: {words: {dataset: shapes, method: words}}", ["sum", "max", "hal", "own"]),
+    ],
+)
+def test_entries_join_those_before_or_replace_them(params, tmp_path, replace, runs):
+    overlay.apply(params, "sweep_epoch", ["report.audits=[sum]"])
+    own = tmp_path / "own.yaml"
+    own.write_text(f"{replace}\nruns:\n  own: {RUN}\n  max: {RUN}\n")
+    overlay.apply(params, str(own), ["runs.max.options={loss: {margin: 0.3}}"])
+    loaded = load(params)
+    assert list(loaded.runs) == runs
+    assert loaded.runs["max"].loss.params.margin == 0.3
+    assert loaded.report.audits == (["sum"] if "sum" in runs else [])
+    overlay.apply(params, str(own), [])
+    assert load(params).runs["max"].loss.params.margin == 0.2, "an entry of the same name is replaced whole"
+
+
+def test_an_overlay_that_does_not_fit_what_stays_is_told_how_to_replace_it(params, tmp_path):
+    own, before = tmp_path / "own.yaml", params.read_text()
+    own.write_text("datasets: {mine: {format: csv, source: x}}\ntexts: {words: {dataset: mine, method: words}}\n")
+    with pytest.raises(ParamsError, match="'words' belongs to data set 'mine'") as caught:
+        overlay.apply(params, str(own), [])
+    assert caught.value.problems[-1].endswith(
+        "what own.yaml does not name stays; `replace: nodes` in it takes all other nodes out"
+    )
+    assert params.read_text() == before
+
+
+@pytest.mark.parametrize("replace", ["rnus", "[runs, loss]", "true", "{runs: 1}"])
+def test_only_nodes_can_be_replaced(params, tmp_path, replace):
+    own, before = tmp_path / "own.yaml", params.read_text()
+    own.write_text(f"replace: {replace}\n")
+    with pytest.raises(ParamsError, match=r"own\.yaml replace: unknown section '.*'.* known: datasets, "):
+        overlay.apply(params, str(own), [])
+    assert params.read_text() == before
+
+
+@pytest.mark.parametrize("name", ["my-overlay.yaml", "overlays/mine"])
+def test_a_file_that_is_not_there_is_no_unknown_overlay(params, name):
+    with pytest.raises(MissingResource, match=f"{name}: no such file; packaged overlays are flickr8k, "):
+        overlay.apply(params, name, [])
 
 
 def test_an_unknown_overlay(params):

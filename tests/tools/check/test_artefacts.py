@@ -222,6 +222,15 @@ def test_the_report_must_speak_of_the_runs_that_are_named(made):
     assert "gone" in found[0].what
 
 
+def test_the_report_must_be_of_the_data_that_was_evaluated(made):
+    Path("reports").mkdir()
+    figures = {run: {"data": "the demo's"} for run in ("sum",)}
+    Path("reports/metrics.json").write_text(json.dumps(figures), encoding="utf-8")
+    found = check([]).problems
+    assert [(one.status, one.address) for one in found] == [(DIGEST, "reports/metrics.json")]
+    assert "figures of other data than was evaluated here: sum" in found[0].what
+
+
 def test_the_lowest_status_decides():
     def of(*statuses: int) -> int:
         return exit_status([Problem(status, "x", "y") for status in statuses])

@@ -17,7 +17,7 @@ def test_all_is_well(call):
     assert call("check") == (0, "", "check: 8 of 8 artefacts are there; no problems\n")
     status, out, err = call("check", "--json")
     assert (status, err) == (0, "")
-    assert json.loads(out) == {"ok": True, "status": 0, "artefacts": 8, "named": 8, "problems": []}
+    assert json.loads(out) == {"ok": True, "status": 0, "artefacts": 8, "named": 8, "problems": [], "notes": []}
 
 
 def test_a_line_a_problem_and_the_lowest_status(call, monkeypatch):
@@ -32,9 +32,10 @@ def test_a_line_a_problem_and_the_lowest_status(call, monkeypatch):
     assert lines[1].startswith("artefact data/evaluate/sum/nns/metrics.json: the JSON document is a list")
     assert lines[2].startswith("note     data/train/gone: params.yaml does not name it; `rm -r data/train/gone`")
     assert len(lines) == 3
-    assert err == "check: 8 of 8 artefacts are there; 2 problems\n"
+    assert err == "check: 8 of 8 artefacts are there; 2 problems, 1 note\n"
     found = json.loads(call("check", "--json")[1])
-    assert [problem["status"] for problem in found["problems"]] == [5, 3, 0]
+    assert [problem["status"] for problem in found["problems"]] == [5, 3]
+    assert [note["address"] for note in found["notes"]] == ["data/train/gone"]
     assert (found["ok"], found["status"]) == (False, 3)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.project.params import overlay as overlays
 from pipeline.project.params.document import read_document
 from pipeline.project.params.load import load
 from pipeline.tools.check import dvc_yaml
@@ -19,6 +20,18 @@ def _problems() -> list[str]:
 
 def test_this_repository_is_well(monkeypatch):
     monkeypatch.chdir(ROOT)
+    assert _problems() == []
+
+
+def test_a_project_that_has_left_shapes_is_well(tmp_path, monkeypatch):
+    """With the source tree there, as in a clone: the renderer of shapes is nothing that other data sets must name."""
+    for name in ("params.yaml", "dvc.yaml"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "pipeline").symlink_to(ROOT / "pipeline")
+    monkeypatch.chdir(tmp_path)
+    overlays.apply(Path("params.yaml"), "flickr8k_precomp", [], [])
+    for folder in ("data/audit", "data/raw/flickr8k_precomp"):
+        Path(folder).mkdir(parents=True)
     assert _problems() == []
 
 

@@ -31,6 +31,20 @@ def test_another_protocol_is_refused(key, value):
         pairing.check(a, b)
 
 
+def test_figures_of_other_data_are_refused(capsys):
+    """A clone may hold evaluations of the demo with as many images as one's own data, and the same running numbers."""
+    a, b = evaluation("a", {"data": "1f"}), evaluation("b", {"data": "2e"})
+    with pytest.raises(
+        InputError, match=r"a and b cannot be compared: measured on other data \(1f in the first, 2e in"
+    ):
+        pairing.check(a, b)
+    pairing.check(a, evaluation("c", {"data": "1f"}))
+    assert capsys.readouterr().err == ""
+    for sides in ((a, evaluation("old")), (evaluation("old"), a)):
+        pairing.check(*sides)
+        assert capsys.readouterr().err.startswith("warning: old does not say which data it was measured on")
+
+
 def test_another_bank_is_allowed():
     pairing.check(evaluation(), evaluation("b", {"bank": "test"}))
 

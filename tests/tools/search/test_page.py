@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from pipeline.core.errors import UsageError
 from pipeline.tools.search import page
 from pipeline.tools.search.answer import document
 from pipeline.tools.search.engine import TO_CAPTIONS, TO_IMAGES
@@ -79,3 +80,15 @@ def test_the_page_in_a_browser_asks_for_nothing_and_fits_a_phone(written, tmp_pa
         assert browser.errors == []
         asked = {url for url in browser.requests if not url.startswith(("data:", "about:"))}
         assert asked == {out.as_uri()}
+
+
+@pytest.mark.parametrize("make", [lambda path: path.write_text("seed: 1\n"), lambda path: path.mkdir()])
+def test_what_is_no_page_is_not_replaced(tmp_path, make):
+    make(tmp_path / "params.yaml")
+    with pytest.raises(UsageError, match="exists and is no page of `vse-pipe search`; choose another name"):
+        page.check_free(tmp_path / "params.yaml")
+
+
+def test_a_page_is_replaced(written, tmp_path):
+    page.check_free(tmp_path / "out.html")
+    page.check_free(written())

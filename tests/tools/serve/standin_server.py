@@ -14,7 +14,7 @@ def main() -> None:
     class Engine:
         @staticmethod
         def open(params, run, inference="nns", split="test", device="auto"):
-            return StandIn(Path(folder), inference, run, split, float(seconds))
+            return StandIn(Path(folder), inference, run, split, seconds=float(seconds))
 
     sys.modules["pipeline.tools.search.engine"] = types.SimpleNamespace(Engine=Engine, TO_IMAGES="text_to_image")
     sys.argv = ["vse-pipe", *arguments]

@@ -4,12 +4,14 @@ import asyncio
 import socket
 import threading
 import time
+from collections.abc import Callable
 
+import anyio
 import pytest
 from starlette.testclient import TestClient
 
 from pipeline.core.errors import MissingResource
-from pipeline.tools.serve import guard
+from pipeline.tools.serve import guard, uploads
 from pipeline.tools.serve.app import create
 from pipeline.tools.serve.query import MAX_UPLOAD
 from tests.tools.serve.test_page import photo
@@ -47,7 +49,7 @@ def check_headers(answer):
     assert "unsafe" not in policy
     assert "script-src" not in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["referrer-policy"] == "same-origin"
     assert answer.headers["cache-control"] == "no-store"
 
 
@@ -83,6 +85,23 @@ def test_a_form_of_another_site_is_refused(client, engines):
 
 
 @pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://127.0.0.1:8000", 200),
+        ("https://127.0.0.1:8000", 200),  # behind a server that speaks TLS
+        ("http://evil.example", 403),
+        ("http://127.0.0.1:8001", 403),
+        ("http://[", 403),
+        ("null", 403),
+        ("", 403),
+    ],
+)
+def test_older_browsers_say_by_origin_alone_where_a_form_is_from(client, engines, origin, status):
+    assert client.post("/", files={"photo": ("x.jpg", photo())}, headers={"origin": origin}).status_code == status
+    assert len(engines["nns"].calls) == (status == 200)
+
+
+@pytest.mark.parametrize(
     ("files", "message"),
     [
         ({"photo": ("x.jpg", b"not a picture")}, "the file is no picture that can be read"),
@@ -105,12 +124,17 @@ def test_a_broken_upload_is_status_400(client):
     assert client.post("/", content=b"k=3").status_code == 400
 
 
-def ask(app, headers: dict[str, str], chunk: bytes) -> tuple[int, int]:
-    """POST a photo that never ends, in chunks; the status, and how many chunks the application has taken."""
+def ask(app, headers: dict[str, str], chunk: bytes, instead: Callable | None = None) -> tuple[int, int]:
+    """POST a photo that never ends, in chunks; the status, and how many chunks the application has taken.
+
+    instead: what the server does in place of giving chunks.
+    """
     taken = 0
 
     async def receive():
         nonlocal taken
+        if instead:
+            return await instead()
         taken += 1
         first = b"--b\r\ncontent-disposition: form-data; name=photo; filename=x\r\n\r\n"
         return {"type": "http.request", "body": first if taken == 1 else chunk, "more_body": taken < 50}
@@ -135,6 +159,29 @@ def test_no_more_of_an_upload_is_read_than_is_allowed(engines):
     assert ask(app, {"content-length": "-1"}, chunk) == (413, 0)
     assert ask(app, {"transfer-encoding": "chunked"}, chunk) == (413, 5)
     assert ask(app, {"content-length": "1000"}, chunk) == (413, 5)
+
+
+def test_an_upload_that_does_not_come_is_status_408(engines, monkeypatch):
+    monkeypatch.setattr(uploads, "PATIENCE", 0.05)
+    assert ask(create(engines), {"content-length": "1000"}, b"", anyio.sleep_forever) == (408, 0)
+
+
+def test_uploads_under_way_have_so_much_room_together(engines, monkeypatch):
+    chunk = bytes(MAX_UPLOAD // 4)
+    monkeypatch.setattr(uploads, "TOGETHER", MAX_UPLOAD // 2)
+    app = create(engines)
+    # Twice: what the first took is free again.
+    for _ in range(2):
+        assert ask(app, {"content-length": "1000"}, chunk) == (503, 3)
+
+
+def test_a_visitor_who_leaves_is_no_failure(engines):
+    """An exception would end in the terminal with a traceback."""
+
+    async def gone():
+        return {"type": "http.disconnect"}
+
+    assert ask(create(engines), {"content-length": "1000"}, b"", gone) == (400, 0)
 
 
 def test_the_page_stays_responsive_and_the_engine_serves_one_at_a_time(engines):

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
+from pipeline.core import arrays
+from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError, UnreadableImage
 from pipeline.extract.backbones.precomp import Params
 from pipeline.extract.engine.backbone import Backbone
@@ -41,10 +43,9 @@ def _parsed(item: Item) -> tuple[str, int]:
 
 
 def _opened(path: Path) -> np.ndarray:
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable .npy file ({error})") from error
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    array = arrays.opened(path, Damage(InputError, "copy it again"))
     if array.ndim not in (2, 3) or array.dtype.kind != "f":
         raise InputError(
             f"{path}: {array.dtype} {array.shape}, expected (rows, D) or (rows, R, D) of floating point numbers"

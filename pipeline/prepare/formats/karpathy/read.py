@@ -9,6 +9,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
+from pipeline.core import memory
 from pipeline.core.errors import InputError
 from pipeline.prepare.engine.scan import scan
 from pipeline.prepare.engine.source import Source, Unique, caption_table, caption_text, existing, image_table, split_of
@@ -17,6 +18,8 @@ from pipeline.prepare.formats.karpathy import Params
 _Id = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
+# What a byte of the json takes as its entries: 11 measured, on entries as short as they can be.
+_OF_JSON = 16
 _STRICT = ConfigDict(strict=True, extra="ignore")
 
 
@@ -89,6 +92,7 @@ def _find(source: Path) -> Path:
 
 
 def _parse(document: Path) -> _Document:
+    memory.require(str(document), document.stat().st_size * _OF_JSON)
     try:
         return TypeAdapter(_Document).validate_json(document.read_bytes().removeprefix(codecs.BOM_UTF8))
     except ValidationError as error:

@@ -1,13 +1,16 @@
 """Rows of Parquet files, their images read in place."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from pipeline.core import memory
 from pipeline.core.console import track
+from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError
+from pipeline.core.parquet import opened, written_out
 from pipeline.pictures.address import Cell
 from pipeline.prepare.engine.shards import assembled, drawn, files
 from pipeline.prepare.engine.source import Source, caption_text, split_of
@@ -36,20 +39,17 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     return assembled(root, images, captions)
 
 
-def _rows(path: Path, params: Params) -> list[tuple[Any, Any]]:
+def _rows(path: Path, params: Params) -> Iterator[tuple[Any, Any]]:
     """Caption or captions and split of each row; the images are not read."""
-    try:
-        with pq.ParquetFile(path) as file:
-            _check(path, file.schema_arrow, params)
-            wanted = [params.caption, *([params.split] if params.split else [])]
-            table = file.read(columns=wanted)
-    except (OSError, pa.ArrowException, ValueError) as error:
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{path}: not a whole Parquet file ({line}); copy it again") from error
-    if not table.num_rows:
-        raise InputError(f"{path}: holds no rows")
-    splits = table[params.split].to_pylist() if params.split else [None] * table.num_rows
-    return list(zip(table[params.caption].to_pylist(), splits, strict=True))
+    with opened(path, Damage(InputError, "copy it again")) as file:
+        _check(path, file.schema, params)
+        if not file.metadata.num_rows:
+            raise InputError(f"{path}: holds no rows")
+        for batch in file.batches([params.caption, *([params.split] if params.split else [])]):
+            captions = batch[params.caption]
+            memory.require(f"{path}: column '{params.caption}'", written_out(captions))
+            splits = batch[params.split].to_pylist() if params.split else [None] * len(batch)
+            yield from zip(captions.to_pylist(), splits, strict=True)
 
 
 def _check(path: Path, schema: pa.Schema, params: Params) -> None:

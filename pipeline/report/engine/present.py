@@ -1,0 +1,86 @@
+"""What there is to report of all that params.yaml names, and what is not there yet."""
+
+from dataclasses import dataclass, replace
+
+from pipeline.artifacts import audit, evaluation, history
+from pipeline.project import paths
+from pipeline.project.params.schema import SweepNode
+from pipeline.project.params.sweeps import EPOCH
+from pipeline.project.params.typed import Params
+
+CONFIG = "config.json"
+_EVALUATED = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
+
+
+@dataclass(frozen=True)
+class Present:
+    """params: without the runs, ensembles, criteria, sweeps and audits that cannot be shown; inferences: those of each run
+    and ensemble, in the order of the grid; missing: ("run hal under gm, rgm", why and how to make it) of what was left out."""
+
+    params: Params
+    inferences: dict[str, list[str]]
+    missing: list[tuple[str, str]]
+
+
+def present(params: Params) -> Present:
+    """By the files that lie there; whether they can be used is for their readers to say."""
+    inferences: dict[str, list[str]] = {}
+    missing = []
+    for name in params.evaluated():
+        node = params.ensembles.get(name)
+        kind, needed = ("ensemble", (node.first, node.second)) if node else ("run", ())
+        found = [one for one in params.grid.inferences if _is_evaluated(name, one)]
+        absent = [one for one in params.grid.inferences if one not in found]
+        if untrained := "" if node else _untrained(name):
+            missing.append((f"run {name}", f"{untrained} does not exist; {_made('train', name)}"))
+        elif lacking := [run for run in needed if run not in inferences]:
+            missing.append((f"ensemble {name}", f"run {lacking[0]} is not there"))
+        elif not found:
+            missing.append((f"{kind} {name}", f"not evaluated; {_made('evaluate', name)}"))
+        else:
+            inferences[name] = found
+            if absent:
+                made = _made("evaluate", name, f" --inference {','.join(absent)}")
+                missing.append((f"{kind} {name} under {', '.join(absent)}", f"not evaluated; {made}"))
+    audits = [run for run in params.report.audits if (paths.audited(run) / audit.METRICS).is_file()]
+    unmade = [run for run in params.report.audits if run not in audits]
+    missing += [(f"audit of {run}", f"not made; {_made('audit', run)}") for run in unmade]
+    return Present(_reduced(params, inferences, audits), inferences, missing)
+
+
+def _made(command: str, run: str, more: str = "") -> str:
+    return f"make it with `vse-pipe {command} --run {run}{more}` or `dvc repro`"
+
+
+def _untrained(run: str) -> str:
+    """The first file of a training that is not there."""
+    files = [paths.trained(run) / name for name in (history.NAME, CONFIG)]
+    return next((str(path) for path in files if not path.is_file()), "")
+
+
+def _is_evaluated(name: str, inference: str) -> bool:
+    return all((paths.evaluated(name, inference) / file).is_file() for file in _EVALUATED)
+
+
+def _reduced(params: Params, inferences: dict[str, list[str]], audits: list[str]) -> Params:
+    used = {one for found in inferences.values() for one in found}
+    sweeps = {name: _sweep(node, inferences) for name, node in params.report.sweeps.items()}
+    report = {"audits": audits, "sweeps": {name: node for name, node in sweeps.items() if node.runs}}
+    grid = {"inferences": [one for one in params.grid.inferences if one in used]}
+    return replace(
+        params,
+        grid=params.grid.model_copy(update=grid),
+        runs={name: run for name, run in params.runs.items() if name in inferences},
+        ensembles={name: node for name, node in params.ensembles.items() if name in inferences},
+        report=params.report.model_copy(update=report),
+    )
+
+
+def _sweep(node: SweepNode, inferences: dict[str, list[str]]) -> SweepNode:
+    """Without the runs that lack its criterion."""
+    named = {"runs": node.runs, "baselines": node.baselines}
+    kept = {
+        key: [run for run in runs if run in inferences and (node.x == EPOCH or node.inference in inferences[run])]
+        for key, runs in named.items()
+    }
+    return node.model_copy(update=kept)

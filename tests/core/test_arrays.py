@@ -1,0 +1,61 @@
+"""Whatever bytes a .npy file has, it is mapped as it is or refused in one line."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.artifacts import features, noise_index
+from pipeline.core import arrays
+from pipeline.core.damage import Damage
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import sha256
+from pipeline.evaluate.external import npy
+from pipeline.evaluate.external.plan import plan
+from pipeline.prepare.engine.arrays import open_array
+from tests.hostile import Hostile
+from tests.mutants import mutants, refusals
+
+DAMAGE = Damage(InputError, "copy it again")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6.0).reshape(2, 3),
+        np.asfortranarray(np.arange(6).reshape(2, 3)),
+        np.zeros((0, 4)),
+        np.float32(3),
+        np.array(["a"]),
+    ],
+)
+def test_whole_files_are_mapped(tmp_path: Path, array: np.ndarray) -> None:
+    np.save(tmp_path / "a.npy", array)
+    found = arrays.opened(tmp_path / "a.npy", DAMAGE)
+    np.testing.assert_array_equal(found, array)
+    assert found.dtype == array.dtype
+
+
+def test_objects_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([Hostile(tmp_path / "pwned")], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match="holds pickled Python objects, which are never loaded"):
+        arrays.opened(tmp_path / "a.npy", DAMAGE)
+    assert not (tmp_path / "pwned").exists()
+
+
+READERS = {
+    "features": lambda path: features.open_array(path),
+    "prepare": lambda path: open_array(path),
+    "vectors": lambda path: npy.vectors(path),
+    "noise": lambda path: noise_index.read(path, sha256(path), 3, 9),
+    "plan": lambda path: plan("evaluate", path, path, [], None),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_damaged_headers_end_in_one_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "a.npy"
+    np.save(path, np.ones((3, 2)))
+    found = refusals(path, mutants(path.read_bytes(), 300, last=100), lambda: READERS[name](path))
+    assert all(isinstance(error, IntegrityError if name == "features" else InputError) for error in found)
+    assert len(found) > 200 or name == "plan"

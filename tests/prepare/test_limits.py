@@ -1,0 +1,92 @@
+"""What a source may take in memory, and the lengths and letters of captions, in every format."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.core import memory
+from pipeline.core.errors import InputError
+from pipeline.prepare.engine.source import LONGEST_CAPTION
+from tests import bombs
+from tests.prepare import _data
+from tests.prepare.formats.test_webdataset import sample, shard
+
+
+def _cc(folder: Path, text: str) -> Path:
+    _data.precomp(folder, {"train": (_data.rows(1), [])})
+    (folder / "train_caps.tsv").write_text(f"x\t{text}\n", encoding="utf-8")
+    return folder
+
+
+def _csv(folder: Path, text: str) -> Path:
+    _data.pictures(folder, ["a.png"])
+    (folder / "a.csv").write_text(f'image,caption,split\na.png,"{text}",train\n', encoding="utf-8")
+    return folder / "a.csv"
+
+
+FORMATS: dict[str, Callable[[Path, str], Path]] = {
+    "cc": _cc,
+    "csv": _csv,
+    "karpathy": lambda folder, text: _data.karpathy(folder, [_data.entry(1, captions=(text,))]),
+    "parquet": lambda folder, text: bombs.captioned(folder / "a.parquet", [text]),
+    "precomp": lambda folder, text: _data.precomp(folder, {"train": (_data.rows(1), [text])}),
+    "webdataset": lambda folder, text: shard(folder / "a.tar", sample("a", 0, text)),
+}
+OPTIONS = {
+    "cc": {"splits": ["train"]},
+    "precomp": {"splits": ["train"]},
+    "parquet": {"val": 0.0, "test": 0.0},
+    "webdataset": {"val": 0.0, "test": 0.0},
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_captions_have_a_longest_length_and_something_to_see(tmp_path: Path, kind: str) -> None:
+    for text, message in [
+        (
+            "x" * (LONGEST_CAPTION + 1),
+            r"131073 characters; expected no more than 131072|field larger than field limit \(131072\)",
+        ),
+        ("\u200b", r"the caption '\\u200b' shows nothing; write one or remove the row"),
+        ("\u2060 \ufeff", r"the caption '\\u2060 \\ufeff' shows nothing"),
+    ]:
+        with pytest.raises(InputError, match=rf"^\S.*: .*({message})"):
+            _read(kind, tmp_path, text)
+    for text in ["x" * LONGEST_CAPTION, "\u200bx", "\U0001f408", "\u0e01", "\ue000", "\u2764\ufe0f"]:
+        assert _read(kind, tmp_path, text).captions["text"].to_pylist() == [text]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_memory_is_what_the_data_set_says(tmp_path: Path, kind: str) -> None:
+    with memory.limit(2, "datasets.x.memory"):
+        memory.take("y", 2**21 - 10_000)
+        with pytest.raises(
+            InputError, match=r"memory beside the 2 MiB read before, more than the 2 MiB of datasets\.x\.memory"
+        ):
+            _read(kind, tmp_path, "x" * 20_000)
+
+
+@pytest.mark.parametrize(
+    ("make", "least"),
+    [
+        (bombs.repeated_caption, "of 4194304 characters"),
+        (bombs.repeated_captions_in_lists, "more than the 64 MiB of datasets.tiny.memory"),
+        (bombs.shared_beginnings, "of 4194304 characters"),
+        (bombs.long_captions, "more than the 64 MiB of datasets.tiny.memory"),
+        (bombs.repeated_picture, "image: takes"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_bombs(tmp_path: Path, make: Callable, least: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = make(tmp_path / "raw" / "a.parquet", length=2**22, rows=60)
+    ended, peak = bombs.in_child(lambda: _data.prepare("parquet", path, memory=64, val=0.0, test=0.0))
+    assert ended.startswith(f"InputError: {path}"), ended
+    assert least in ended
+    assert peak < 250, ended
+    assert not (tmp_path / "data/prepare/tiny").exists()
+
+
+def _read(kind: str, folder: Path, text: str):
+    return _data.read(kind, FORMATS[kind](folder, text), folder, **OPTIONS.get(kind, {}))
