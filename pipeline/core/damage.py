@@ -1,6 +1,7 @@
 """What readers of other libraries raise on damaged bytes, as one line with the file."""
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,8 @@ class Damage:
         except (PipelineError, MemoryError):
             raise
         except Exception as error:
-            if isinstance(error, OSError) and error.errno is not None:
+            # EINVAL: a place to seek that the bytes themselves name.
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
                 raise
             reason = " ".join((str(error).strip() or type(error).__name__).splitlines()[0].split())
             raise self.kind(f"{path}: {what} ({reason}); {self.advice}") from error

@@ -1,10 +1,11 @@
+from pipeline.artifacts.audit import COSTS_COLUMNS
 from pipeline.audit.engine import costs
 
 
 def test_a_row_per_epoch_and_bin():
     bins = {"edges": [0.0, 1.0, 2.0], "matched": [5, 1], "mismatched": [0, 4]}
     table = costs.table([{"epoch": 6, "by": "truth", "cost": bins}, {"epoch": 7, "by": "split", "cost": bins}])
-    assert list(table.columns) == costs.COLUMNS
+    assert list(table.columns) == list(COSTS_COLUMNS)
     assert table.to_numpy().tolist() == [
         [6, "truth", 0.0, 1.0, 5, 0],
         [6, "truth", 1.0, 2.0, 1, 4],

@@ -1,0 +1,55 @@
+"""Kills, a clock that jumps, and numbers of processes that come again: the same bytes, and nothing left."""
+
+import itertools
+import os
+import shutil
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.faults import kill, warm
+
+pytestmark = pytest.mark.acceptance
+
+
+def test_killed_anywhere_every_stage_ends_with_the_same_bytes(tmp_path, capsys):
+    assert kill.rounds(tmp_path, 2 * len(kill._OUT), seed=3) == 0
+    assert capsys.readouterr().out.count("identical") == 2 * len(kill._OUT)
+
+
+def jumping(seconds: float) -> None:
+    """Every look at the clock finds it ``seconds`` further, or as far back."""
+    real, there = time.time, itertools.cycle((0, seconds, -seconds))
+    time.time = lambda: real() + next(there)
+
+
+@pytest.mark.parametrize("stage", list(kill._OUT))
+def test_a_clock_that_jumps_changes_no_byte(staged, stage):
+    before = kill.files(staged)
+    for place, path in enumerate(sorted(Path("data").rglob("*"))):
+        os.utime(path, (1, 1) if place % 2 else (4e9, 4e9))
+    status, said = warm.run(staged, stage, first=partial(jumping, 4e8))
+    assert status == 0, said
+    shutil.rmtree(kill._OUT[stage])
+    status, said = warm.run(staged, stage, first=partial(jumping, 4e8))
+    assert status == 0, said
+    assert kill.files(staged) == before
+
+
+def test_the_number_of_a_dead_writer_may_be_that_of_another_process(staged):
+    """This one, which lives: what counts is who holds the lock."""
+    before = kill.files(staged)
+    for lock in Path("data").rglob("*.lock"):
+        lock.write_text(f"{os.getpid()} on {os.uname().nodename}\n")
+    left = Path(f"data/train/sum/last/.state.safetensors.{os.getpid()}.tmp")
+    left.mkdir()
+    (left / "state.safetensors").write_bytes(b"half")
+    (left / "lock").touch()
+    status, said = warm.run(staged, "-S", "train.epochs=7", "train")
+    assert status == 0, said
+    assert not left.exists()
+    shutil.rmtree("data/train/sum")
+    assert warm.run(staged, "train")[0] == 0
+    assert kill.files(staged) == before
