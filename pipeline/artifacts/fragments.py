@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from pipeline.artifacts import embeddings
 from pipeline.core import parquet, tables
 from pipeline.core.errors import InputError
-from pipeline.core.files import require, whole_file
+from pipeline.core.files import require
+from pipeline.core.whole import whole_file
 
 WEIGHTS = "similarity.safetensors"
 _COLUMN = "fragments"

@@ -20,8 +20,9 @@ from pipeline.artifacts import captions
 from pipeline.artifacts.features import append_rows, open_array
 from pipeline.core import tables
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import read_json, require, save_tensors, sha256, whole_folder, write_array, write_json
+from pipeline.core.files import read_json, require, save_tensors, sha256, write_array, write_json
 from pipeline.core.tokens import SPECIAL, Tokens
+from pipeline.core.whole import whole_folder
 
 TOKENS, ARRAY, INDEX = "tokens.npy", "features.npy", "index.parquet"
 VOCABULARY, STATE, META = "vocabulary.json", "state.safetensors", "meta.json"

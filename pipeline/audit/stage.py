@@ -15,9 +15,10 @@ from pipeline.core import console
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import require, sha256, whole_folder
+from pipeline.core.files import require, sha256
 from pipeline.core.locks import claim
 from pipeline.core.seeds import generator
+from pipeline.core.whole import whole_folder
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import Params, Run
 from pipeline.project.registry import IMAGE_ENCODERS

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pipeline.core.errors import LockedError, PipelineError
-from pipeline.core.files import tidy
+from pipeline.core.whole import tidy
 
 _PR_SET_PDEATHSIG = 1
 

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 
 from pipeline.core import parquet
 from pipeline.core.errors import InputError
-from pipeline.core.files import require, whole_file
+from pipeline.core.files import require
+from pipeline.core.whole import whole_file
 
 _SHOWN = 3
 _GROUP = 2**16

@@ -12,8 +12,8 @@ from pipeline.artifacts import captions, embeddings, images, model_files
 from pipeline.artifacts import fragments as weights
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
-from pipeline.core.files import whole_folder
 from pipeline.core.locks import claim
+from pipeline.core.whole import whole_folder
 from pipeline.embed.engine import content, fragments, vectors
 from pipeline.embed.engine.inputs import Sources
 from pipeline.project import paths, timing

@@ -9,8 +9,8 @@ from pipeline.artifacts import evaluation, model_files
 from pipeline.core import console, locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import IntegrityError, UsageError
-from pipeline.core.files import whole_folder
 from pipeline.core.unknown import unknown
+from pipeline.core.whole import whole_folder
 from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.engine.ensemble import Ensemble, of_run
 from pipeline.evaluate.engine.measure import Inputs, Result, measure

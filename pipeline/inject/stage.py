@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from pipeline.artifacts import captions, images, noise_index, pairs
 from pipeline.core.console import say
-from pipeline.core.files import whole_folder
 from pipeline.core.locks import claim
+from pipeline.core.whole import whole_folder
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import Member, Params
 from pipeline.project.registry import PROTOCOLS

@@ -10,8 +10,8 @@ from pipeline.artifacts import captions, images
 from pipeline.core import memory
 from pipeline.core.console import say, warn
 from pipeline.core.errors import InputError
-from pipeline.core.files import whole_folder
 from pipeline.core.locks import claim
+from pipeline.core.whole import whole_folder
 from pipeline.prepare.engine.source import Source
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import Dataset, Params

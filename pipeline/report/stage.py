@@ -7,8 +7,9 @@ from collections.abc import Sized
 from pathlib import Path
 
 from pipeline.core.console import say, warn
-from pipeline.core.files import csv_text, json_text, whole_file
+from pipeline.core.files import csv_text, json_text
 from pipeline.core.locks import claim
+from pipeline.core.whole import whole_file
 from pipeline.pictures.read import shown
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import Params

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from pipeline.artifacts import model_files, pairs
-from pipeline.core.files import partial
+from pipeline.core.whole import partial
 from pipeline.project import paths
 from pipeline.project.params.typed import Params, Run
 from pipeline.project.step import AGAIN, DONE, GOES_ON, RUNS, Earlier, Step, by_split, scaled, seconds

@@ -15,10 +15,11 @@ from pipeline.artifacts import captions, features, history, model_files, pairs, 
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError
-from pipeline.core.files import partial as partial_folder
-from pipeline.core.files import put, require_ours, sha256
+from pipeline.core.files import sha256
 from pipeline.core.locks import claim
 from pipeline.core.seeds import generator
+from pipeline.core.whole import partial as partial_folder
+from pipeline.core.whole import put, require_ours
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import FeatureSet, Params, Run
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES

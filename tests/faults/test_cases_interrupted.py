@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from pipeline.artifacts import features
-from pipeline.core import files
+from pipeline.core import whole
 from pipeline.core.files import read_json
 from pipeline.core.locks import claim
 from pipeline.extract.engine.networks import random_filters
@@ -29,7 +29,7 @@ from tests.rules.sources import ROOT
 
 pytestmark = pytest.mark.acceptance
 _RUN = Path("data/train/sum")
-_MODEL, _UNFINISHED = _RUN / "model.safetensors", files.partial(_RUN)
+_MODEL, _UNFINISHED = _RUN / "model.safetensors", whole.partial(_RUN)
 _STATE = _UNFINISHED / checkpoint.FILE
 _EPOCHS = 30
 _LONG = ("-S", f"train.epochs={_EPOCHS}", "train")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pipeline.core.console import say, track
 from pipeline.core.errors import IntegrityError, MissingResource, UsageError
-from pipeline.core.files import sha256, whole_file
+from pipeline.core.files import sha256
+from pipeline.core.whole import whole_file
 
 _CHUNK = 2**20
 _TIMEOUT_S = 30.0

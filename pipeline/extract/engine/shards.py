@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.core.files import whole_file
+from pipeline.core.whole import whole_file
 from pipeline.extract.engine.backbone import Failure, Output
 
 FOLDER = "shards"

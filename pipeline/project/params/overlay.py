@@ -8,8 +8,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
 from pipeline.core.errors import MissingResource, ParamsError, UsageError
-from pipeline.core.files import whole_file
 from pipeline.core.unknown import unknown
+from pipeline.core.whole import whole_file
 from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.load import Check, load
 

@@ -9,9 +9,10 @@ from pipeline.artifacts.evaluation import DIRECTIONS
 from pipeline.core import locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
-from pipeline.core.files import sha256, whole_folder, write_json
+from pipeline.core.files import sha256, write_json
 from pipeline.core.strict import Strict
 from pipeline.core.unknown import unknown
+from pipeline.core.whole import whole_folder
 from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.engine.measure import Inputs, is_open, tuning_ground
 from pipeline.evaluate.external import inputs as external

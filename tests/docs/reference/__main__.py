@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pipeline.core.files import whole_file
+from pipeline.core.whole import whole_file
 from tests.docs.reference import artefacts, parameters
 
 DOCS = Path(__file__).parents[3] / "docs"

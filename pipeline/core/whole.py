@@ -1,0 +1,187 @@
+"""Files and folders that appear whole or not at all, whatever ends their writer; and what a full disk lacks."""
+
+import contextlib
+import errno
+import fcntl
+import fnmatch
+import glob
+import os
+import re
+import resource
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from pipeline.core.errors import PipelineError
+
+_LOCK = "lock"
+# Put anywhere by DVC and by desktops, and by writers that were killed.
+_NOBODYS = ("*.gitignore", "*.DS_Store", "*.tmp", "*.tmp/*")
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def named(path: Path, size: int | None = None, written_at: Path | None = None) -> Iterator[None]:
+    """A full disk does not say which file it was: an OSError without a name, or with one at or below ``written_at``, gets
+    that of ``path``, and says what there is room for. size: bytes that the file takes, if they are known."""
+    try:
+        yield
+    except OSError as error:
+        of = written_at if error.filename is None else Path(str(error.filename))
+        if error.filename is None or of == written_at:
+            error.strerror = _of_a_full_disk(error, path, size)
+        if of is None or (written_at is not None and of.is_relative_to(written_at)):
+            error.filename = str(path / of.relative_to(written_at) if of and written_at else path)
+        raise
+
+
+def _of_a_full_disk(error: OSError, path: Path, size: int | None) -> str:
+    """What ``error`` says, with the room that it lacks. Arrow and safetensors hide the number in their text, and numpy has
+    none."""
+    hidden = re.search(r"(?:errno|os error) (\d+)", str(error), re.IGNORECASE)
+    number = error.errno or (int(hidden[1]) if hidden else errno.ENOSPC if "requested and" in str(error) else 0)
+    if number not in _FULL:
+        return error.strerror or str(error)
+    largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    room = shutil.disk_usage(next(folder for folder in path.absolute().parents if folder.exists())).free
+    room = room if largest == resource.RLIM_INFINITY else min(room, largest)
+    needed = "more than that" if size is None else _amount(size)
+    return f"{os.strerror(number)}: there is room for {_amount(room)}, and it needs {needed}"
+
+
+def _amount(size: int) -> str:
+    units = ((9, "GB"), (6, "MB"), (3, "kB"), (0, "bytes"))
+    return next(f"{size / 10**digits:.1f} {unit}" for digits, unit in units if size >= 10**digits or not digits)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path, size: int | None = None) -> Iterator[Path]:
+    """Yield a path of the same name in a folder beside ``path``; on success it is synced and renamed, on failure removed.
+
+    size: the bytes that it takes, for the message of a full disk. What writers of ``path`` left that were killed is removed.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
+    folder = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # A folder, since safetensors puts a file of its own beside the one it writes.
+    temporary = folder / path.name
+    with named(path, size, temporary), _living(folder):
+        yield temporary
+        _sync(temporary)
+        temporary.replace(path)
+        _sync(path.parent)
+
+
+@contextlib.contextmanager
+def _living(folder: Path) -> Iterator[None]:
+    """``folder``, with a lock in it that the kernel gives back when this process ends, however it ends."""
+    with _locked(folder):
+        try:
+            yield
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _locked(folder: Path) -> TextIO:
+    while True:
+        folder.mkdir(exist_ok=True)
+        try:
+            lock = (folder / _LOCK).open("w")
+        except FileNotFoundError:
+            continue  # whoever sweeps took it away before it was locked
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.fstat(lock.fileno()).st_nlink:
+            return lock
+        lock.close()
+
+
+def _sweep(found: Iterable[Path]) -> None:
+    """Remove what writers left that were killed, never what a living one writes."""
+    for path in found:
+        if not re.fullmatch(r"\..+\.\d+\.tmp", path.name):
+            continue
+        if not path.is_dir() or path.is_symlink():
+            path.unlink(missing_ok=True)  # by versions that wrote without a folder
+            continue
+        with contextlib.suppress(BlockingIOError, FileNotFoundError), (path / _LOCK).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def tidy(out: Path) -> None:
+    """Mend what a writer of the folder ``out`` left that was killed. Only for who holds its lock.
+
+    Raises PipelineError where a file lies in the folder's place.
+    """
+    if out.exists() and not out.is_dir():
+        raise PipelineError(f"{out}: a file lies in the place of a folder; move it away and run the same command again")
+    inside = (path for folder in (out, partial(out)) for path in folder.rglob(".*.tmp"))
+    _sweep([*out.parent.glob(f".{glob.escape(out.name)}.*.tmp"), *inside])
+    if out.exists():
+        shutil.rmtree(_replaced(out), ignore_errors=True)
+    elif _replaced(out).exists():
+        _replaced(out).replace(out)
+
+
+def require_ours(out: Path, ours: Sequence[str]) -> None:
+    """Raises PipelineError where the folder ``out``, which is to be replaced, holds what nobody here wrote.
+
+    ours: patterns of the files that a stage writes, relative to ``out``; ``*`` stands for folders too.
+    """
+    patterns = (*ours, *_NOBODYS)
+    files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
+    strange = [name for name in files if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+    if strange:
+        more = f" (and {len(strange) - 1} more)" if len(strange) > 1 else ""
+        raise PipelineError(
+            f"{out / strange[0]}: not a file of this output{more}, which is to be replaced; move it elsewhere and run the "
+            "same command again"
+        )
+
+
+def partial(out: Path) -> Path:
+    """Where the folder ``out`` is built before it takes its place."""
+    return out.with_name(out.name + ".partial")
+
+
+def _replaced(out: Path) -> Path:
+    return out.with_name(out.name + ".old.partial")
+
+
+@contextlib.contextmanager
+def whole_folder(out: Path, ours: Sequence[str] = ("*",)) -> Iterator[Path]:
+    """Yield an empty folder beside ``out`` that takes its place on success; on failure ``out`` stays as it was.
+
+    ours: as for ``require_ours``.
+    """
+    tidy(out)
+    require_ours(out, ours)
+    building = partial(out)
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    try:
+        with named(out, None, building):
+            yield building
+            put(building, out)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def put(building: Path, out: Path) -> None:
+    """``building`` takes the place of the folder ``out``. Killed in between, ``tidy`` brings ``out`` back."""
+    for path in building.rglob("*"):
+        _sync(path)
+    if out.exists():
+        out.replace(_replaced(out))
+    building.replace(out)
+    shutil.rmtree(_replaced(out), ignore_errors=True)
+    _sync(out.parent)
