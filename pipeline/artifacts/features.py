@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 
 from pipeline.core import arrays, tables
 from pipeline.core.damage import Damage
+from pipeline.core.disk import named
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import named, read_json, require, sha256, whole_file, write_json
+from pipeline.core.files import read_json, require, sha256, whole_file, write_json
 
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
 # Values of the column status.
