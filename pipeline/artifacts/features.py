@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 
 from pipeline.core import arrays, tables
 from pipeline.core.damage import Damage
+from pipeline.core.disk import named
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import read_json, require, sha256, write_json
-from pipeline.core.whole import named, whole_file
+from pipeline.core.whole import whole_file
 
 ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
 # Values of the column status.

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from pipeline.artifacts import history, model_files
 from pipeline.audit.stage import audit
 from pipeline.core.errors import InputError, IntegrityError, UsageError
+from pipeline.core.whole import partial
 from pipeline.embed.stage import embed
 from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.engine.ensemble import Ensemble, of_run
@@ -94,7 +95,7 @@ def test_both_networks_are_those_of_the_best_epoch_by_their_mean_score(project):
     kept = [load_file(paths.trained("ncr") / name / model_files.MODEL) for name in ("", "peer")]
     shutil.rmtree(paths.trained("ncr"))
     killed_after(best, _params(project), "ncr")
-    state = load_file(paths.trained("ncr") / checkpoint.FILE)
+    state = load_file(partial(paths.trained("ncr")) / checkpoint.FILE)
     for weights, prefix in zip(kept, ("model/", "scheme/model/"), strict=True):
         assert all(torch.equal(tensor, state[prefix + name]) for name, tensor in weights.items())
     assert not torch.equal(kept[0]["img.fc.weight"], kept[1]["img.fc.weight"])
