@@ -54,7 +54,15 @@ def test_words_of_unit_length(file: str) -> None:
 
 def test_defaults() -> None:
     shown = method.Params(vectors="v.bin").model_dump()
-    assert shown == {"vectors": "v.bin", "sha256": None, "lower": True, "unit": False, "store": "float32", "block": 256}
+    assert shown == {
+        "vectors": "v.bin",
+        "words": None,
+        "sha256": None,
+        "lower": True,
+        "unit": False,
+        "store": "float32",
+        "block": 256,
+    }
 
 
 def test_terms_follow_the_case_that_words_are_looked_up_in():
