@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core import arrays, mapped, tables
+from pipeline.core import arrays, tables
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import named, read_json, require, sha256, whole_file, write_json
@@ -197,7 +197,6 @@ def open_array(path: Path) -> np.ndarray:
     array = arrays.opened(path, Damage(IntegrityError, "extract it again"))
     if array.ndim == 0:
         raise IntegrityError(f"{path}: holds a single number and no rows; extract it again")
-    mapped.guard(path)
     return array
 
 

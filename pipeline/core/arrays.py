@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pipeline.core import mapped
 from pipeline.core.damage import Damage
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -31,4 +32,6 @@ def opened(path: Path, damage: Damage) -> np.ndarray:
     with damage.named(path, _WHAT):
         if size == start:  # nothing to map
             return np.empty(shape, kind)
-        return np.memmap(path, kind, "r", start, shape, "F" if fortran else "C")
+        array = np.memmap(path, kind, "r", start, shape, "F" if fortran else "C")
+    mapped.guard(path)
+    return array

@@ -15,6 +15,7 @@ import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, TextIO, overload
 
 from pipeline.core.errors import InputError, MissingResource, PipelineError
@@ -68,8 +69,13 @@ def _of_a_full_disk(error: OSError, path: Path, size: int | None) -> str:
     largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     room = shutil.disk_usage(next(folder for folder in path.absolute().parents if folder.exists())).free
     room = room if largest == resource.RLIM_INFINITY else min(room, largest)
-    needed = "more than that" if size is None else f"{size / 1e6:.2f} MB"
-    return f"{os.strerror(number)}: there is room for {room / 1e6:.2f} MB, and it needs {needed}"
+    needed = "more than that" if size is None else _amount(size)
+    return f"{os.strerror(number)}: there is room for {_amount(room)}, and it needs {needed}"
+
+
+def _amount(size: int) -> str:
+    units = ((9, "GB"), (6, "MB"), (3, "kB"), (0, "bytes"))
+    return next(f"{size / 10**digits:.1f} {unit}" for digits, unit in units if size >= 10**digits or not digits)
 
 
 @contextlib.contextmanager
@@ -207,8 +213,9 @@ def write_array(path: Path, array: "np.ndarray") -> None:
     """As .npy, whole or not at all."""
     import numpy as np
 
-    with whole_file(path, array.nbytes) as temporary:
-        np.save(temporary, array)
+    with whole_file(path, array.nbytes) as temporary, temporary.open("wb") as file:
+        # To a file of the system numpy writes by itself, and a few kilobytes that a full disk does not take go unnoticed.
+        np.lib.format.write_array(SimpleNamespace(write=file.write), array, allow_pickle=False)
 
 
 def write_together(contents: dict[Path, str]) -> None:

@@ -39,6 +39,8 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
         from pipeline.core import device as devices
 
         job = plan(node, params.seed, devices.resolve(device))
+        if getattr(node.backbone.params, "precision", "") == "auto":
+            say(f"extract {features}: precision auto is {job.about['precision']} on this machine")
         shards = Shards(out, job.shards_digest)
         if work.share:
             _compute_share(job, shards, features, device, work)

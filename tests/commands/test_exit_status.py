@@ -99,6 +99,36 @@ def test_5_a_copy_of_another_run_s_model(made):
     assert b"data/embed/sum: embeddings of another model than data/train/sum holds" in err
 
 
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            "-S texts.words.min_count=2 extract --texts words",
+            b"data/extract/toy/words/tokens.npy: File too large: there is room",
+        ),
+        (
+            "-S train.lr=0.3 train --run sum",
+            b"data/train/sum.partial/last/state.safetensors: File too large: there is room",
+        ),
+        ("inject --noise half", b"data/inject/toy/half/pairs.parquet: File too large: there is room"),
+        ("embed --run sum", b"data/embed/sum/images.parquet: File too large: there is room"),
+    ],
+)
+def test_1_a_full_disk_names_the_file_and_the_room_it_lacks(made, command, said):
+    """No file grows beyond 1,000 bytes: the write fails, as on a full disk. What was there stays, and nothing else."""
+    before = {path: path.read_bytes() for path in sorted(made.rglob("*")) if path.is_file()}
+    limit = ["prlimit", "--fsize=1000:1000", *COMMAND, *command.split()]
+    # Python itself would keep byte code that it could write only in part.
+    settings = environment() | {"PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(limit, cwd=made, env=settings, capture_output=True)
+    last = done.stderr.splitlines()[-1]
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert last.startswith(b"error: " + said + b" for 1.0 kB, and it needs "), last
+    after = {path: path.read_bytes() for path in sorted(made.rglob("*")) if path.is_file()}
+    changed = {path for path in before | after if before.get(path) != after.get(path)}
+    assert {path.suffix for path in changed} <= {".lock"}
+
+
 def test_5_a_damaged_object_of_dvc_s_cache_is_named(made):
     record()
     path = Path("data/extract/toy/plain/features.npy")

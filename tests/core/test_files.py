@@ -92,9 +92,16 @@ def test_tensors_that_do_not_fit_the_disk_name_their_file(tmp_path, full_disk, t
         files.save_tensors(path, {"a": tensor})
     assert caught.value.filename == str(path)
     assert (
-        caught.value.strerror == f"File too large: there is room for 0.00 MB, and it needs {tensor.nbytes / 1e6:.2f} MB"
+        caught.value.strerror == f"File too large: there is room for 4.1 kB, and it needs {tensor.nbytes / 1e3:.1f} kB"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("array", [np.arange(12, dtype=np.int32), np.asfortranarray(np.ones((3, 4))), np.zeros((0, 5))])
+def test_an_array_has_the_bytes_that_numpy_gives_it(tmp_path, array):
+    files.write_array(tmp_path / "a.npy", array)
+    np.save(tmp_path / "b.npy", array)
+    assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
 
 
 def test_tensors_come_back(tmp_path):
@@ -112,11 +119,11 @@ def test_a_failed_write_names_the_file_it_was_for(tmp_path, full_disk):
     with pytest.raises(OSError, match=r"out\.txt") as caught, files.whole_file(tmp_path / "out.txt") as path:
         path.write_bytes(bytes(10_000))
     assert caught.value.filename == str(tmp_path / "out.txt")
-    assert caught.value.strerror == "File too large: there is room for 0.00 MB, and it needs more than that"
+    assert caught.value.strerror == "File too large: there is room for 4.1 kB, and it needs more than that"
     with pytest.raises(OSError, match="folder") as caught, files.whole_folder(tmp_path / "folder") as path:
         files.write_array(path / "a.npy", np.zeros(10_000))
     assert caught.value.filename == str(tmp_path / "folder" / "a.npy")
-    assert caught.value.strerror.endswith(": there is room for 0.00 MB, and it needs 0.08 MB")
+    assert caught.value.strerror.endswith(": there is room for 4.1 kB, and it needs 80.0 kB")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,6 +15,7 @@ from pipeline.artifacts import features, images
 from pipeline.core.errors import InputError, IntegrityError, LockedError
 from pipeline.core.locks import claim
 from pipeline.extract import stage
+from pipeline.extract.engine import precision
 from pipeline.extract.engine.forward import Forward
 from tests.extract import project
 from tests.naive import extract as naive
@@ -52,7 +53,7 @@ def contents(out: Path = OUT) -> dict[str, bytes]:
 
 
 def test_features_equal_the_literal_pipeline(tiny: Path) -> None:
-    params = project.params(resize=37, **weights())
+    params = project.params(resize=37, precision="float32", **weights())
     assert stage.extract(params, "small", "cpu") == OUT
     found = features.read(OUT)
     table = images.read(Path("data/prepare/tiny"))
@@ -64,13 +65,22 @@ def test_features_equal_the_literal_pipeline(tiny: Path) -> None:
         assert found.array[row] == pytest.approx(np.array(naive.unit(literal(file, "own.pth"))), abs=2e-6)
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_auto_says_and_records_what_it_chose(tiny: Path, monkeypatch, capsys, native) -> None:
+    chosen = "bfloat16" if native else "float32"
+    monkeypatch.setattr(precision, "native_bfloat16", lambda device: native)
+    stage.extract(project.params(**weights()), "small", "cpu")
+    assert f"extract small: precision auto is {chosen} on this machine" in capsys.readouterr().err
+    assert features.read(OUT).meta["precision"] == chosen
+
+
 def test_meta_says_what_they_are(tiny: Path) -> None:
     pinned = weights()
-    stage.extract(project.params(**pinned), "small", "cpu")
+    stage.extract(project.params(**pinned, precision="float32"), "small", "cpu")
     meta = json.loads((OUT / "meta.json").read_text())
     assert meta["network"] == "torchvision shufflenet_v2_x0_5"
     assert meta["weights"] == {"origin": "file", "file": "own.pth", "sha256": pinned["sha256"], "pinned": True}
-    assert meta["precision"] in ("float32", "bfloat16")
+    assert meta["precision"] == "float32"
     assert meta["transform"]["image_size"] == 32
     assert meta["transform"]["resize"] == 37
     assert meta["dimensions"] == 1024

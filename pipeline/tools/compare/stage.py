@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
-from pipeline.core.errors import UsageError
+from pipeline.artifacts import features
+from pipeline.core.console import warn
+from pipeline.core.errors import InputError, MissingResource, UsageError
+from pipeline.core.files import read_json
+from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.tools.compare import places
 from pipeline.tools.compare.difference import Comparison, compared
@@ -34,10 +38,42 @@ def compare(
         raise UsageError("compare needs RUN_B, or --base REV to compare RUN_A with what it was")
     a = places.find(run_a, start, params, Disk()) if base is None else places.at_revision(run_a, start, params, base)
     b = places.find(run_b or run_a, start, params, Disk())
+    if params:
+        _warn_of_precision(a, b, params)
     found = []
     for of_a, of_b in _chosen(a, b, inference, params):
         found.append(compared(a.read(of_a), b.read(of_b), resamples, seed))
     return found
+
+
+def _warn_of_precision(a: Place, b: Place, params: Params) -> None:
+    """Features that one machine computed in bfloat16 and another in float32 differ in the fourth digit."""
+    found = {
+        f"{place.files.shown(folder)}": _precision(place, folder) for place in (a, b) for folder in _read(place, params)
+    }
+    kinds = set(found.values()) - {None}
+    if len(kinds) > 1:
+        told = ", ".join(f"{where} in {precision}" for where, precision in found.items())
+        warn(f"the features were not computed alike: {told}; set precision in params.yaml and extract them again")
+
+
+def _read(place: Place, params: Params) -> list[Path]:
+    """The features behind a run, or behind the two of an ensemble; of a folder of any evaluation nothing is known."""
+    ensemble = None if place.single else params.ensembles.get(place.name)
+    runs = [ensemble.first, ensemble.second] if ensemble else [place.name]
+    return [
+        paths.extracted(params.runs[run].dataset, params.runs[run].features)
+        for run in runs
+        if not place.single and run in params.runs
+    ]
+
+
+def _precision(place: Place, folder: Path) -> str | None:
+    try:
+        with place.files.local(folder, (features.META,)) as local:
+            return read_json(local / features.META).get("precision")
+    except (InputError, MissingResource):  # not fetched: nothing is known of them
+        return None
 
 
 def _chosen(a: Place, b: Place, inference: str | None, params: Params | None) -> list[tuple[str, str]]:

@@ -6,6 +6,8 @@ import re
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.artifacts import features
+from pipeline.core.files import write_json
 from pipeline.project import paths
 from tests.command_line import caller
 from tests.tools.compare import project
@@ -178,3 +180,19 @@ def test_a_damaged_table_is_status_5(run):
     file = paths.evaluated("hal", "nns") / "ranks.parquet"
     file.write_bytes(file.read_bytes()[:-40])
     assert run("compare", "sum", "hal")[0] == 5
+
+
+def test_features_of_different_precision_are_not_compared_silently(run, tmp_path):
+    runs = {name: PARAMS["runs"]["sum"] | {"features": name} for name in ("sum", "hal")}
+    write_params(tmp_path, runs=runs, features=dict.fromkeys(runs, PARAMS["features"]["plain"]))
+    of_sum, of_hal = (paths.extracted("toy", name) / features.META for name in runs)
+    write_json(of_sum, {"precision": "float32"})
+    write_json(of_hal, {"precision": "float32"})
+    assert run("compare", "sum", "hal", "--inference", "nns")[2] == ""
+    write_json(of_hal, {"precision": "bfloat16"})
+    status, _, err = run("compare", "sum", "hal", "--inference", "nns")
+    told = f"{of_sum.parent} in float32, {of_hal.parent} in bfloat16"
+    assert (status, err) == (
+        0,
+        f"warning: the features were not computed alike: {told}; set precision in params.yaml and extract them again\n",
+    )
