@@ -220,7 +220,7 @@ def test_a_table_comes_back(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "not a CSV file .*; run `vse-pipe train` again"),
+        (b"", "column 'epoch' is missing; run `vse-pipe train` again"),
         (b"epoch,loss\n1,\xff\n", "not a CSV file"),
         (b"epoch,loss\n1,2,3\n", "not a CSV file"),
         (b"epoch,los\n1,2\n", "column 'loss' is missing; run `vse-pipe train` again"),
