@@ -12,7 +12,6 @@ import os
 import re
 import resource
 import shutil
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -239,25 +238,6 @@ def write_csv(path: Path, table: "DataFrame") -> None:
 def json_text(content: object) -> str:
     """Sorted keys, indented, final newline; NaN and infinities are refused (ValueError)."""
     return json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
-    """What ``write_csv`` wrote. Raises InputError when the file is missing, is none or lacks one of ``columns``."""
-    import pandas as pd
-
-    again = f"run `{made_by}` again"
-    try:
-        with require(path, made_by).open(encoding="utf-8") as file:
-            names = file.readline().rstrip("\n").split(",")
-        for name in columns:
-            if name not in names:  # before pandas, which needs seconds for ten thousand columns of a damaged file
-                raise InputError(f"{path}: column '{name}' is missing; {again}")
-        with warnings.catch_warnings():
-            # Of lines longer than the header, whose first cells pandas would else take for an index.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(path, index_col=False)
-    except (ValueError, pd.errors.ParserWarning) as error:
-        raise InputError(f"{path}: not a CSV file ({' '.join(str(error).split())}); {again}") from error
 
 
 def write_json(path: Path, content: object) -> None:
