@@ -7,7 +7,8 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.core import tables
-from pipeline.core.files import read_csv, read_json, require, write_csv, write_json
+from pipeline.core.files import read_json, require, write_csv, write_json
+from pipeline.core.frames import read_csv
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
 FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)

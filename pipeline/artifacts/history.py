@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline.core.files import read_csv, write_csv
+from pipeline.core.files import write_csv
+from pipeline.core.frames import read_csv
 
 NAME = "history.csv"
 COLUMNS = ["epoch", "lr", "loss", "val_rsum", *[f"val_{d}_r{k}" for d in ("i2t", "t2i") for k in (1, 5, 10)]]

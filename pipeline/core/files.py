@@ -3,8 +3,6 @@
 import hashlib
 import importlib
 import json
-import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, overload
@@ -51,24 +49,6 @@ def write_csv(path: Path, table: "DataFrame") -> None:
 def json_text(content: object) -> str:
     """Sorted keys, indented, final newline; NaN and infinities are refused (ValueError)."""
     return json.dumps(content, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def read_csv(path: Path, columns: Sequence[str], made_by: str) -> "DataFrame":
-    """What ``write_csv`` wrote. Raises InputError when the file is missing, is none or lacks one of ``columns``."""
-    import pandas as pd
-
-    again = f"run `{made_by}` again"
-    try:
-        with warnings.catch_warnings():
-            # Of lines longer than the header, whose first cells pandas would else take for an index.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(require(path, made_by), index_col=False)
-    except (ValueError, pd.errors.ParserWarning) as error:
-        raise InputError(f"{path}: not a CSV file ({' '.join(str(error).split())}); {again}") from error
-    for name in columns:
-        if name not in table.columns:
-            raise InputError(f"{path}: column '{name}' is missing; {again}")
-    return table
 
 
 def write_json(path: Path, content: object) -> None:

@@ -12,7 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from pipeline.core import files, whole
+from pipeline.core import files, frames, whole
 from pipeline.core.errors import InputError, PipelineError
 
 
@@ -214,13 +214,13 @@ def test_a_table_comes_back(tmp_path):
     path = tmp_path / "a.csv"
     table = pd.DataFrame({"epoch": [1, 2], "loss": [0.5, None]})
     files.write_csv(path, table)
-    pd.testing.assert_frame_equal(files.read_csv(path, ["loss"], "vse-pipe train"), table)
+    pd.testing.assert_frame_equal(frames.read_csv(path, ["loss"], "vse-pipe train"), table)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "not a CSV file .*; run `vse-pipe train` again"),
+        (b"", "column 'epoch' is missing; run `vse-pipe train` again"),
         (b"epoch,loss\n1,\xff\n", "not a CSV file"),
         (b"epoch,loss\n1,2,3\n", "not a CSV file"),
         (b"epoch,los\n1,2\n", "column 'loss' is missing; run `vse-pipe train` again"),
@@ -229,4 +229,4 @@ def test_a_table_comes_back(tmp_path):
 def test_a_table_that_is_none(tmp_path, content, message):
     (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(InputError, match=rf"a\.csv: {message}"):
-        files.read_csv(tmp_path / "a.csv", ["epoch", "loss"], "vse-pipe train")
+        frames.read_csv(tmp_path / "a.csv", ["epoch", "loss"], "vse-pipe train")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,13 +47,13 @@ def test_case_07_a_truncated_array_says_what_it_should_have(raw, call, tmp_path)
     _cut(Path("given/train_ims.npy"))
     status, _, err = call(*_PRECOMP, "prepare")
     assert status == 3
-    assert re.search(r"train_ims\.npy: 171 bytes, .* promises 176", err)
+    assert re.search(r"train_ims\.npy: .*171 bytes, .* promises 176", err)
     files = write_npy(sample(), tmp_path)
     size = files.images.stat().st_size
     _cut(files.images)
     status, _, err = call("evaluate", *arguments(files))
     assert status == 3
-    assert re.search(rf"a\.npy: {size - 5} bytes, .* promises {size}", err)
+    assert re.search(rf"a\.npy: .*{size - 5} bytes, .* promises {size}", err)
 
 
 @pytest.mark.parametrize("damage", [_cut, lambda path: _flip(path, 60)], ids=["truncated", "flipped"])
@@ -123,8 +124,9 @@ def test_case_14_a_missing_image_stops_it_or_is_recorded_within_a_limit(raw, cal
     status, _, err = call(*skip, "-S", "features.plain.max_errors=0.01", "extract", "--features", "plain")
     assert status == 0, err
     assert unreadable.read(Path("data/extract/toy/plain"))["file"].to_pylist() == ["7.png"]
-    Path("raw/8.png").unlink()
-    assert call(*skip, "prepare")[0] == 0
+    shutil.rmtree("data/extract")
+    for name in ("8.png", "9.png"):  # after prepare has seen them
+        Path("raw", name).unlink()
     status, _, err = call(*skip, "-S", "features.plain.max_errors=1", "extract", "--features", "plain")
     assert status == 3
     assert "max_errors 1 allows 1" in err
