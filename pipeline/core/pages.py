@@ -1,7 +1,7 @@
-"""The headers of a Parquet file's pages: what decoding them will take. pyarrow reads them and does not show them.
+"""The headers of a Parquet file's pages, which say what decoding them will take, and what in its footer ends pyarrow.
 
-https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift, struct PageHeader, in Thrift's compact
-protocol. Only what bounds memory is kept: 32-bit integers and structs.
+pyarrow reads both and does not show them. Numbers of fields are those of
+https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift, structs PageHeader and FileMetaData.
 """
 
 from collections.abc import Iterator
@@ -11,14 +11,17 @@ from typing import Any, BinaryIO
 
 import pyarrow.parquet as pq
 
+from pipeline.core.thrift import Compact
+
 DELTA_BYTE_ARRAY = 7
 _DICTIONARY = 2
 _FIRST_READ, _LONGEST_HEADER = 2**10, 2**24
-_DEEPEST = 8
 # Numbers of the fields of PageHeader, and of its structs for the kinds of pages; those begin with num_values.
 _KIND, _SIZE, _PACKED = 1, 2, 3
 _DATA, _DICTIONARY_PAGE, _DATA_V2 = 5, 7, 8
-_TRUE, _FALSE, _BYTE, _INT16, _INT32, _INT64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+# Of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData and SizeStatistics.
+_GROUPS, _CHUNKS, _ABOUT, _ENCRYPTED, _SIZES = 4, 1, 3, 8, 16
+_UNPACKED, _REPETITIONS, _DEFINITIONS = 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def _header(file: BinaryIO, place: int) -> tuple[dict[int, Any], int]:
     while True:
         file.seek(place)
         content = file.read(wanted)
-        reader = _Compact(content)
+        reader = Compact(content)
         try:
             return reader.struct(), reader.at
         except IndexError as error:
@@ -67,70 +70,20 @@ def _header(file: BinaryIO, place: int) -> tuple[dict[int, Any], int]:
             wanted *= 4
 
 
-class _Compact:
-    """Thrift's compact protocol. Raises IndexError at the end of the content, ValueError for what no header has."""
+def require_sound(footer: bytes, schema: pq.ParquetSchema) -> None:
+    """Raises ValueError for what makes ``RowGroupMetaData.column`` end the process: it throws where nothing catches."""
+    try:
+        groups = Compact(footer, whole=True).struct().get(_GROUPS, [])
+        chunks = [(at, chunk) for group in groups for at, chunk in enumerate(group[_CHUNKS])]
+        sound = all(_is_sound(chunk, schema.column(at)) for at, chunk in chunks)
+    except (IndexError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError("the footer is not whole") from error
+    if not sound:
+        raise ValueError("the footer contradicts itself about the sizes of a column")
 
-    def __init__(self, content: bytes) -> None:
-        self._content, self.at = content, 0
 
-    def struct(self, depth: int = 0) -> dict[int, Any]:
-        """32-bit integers and structs by field number; a number that comes twice has its last value, as in pyarrow."""
-        if depth > _DEEPEST:
-            raise ValueError("structs nested too deeply")
-        found: dict[int, Any] = {}
-        number = 0
-        while head := self._byte():
-            number = number + (head >> 4) if head >> 4 else self._zigzag()
-            value = self._value(head & 15, depth)
-            if isinstance(value, dict):
-                found[number] = {**found.get(number, {}), **value} if isinstance(found.get(number), dict) else value
-            elif value is not None:
-                found[number] = value
-        return found
-
-    def _value(self, kind: int, depth: int, element: bool = False) -> int | dict | None:
-        if kind in (_TRUE, _FALSE):
-            self._skip(element)
-        elif kind == _BYTE:
-            self._skip(1)
-        elif kind == _INT32:
-            return self._zigzag()
-        elif kind in (_INT16, _INT64):
-            self._varint()
-        elif kind == _DOUBLE:
-            self._skip(8)
-        elif kind == _BINARY:
-            self._skip(self._varint())
-        elif kind in (_LIST, _SET):
-            head = self._byte()
-            for _ in range(head >> 4 if head >> 4 < 15 else self._varint()):
-                self._value(head & 15, depth + 1, element=True)
-        elif kind == _STRUCT:
-            return self.struct(depth + 1)
-        else:
-            raise ValueError(f"a field of kind {kind}")
-        return None
-
-    def _byte(self) -> int:
-        self.at += 1
-        return self._content[self.at - 1]
-
-    def _skip(self, count: int) -> None:
-        self.at += count
-        if self.at > len(self._content):
-            raise IndexError
-
-    def _varint(self) -> int:
-        found = shift = 0
-        while True:
-            byte = self._byte()
-            found |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return found
-            if shift > 63:
-                raise ValueError("a number of more than 64 bits")
-
-    def _zigzag(self) -> int:
-        found = self._varint()
-        return (found >> 1) ^ -(found & 1)
+def _is_sound(chunk: dict[int, Any], column: pq.ColumnSchema) -> bool:
+    sizes = chunk[_ABOUT].get(_SIZES, {})
+    levels = {_REPETITIONS: column.max_repetition_level, _DEFINITIONS: column.max_definition_level}
+    fits = all(len(sizes.get(field, [])) in (0, level + 1) for field, level in levels.items())
+    return fits and _ENCRYPTED not in chunk and (_UNPACKED not in sizes or column.physical_type == "BYTE_ARRAY")

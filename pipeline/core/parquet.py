@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.core import memory, needs
+from pipeline.core import memory, needs, pages
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError
 
@@ -39,11 +39,14 @@ class Parquet:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL))
-            footer = int.from_bytes(file.read(_TAIL // 2), "little")
-        memory.require(f"{path}: its footer", min(footer, size) * _OF_FOOTER)
+            length = min(int.from_bytes(file.read(_TAIL // 2), "little"), size)
+            memory.require(f"{path}: its footer", length * _OF_FOOTER)
+            file.seek(max(0, size - _TAIL - length))
+            footer = file.read(length)
         with self.named():
             self._file = pq.ParquetFile(path, page_checksum_verification=True)
             self.metadata, self.schema = self._file.metadata, self._file.schema_arrow
+            pages.require_sound(footer, self.metadata.schema)
 
     def close(self) -> None:
         self._file.close()

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.artifacts import features
-from pipeline.core.errors import InputError, MissingResource
+from pipeline.core.errors import InputError
 
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
 BOXES = np.arange(48, dtype=np.float32).reshape(4, 3, 4)
@@ -35,7 +35,7 @@ def test_they_are_read_when_asked_for(tmp_path: Path) -> None:
     features.write(tmp_path, ROWS, index(boxes=features.lists(BOXES)), {})
     found = features.read(tmp_path)
     (tmp_path / features.INDEX).unlink()
-    with pytest.raises(MissingResource, match=r"index\.parquet does not exist"):
+    with pytest.raises(InputError, match=r"index\.parquet does not exist"):
         _ = found.boxes
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.artifacts import rematching
-from pipeline.core.errors import InputError, MissingResource
+from pipeline.core.errors import InputError
 
 BINS = {"edges": [0.0, 1.0, 2.0], "matched": [5, 1], "mismatched": [0, 4]}
 WHOLE = {**dict.fromkeys(rematching.KEYS), "epoch": 1, "cost": BINS}
@@ -32,7 +32,7 @@ def test_an_entry_without_its_keys_is_refused(tmp_path):
 
 
 def test_a_missing_file_is_said(tmp_path):
-    with pytest.raises(MissingResource, match="does not exist"):
+    with pytest.raises(InputError, match="does not exist"):
         rematching.read(tmp_path)
 
 

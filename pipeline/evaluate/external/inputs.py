@@ -131,15 +131,14 @@ def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSourc
     given = [path for path in (files.bank_images, files.bank_captions) if path is not None]
     if not given:
         return BankSource(bank_source.OWN)
-    kept = [
-        reader(path, files.similarity, nan=files.nan) if path is not None else None
-        for reader, path in [(sides.images, files.bank_images), (sides.captions, files.bank_captions)]
-    ]
-    for side in kept:
+    of, nan = files.similarity, files.nan
+    seen = None if files.bank_images is None else sides.images(files.bank_images, of, nan=nan)
+    read = None if files.bank_captions is None else sides.captions(files.bank_captions, of, nan=nan)
+    for side in (seen, read):
         if side is not None:
             must_fit(images, side)
     missing = Vectors("", "", np.empty(0, np.int64), None, np.empty((0, images.dim), np.float32))
-    split = _split(kept[0] or missing, kept[1] or missing, device)
+    split = _split(seen or missing, read or missing, device)
     return BankSource(", ".join(map(str, given)), split)
 
 

@@ -18,7 +18,7 @@ from pipeline.prepare.formats.karpathy import Params
 _Id = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
-# What a byte of the json takes as its entries: 11 measured, on entries as short as they can be.
+# What a byte of the json takes as its entries at most: an estimate, for entries as short as they can be.
 _OF_JSON = 16
 _STRICT = ConfigDict(strict=True, extra="ignore")
 
