@@ -191,9 +191,14 @@ def test_ctrl_c_and_sigterm_are_one_line_and_a_status_of_their_own(run, monkeypa
         os.kill(os.getpid(), number)
         time.sleep(60)
 
+    # Shells have what runs in the background ignore Ctrl-C, and Python then keeps to it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     monkeypatch.setattr(inject_stage, "inject", interrupted)
     monkeypatch.setattr(train_stage, "train", interrupted)
-    status, out, err = run(*command)
+    try:
+        status, out, err = run(*command)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (status, out, err) == (128 + number, "", word + said)
 
 

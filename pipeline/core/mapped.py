@@ -7,6 +7,8 @@ instead would cost training a system call a row; a handler costs nothing.
 import ctypes
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from pipeline.core.errors import IntegrityError
 _State = tuple[int, int, int]
 # By where it lies: how it was named, and what it was then.
 _opened: dict[Path, tuple[Path, _State]] = {}
+_ending = threading.Lock()
 
 
 def guard(path: Path) -> None:
@@ -52,6 +55,8 @@ def _said(where: Path) -> str:
 
 @ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _bus_error(number: int) -> None:
+    if not _ending.acquire(blocking=False):  # several threads read behind the end; one of them says so
+        time.sleep(60)
     # No exception can leave a handler of this kind: the read that failed would be tried again.
     lines = [_said(where) for where in _opened if _changed(where)] or ["a file was cut while it was read (bus error)"]
     os.write(2, "".join(f"error: {line}\n" for line in lines).encode(errors="backslashreplace"))
