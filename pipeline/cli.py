@@ -261,15 +261,15 @@ def main() -> None:
 def _in_the_cache(error: PipelineError) -> str:
     """What to do besides about a damaged file that DVC would put back as it is; the message begins with its name."""
     path = Path(str(error).partition(": ")[0])
-    if not isinstance(error, InputError | IntegrityError) or not path.is_file():
+    if not isinstance(error, InputError | IntegrityError):
         return ""
     from pipeline.project.lock import Lock
 
     try:
-        advice = Lock({}).damaged(path)
-    except UsageError:  # dvc.lock is damaged itself, which is not what this command was about
+        return f"; {advice}" if path.is_file() and (advice := Lock({}).damaged(path)) else ""
+    # No name but a text too long for one; or dvc.lock or the cache is damaged itself, which the command was not about.
+    except (UsageError, OSError):
         return ""
-    return advice and f"; {advice}"
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

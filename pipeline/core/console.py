@@ -52,12 +52,13 @@ class _Unheard(io.FileIO):
 
 
 def outlive_readers() -> None:
-    """``| head`` takes what it wants of stdout; the command goes on and ends with its own exit status."""
-    stream = sys.stdout
-    buffer = getattr(stream, "buffer", None)
-    if isinstance(getattr(buffer, "raw", buffer), io.FileIO):  # no raw one under PYTHONUNBUFFERED
-        heard = io.BufferedWriter(_Unheard(stream.fileno(), "wb", closefd=False))
-        sys.stdout = io.TextIOWrapper(heard, stream.encoding, stream.errors, line_buffering=True)
+    """``| head`` takes what it wants, of logs too; the command goes on and ends with its own exit status."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        buffer = getattr(stream, "buffer", None)
+        if isinstance(getattr(buffer, "raw", buffer), io.FileIO):  # no raw one under PYTHONUNBUFFERED
+            heard = io.BufferedWriter(_Unheard(stream.fileno(), "wb", closefd=False))
+            setattr(sys, name, io.TextIOWrapper(heard, stream.encoding, stream.errors, line_buffering=True))
 
 
 def say(message: str) -> None:

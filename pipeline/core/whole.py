@@ -15,8 +15,9 @@ from pipeline.core.disk import named
 from pipeline.core.errors import PipelineError
 
 _LOCK = "lock"
+_TEMPORARY = re.compile(r"\..+\.\d+\.tmp")
 # Put anywhere by DVC and by desktops, and by writers that were killed.
-_NOBODYS = ("*.gitignore", "*.DS_Store", "*.tmp", "*.tmp/*")
+_NOBODYS = ("*.gitignore", "*.DS_Store", ".*.tmp", ".*.tmp/*", "*/.*.tmp", "*/.*.tmp/*")
 
 
 def _sync(path: Path) -> None:
@@ -34,7 +35,11 @@ def whole_file(path: Path, size: int | None = None) -> Iterator[Path]:
     size: the bytes that it takes, for the message of a full disk. What writers of ``path`` left that were killed is removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
+    left = list(path.parent.glob(f".{glob.escape(path.name)}.*.tmp"))
+    for plain in left:  # by versions that wrote without a folder
+        if _TEMPORARY.fullmatch(plain.name) and not plain.is_dir():
+            plain.unlink(missing_ok=True)
+    _sweep(left)
     folder = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     # A folder, since safetensors puts a file of its own beside the one it writes.
     temporary = folder / path.name
@@ -69,16 +74,19 @@ def _locked(folder: Path) -> TextIO:
 
 
 def _sweep(found: Iterable[Path]) -> None:
-    """Remove what writers left that were killed, never what a living one writes."""
+    """Remove the folders of writers that were killed, never of a living one, nor of other programs."""
     for path in found:
-        if not re.fullmatch(r"\..+\.\d+\.tmp", path.name):
+        if not _TEMPORARY.fullmatch(path.name) or not path.is_dir() or path.is_symlink():
             continue
-        if not path.is_dir() or path.is_symlink():
-            path.unlink(missing_ok=True)  # by versions that wrote without a folder
+        try:
+            with (path / _LOCK).open("r+") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+        except BlockingIOError:
             continue
-        with contextlib.suppress(BlockingIOError, FileNotFoundError), (path / _LOCK).open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path, ignore_errors=True)
+        except FileNotFoundError:
+            with contextlib.suppress(OSError):  # not empty, and no lock in it: none of ours
+                path.rmdir()
 
 
 def tidy(out: Path) -> None:
@@ -88,7 +96,8 @@ def tidy(out: Path) -> None:
     """
     if out.exists() and not out.is_dir():
         raise PipelineError(f"{out}: a file lies in the place of a folder; move it away and run the same command again")
-    inside = (path for folder in (out, partial(out)) for path in folder.rglob(".*.tmp"))
+    # Stages write into their folder and those in it, no deeper; a folder that a user names may hold any number of others.
+    inside = (path for folder in (out, partial(out)) for depth in ("", "*/") for path in folder.glob(f"{depth}.*.tmp"))
     _sweep([*out.parent.glob(f".{glob.escape(out.name)}.*.tmp"), *inside])
     if out.exists():
         shutil.rmtree(_replaced(out), ignore_errors=True)
@@ -118,7 +127,7 @@ def partial(out: Path) -> Path:
 
 
 def _replaced(out: Path) -> Path:
-    return out.with_name(out.name + ".old.partial")
+    return partial(partial(out))
 
 
 @contextlib.contextmanager
@@ -135,13 +144,17 @@ def whole_folder(out: Path, ours: Sequence[str] = ("*",)) -> Iterator[Path]:
     try:
         with named(out, None, building):
             yield building
-            put(building, out)
+            put(building, out, ours)
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def put(building: Path, out: Path) -> None:
-    """``building`` takes the place of the folder ``out``. Killed in between, ``tidy`` brings ``out`` back."""
+def put(building: Path, out: Path, ours: Sequence[str]) -> None:
+    """``building`` takes the place of the folder ``out``. Killed in between, ``tidy`` brings ``out`` back.
+
+    ours: as for ``require_ours``, which looks again: building may have taken hours.
+    """
+    require_ours(out, ours)
     for path in building.rglob("*"):
         _sync(path)
     if out.exists():

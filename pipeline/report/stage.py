@@ -67,7 +67,8 @@ def _write_together(contents: dict[Path, str]) -> None:
     """All are complete on the disk before the first takes its place."""
     with contextlib.ExitStack() as stack:
         for path, text in contents.items():
-            with stack.enter_context(whole_file(path)).open("w", encoding="utf-8") as file:
-                file.write(text)
+            content = text.encode()
+            with stack.enter_context(whole_file(path, len(content))).open("wb") as file:
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

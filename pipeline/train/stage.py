@@ -59,7 +59,7 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     inputs = _inputs(node)
     if all(path.is_file() for path in inputs):  # what is missing is said where it is read
         mark = fingerprint.of(node, seed, inputs, device, None if network is None else network.depends)
-        if finished.is_finished(out, mark):
+        if finished.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name:
             say(f"train {name}: {out} is up to date")
             return
     table = _table(node, stored, network, seed, device)
@@ -87,7 +87,7 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
         config["backbone"] = network.described
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
     finished.record(building, mark)
-    put(building, out)
+    put(building, out, _FILES)
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _warn_if_stuck(name, node, progress)

@@ -172,9 +172,10 @@ def test_130_interrupted_and_143_terminated(project, number, status, said):
     assert (process.returncode, out, err) == (status, b"", said)
 
 
+@pytest.mark.parametrize("both", [False, True], ids=["stdout", "logs too"])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("content", ['{"seconds": 1}', "{"], ids=["done", "bad input"])
-def test_a_reader_that_leaves_changes_no_status(project, content, unbuffered):
+def test_a_reader_that_leaves_changes_no_status(project, content, unbuffered, both):
     """`| head`: a pipe that nobody reads from the start."""
     (project / "data" / "a.timing.json").write_text('{"seconds": 1}', encoding="utf-8")
     (project / "data" / "x.timing.json").write_text(content, encoding="utf-8")
@@ -185,8 +186,8 @@ def test_a_reader_that_leaves_changes_no_status(project, content, unbuffered):
         cwd=project,
         env=environment(PYTHONUNBUFFERED=unbuffered),
         stdout=writer,
-        stderr=subprocess.PIPE,
+        stderr=writer if both else subprocess.PIPE,
     )
     os.close(writer)
     assert done.returncode == (3 if content == "{" else 0)
-    assert b"Broken" not in done.stderr
+    assert b"Broken" not in (done.stderr or b"")

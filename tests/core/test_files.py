@@ -172,12 +172,35 @@ def test_a_writer_killed_between_two_renames_leaves_the_old_folder(tmp_path):
     out = tmp_path / "out"
     with whole.whole_folder(out) as folder:
         (folder / "a").write_text("old")
-    out.rename(tmp_path / "out.old.partial")
+    out.rename(tmp_path / "out.partial.partial")
     whole.tidy(out)
     assert (out / "a").read_text() == "old"
-    shutil.copytree(out, tmp_path / "out.old.partial")
+    shutil.copytree(out, tmp_path / "out.partial.partial")
     whole.tidy(out)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_others_left_in_or_beside_a_folder_stays(tmp_path):
+    """Another output of a name that resembles ours, and what other programs call temporary."""
+    for name in ("out/.x.17.tmp/a", "out/.y.17.tmp", "out/a/b/.z.17.tmp", "out.old.partial/a"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    whole.tidy(tmp_path / "out")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_file_that_came_while_the_folder_was_built_stays(tmp_path):
+    out = tmp_path / "out"
+    with whole.whole_folder(out, ["a"]) as folder:
+        (folder / "a").write_text("old")
+    with (
+        pytest.raises(PipelineError, match="notes: not a file of this output"),
+        whole.whole_folder(out, ["a"]) as folder,
+    ):
+        (folder / "a").write_text("new")
+        (out / "notes").write_text("mine")
+    assert ((out / "a").read_text(), (out / "notes").read_text()) == ("old", "mine")
 
 
 def test_a_file_in_the_place_of_a_folder_stays(tmp_path):

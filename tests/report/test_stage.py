@@ -175,6 +175,14 @@ def test_what_is_there_is_shown_and_what_is_not_is_named(project, capsys):
     }
     assert list(pd.read_csv("reports/plots/sweeps.csv")["run"]) == ["hal"]
     text = (project / "reports/index.html").read_text()
+    rows = [
+        row
+        for row in text.partition('<table class="matrix">')[2].partition("</table>")[0].split("</tr>")
+        if "<th" in row
+    ]
+    assert {len(re.findall("<t[hd] ", row)) for row in rows} == {3}
+    assert rows[0].index(">sum<") < rows[0].index(">hal<")
+    assert [row.count("–</td>") for row in rows] == [0, 0, 1, 1, 1, 1]
     assert "not there when this page was written: run sum under csls, gm, is, rgm; run max.</p>" in text
 
 

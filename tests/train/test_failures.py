@@ -64,6 +64,17 @@ def test_an_earlier_model_stays_until_the_new_one_is_whole(project):
     assert {path.name for path in out.parent.iterdir() if path.is_dir()} == {"sum"}
 
 
+def test_the_folder_of_a_renamed_run_is_not_up_to_date(project):
+    params = load_params(project)
+    train(params, "sum", "cpu")
+    whole = (paths.trained("sum") / model_files.MODEL).read_bytes()
+    paths.trained("sum").rename(paths.trained("base"))
+    renamed = load_params(project, runs={"base": PARAMS["runs"]["sum"]})
+    train(renamed, "base", "cpu")
+    assert model_files.read(paths.trained("base")).config["run"] == "base"
+    assert (paths.trained("base") / model_files.MODEL).read_bytes() == whole
+
+
 @pytest.mark.parametrize(
     "error", [RuntimeError("DefaultCPUAllocator: no"), torch.OutOfMemoryError("no"), MemoryError()]
 )

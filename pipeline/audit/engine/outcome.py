@@ -65,11 +65,12 @@ def metrics(content: pa.Table, truth: pa.Table, mixture: BetaMixture, threshold:
 
 
 def doubt(metrics: dict) -> str:
-    """What to say where the threshold flags less than half of the pairs that are mismatched, or, with the truth unknown, that
-    the mixture expects to be; empty elsewhere."""
+    """What to say where the threshold finds less than half of the pairs that are mismatched, or, with the truth unknown, flags
+    less than half as many as the mixture expects; empty elsewhere."""
     known = metrics["truth"] == "known"
     count = metrics["mismatched"] if known else round(metrics["expected"])
-    if 2 * metrics["flagged"] >= count:
+    found = (1.0 if metrics["recall"] is None else metrics["recall"]) * count if known else metrics["flagged"]
+    if 2 * found >= count:
         return ""
     missed = f"the recall is {metrics['recall']:.2f}" if known else "most of them stay below the threshold"
     return (

@@ -97,8 +97,9 @@ class RunResult:
 
     @property
     def data(self) -> str | None:
-        """Digest of what was ranked; None where the evaluations do not say."""
-        return self.baseline.metrics.get("data")
+        """Digest of what was ranked; None where the evaluations do not say, or are of different data."""
+        found = {one.metrics.get("data") for one in self.evaluations.values()}
+        return found.pop() if len(found) == 1 else None
 
     @property
     def best(self) -> Evaluation:

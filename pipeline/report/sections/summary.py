@@ -3,7 +3,7 @@
 from pipeline.artifacts.evaluation import DIRECTIONS, few_items
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.report.engine.collector import Collector
-from pipeline.report.engine.results import Evaluation, Group, Results
+from pipeline.report.engine.results import Evaluation, Group, Results, RunResult
 
 TITLE = "Summary"
 _TIES = {
@@ -54,14 +54,9 @@ def _group(group: Group) -> dict:
 def _matrix(group: Group, best: Evaluation) -> dict:
     """rsum of each run under each criterion, and how far it lies from the baseline of the same run. The longer of the two
     goes down, so that the table stays narrow."""
-    cells = [
-        [
-            {"one": one, "gain": None if one is run.baseline else one.rsum - run.baseline.rsum, "best": one is best}
-            for one in run.evaluations.values()
-        ]
-        for run in group.runs
-    ]
-    runs, criteria = [run.name for run in group.runs], list(group.runs[0].evaluations)
+    runs = [run.name for run in group.runs]
+    criteria = list(dict.fromkeys(name for run in group.runs for name in run.evaluations))
+    cells = [[_cell(run, run.evaluations.get(name), best) for name in criteria] for run in group.runs]
     if len(criteria) > len(runs):
         return {
             "corner": "Criterion",
@@ -69,3 +64,10 @@ def _matrix(group: Group, best: Evaluation) -> dict:
             "rows": list(zip(criteria, zip(*cells, strict=True), strict=True)),
         }
     return {"corner": "Run", "heads": criteria, "rows": list(zip(runs, cells, strict=True))}
+
+
+def _cell(run: RunResult, one: Evaluation | None, best: Evaluation) -> dict | None:
+    """None for what has not been evaluated."""
+    if one is None:
+        return None
+    return {"one": one, "gain": None if one is run.baseline else one.rsum - run.baseline.rsum, "best": one is best}

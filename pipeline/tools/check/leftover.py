@@ -21,7 +21,10 @@ def left_over(params: Params) -> list[Problem]:
         if path.name.endswith(".partial"):
             found.append(
                 Problem(
-                    NOTE, str(path), "left by a call that was killed", "the next call goes on with it or removes it"
+                    NOTE,
+                    str(path),
+                    "left by a call that was killed",
+                    "the next call that has work to do goes on with it or removes it",
                 )
             )
         elif path.is_dir() and path not in known and not _holds(path, known):
@@ -68,13 +71,15 @@ def report(params: Params) -> list[Problem]:
             found.append(Problem(DIGEST, str(path), what, "run `vse-pipe report`"))
         elif other := [run for run in figures if _other_data(figures[run], run)]:
             what = f"figures of other data than was evaluated here: {_listed(other)}"
-            found.append(Problem(DIGEST, str(path), what, "run `vse-pipe report`"))
+            found.append(Problem(DIGEST, str(path), what, "run `vse-pipe evaluate`, then `vse-pipe report`"))
     return found
 
 
-def _other_data(figures: dict, run: str) -> bool:
-    evaluated = [read_json(file) for file in sorted(paths.evaluations(run).glob(f"*/{evaluation.METRICS}"))]
-    return any(one.get("data") != figures.get("data") for one in evaluated)
+def _other_data(figures: object, run: str) -> bool:
+    if not isinstance(figures, dict):
+        return True
+    files = [paths.evaluated(run, criterion) / evaluation.METRICS for criterion in sorted(set(figures) - {"data"})]
+    return any(read_json(file).get("data") != figures.get("data") for file in files if file.is_file())
 
 
 def _listed(names: list[str]) -> str:

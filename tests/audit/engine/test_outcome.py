@@ -84,6 +84,8 @@ def test_the_first_by_loss_are_counted_and_a_threshold_that_misses_most_is_said(
     assert missed.startswith(
         "0 pairs are flagged and 2 are mismatched: the recall is 0.00; take the first pairs by loss"
     )
+    assert outcome.doubt({"truth": "known", "mismatched": 6000, "flagged": 4000, "recall": 0.12})
+    assert not outcome.doubt({"truth": "known", "mismatched": 0, "flagged": 4, "recall": None})
     unknown = outcome.metrics(*_audited(true=(10, None, 10, 40)), threshold=0.9)
     assert unknown["ranked"] == [{"first": 4, "estimated": pytest.approx(0.3), "precision": None}]
     assert outcome.doubt(unknown).startswith("0 pairs are flagged and about 1 are mismatched: most of them stay below")

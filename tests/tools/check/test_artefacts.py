@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import captions, images, pairs
+from pipeline.artifacts import captions, evaluation, images, pairs
 from pipeline.core.files import read_json, write_json
 from pipeline.project import paths
 from pipeline.project.nodes import declarations
@@ -224,11 +224,15 @@ def test_the_report_must_speak_of_the_runs_that_are_named(made):
 
 def test_the_report_must_be_of_the_data_that_was_evaluated(made):
     Path("reports").mkdir()
-    figures = {run: {"data": "the demo's"} for run in ("sum",)}
-    Path("reports/metrics.json").write_text(json.dumps(figures), encoding="utf-8")
-    found = check([]).problems
-    assert [(one.status, one.address) for one in found] == [(DIGEST, "reports/metrics.json")]
-    assert "figures of other data than was evaluated here: sum" in found[0].what
+    for figures in ({"nns": {}, "data": "the demo's"}, 3):
+        Path("reports/metrics.json").write_text(json.dumps({"sum": figures}), encoding="utf-8")
+        found = check([]).problems
+        assert [(one.status, one.address) for one in found] == [(DIGEST, "reports/metrics.json")]
+        assert "figures of other data than was evaluated here: sum" in found[0].what
+    # What the report does not show may be of any data.
+    _json(paths.evaluated("sum", "nns") / evaluation.METRICS, data="the demo's")
+    Path("reports/metrics.json").write_text(json.dumps({"sum": {"data": "ours", "gm": {}}}), encoding="utf-8")
+    assert not [one for one in check([]).problems if one.address == "reports/metrics.json"]
 
 
 def test_the_lowest_status_decides():
