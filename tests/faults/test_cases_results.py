@@ -135,7 +135,7 @@ def test_case_33_what_params_no_longer_names_is_not_reported(made, call):
     assert "csls" in Path("reports/metrics.json").read_text()
     assert call("-S", "grid.inferences=[nns]", "report")[0] == 0
     assert Path("data/evaluate/sum/csls").is_dir()
-    assert list(read_json(Path("reports/metrics.json"))["sum"]) == ["nns"]
+    assert list(read_json(Path("reports/metrics.json"))["sum"]) == ["data", "nns"]
     assert "csls" not in Path("reports/plots/rsum.csv").read_text()
 
 

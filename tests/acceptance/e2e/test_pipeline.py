@@ -42,7 +42,7 @@ def test_the_first_call_runs_every_stage(project, first):
     } <= _ran(first)
     metrics = _metrics(project)
     assert set(metrics) == {"sum", "hal", "both"}
-    assert set(metrics["sum"]) == {"nns", "is+rgm"}
+    assert set(metrics["sum"]) == {"data", "nns", "is+rgm"}
     page = (project.root / "reports" / "index.html").read_text()
     assert "is+rgm" in page
 
