@@ -77,6 +77,12 @@ TABLE = [
         "dvc exp run -S report.examples=1",
         "training anew takes a minute, and tests/acceptance/e2e does it: a value that the report alone reads",
     ),
+    Rewriting(
+        r"(vse-pipe -S) loss\.max\.margin=0\.1 train --run max",
+        r"\1 loss.sum.margin=0.1 train --run sum",
+        "the project of these tests has no run max",
+    ),
+    Rewriting(r"vse-pipe extract --features photos", "vse-pipe extract --features filters", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe extract --backbone NAME", "vse-pipe extract --backbone random_filters", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe extract --texts NAME", "vse-pipe extract --texts words", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe audit --run R", "vse-pipe audit --run hal", _NO_PLACEHOLDER),

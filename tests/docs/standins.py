@@ -122,6 +122,7 @@ def own_csv(root: Path) -> None:
 
 def overlay(path: Path) -> None:
     path.write_text(
+        "replace: nodes\n"
         "datasets: {mine: {format: csv, source: photos/captions.csv}}\n"
         "features: {main: {dataset: mine, backbone: random_filters}}\n"
         "texts: {words: {dataset: mine, method: words, min_count: 1}}\n"
