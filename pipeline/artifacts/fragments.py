@@ -126,7 +126,8 @@ def read(path: Path) -> FragmentSide:
         table = file.read(wanted.names[:-1])
     tables.problems_or_pass(path, tables.repeated(table, key))
     splits = table["split"].to_numpy(zero_copy_only=False)
-    about = {name.decode(): value.decode() for name, value in (found.metadata or {}).items()}
+    with parquet.OURS.named(path, "a footer that is not UTF-8"):
+        about = {name.decode(): value.decode() for name, value in (found.metadata or {}).items()}
     return FragmentSide(path, table[key].to_numpy(), table["image_id"].to_numpy(), splits, about)
 
 

@@ -79,7 +79,7 @@ TABLE = [
     ),
     Rewriting(
         r"(vse-pipe -S) loss\.max\.margin=0\.1 train --run max",
-        r"\1 loss.sum.margin=0.1 train --run sum",
+        r"\1 loss.sum.margin=0.1 train --run sum --dry-run",
         "the project of these tests has no run max",
     ),
     Rewriting(r"vse-pipe extract --features photos", "vse-pipe extract --features filters", _NO_PLACEHOLDER),

@@ -82,4 +82,7 @@ def _numbers(path: Path, cells: np.ndarray, name: str, kind: type, headed: bool)
     if len(wrong):
         line, cell = wrong[0] + 1 + headed, cells[wrong[0]][:40]
         raise InputError(f"{path}, line {line}: {name} {str(cell)!r} is not {_WORDS[kind]}")
-    return cells.astype(kind)
+    try:
+        return cells.astype(kind)
+    except (ValueError, OverflowError) as error:  # digits of a line that numpy does not take for a number
+        raise InputError(f"{path}: {name}: {error}") from error

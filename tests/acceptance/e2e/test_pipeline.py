@@ -96,5 +96,5 @@ def test_an_entry_taken_out_leaves_no_row(project, first):
     params.write_text(re.sub(r"\n *- is\+rgm", "", text))
     assert params.read_text() != text
     project.run("dvc", "repro")
-    assert set(_metrics(project)["sum"]) == {"nns"}
+    assert set(_metrics(project)["sum"]) == {"data", "nns"}
     params.write_text(text)
