@@ -15,7 +15,7 @@ from pipeline.core.console import warn
 from pipeline.core.errors import InputError, PipelineError, UsageError
 from pipeline.tools.serve import query as queries
 from pipeline.tools.serve.guard import LOOPBACK, Guarded
-from pipeline.tools.serve.line import Line
+from pipeline.tools.serve.line import WaitingLine
 from pipeline.tools.serve.pages import Form, Pages
 from pipeline.tools.serve.pictures import Thumbnails, check_upload
 from pipeline.tools.serve.query import FIELDS, Query
@@ -62,7 +62,7 @@ class _Site:
         self._thumbnails = Thumbnails(desk.picture)
         self._uploads = Uploads()
         # A model is no place for two threads; the page and its pictures go on meanwhile.
-        self._searches, self._decoders = Line(1), Line(2)
+        self._searches, self._decoders = WaitingLine(1), WaitingLine(2)
 
     async def page(self, request: Request) -> Response:
         query = await self._query(request)

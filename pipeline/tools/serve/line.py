@@ -12,7 +12,7 @@ PATIENCE = 10.0
 EACH = 64
 
 
-class Line:
+class WaitingLine:
     """``turns`` at a time. Those asked to come again get status 429 or 503 with Retry-After."""
 
     def __init__(self, turns: int) -> None:

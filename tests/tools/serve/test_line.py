@@ -5,12 +5,12 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from pipeline.tools.serve import line
-from pipeline.tools.serve.line import Line
+from pipeline.tools.serve.line import WaitingLine
 
 AGAIN = {"Retry-After": "2"}
 
 
-async def visit(one: Line, address: str, done: anyio.Event, told: list, places: int = 1):
+async def visit(one: WaitingLine, address: str, done: anyio.Event, told: list, places: int = 1):
     try:
         async with one.turn(address, places):
             await done.wait()
@@ -23,7 +23,7 @@ def visited(*visitors: tuple[str, int], held: float = 0.0) -> list:
     """What they got, in the order in which it is known; the turns end ``held`` seconds after all have come."""
 
     async def run():
-        one, done, told = Line(1), anyio.Event(), []
+        one, done, told = WaitingLine(1), anyio.Event(), []
         async with anyio.create_task_group() as group:
             for address, places in visitors:
                 group.start_soon(visit, one, address, done, told, places)
