@@ -40,7 +40,8 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     at = [run["at"] for run in planned[:-1]]
     assert at[:7] == [f"os.rename {name}" for name in renamed]
     assert sorted(at[7:10]) == [f"os.remove {name}" for name in removed]
-    assert [event.split()[0] for event in at[10:]] == ["os.rmdir", "os.rmdir"]
+    assert [event.split()[0] for event in at[10:12]] == ["os.rmdir", "os.rmdir"]
+    assert at[12:] == ["os.remove small.lock"]
     for run in runs:
         assert run["resumed"] == 0, done.stderr
         assert outputs(tmp_path / run["folder"]) == whole, run
