@@ -1,0 +1,43 @@
+"""data/prepare/<dataset>/regions.parquet: which box of which picture each row of images.parquet is.
+
+Only of data sets that ``format: regions`` makes: their pictures are the boxes of the phrases of another data set, and
+boxes that are proposed for them.
+"""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.artifacts import _boxes
+from pipeline.core import tables
+
+NAME = "regions.parquet"
+SCHEMA = pa.schema(
+    [
+        tables.field("image_id", pa.int64(), "unique; the rows of images.parquet, in its order"),
+        tables.field("source_id", pa.int64(), "image_id of the whole picture, in the data set that has it"),
+        *_boxes.FIELDS,
+        tables.field("proposed", pa.bool_(), "a proposal; false: the box of a phrase"),
+        tables.field("score", pa.float64(), "of a proposal, as its method gives it; 0 for the box of a phrase"),
+        tables.field("split", pa.string(), "of its picture: train, val or test"),
+    ],
+    metadata={"artefact": "regions", "version": "1"},
+)
+
+
+def write(folder: Path, table: pa.Table, source: str) -> None:
+    """source: the folder of the data set that has the whole pictures."""
+    tables.write(folder / NAME, table, SCHEMA, {"source": source}, problems)
+
+
+def read(folder: Path) -> pa.Table:
+    return tables.read(folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems)
+
+
+def source(table: pa.Table) -> Path:
+    """The folder of the data set that has the whole pictures."""
+    return Path(tables.footer(table)["source"])
+
+
+def problems(table: pa.Table) -> list[str]:
+    return tables.repeated(table, "image_id") + _boxes.problems(table, "image_id")

@@ -1,0 +1,29 @@
+"""How far boxes overlap, and which of those that overlap stay.
+
+Boxes are x1, y1, x2, y2 in pixels, both corners belonging to the box: its width is x2 - x1 + 1. So Flickr30k Entities is
+measured (Plummer et al., ICCV 2015; utilities/getIOU.m and external/nms_iou.m of their code).
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torchvision import ops
+
+
+def iou(left: Float[Tensor, "left 4"], right: Float[Tensor, "right 4"]) -> Float[Tensor, "left right"]:
+    """Intersection over union of each box with each other."""
+    return ops.box_iou(_exclusive(left), _exclusive(right))
+
+
+def union(boxes: Float[Tensor, "boxes 4"]) -> Float[Tensor, " 4"]:
+    """The smallest box that encloses all: the one ground truth of a phrase with several (pl-clc, Entity.getGTBox)."""
+    return torch.cat([boxes[:, :2].amin(dim=0), boxes[:, 2:].amax(dim=0)])
+
+
+def nms(boxes: Float[Tensor, "boxes 4"], scores: Float[Tensor, " boxes"], threshold: float) -> Int[Tensor, " kept"]:
+    """Places of the boxes that stay, best first: whichever has an IoU above ``threshold`` with a better one goes."""
+    return ops.nms(_exclusive(boxes), scores, threshold)
+
+
+def _exclusive(boxes: Tensor) -> Tensor:
+    return boxes + boxes.new_tensor([0, 0, 1, 1])
