@@ -37,7 +37,7 @@ def test_a_box_of_one_row_of_pixels_is_one(tmp_path):
 def test_what_is_no_phrase_is_refused(tmp_path, change, said):
     with pytest.raises(InputError, match=said):
         phrases.write(tmp_path, pa.Table.from_pylist([PHRASE | change]))
-    with pytest.raises(InputError, match="phrase_id.*1"):
+    with pytest.raises(InputError, match="phrase_id"):
         phrases.write(tmp_path, pa.Table.from_pylist([PHRASE, PHRASE]))
 
 
