@@ -92,7 +92,6 @@ def _pickled(path: Path) -> object:
         elif path.stat().st_size:
             with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
                 _require_short_names(path, content)
-        _require_short_names(path)
         try:
             return torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 (the one place)
         except UnpicklingError as error:
