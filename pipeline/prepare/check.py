@@ -1,6 +1,6 @@
-"""data/prepare/<dataset>/: both tables, and that they belong together."""
+"""data/prepare/<dataset>/: its tables, and that they belong together."""
 
-from pipeline.artifacts import captions, images
+from pipeline.artifacts import captions, images, phrases
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params
 from pipeline.project.problems import Problem, collected, ids
@@ -18,4 +18,6 @@ def problems(params: Params, node: Node) -> list[Problem]:
             node.out / images.NAME,
             node.advice,
         )
+        if (node.out / phrases.NAME).exists():
+            phrases.read(node.out)
     return found

@@ -1,4 +1,4 @@
-"""prepare: read a data set in any format into images.parquet and captions.parquet."""
+"""prepare: read a data set in any format into images.parquet, captions.parquet and, where it has them, phrases.parquet."""
 
 import time
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import captions, images
+from pipeline.artifacts import captions, images, phrases
 from pipeline.core import memory
 from pipeline.core.console import say, warn
 from pipeline.core.errors import InputError
@@ -32,7 +32,7 @@ def prepare(params: Params, dataset: str) -> Path:
     with (
         claim(out),
         memory.limit(node.memory, f"datasets.{dataset}.memory"),
-        whole_folder(out, [images.NAME, captions.NAME, images.DRAWN]) as folder,
+        whole_folder(out, [images.NAME, captions.NAME, phrases.NAME, images.DRAWN]) as folder,
     ):
         read = FORMATS.load(node.format.name).read
         source = read(Path(node.source), folder, node.format.params, params.seed)
@@ -40,6 +40,8 @@ def prepare(params: Params, dataset: str) -> Path:
         _decide(dataset, source, node)
         images.write(folder, source.images, _settled_root(source.root, folder, out))
         captions.write(folder, source.captions)
+        if source.phrases is not None:
+            phrases.write(folder, source.phrases)
     seconds = time.monotonic() - started
     timing.record(out, seconds)
     _report(dataset, source, seconds)
@@ -101,10 +103,12 @@ def _settled_root(root: str, folder: Path, out: Path) -> str:
 
 
 def _report(dataset: str, source: Source, seconds: float) -> None:
+    tables = {"images": source.images, "captions": source.captions}
+    tables |= {"phrases": source.phrases} if source.phrases is not None else {}
     counts = []
     for split in images.SPLITS:
-        found = [pc.sum(pc.equal(table["split"], split)).as_py() for table in (source.images, source.captions)]
-        counts.append(f"{split} {found[0]} images / {found[1]} captions")
+        found = [f"{pc.sum(pc.equal(table['split'], split)).as_py()} {name}" for name, table in tables.items()]
+        counts.append(f"{split} {' / '.join(found)}")
     known = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
     frame = known.select(["sha256", "split"]).to_pandas()
     repeated = int(frame.sha256.duplicated().sum())
