@@ -23,12 +23,22 @@ _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "te
 
 
 @dataclass(frozen=True)
+class Regions:
+    """table: the columns of ``pipeline.artifacts.regions``; source, recall: as of its ``write``."""
+
+    table: pa.Table
+    source: str
+    recall: dict[str, dict]
+
+
+@dataclass(frozen=True)
 class Source:
     """images and captions: the columns of ``pipeline.artifacts.images`` and ``.captions``, in the data set's order.
 
     root: the folder that the column ``file`` is relative to, itself relative to the project or absolute. broken: a line
     for each image that is missing or does not decode; the stage decides whether it stops for them. phrases: the columns of
-    ``pipeline.artifacts.phrases``, of data sets that know where in their pictures the things are that their captions name.
+    ``pipeline.artifacts.phrases``, of data sets that know where in their pictures the things are that their captions name. regions: of a
+    data set of boxes in the pictures of another one.
     """
 
     images: pa.Table
@@ -36,6 +46,7 @@ class Source:
     root: str
     broken: list[str] = field(default_factory=list)
     phrases: pa.Table | None = None
+    regions: Regions | None = None
 
 
 def existing(source: Path) -> Path:
