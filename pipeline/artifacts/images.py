@@ -11,7 +11,7 @@ NAME = "images.parquet"
 DRAWN = "images/*"
 # In place of the digest of an image whose bytes could not be read; equal to no digest, whatever is there later.
 UNREAD = "unread"
-SPLITS = ("train", "val", "test")
+SPLITS = ("train", "val", "test", "proposal")
 SCHEMA = pa.schema(
     [
         tables.field("image_id", pa.int64(), "unique; the data set's own number where it has one"),
@@ -20,7 +20,9 @@ SCHEMA = pa.schema(
             pa.string(),
             "path relative to the image root, or what pipeline.pictures.address reads; <split>_ims.npy#<row> for precomputed features",
         ),
-        tables.field("split", pa.string(), "train, val or test"),
+        tables.field(
+            "split", pa.string(), "train, val or test; proposal of a box that was proposed and that nothing trains on"
+        ),
         tables.field("width", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"),
         tables.field("height", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"),
         tables.field(
