@@ -34,7 +34,7 @@ class Regions:
         proposed = np.flatnonzero(kept & np.isin(pictures, pictures[shown]))
         if not len(proposed):
             raise InputError(
-                f"train {told}: no picture of the split train has a proposal; let `prepare` propose for it"
+                f"train {told}: no picture of its training pairs has a proposal; add train to the splits that the data set proposes boxes for"
             )
         proposed = proposed[np.argsort(pictures[proposed], kind="stable")]
         boxes = boxes_of(table)

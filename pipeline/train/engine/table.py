@@ -59,8 +59,9 @@ class TrainTable:
     ) -> "TrainTable":
         """Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty.
 
-        same_text: captions that read alike are one text, with all their images. Images that ``extract`` recorded as unreadable are left out with their captions, and with every pair that shows
-        them; one that is missing for another reason is an error.
+        Images that ``extract`` recorded as unreadable are left out with their captions, and with every pair that shows
+        them; one that is missing for another reason is an error. same_text: captions that read alike are one text, which
+        belongs to all their images.
         """
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
             raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")

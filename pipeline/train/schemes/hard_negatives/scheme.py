@@ -80,7 +80,10 @@ class HardNegatives(Scheme):
         return self._across(replace(scored, mined=mined, mined_for=self._mined_for.to(mined.device)))
 
     def state(self) -> dict[str, Tensor]:
+        if not len(self.mined.rows):
+            return {}
         return {"texts": torch.from_numpy(self.mined.texts), "rows": torch.from_numpy(self.mined.rows)}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        self.mined = Mined(state["texts"].numpy(), state["rows"].numpy())
+        if state:
+            self.mined = Mined(state["texts"].numpy(), state["rows"].numpy())
