@@ -1,27 +1,29 @@
 """Which texts were seen with which images over all training pairs, where texts that read alike are one text."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from scipy import sparse
 
 from pipeline.train.engine.loss.matches import Matches
 
 
 @dataclass(frozen=True)
 class Incidence:
-    """images, texts: (pairs,) number of each pair's image and text; by_image: (images, texts) how many pairs join them;
-    by_text: the same, texts first."""
+    """images, texts: (pairs,) number of each pair's image and text; by_image: (images, texts) how many pairs join them, a
+    sparse array of scipy; by_text: the same, texts first."""
 
     images: np.ndarray
     texts: np.ndarray
-    by_image: sparse.csr_array
-    by_text: sparse.csr_array
+    by_image: Any
+    by_text: Any
 
     @classmethod
     def of(cls, owners: np.ndarray, texts: np.ndarray) -> "Incidence":
         """owners, texts: (pairs,) anything that tells images and texts apart."""
+        from scipy import sparse  # not needed where a text has one image
+
         images, texts = (np.unique(side, return_inverse=True)[1] for side in (owners, texts))
         cells = sparse.csr_array((np.ones(len(images), np.int32), (images, texts)))
         return cls(images, texts, cells, cells.T.tocsr())
