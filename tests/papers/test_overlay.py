@@ -1,7 +1,6 @@
 """Rows of papers as parameters: each that can run makes a file that loads and says what the row says."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
