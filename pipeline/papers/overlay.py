@@ -10,6 +10,7 @@ from pipeline.papers import catalogue
 from pipeline.papers.catalogue import Entry
 from pipeline.papers.differences import COMPUTING
 from pipeline.papers.schema import MEMBERS, MemberKey, Settings
+from pipeline.project.params.runs import never_learns
 from pipeline.project.params.schema import EvaluateParams, TrainParams
 from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES, Family
 
@@ -95,6 +96,8 @@ def needs(entry: Entry) -> list[str]:
     lacking = [f"{family.kind} '{name}'" for family, name in wanted if name not in family.names()]
     options = [f"train.{key}" for key in chosen.train if key not in TrainParams.model_fields]
     lacking += [", ".join(options)] if options else []
+    if not lacking and never_learns(str(chosen.loss), _members(entry, "similarity")[0]):
+        lacking.append(f"a loss '{chosen.loss}' that learns from similarity '{chosen.similarity}' (never above 0)")
     protocol = _MEASURED[entry.block.protocol]["protocol"]
     if protocol not in _choices(EvaluateParams, "protocol"):
         lacking.append(f"evaluation protocol '{protocol}'")
