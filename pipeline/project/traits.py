@@ -49,28 +49,33 @@ class ProtocolTraits(Traits):
 
 @dataclass(frozen=True)
 class LossTraits(Traits):
-    """similarities: those it works with, None for all; stuck: it has a function ``stuck``, which tells whether training
-    ended at a point from which the loss does not move."""
+    """similarities: those it works with, None for all; above_zero: a pair learns only while its similarity is above 0;
+    stuck: it has a function ``stuck``, which tells whether training ended at a point from which the loss does not move."""
 
     similarities: tuple[str, ...] | None = None
+    above_zero: bool = False
     stuck: bool = False
 
 
 @dataclass(frozen=True)
 class SchemeTraits(Traits):
-    """losses, similarities: those it works with, None for all; parts: batches that one batch of the sampler becomes."""
+    """losses, similarities: those it works with, None for all; parts: batches that one batch of the sampler becomes;
+    regions: it needs a data set of regions, with the proposals of its training pictures."""
 
     losses: tuple[str, ...] | None = None
     similarities: tuple[str, ...] | None = None
     parts: int = 1
+    regions: bool = False
 
 
 @dataclass(frozen=True)
 class SimilarityTraits(Traits):
-    """fragments: it compares regions with words; learns: it has a function ``network``, which makes what it learns."""
+    """fragments: it compares regions with words; learns: it has a function ``network``, which makes what it learns; above_zero:
+    False where 0 is the largest value it takes."""
 
     fragments: bool = False
     learns: bool = False
+    above_zero: bool = True
 
 
 @dataclass(frozen=True)

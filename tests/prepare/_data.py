@@ -63,7 +63,7 @@ def precomp(folder: Path, splits: dict[str, tuple[np.ndarray, list[str]]]) -> Pa
     return folder
 
 
-def marked(number: int, boxes: dict[tuple[int, ...], tuple[int, ...] | str], size: tuple[int, int] = (8, 6)) -> str:
+def marked(number: int, boxes: dict[tuple, tuple | str], size: tuple[int, int] = (8, 6)) -> str:
     """One picture's annotations of Flickr30k Entities. boxes: to chains their xmin, ymin, xmax and ymax, or the flag set."""
     objects = ""
     for chains, box in boxes.items():

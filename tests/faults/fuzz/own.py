@@ -150,7 +150,7 @@ def readers() -> list[Reader]:
         *_on(phrases.read, Path("boxes") / phrases.NAME),
         *_on(regions.read, Path("boxes") / regions.NAME),
         *_on(_rows_read, *(_TOY / "plain" / name for name in ("features.npy", "index.parquet", "meta.json"))),
-        *_on(lambda _: _boxes(), Path("regions/index.parquet"), digested=False),
+        *_on(lambda _: _boxes(), Path("regions/index.parquet")),
         *_on(_texts_read, *(tokens / name for name in (texts.TOKENS, texts.INDEX, texts.VOCABULARY))),
         *_on(_texts_read, *(vectors / name for name in (texts.ARRAY, texts.INDEX, texts.STATE))),
         *_on(_texts_read, tokens / texts.META, vectors / texts.META, digested=False),

@@ -67,7 +67,7 @@ def test_the_stage_writes_them_and_says_what_has_no_box(tmp_path, monkeypatch, c
     assert "train 1 images / 3 captions / 2 phrases, val 0 images / 0 captions / 0 phrases, test 1 images" in said
 
 
-WORDS = st.text(st.characters(exclude_categories=["Z", "C"], exclude_characters="[]/"), min_size=1)
+WORDS = st.text("aE\u00e9\u732b\U0001f408.,'#:-0N", min_size=1, max_size=4)
 PHRASES = st.tuples(
     st.integers(0, 10**17), st.lists(WORDS, min_size=1, max_size=3), st.lists(WORDS, min_size=1, max_size=3)
 )

@@ -239,6 +239,7 @@ def test_weights_by_name_by_path_and_damaged(project, monkeypatch):
     ("node", "file"),
     [
         ({"backbone": "resnet152"}, "resnet152-f82ba261.pth"),
+        ({"backbone": "resnet152", "weights": "IMAGENET1K_V1"}, "resnet152-394f9c45.pth"),
         ({"backbone": "inception_resnet_v2"}, "inception_resnet_v2.tf_in1k-dbea26b1.safetensors"),
         ({"backbone": "grid", "model": "resnet50"}, "resnet50-"),
     ],
