@@ -15,6 +15,7 @@ from pipeline.project.registry import (
     ENGINES,
     FORMATS,
     INFERENCES,
+    PROPOSALS,
     PROTOCOLS,
     RUN_FAMILIES,
     SAMPLERS,
@@ -27,9 +28,12 @@ from tests.rules.sources import ROOT
 
 pytestmark = pytest.mark.acceptance
 
-FAMILIES = (*(FORMATS, BACKBONES, ENGINES, TEXT_FEATURES, PROTOCOLS, INFERENCES, SECTIONS), *RUN_FAMILIES.values())
+FAMILIES = (
+    *(FORMATS, PROPOSALS, BACKBONES, ENGINES, TEXT_FEATURES, PROTOCOLS, INFERENCES, SECTIONS),
+    *RUN_FAMILIES.values(),
+)
 # Rooms and families that dvc.yaml names as a whole although an entry says which member it uses.
-WHOLE = {"train": (SAMPLERS.package,), "audit": ("pipeline.train", "pipeline.ranking")}
+WHOLE = {"prepare": (PROPOSALS.package,), "train": (SAMPLERS.package,), "audit": ("pipeline.train", "pipeline.ranking")}
 Member = tuple[Family, str]
 
 
@@ -50,7 +54,8 @@ def project(tmp_path_factory) -> Iterator[tuple[Repo, Params]]:
 def test_every_member_that_an_entry_can_name_is_named(project):
     made = [one.declaration.members(project[1], one.name) for one in nodes(project[1])]
     named = {member for members in made for member in members.items()}
-    families = {family for family, _ in named} - {SAMPLERS}  # whichever it is, DVC is told of the whole folder
+    # Of these, whichever it is, DVC is told of the whole folder.
+    families = {family for family, _ in named} - {PROPOSALS, SAMPLERS}
     assert {(family, name) for family in families for name in family.names()} <= named
 
 
