@@ -12,6 +12,7 @@ from pipeline.papers.catalogue import Entry
 from pipeline.papers.differences import COMPUTING
 from pipeline.papers.schema import MEMBERS, MemberKey, Settings
 from pipeline.project import paths
+from pipeline.project.params.runs import never_learns
 from pipeline.project.params.schema import TrainParams
 from pipeline.project.registry import (
     BACKBONES,
@@ -114,6 +115,8 @@ def needs(entry: Entry) -> list[str]:
     lacking = [f"{family.kind} '{name}'" for family, name in wanted if name not in family.names()]
     options = [f"train.{key}" for key in chosen.train if key not in TrainParams.model_fields]
     lacking += [", ".join(options)] if options else []
+    if not lacking and never_learns(str(chosen.loss), _members(entry, "similarity")[0]):
+        lacking.append(f"a loss '{chosen.loss}' that learns from similarity '{chosen.similarity}' (never above 0)")
     return lacking
 
 

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
+from torchvision.models import get_model_weights
 
 from pipeline.core.errors import UsageError
+from pipeline.extract.engine.networks import torchvision
 from pipeline.papers import catalogue, render
 from pipeline.papers.catalogue import Entry
 from pipeline.papers.overlay import ENSEMBLES, needs, overlay, run_name
@@ -125,6 +127,24 @@ def test_a_quoted_row_has_nothing_to_run():
         overlay("hal-aaai2020", "2.14")
 
 
+def test_order_embeddings_under_hal_are_refused_with_the_reason():
+    entry = catalogue.find("hal-aaai2020", "1.6")
+    assert needs(entry) == ["a loss 'hal' that learns from similarity 'order' (never above 0)"]
+    assert "not repeatable" in catalogue.load("hal-aaai2020").remarks[entry.row.assumed]
+    assert needs(catalogue.find("hal-rgm-emnlp", "1.6")) == needs(catalogue.find("hal-aaai2020", "1.4")) == []
+
+
+def test_resnets_have_the_weights_of_their_time():
+    """Of VGG-19 torchvision has one set, whatever it is called: its entry stays, and with it features that are there."""
+    weights = {"resnet152": set(), "vgg19": set()}
+    for entry in (one for one in ENTRIES if one.paper in ("vsepp", "hal-aaai2020", "hal-rgm-emnlp") and one.settings):
+        node = entry.settings.features
+        if node["backbone"] in weights:
+            source = torchvision._source(node["backbone"], node["weights"], get_model_weights(node["backbone"]))
+            weights[node["backbone"]].add(source.file)
+    assert weights == {"resnet152": {"resnet152-394f9c45.pth"}, "vgg19": {"vgg19-dcbb9e9d.pth"}}
+
+
 def test_hal_with_a_memory_bank_as_table_3_has_it():
     found = overlay("hal-aaai2020", "2.12")
     run = found["runs"]["hal-aaai2020_2_12"]
@@ -189,6 +209,7 @@ def test_a_criterion_comes_with_its_values():
 def test_what_is_printed_but_not_run():
     assert overlay("hal-rgm-emnlp", "4.14:printed")["inference"]["csls"] == {"k": 10, "two_sided": False}
     assert overlay("hal-rgm-emnlp", "4.14:printed")["inference"]["rgm"]["mode"] == "literal"
+    assert overlay("hal-rgm-emnlp", "4.14:captions")["inference"]["rgm"]["mode"] == "captions"
     texts = [next(iter(overlay("vsepp", row)["runs"].values())) for row in ("4.4", "4.4:projection")]
     assert [one["options"]["text"]["projection"] for one in texts] == [False, True]
     order = next(iter(overlay("vsepp", "4.3:squared")["runs"].values()))
