@@ -5,6 +5,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+# Cells of a block up to which it is counted before numba, which takes a second, has been imported.
+_SMALL = 1 << 18
 Counted = tuple[Int[np.ndarray, " thresholds"], bool]
 
 
@@ -19,13 +21,13 @@ def counts(
 
     thresholds: in the precision of the scores, those of row r from ``starts[r]`` to ``starts[r + 1]``.
     """
-    if scores.is_cpu and scores.dtype in (torch.float32, torch.float64):
-        return _compiled(scores, starts, thresholds, strictly)
+    if scores.numel() > _SMALL and scores.is_cpu and scores.dtype in (torch.float32, torch.float64):
+        return compiled(scores, starts, thresholds, strictly)
     return by_tensors(scores, starts, thresholds, strictly)
 
 
-def _compiled(scores: Tensor, starts: np.ndarray, thresholds: np.ndarray, strictly: bool) -> Counted:
-    # numba takes half a second to import, which commands that rank nothing should not pay.
+def compiled(scores: Tensor, starts: np.ndarray, thresholds: np.ndarray, strictly: bool) -> Counted:
+    """``counts`` of float32 or float64 on the CPU, in one pass over them."""
     from pipeline.ranking.compiled.thresholds import count
 
     found = np.empty(len(thresholds), np.int64)

@@ -39,9 +39,10 @@ def test_a_vector_an_image() -> None:
 
 
 @pytest.mark.acceptance
-def test_a_model_of_every_kind_gives_a_vector_an_image() -> None:
-    shortest = [min(timm.list_models(module=module), key=len) for module in timm.list_modules()]
-    assert len(shortest) > 50
+def test_models_of_many_kinds_give_a_vector_an_image() -> None:
+    # A fifth of the kinds, for all of them take minutes.
+    shortest = [min(timm.list_models(module=module), key=len) for module in timm.list_modules()[::5]]
+    assert len(shortest) > 12
     shapes = {name: shape(name) for name in shortest}
     assert {name: found for name, found in shapes.items() if len(found) != 2} == {}
 
