@@ -14,9 +14,11 @@ class Traits:
 
 @dataclass(frozen=True)
 class FormatTraits(Traits):
-    """knows_truth: False where nobody knows which train pairs match."""
+    """knows_truth: False where nobody knows which train pairs match; proposes: its options ``proposals`` and ``options`` name
+    a way to propose boxes and its options."""
 
     knows_truth: bool = True
+    proposes: bool = False
 
 
 @dataclass(frozen=True)

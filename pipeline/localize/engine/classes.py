@@ -40,7 +40,7 @@ class Classes:
         find = correct.cumsum() - correct
         counts = find < starts[owners + 1]  # what follows the last find of a class changes nothing
         keys = find[counts] * (pictures.max(initial=0) + 1) + pictures[counts]
-        rows, first, before = np.unique(keys, return_index=True, return_counts=True)
+        _, first, before = np.unique(keys, return_index=True, return_counts=True)
         spans = _starts(find[counts][first], int(starts[-1]))
         by_class = np.argsort(truths[0], kind="stable")
         true = _starts(truths[0], count), truths[1][by_class]

@@ -164,7 +164,7 @@ class RunNode(Strict):
 class EmbedParams(Strict):
     """embed: what is exported of every run."""
 
-    splits: Annotated[list[Literal["train", "val", "test"]], Field(min_length=1)] | None = None
+    splits: Annotated[list[Literal["train", "val", "test", "proposal"]], Field(min_length=1)] | None = None
     """whose images and captions are embedded; null: all, of models that compare fragments val and test"""
 
 
