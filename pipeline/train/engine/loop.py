@@ -103,7 +103,7 @@ def _validated(validate: Validate, models: Sequence[DualEncoder], epoch: int, na
 def _epoch(
     scheme: Scheme, optimizer: torch.optim.Optimizer, sampler: Callable[[int], list[np.ndarray]], epoch: int, name: str
 ) -> float:
-    """One pass over the epoch's batches. Returns the mean loss of a pair's batch, weighted by batch size."""
+    """One pass over the epoch's batches. Returns the mean loss of a pair's batch, weighted by batch size; 0 without any."""
     setting = scheme.setting
     # Dropout draws from torch's own generator: tie it to the epoch, so that a resumed run draws the same.
     torch.manual_seed(derive(setting.seed, "dropout", epoch))
@@ -124,4 +124,4 @@ def _epoch(
                 raise type(error)(f"train {name}, epoch {epoch + 1}, pairs {first}, ...: {error}") from error
             total += value * len(batch.pairs)
             seen += len(batch.pairs)
-    return total / seen
+    return total / max(seen, 1)

@@ -68,7 +68,7 @@ class Scheme:
         """Before the first step of ``epoch``, counted from 0."""
 
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
-        """The pairs of each batch, asked for after ``start``. sampled: those of the run's sampler."""
+        """The pairs of each batch, asked for after ``start``; none where that did all. sampled: those of the run's sampler."""
         return sampled
 
     def prepare(self, batch: Batch) -> None:

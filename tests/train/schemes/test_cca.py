@@ -1,0 +1,112 @@
+"""Runs under cca: what they end with is what the formulas say, and they end so after a kill."""
+
+import shutil
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+
+from pipeline.artifacts import captions, embeddings, features, history, images, model_files, texts
+from pipeline.core.errors import UsageError
+from pipeline.embed.stage import embed
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
+from pipeline.project import paths
+from pipeline.train.engine import checkpoint
+from pipeline.train.schemes.cca import scheme as cca
+from pipeline.train.stage import train
+from tests.naive import cca as naive
+from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
+from tests.train.killed import killed_after
+from tests.train.some import some_pairs, some_scheme
+
+OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
+LINEAR = {"text": "two_branch", "options": {"text": {"nonlinear": False}, "scheme": {"eta": 1e-3}}}
+RUN = {**PARAMS["runs"]["sum"], **LINEAR, "scheme": "cca", "texts": "means", "train": {"epochs": 1, "embed_size": 5}}
+
+
+def _params(root, **changes):
+    means = {"dataset": "toy", "method": "mean_vectors", "vectors": "words.npz"}
+    return load_params(root, texts={"means": means}, runs={"cca": {**RUN, **changes}})
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_prepared()
+    vectors = np.random.default_rng(1).standard_normal((len(WORDS), 8)).astype(np.float32)
+    np.savez("words.npz", words=np.array(WORDS), vectors=vectors)
+    params = _params(tmp_path)
+    inject(params, "clean")
+    extract_texts(params, "means")
+    return tmp_path
+
+
+def _sides() -> list[np.ndarray]:
+    """Features of the images and vectors of the captions of the split train, a row a caption."""
+    table = captions.read(paths.prepared("toy"))
+    train_ = table.filter(pc.equal(table["split"], "train"))
+    seen, read = features.read(paths.extracted("toy", "plain")), texts.read(paths.extracted("toy", "means"))
+    places = read.places_of(train_["caption_id"].to_numpy())
+    sides = seen.array[seen.rows_of(train_["image_id"].to_numpy())], read.array[read.rows[places]]
+    return [np.asarray(side, np.float64) for side in sides]
+
+
+@pytest.mark.parametrize("image", ["linear", "two_branch"])
+def test_a_run_ends_with_the_canonical_directions_of_its_train_pairs(project, monkeypatch, image):
+    monkeypatch.setattr(cca, "_BLOCK_BYTES", 7 * 8 * 18)  # several blocks, the last one short
+    options = {**RUN["options"], **({"image": {"nonlinear": False}} if image == "two_branch" else {})}
+    params = _params(project, image=image, options=options)
+    train(params, "cca", "cpu")
+    embed(params, "cca", "cpu")
+    rows = history.read(paths.trained("cca"))
+    assert (rows.epoch.tolist(), rows.loss.tolist()) == ([1], [0.0])
+    folder = paths.embedded("cca")
+    read = embeddings.read(folder / captions.NAME).split("train")
+    seen = embeddings.read(folder / images.NAME)
+    shown = seen.vectors[[seen.ids.tolist().index(owner) for owner in read.image_ids]]
+    _, cosines = naive.correlations_and_cosines(*_sides(), 1e-3, 5)
+    np.testing.assert_allclose(shown @ read.vectors.T, cosines, atol=1e-5)
+
+
+def test_a_killed_run_goes_on_and_ends_bit_equal(project):
+    params = _params(project, train={"epochs": 2, "embed_size": 5})
+    train(params, "cca", "cpu")
+    whole = {name: (paths.trained("cca") / name).read_bytes() for name in OUTPUTS}
+    assert history.read(paths.trained("cca")).val_rsum.nunique() == 1
+    shutil.rmtree(paths.trained("cca"))
+    killed_after(1, params, "cca")
+    train(params, "cca", "cpu")
+    assert {name: (paths.trained("cca") / name).read_bytes() for name in OUTPUTS} == whole
+
+
+def test_epochs_that_change_nothing_are_told(project, capsys):
+    train(_params(project, train={"epochs": 2, "embed_size": 5}), "cca", "cpu")
+    assert "nothing changes after the first of train.epochs 2" in capsys.readouterr().err
+
+
+def test_more_dimensions_than_the_smaller_side_has_are_refused_with_the_number(project):
+    wanted = r"no more than 8 dimensions for images of 10 numbers and texts of 8; .* not 9"
+    with pytest.raises(UsageError, match=wanted):
+        train(_params(project, train={"embed_size": 9}), "cca", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("changes", "side"),
+    [
+        ({"text": "two_branch", "options": {}}, "text encoder"),
+        ({"options": {"text": {"nonlinear": False, "use_abs": True}}}, "text encoder"),
+        ({"image": "two_branch"}, "image encoder"),
+        ({"options": {"text": {"nonlinear": False}, "image": {"no_imgnorm": True}}}, "image encoder"),
+        ({"options": {"text": {"nonlinear": False}, "image": {"use_abs": True}}}, "image encoder"),
+    ],
+)
+def test_encoders_that_do_more_or_less_than_a_linear_map_to_unit_length_are_refused(project, changes, side):
+    with pytest.raises(UsageError, match=f"scheme 'cca' sets one linear layer .*: {side} .*nonlinear: false"):
+        train(_params(project, **changes), "cca", "cpu")
+    assert not paths.trained("cca").exists()
+
+
+def test_an_encoder_of_tokens_is_refused():
+    with pytest.raises(UsageError, match="text encoder two_branch"):
+        some_scheme(some_pairs(), name="cca", train={"embed_size": 2})
