@@ -21,7 +21,10 @@ def problems(params: Params, node: Node) -> list[Problem]:
             node.advice,
         )
         if (node.out / phrases.NAME).exists():
-            phrases.read(node.out)
+            # Where regions are the pictures, their captions are phrases of the data set that has the whole pictures.
+            key = "phrase_id" if (node.out / regions.NAME).exists() else "caption_id"
+            named, known = phrases.read(node.out)[key].to_numpy(), texts["caption_id"].to_numpy()
+            found += ids(node.out / phrases.NAME, key, named, known, node.out / captions.NAME, node.advice)
         if (node.out / regions.NAME).exists():
             found += _regions(node, pictures["image_id"])
     return found

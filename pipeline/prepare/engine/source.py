@@ -153,6 +153,8 @@ def caption_table(ids, image_ids, texts, splits) -> pa.Table:
     return pa.table([ids, image_ids, texts, splits], schema=captions.SCHEMA)
 
 
-def phrase_table(*columns) -> pa.Table:
-    """The columns of ``pipeline.artifacts.phrases`` from parallel sequences."""
-    return pa.table(list(columns), schema=phrases.SCHEMA)
+def phrase_table(rows: list[tuple], where: str) -> pa.Table:
+    """The columns of ``pipeline.artifacts.phrases``. Raises InputError without rows, which no stage could use."""
+    if not rows:
+        raise InputError(f"{where}: no phrase of the captions has a box")
+    return pa.table(list(zip(*rows, strict=True)), schema=phrases.SCHEMA)

@@ -122,6 +122,8 @@ class TrainParams(Strict):
     """the first so many validation images choose the best epoch"""
     mask_same_image: bool = False
     """captions of the same image are no negatives of each other"""
+    same_text: bool = False
+    """captions that read alike are one text, which matches all their images; of regions phrases always do"""
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16 runs the products of the step in bfloat16 (autocast), weights stay float32"""
     chunk: NonNegativeInt = 0

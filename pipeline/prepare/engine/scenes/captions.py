@@ -77,7 +77,7 @@ def _relation(scene: Scene, rng: np.random.Generator) -> _Parts | None:
         return None
     first, second = (int(i) for i in rng.permutation(len(scene.figures))[:2])
     between = pick(rng, words.RELATIONS[pick(rng, relations(scene.figures[first], scene.figures[second]))])
-    parts = [_figure(scene, first, rng), f" {between} ", _figure(scene, second, rng)]
+    parts: _Parts = [_figure(scene, first, rng), f" {between} ", _figure(scene, second, rng)]
     return [pick(rng, words.OPENERS), *parts, _sometimes_on(scene.background, rng)]
 
 
@@ -87,7 +87,7 @@ def _placed(scene: Scene, rng: np.random.Generator) -> _Parts | None:
     where = place(scene.figures[number])
     if where is None:
         return None
-    parts = [_figure(scene, number, rng), f" {pick(rng, words.PLACES[where])}"]
+    parts: _Parts = [_figure(scene, number, rng), f" {pick(rng, words.PLACES[where])}"]
     return [pick(rng, words.OPENERS), *parts, _sometimes_on(scene.background, rng)]
 
 

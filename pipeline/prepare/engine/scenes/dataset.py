@@ -46,7 +46,7 @@ def render(out: Path, params: ShapesParams, seed: int) -> Source:
                     of = (len(phrase_rows) + 1, caption_id, image_id, index + 1, start, phrase, figure.shape)
                     phrase_rows.append((*of, *box(figure, params.pixels), split))
     tables = image_table(*zip(*image_rows, strict=True)), caption_table(*zip(*caption_rows, strict=True))
-    phrases = phrase_table(*zip(*phrase_rows, strict=True)) if params.phrases else None
+    phrases = phrase_table(phrase_rows, "the rendered scenes") if params.phrases else None
     return Source(*tables, str(folder), phrases=phrases)
 
 
