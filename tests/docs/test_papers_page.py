@@ -18,7 +18,12 @@ PARTS = {
     "hal-aaai2020": (["Basic Formulation", "SUM", "MAX", "Global", "Local", "Experimental setups"], 4, 3),
     "hal-rgm-emnlp": (["3.1", "3.2.1", "3.2.2", "3.2.3", "3.3.1", "3.3.2", "3.3.3", "3.4", "4.1", "Algorithm 1"], 4, 4),
     "l2rm-cvpr2024": (
-        [*["3.1", "3.2", "4.1", "4.2", "4.3", "5.1", "5.2", "5.3", "5.4", "D.1", "D.2", "D.3"], "Appendix A", "Appendix B", "Appendix C"],
+        [
+            *["3.1", "3.2", "4.1", "4.2", "4.3", "5.1", "5.2", "5.3", "5.4", "D.1", "D.2", "D.3"],
+            "Appendix A",
+            "Appendix B",
+            "Appendix C",
+        ],
         7,
         9,
     ),

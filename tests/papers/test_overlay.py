@@ -1,7 +1,6 @@
 """Rows of papers as parameters: each that can run makes a file that loads and says what the row says."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from tests.rules.sources import ROOT
 DEMO = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
 ENTRIES = [entry for paper in catalogue.names() for entry in catalogue.entries(paper)]
 RUNNABLE = [entry for entry in ENTRIES if entry.settings is not None and not needs(entry)]
-LACKING = [entry for entry in ENTRIES if entry.settings is not None and needs(entry)]
 
 
 def applied(tmp_path, entry):
@@ -82,14 +80,6 @@ def test_a_row_is_measured_with_pessimistic_ties_whatever_params_say():
     assert overlay(entry.paper, entry.id)["evaluate"]["ties"] == "pessimistic"
 
 
-def test_a_row_this_version_cannot_run_says_what_it_needs():
-    assert LACKING
-    for entry in LACKING:
-        wanted = rf"row {re.escape(entry.id)} of {entry.paper} needs .*, which this version does not have"
-        with pytest.raises(UsageError, match=wanted):
-            overlay(entry.paper, entry.id)
-
-
 def test_what_is_missing_is_asked_of_the_families(monkeypatch):
     from pipeline.project.registry import Family
 
@@ -98,6 +88,36 @@ def test_what_is_missing_is_asked_of_the_families(monkeypatch):
     names = Family.names
     monkeypatch.setattr(Family, "names", lambda family: [] if family.kind in ("scheme", "backbone") else names(family))
     assert needs(entry) == ["backbone 'resnet152'", "scheme 'memory_bank'"]
+    wanted = r"row 2\.12 of hal-aaai2020 needs backbone 'resnet152' and .*, which this version does not have"
+    with pytest.raises(UsageError, match=wanted):
+        overlay(entry.paper, entry.id)
+
+
+def test_a_row_of_regions_brings_the_data_set_they_are_of(monkeypatch):
+    """Each run that is localised is named in report.localized; what proposes boxes is asked for like any member."""
+    from pipeline.papers import overlay as module
+    from pipeline.project.registry import PROPOSALS, Family
+
+    names = Family.names
+    monkeypatch.setattr(Family, "names", lambda family: [] if family is PROPOSALS else names(family))
+    assert needs(catalogue.find("structure-preserving-cvpr2016", "3d")) == ["proposals 'file'"]
+    monkeypatch.setattr(module, "needs", lambda entry: [])
+    found = overlay("structure-preserving-cvpr2016", "3d-mined")
+    assert list(found["datasets"]) == ["flickr30k_entities", "flickr30k_phrases_mined"]
+    assert found["datasets"]["flickr30k_phrases_mined"]["source"] == "data/prepare/flickr30k_entities"
+    assert found["report"]["localized"] == list(found["runs"])
+    (run,) = found["runs"].values()
+    assert (run["scheme"], run["train"]["epochs"]) == ("hard_negatives", 33)
+    assert run["options"]["loss"].items() >= {"lambda2": 0.1, "lambda3": 0.1, "reduction": "sum"}.items()
+
+
+@pytest.mark.parametrize(
+    ("row", "further"), [("3a", 0), ("3a:further", 1), ("3a-mined", 0), ("3b", 1), ("3d-mined", 1)]
+)
+def test_only_the_full_objective_has_further_phrases_and_regions(row, further):
+    settings = catalogue.find("structure-preserving-cvpr2016", row).settings
+    sampler = settings.options.get("sampler", {})
+    assert [sampler.get(key, 0) for key in ("extra_positives", "extra_images")] == [further, further]
 
 
 def test_a_quoted_row_has_nothing_to_run():

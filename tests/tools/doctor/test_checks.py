@@ -162,7 +162,7 @@ def test_places_follow_the_environment(project, monkeypatch):
         "disk, DVC cache": project / ".dvc" / "cache",
         "disk, weights": Path("/w"),
     }
-    from pipeline.extract.engine import weights as real
+    from pipeline.core import weights as real
 
     for name, value in [
         ("VSE_PIPE_WEIGHTS", None),
