@@ -126,9 +126,9 @@ def write_blocks(
 ) -> None:
     """Write the three files from blocks of rows in order; only one block at a time is in memory.
 
-    count: rows in all blocks together; index: in as many tables as it comes. meta gains the array's shape and sha256 and is
-    written last: an array without the digest that belongs to it is refused by ``read``. Raises InputError on NaN; then
-    features.npy is what it was. beside: writes what else belongs to them; called before meta.json makes them whole.
+    count: rows in all blocks together; index: in as many tables as it comes. meta gains the shape of the array and the digests of
+    both, and is written last: files without the digests that belong to them are refused by ``read``. Raises InputError on NaN;
+    then features.npy is what it was. beside: writes what else belongs to them; called before meta.json makes them whole.
     """
     path = folder / ARRAY
     # Appended, not written through a memory map: a full disk is then an error and not a SIGBUS.
@@ -138,7 +138,9 @@ def write_blocks(
     indexes = (_complete(table, shape, folder / INDEX) for table in index)
     tables.write_groups(folder / INDEX, indexes, SCHEMA, {})
     beside()
-    write_json(folder / META, {**meta, "shape": shape, "sha256": digested.hexdigest()})
+    # Checksums of Parquet are of its pages: they do not see a footer that gives another column or number of rows.
+    digests = {"sha256": digested.hexdigest(), "index_sha256": sha256(folder / INDEX)}
+    write_json(folder / META, {**meta, "shape": shape, **digests})
 
 
 class _Digested:
@@ -176,15 +178,16 @@ def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count:
 
 
 def read(folder: Path, verify: bool = True) -> Features:
-    """Open without loading. ``verify`` compares the array with the digest in meta.json (IntegrityError)."""
+    """Open without loading. ``verify`` compares array and index with the digests in meta.json (IntegrityError)."""
     advice = "vse-pipe extract"
     meta = read_json(require(folder / META, advice))
     path = require(folder / ARRAY, advice)
     if not isinstance(meta.get("sha256"), str):
         raise IntegrityError(f"{folder / META}: holds no digest of {ARRAY}; extract it again")
     array = open_array(path)
-    if verify and sha256(path) != meta["sha256"]:
-        raise IntegrityError(f"{path}: content does not match the digest in {META}; extract it again")
+    for file, key in ((path, "sha256"), (require(folder / INDEX, advice), "index_sha256")):
+        if verify and key in meta and sha256(file) != meta[key]:  # earlier versions kept none of the index
+            raise IntegrityError(f"{file}: content does not match the digest in {META}; extract it again")
     index = tables.read(folder / INDEX, _COLUMNS, advice, columns=_COLUMNS.names)
     failed = index.filter(pc.not_equal(index["status"], OK))["image_id"].to_numpy()
     index = index.filter(pc.equal(index["status"], OK))

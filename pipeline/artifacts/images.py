@@ -11,16 +11,19 @@ NAME = "images.parquet"
 DRAWN = "images/*"
 # In place of the digest of an image whose bytes could not be read; equal to no digest, whatever is there later.
 UNREAD = "unread"
-SPLITS = ("train", "val", "test")
+# Boxes that are proposed in pictures of another data set: only ranked, nothing is trained or evaluated on them.
+PROPOSAL = "proposal"
+DESCRIBED = ("train", "val", "test")
+SPLITS = (*DESCRIBED, PROPOSAL)
 SCHEMA = pa.schema(
     [
         tables.field("image_id", pa.int64(), "unique; the data set's own number where it has one"),
         tables.field(
             "file",
             pa.string(),
-            "path relative to the image root, or what pipeline.pictures.address reads; <split>_ims.npy#<row> for precomputed features",
+            "path relative to the image root, or what pipeline.pictures.address reads, such as a box in a picture; <split>_ims.npy#<row> for precomputed features",
         ),
-        tables.field("split", pa.string(), "train, val or test"),
+        tables.field("split", pa.string(), "train, val or test; proposal: a box that ``format: regions`` proposes"),
         tables.field("width", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"),
         tables.field("height", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"),
         tables.field(

@@ -4,6 +4,7 @@ Only of data sets that ``format: regions`` makes: their pictures are the boxes o
 boxes that are proposed for them.
 """
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,9 +26,10 @@ SCHEMA = pa.schema(
 )
 
 
-def write(folder: Path, table: pa.Table, source: str) -> None:
-    """source: the folder of the data set that has the whole pictures."""
-    tables.write(folder / NAME, table, SCHEMA, {"source": source}, problems)
+def write(folder: Path, table: pa.Table, source: str, recall: dict[str, dict] | None = None) -> None:
+    """source: the folder of the data set that has the whole pictures; recall: as ``recall`` gives it."""
+    footer = {"source": source, "recall": json.dumps(recall or {}, sort_keys=True)}
+    tables.write(folder / NAME, table, SCHEMA, footer, problems)
 
 
 def read(folder: Path) -> pa.Table:
@@ -37,6 +39,12 @@ def read(folder: Path) -> pa.Table:
 def source(table: pa.Table) -> Path:
     """The folder of the data set that has the whole pictures."""
     return Path(tables.footer(table)["source"])
+
+
+def recall(table: pa.Table) -> dict[str, dict]:
+    """By split that has proposals ``{"mentions", "proposals", "recall"}``: mentions of phrases, proposals of their pictures, and
+    the share of the mentions of which a proposal has an IoU of 0.5 or more: the bound of R@K where proposals are ranked."""
+    return json.loads(tables.footer(table).get("recall", "{}"))
 
 
 def problems(table: pa.Table) -> list[str]:

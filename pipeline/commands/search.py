@@ -81,7 +81,7 @@ def _answer(engine, asked: _Asked, k: int, why: str, as_json: bool, out: Path | 
 
 def _write_page(out: Path, engine, told: dict, asked: _Asked) -> None:
     from pipeline.core.console import say
-    from pipeline.pictures.read import shown
+    from pipeline.pictures.images import shown
     from pipeline.tools.search import page
 
     own = None if asked.image_id is None else engine.picture(asked.image_id)

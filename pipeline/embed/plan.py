@@ -11,7 +11,7 @@ def plan(params: Params, run: str) -> Step:
     node, out = params.runs[run], paths.embedded(run)
     prepared = paths.prepared(node.dataset)
     fragments = SIMILARITIES.traits(node.similarity.name).fragments
-    splits = params.embed.splits or (["val", "test"] if fragments else ["train", "val", "test"])
+    splits = params.embed.splits or (["val", "test"] if fragments else images.SPLITS)
     rows = {
         name: sum(by_split(prepared / file).get(split, 0) for split in splits)
         for name, file in (("images", images.NAME), ("captions", captions.NAME))

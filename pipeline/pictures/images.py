@@ -1,6 +1,7 @@
-"""Image files to RGB, as people see them: upright, on white, 8 bits a channel."""
+"""Image files, or boxes in them, to RGB, as people see them: upright, on white, 8 bits a channel."""
 
 import hashlib
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,14 +9,17 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from pipeline.core.errors import IntegrityError, UnreadableImage
+from pipeline.core.errors import InputError, IntegrityError, UnreadableImage
 from pipeline.pictures import read
+from pipeline.pictures.address import Box, cut
+from pipeline.pictures.crop import Decoded, cropped
 from pipeline.pictures.picture import opened, undecodable
 from pipeline.pictures.transforms import Transform
 
 Size = tuple[int, int]
 _GRAY16 = ("I;16", "I;16L", "I;16B", "I;16N")
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
+_wholes = Decoded()
 
 
 @dataclass(frozen=True)
@@ -29,12 +33,13 @@ class Item:
 
 
 def load(root: Path, item: Item) -> Image.Image:
-    """The image of one row, in mode RGB.
+    """The image of one row, in mode RGB; the box, where ``file`` names one.
 
-    Raises UnreadableImage when it is missing or does not decode, InputError when it lies outside ``root``,
-    IntegrityError when it is not what ``prepare`` saw.
+    Raises UnreadableImage when it is missing or does not decode, or the box does not lie in it, InputError when it lies
+    outside ``root``, IntegrityError when it is not what ``prepare`` saw.
     """
-    return decode(*_content(root, item))
+    whole, box = cut(item.file)
+    return decode(*_content(root, item)) if box is None else _box(root, item, whole, box)
 
 
 def pixels(root: Path, item: Item, transform: Transform) -> np.ndarray:
@@ -43,13 +48,47 @@ def pixels(root: Path, item: Item, transform: Transform) -> np.ndarray:
 
 
 def seen(root: Path, item: Item, transform: Transform) -> tuple[np.ndarray, Size]:
-    """The pixels, and width and height of the upright image that they are of. Raises as ``load``."""
-    content, name = _content(root, item)
-    image, size = reduced(content, name, transform.enough)
+    """The pixels, and width and height of the upright image, or box, that they are of. Raises as ``load``.
+
+    A picture of which boxes are asked for is decoded whole, whatever ``transform.draft`` says: one decoding serves them all,
+    and what a box gives does not depend on the others.
+    """
+    whole, box = cut(item.file)
+    if box is None:
+        content, name = _content(root, item)
+        image, size = reduced(content, name, transform.enough)
+    else:
+        name, image = _name(root, item), _box(root, item, whole, box)
+        size = image.size
     try:
         return transform.pixels(image, size), size
     except UnreadableImage as error:
         raise UnreadableImage(name, error.reason) from error
+
+
+def upright_size(root: Path, item: Item) -> Size:
+    """Width and height that ``load`` gives, by the header alone. Raises as ``load``, but for pixels that do not decode."""
+    content, name = _content(root, item)
+    image = opened(content, name)
+    try:
+        turned = image.getexif().get(_ORIENTATION) in _ON_ITS_SIDE
+    except Exception as error:
+        raise undecodable(name, error) from error
+    return image.size[::-1] if turned else image.size
+
+
+def shown(path: Path) -> bytes | None:
+    """The bytes of a picture that a page shows, of a box as PNG; None when it is not there any more. path: as of ``read.at``."""
+    whole, box = cut(str(path))
+    try:
+        content = read.at(Path(whole))
+        if box is None:
+            return content
+        file = io.BytesIO()
+        cropped(decode(content, whole), box, str(path)).save(file, "PNG")
+        return file.getvalue()
+    except (InputError, IntegrityError):
+        return None
 
 
 def decode(content: bytes, name: str) -> Image.Image:
@@ -84,7 +123,7 @@ def reduced(content: bytes, name: str, enough: Callable[[int, int], Size | None]
 
 def _content(root: Path, item: Item) -> tuple[bytes, str]:
     """The bytes of an item, checked, and its name for messages."""
-    name = f"{root / item.file} (image_id {item.image_id})"
+    name = _name(root, item)
     try:
         content = read.content(root, item.file, item.where)
     except UnreadableImage as error:
@@ -94,6 +133,19 @@ def _content(root: Path, item: Item) -> tuple[bytes, str]:
             f"{name}: the file changed after prepare read it; restore it or run `vse-pipe prepare` again"
         )
     return content, name
+
+
+def _name(root: Path, item: Item) -> str:
+    return f"{root / item.file} (image_id {item.image_id})"
+
+
+def _box(root: Path, item: Item, whole: str, box: Box) -> Image.Image:
+    def make() -> Image.Image:
+        return decode(*_content(root, item))
+
+    # Without a digest nobody knows whether the file is still the same.
+    picture = _wholes.get((str(root), whole, item.sha256), make) if item.sha256 else make()
+    return cropped(picture, box, _name(root, item))
 
 
 def _decoded(image: Image.Image, name: str) -> tuple[Image.Image, bool]:

@@ -27,14 +27,6 @@ def at(path: Path) -> bytes:
     return _content(file_of(path), str(path), str(path))
 
 
-def shown(path: Path) -> bytes | None:
-    """The bytes of a picture that a page shows, None when it is not there any more. path: as of ``at``."""
-    try:
-        return at(path)
-    except (InputError, IntegrityError):
-        return None
-
-
 def file_of(path: Path) -> Path:
     """The file on the disk that holds the picture. path: as of ``at``."""
     return Path(path_of(str(path)))

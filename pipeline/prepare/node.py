@@ -4,7 +4,16 @@ from pathlib import Path
 
 from pipeline.project import paths
 from pipeline.project.nodes import Declaration
-from pipeline.project.registry import FORMATS
+from pipeline.project.params.typed import Params
+from pipeline.project.registry import FORMATS, PROPOSALS, Family
+
+
+def _members(params: Params, name: str) -> dict[Family, str]:
+    chosen = params.datasets[name].format
+    return {FORMATS: chosen.name} | (
+        {PROPOSALS: chosen.params.proposals} if FORMATS.traits(chosen.name).proposes else {}
+    )
+
 
 NODES = (
     Declaration(
@@ -14,7 +23,7 @@ NODES = (
         names=lambda params: params.datasets,
         out=lambda params, name: paths.prepared(name),
         inputs=lambda params, name: [Path(params.datasets[name].source)],
-        members=lambda params, name: {FORMATS: params.datasets[name].format.name},
-        finds=(FORMATS,),
+        members=_members,
+        finds=(FORMATS, PROPOSALS),
     ),
 )

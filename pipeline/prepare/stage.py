@@ -1,4 +1,4 @@
-"""prepare: read a data set in any format into images.parquet and captions.parquet."""
+"""prepare: read a data set in any format into images.parquet, captions.parquet and, where it has them, phrases.parquet."""
 
 import time
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import captions, images
+from pipeline.artifacts import captions, images, phrases, regions
 from pipeline.core import memory
 from pipeline.core.console import say, warn
 from pipeline.core.errors import InputError
@@ -32,7 +32,7 @@ def prepare(params: Params, dataset: str) -> Path:
     with (
         claim(out),
         memory.limit(node.memory, f"datasets.{dataset}.memory"),
-        whole_folder(out, [images.NAME, captions.NAME, images.DRAWN]) as folder,
+        whole_folder(out, [images.NAME, captions.NAME, phrases.NAME, regions.NAME, images.DRAWN]) as folder,
     ):
         read = FORMATS.load(node.format.name).read
         source = read(Path(node.source), folder, node.format.params, params.seed)
@@ -40,6 +40,10 @@ def prepare(params: Params, dataset: str) -> Path:
         _decide(dataset, source, node)
         images.write(folder, source.images, _settled_root(source.root, folder, out))
         captions.write(folder, source.captions)
+        if source.phrases is not None:
+            phrases.write(folder, source.phrases)
+        if source.regions is not None:
+            regions.write(folder, source.regions.table, source.regions.source, source.regions.recall)
     seconds = time.monotonic() - started
     timing.record(out, seconds)
     _report(dataset, source, seconds)
@@ -49,7 +53,7 @@ def prepare(params: Params, dataset: str) -> Path:
 def check(dataset: str, source: Source) -> None:
     """Raises InputError when captions and images do not fit together.
 
-    An image without a caption is refused: as a query it would have no correct answer, and no recall is defined.
+    A box that is only proposed has no caption. Any other image without a caption is refused: as a query it would have no correct answer, and no recall is defined.
     """
     image_ids, owners = (source.images["image_id"].combine_chunks(), source.captions["image_id"].combine_chunks())
     rows = pc.index_in(owners, value_set=image_ids)
@@ -58,7 +62,8 @@ def check(dataset: str, source: Source) -> None:
     _refuse(
         dataset, source.captions.filter(differs), "caption_id", "its split {split} is not that of image_id {image_id}"
     )
-    bare = pc.invert(pc.is_in(image_ids, value_set=owners))
+    proposed = pc.equal(source.images["split"].combine_chunks(), images.PROPOSAL)
+    bare = pc.invert(pc.or_(proposed, pc.is_in(image_ids, value_set=owners)))
     _refuse(dataset, source.images.filter(bare), "image_id", "{file} has no caption; give it one or remove the image")
 
 
@@ -101,10 +106,16 @@ def _settled_root(root: str, folder: Path, out: Path) -> str:
 
 
 def _report(dataset: str, source: Source, seconds: float) -> None:
+    tables = {"images": source.images, "captions": source.captions}
+    tables |= {"phrases": source.phrases} if source.phrases is not None else {}
     counts = []
-    for split in images.SPLITS:
-        found = [pc.sum(pc.equal(table["split"], split)).as_py() for table in (source.images, source.captions)]
-        counts.append(f"{split} {found[0]} images / {found[1]} captions")
+    for split in images.SPLITS if source.regions is not None else images.DESCRIBED:
+        found = [f"{pc.sum(pc.equal(table['split'], split)).as_py()} {name}" for name, table in tables.items()]
+        counts.append(f"{split} {' / '.join(found)}")
+    if source.regions is not None:
+        covered = [_covered(split, of) for split, of in source.regions.recall.items()]
+        say(f"prepare {dataset}: {', '.join([*counts, *covered])}; {seconds:.1f} s")
+        return
     known = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
     frame = known.select(["sha256", "split"]).to_pandas()
     repeated = int(frame.sha256.duplicated().sum())
@@ -113,3 +124,7 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
     shared = int((frame.groupby("sha256").split.nunique() > 1).sum())
     if shared:
         warn(f"prepare {dataset}: {shared} images are in more than one split with the same content")
+
+
+def _covered(split: str, of: dict) -> str:
+    return f"recall of the proposals at IoU 0.5 over {of['mentions']} mentions of {split}: {100 * of['recall']:.2f} %"

@@ -73,6 +73,7 @@ class Family(Generic[Own]):
 
 
 FORMATS = Family("format", "pipeline.prepare.formats", FormatTraits(), "read")
+PROPOSALS = Family("proposals", "pipeline.prepare.proposals", Traits(), "propose")
 BACKBONES = Family("backbone", "pipeline.extract.backbones", BackboneTraits(), "build")
 ENGINES = Family("engine", "pipeline.extract.engines", Traits())
 TEXT_FEATURES = Family("text features", "pipeline.extract.texts", TextFeatureTraits())

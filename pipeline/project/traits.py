@@ -14,9 +14,11 @@ class Traits:
 
 @dataclass(frozen=True)
 class FormatTraits(Traits):
-    """knows_truth: False where nobody knows which train pairs match."""
+    """knows_truth: False where nobody knows which train pairs match; proposes: its options ``proposals`` and ``options`` name
+    a way to propose boxes and its options."""
 
     knows_truth: bool = True
+    proposes: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,13 @@ class LossTraits(Traits):
 
 @dataclass(frozen=True)
 class SchemeTraits(Traits):
-    """losses, similarities: those it works with, None for all; parts: batches that one batch of the sampler becomes."""
+    """losses, similarities: those it works with, None for all; parts: batches that one batch of the sampler becomes;
+    regions: it needs a data set of regions, with the proposals of its training pictures."""
 
     losses: tuple[str, ...] | None = None
     similarities: tuple[str, ...] | None = None
     parts: int = 1
+    regions: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pipeline.core.console import say, warn
 from pipeline.core.files import csv_text, json_text
 from pipeline.core.locks import claim
 from pipeline.core.whole import whole_file
-from pipeline.pictures.read import shown
+from pipeline.pictures.images import shown
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import Params
 from pipeline.report.engine import formatting, outputs, sweeps, timings

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.artifacts import captions, features, history, model_files, pairs, rematching, texts
+from pipeline.artifacts import captions, features, history, model_files, pairs, regions, rematching, texts
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError
@@ -24,8 +24,11 @@ from pipeline.project import paths, timing
 from pipeline.project.params.typed import FeatureSet, Params, Run
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
 from pipeline.train.engine import checkpoint, fingerprint, finished, gradient_cache, loop, validate
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.engine.model import DualEncoder, build, describe
 from pipeline.train.engine.pixels import PixelNetwork
+from pipeline.train.engine.regions import Regions
 from pipeline.train.engine.scheme.scheme import Setting
 from pipeline.train.engine.table import TrainTable
 
@@ -72,8 +75,10 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     model = fresh(seed).to(device)
     if 0 < node.train.chunk < longest:
         _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
-    loss = partial(LOSSES.load(node.loss.name).loss, params=node.loss.params)
-    setting = Setting(model, loss, table.train_pairs, node.train, seed, device, fresh)
+    known = _regions(node, stored, table, name)
+    setting = Setting(
+        model, _loss(node), table.train_pairs, node.train, seed, device, fresh, partial(_loss, node), known
+    )
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
     building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run that was killed
@@ -105,10 +110,33 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None) -> Call
     return fresh
 
 
+def _loss(node: Run, **values: object) -> Callable[[Scored], LossTerms]:
+    """The run's loss; values: other ones of its options."""
+    return partial(LOSSES.load(node.loss.name).loss, params=node.loss.params.model_copy(update=values))
+
+
+def _of_regions(node: Run) -> bool:
+    return (paths.prepared(node.dataset) / regions.NAME).is_file()
+
+
+def _regions(node: Run, stored: features.Features, table: TrainTable, name: str) -> Regions | None:
+    """The boxes behind the pairs, for schemes that need them. Raises InputError where there are none."""
+    if not SCHEMES.traits(node.scheme.name).regions:
+        return None
+    folder = paths.prepared(node.dataset)
+    if not _of_regions(node):
+        raise InputError(
+            f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no {regions.NAME}; train on a data set "
+            "of format regions"
+        )
+    return Regions.of(regions.read(folder), stored, table.train_pairs.owners, name)
+
+
 def _inputs(node: Run) -> list[Path]:
     """The files whose digests say what the run reads."""
     named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
     inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
+    inputs += [paths.prepared(node.dataset) / regions.NAME] if _of_regions(node) else []
     return inputs + [folder / file for folder in named for file in (features.META, features.INDEX)]
 
 
@@ -132,7 +160,10 @@ def _table(
         drawing = encoder.Drawing.of(node.image.params, seed)
         pictures = encoder.Pictures.of(node.dataset, stored, network.described, device, drawing)
     texts.require_captions(words, prepared)
-    return TrainTable.join(captions.read(prepared), pairs.read(injected), stored, texts.read(words), pictures)
+    same_text = node.train.same_text or _of_regions(node)
+    return TrainTable.join(
+        captions.read(prepared), pairs.read(injected), stored, texts.read(words), pictures, same_text
+    )
 
 
 def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:
@@ -161,10 +192,12 @@ def _sampler(node: Run, table: TrainTable, seed: int) -> Callable[[int], list[np
     """An epoch to its batches: which pairs meet follows from (seed, epoch) alone."""
     batches = SAMPLERS.load(node.sampler.name).batches
     owners, lengths = table.train_pairs.owners, table.train_pairs.lengths
+    incidence = table.train_pairs.incidence
+    told = None if incidence is None else incidence.texts
 
     def epoch(number: int) -> list[np.ndarray]:
         rng = generator(seed, "order", number)
-        return batches(owners, lengths, node.train.batch_size, node.sampler.params, rng)
+        return batches(owners, lengths, node.train.batch_size, node.sampler.params, rng, told)
 
     return epoch
 

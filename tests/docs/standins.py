@@ -15,9 +15,9 @@ SPLITS = {"train": 8, "dev": 4, "test": 4}
 WORDS = ["two", "dogs", "run", "along", "the", "water", "while", "a", "child", "sits", "on", "swing", "near", "tram"]
 
 
-def picture(path: Path, seed: int = 0) -> None:
+def picture(path: Path, seed: int = 0, size: tuple[int, int] = (48, 48)) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.random.default_rng(seed).integers(0, 256, (48, 48, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(seed).integers(0, 256, (*size[::-1], 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path)
 
 
@@ -75,6 +75,15 @@ def picture_rows(folder: Path) -> None:
     row = {"image": {"bytes": (folder / "0.png").read_bytes(), "path": "0.png"}, "caption": captions(0, 2)}
     for split in ("train", "val", "test"):
         pq.write_table(pa.Table.from_pylist([row] * 3), folder / f"{split}-000.parquet")
+
+
+def entities(folder: Path) -> None:
+    """What stands beside sentences and annotations of picture 11: two more pictures like it, and the splits."""
+    for number, split in zip((11, 22, 33), ("train", "val", "test"), strict=True):
+        for name in ("Sentences/{}.txt", "Annotations/{}.xml"):
+            (folder / name.format(number)).write_text((folder / name.format(11)).read_text())
+        (folder / f"{split}.txt").write_text(f"{number}\n")
+        picture(folder / f"flickr30k-images/{number}.jpg", number, (500, 375))
 
 
 def features(path: Path, rows: int, seed: int = 0) -> None:

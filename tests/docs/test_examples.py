@@ -25,8 +25,8 @@ WHOLE = {
     if re.search(r"^datasets:", block.text, re.MULTILINE) and "\nruns:" in block.text
 }
 DATA = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
-# Formats whose files are no text that a page could show.
-PACKED = {"webdataset": standins.tar_shards, "parquet": standins.picture_rows}
+# Formats of which a page cannot show every file.
+PACKED = {"webdataset": standins.tar_shards, "parquet": standins.picture_rows, "entities": standins.entities}
 FORMATS = {section.split("\n")[0]: section for section in DATA.split("\n## ")[1:]}
 
 

@@ -55,7 +55,7 @@ def test_every_key_that_is_named_exists():
 def _is_known(span: str) -> bool:
     """True of what names no key."""
     match = re.fullmatch(r"(train|evaluate|embed|report|grid)\.(\w+)(: .*)?", span)
-    if match and match.group(2) not in ("py", "csv", "md", "parquet", "npy", "npz"):
+    if match and match.group(2) not in ("py", "csv", "md", "parquet", "npy", "npz", "txt"):
         model = Root.model_fields[match.group(1)].annotation
         return match.group(2) in {*model.model_fields, *_MOVED}
     member = re.fullmatch(r"(loss|scheme|similarity|text|image|sampler|inference)\.(\w+)\.(\w+)", span)

@@ -6,13 +6,13 @@ import pyarrow as pa
 import pytest
 
 from pipeline.core.strict import Strict
-from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
+from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 from tests.docs.reference import __main__ as reference
 from tests.docs.reference import artefacts, parameters
 from tests.rules.sources import PACKAGE
 
 FAMILIES = {"format": FORMATS, "backbone": BACKBONES, "method": TEXT_FEATURES, "protocol": PROTOCOLS}
-FAMILIES |= {**RUN_FAMILIES, "inference": INFERENCES}
+FAMILIES |= {**RUN_FAMILIES, "proposals": PROPOSALS, "inference": INFERENCES}
 MEMBERS = [(key, name) for key, family in FAMILIES.items() for name in family.names()]
 
 

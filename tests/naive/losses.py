@@ -4,9 +4,11 @@
 """
 
 import math
+from collections.abc import Sequence
 
 Matrix = list[list[float]]
 Cells = list[list[bool]]
+Named = Sequence[tuple[int, list[float]]]
 
 
 def diagonal(n: int) -> Cells:
@@ -162,6 +164,44 @@ def structure(
             share += lambda3 * _largest([margin + near - _distance(texts[i], text) for text in foreign], top)
         shares.append(share)
     return shares
+
+
+def structure_in_full(
+    images: Named,
+    texts: Named,
+    seen: set[tuple[int, int]],
+    factors: tuple[float, float, float],
+    margin: float,
+    top: int,
+    mined: Named = (),
+) -> float:
+    """Eq. 5 of Wang et al. over the distinct images and texts of a batch, each with its name; seen: the names of all images
+    and texts that belong together, in the batch or not. mined: names of texts with vectors that are negatives of them."""
+
+    def kin(a: int, b: int, side: int) -> bool:
+        """Whether something of the other side is seen with both."""
+        others = [{pair[1 - side] for pair in seen if pair[side] == name} for name in (a, b)]
+        return a == b or bool(others[0] & others[1])
+
+    def anchored(anchor, positives, negatives) -> float:
+        found = 0.0
+        for near in positives:
+            violations = [margin + _distance(anchor, near) - _distance(anchor, far) for far in negatives]
+            found += _largest(violations, top)
+        return found
+
+    total = 0.0
+    for i, x in images:
+        of_x = [y for t, y in texts if (i, t) in seen]
+        total += anchored(x, of_x, [y for t, y in texts if (i, t) not in seen])
+        neighbours = [z for j, z in images if j != i and kin(i, j, 0)]
+        total += factors[1] * anchored(x, neighbours, [z for j, z in images if not kin(i, j, 0)])
+    for t, y in texts:
+        negatives = [x for i, x in images if (i, t) not in seen] + [x for name, x in mined if name == t]
+        total += factors[0] * anchored(y, [x for i, x in images if (i, t) in seen], negatives)
+        neighbours = [z for u, z in texts if u != t and kin(t, u, 1)]
+        total += factors[2] * anchored(y, neighbours, [z for u, z in texts if not kin(t, u, 1)])
+    return total
 
 
 def _largest(violations: list[float], top: int) -> float:

@@ -34,3 +34,20 @@ def runs(values: list) -> list[int]:
 def divides_all(lengths: list[int]) -> int:
     """The largest number that divides every length."""
     return max(d for d in range(1, min(lengths) + 1) if all(length % d == 0 for length in lengths))
+
+
+def entities_sentence(line: str) -> tuple[str, list[tuple[int, str, str, list[str]]]]:
+    """A line of Flickr30k Entities word by word: the caption, and of each phrase its first word's number, its words, chain and
+    types. For lines whose words stand one space apart."""
+    words, phrases, inside = [], [], False
+    for token in line.split(" "):
+        if token.startswith("["):
+            _, chain, *types = token[1:].split("/")
+            phrases.append((len(words), [], chain.removeprefix("EN#"), types))
+            inside = True
+            continue
+        words.append(token.removesuffix("]") if inside else token)
+        if inside:
+            phrases[-1][1].append(words[-1])
+            inside = not token.endswith("]")
+    return " ".join(words), [(first, " ".join(named), chain, types) for first, named, chain, types in phrases]

@@ -200,6 +200,29 @@ def vague_holds(text: str, scene) -> bool:
     return several == (len(scene.figures) > 1) and several == (number != ["a", "single"])
 
 
+def singular_phrases(caption: str) -> list[str]:
+    """The noun phrases of a caption that name one figure, in their order."""
+    text, _ = split_background(caption)
+    relation = next((phrase for phrase in RELATIONS if f" {phrase} " in text), "and")
+    phrases = re.split(rf", | and | {relation} ", split_place(text)[0])
+    return [phrase for phrase in phrases if re.match("(an?|one) (?!few)", phrase)]
+
+
+def true_in_order(caption: str, figures: list) -> bool:
+    """Does each phrase of ``singular_phrases`` fit its figure, and do they stand as the caption says?"""
+    text, _ = split_background(caption)
+    phrases = [re.sub("^one ", "a ", phrase) for phrase in singular_phrases(caption)]
+    if kind(caption) != "vague" and not all(
+        fits(phrase, figure) for phrase, figure in zip(phrases, figures, strict=True)
+    ):
+        return False
+    relation = next((phrase for phrase in RELATIONS if f" {phrase} " in text), None)
+    if relation is not None and not RELATIONS[relation](*figures):
+        return False
+    place = split_place(text)[1]
+    return not place or stands(figures[0], place.split())
+
+
 def changes(scene, other) -> int:
     """How many attributes of figures and background differ; figures that exchange shape and colour count once."""
     if len(scene.figures) != len(other.figures):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.core.errors import InputError, IntegrityError, UnreadableImage
-from pipeline.pictures import read
+from pipeline.pictures import images, read
 from pipeline.pictures.address import Cell, TarMember
 
 
@@ -43,7 +43,7 @@ ADDRESSES = [
 @pytest.mark.parametrize(("file", "expected"), ADDRESSES)
 def test_bytes(root: Path, file: str, expected: bytes) -> None:
     assert read.content(root, file, "row 0") == expected
-    assert read.shown(root / file) == expected
+    assert images.shown(root / file) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_cannot_be_read_has_a_reason(root: Path, file: str, reason: str) ->
     with pytest.raises(UnreadableImage) as caught:
         read.content(root, file, "row 0")
     assert caught.value.reason.startswith(reason)
-    assert read.shown(root / file) is None
+    assert images.shown(root / file) is None
 
 
 @pytest.mark.parametrize(

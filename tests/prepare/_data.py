@@ -63,6 +63,36 @@ def precomp(folder: Path, splits: dict[str, tuple[np.ndarray, list[str]]]) -> Pa
     return folder
 
 
+def marked(number: int, boxes: dict[tuple, tuple | str], size: tuple[int, int] = (8, 6)) -> str:
+    """One picture's annotations of Flickr30k Entities. boxes: to chains their xmin, ymin, xmax and ymax, or the flag set."""
+    objects = ""
+    for chains, box in boxes.items():
+        names = "".join(f"<name>{chain}</name>" for chain in chains)
+        edges = ("xmin", "ymin", "xmax", "ymax")
+        told = {"scene": int(box == "scene"), "nobndbox": int(box == "nobndbox")}
+        told = told if isinstance(box, str) else dict(zip(edges, box, strict=True))
+        inner = "".join(f"<{name}>{value}</{name}>" for name, value in told.items())
+        objects += f"<object>{names}{inner if isinstance(box, str) else f'<bndbox>{inner}</bndbox>'}</object>\n"
+    width, height = (f"<{name}>{value}</{name}>" for name, value in zip(("width", "height"), size, strict=True))
+    head = (
+        f"<filename>{number}.jpg</filename>\n<size>{width}{height}<depth>3</depth></size>\n<segmented>0</segmented>\n"
+    )
+    return f"<annotation>\n{head}{objects}</annotation>\n"
+
+
+def entities(folder: Path, found: dict[int, tuple[str, list[str], str]]) -> Path:
+    """Flickr30k Entities. found: to each picture's id its split, its marked captions, and its annotations."""
+    for part in ("Sentences", "Annotations", "flickr30k-images"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    for split in ("train", "val", "test"):
+        (folder / f"{split}.txt").write_text("".join(f"{number}\n" for number, one in found.items() if one[0] == split))
+    for number, (_, lines, xml) in found.items():
+        (folder / f"Sentences/{number}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        (folder / f"Annotations/{number}.xml").write_text(xml, encoding="utf-8")
+        (folder / f"flickr30k-images/{number}.jpg").write_bytes(picture(number, kind="JPEG"))
+    return folder
+
+
 def rows(count: int, seed: int = 0, shape: tuple[int, ...] = (4,), dtype: str = "float32") -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, *shape)).astype(dtype)
 

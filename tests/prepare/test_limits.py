@@ -26,9 +26,15 @@ def _csv(folder: Path, text: str) -> Path:
     return folder / "a.csv"
 
 
+def _entities(folder: Path, text: str) -> Path:
+    boxed = ["a [/EN#1/animals dog]"], _data.marked(11, {(1,): (1, 1, 2, 2)})
+    return _data.entities(folder, {11: ("train", [text], boxed[1]), 22: ("train", *boxed)})
+
+
 FORMATS: dict[str, Callable[[Path, str], Path]] = {
     "cc": _cc,
     "csv": _csv,
+    "entities": _entities,
     "karpathy": lambda folder, text: _data.karpathy(folder, [_data.entry(1, captions=(text,))]),
     "parquet": lambda folder, text: bombs.captioned(folder / "a.parquet", [text]),
     "precomp": lambda folder, text: _data.precomp(folder, {"train": (_data.rows(1), [text])}),
@@ -55,7 +61,7 @@ def test_captions_have_a_longest_length_and_something_to_see(tmp_path: Path, kin
         with pytest.raises(InputError, match=rf"^\S.*: .*({message})"):
             _read(kind, tmp_path, text)
     for text in ["x" * LONGEST_CAPTION, "\u200bx", "\U0001f408", "\u0e01", "\ue000", "\u2764\ufe0f"]:
-        assert _read(kind, tmp_path, text).captions["text"].to_pylist() == [text]
+        assert _read(kind, tmp_path, text).captions["text"][0].as_py() == text
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -92,7 +98,8 @@ def test_bombs(tmp_path: Path, make: Callable, least: str, monkeypatch: pytest.M
 @pytest.mark.parametrize("kind", FORMATS)
 def test_mutants_are_read_or_refused_in_one_line(tmp_path: Path, kind: str) -> None:
     source = FORMATS[kind](tmp_path, "a cat, and a dog")
-    path = source if source.is_file() else next(source.glob("*_caps.*" if kind in ("cc", "precomp") else "*.json"))
+    written = {"cc": "*_caps.*", "precomp": "*_caps.*", "entities": "Sentences/11.*"}.get(kind, "*.json")
+    path = source if source.is_file() else next(source.glob(written))
     contents = list(mutants(path.read_bytes(), 60))
     read = _data.FORMATS.load(kind).read
     options = _data.FORMATS.options(kind).Params(**OPTIONS.get(kind, {}))

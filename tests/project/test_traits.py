@@ -77,7 +77,17 @@ def test_params_yaml_is_read_without_torch_and_tables():
 
 def test_options_of_every_member_are_read_without_torch():
     families = ", ".join(
-        ["LOSSES", "SCHEMES", "SIMILARITIES", "TEXT_ENCODERS", "IMAGE_ENCODERS", "INFERENCES", "BACKBONES", "FORMATS"]
+        [
+            "LOSSES",
+            "SCHEMES",
+            "SIMILARITIES",
+            "TEXT_ENCODERS",
+            "IMAGE_ENCODERS",
+            "INFERENCES",
+            "BACKBONES",
+            "FORMATS",
+            "PROPOSALS",
+        ]
     )
     script = f"import sys\nfrom pipeline.project.registry import {families}\n"
     script += f"[family.options(name) for family in ({families}) for name in family.names()]"

@@ -2,17 +2,18 @@
 
 import re
 
-from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
+from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 from tests.docs.reference.parameters import anchor
 from tests.rules.sources import ROOT
 
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 FAMILIES = {**RUN_FAMILIES, "format": FORMATS, "backbone": BACKBONES, "method": TEXT_FEATURES}
-FAMILIES |= {"protocol": PROTOCOLS, "inference": INFERENCES}
+FAMILIES |= {"protocol": PROTOCOLS, "proposals": PROPOSALS, "inference": INFERENCES}
 # The others are on training.md.
 PAGES = {
     "loss": "losses.md",
     "format": "data.md",
+    "proposals": "data.md",
     "backbone": "features.md",
     "method": "texts.md",
     "protocol": "noise.md",

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from pipeline.artifacts import embeddings, features, model_files
 from pipeline.core.errors import IntegrityError, MissingResource
@@ -63,6 +63,16 @@ def test_a_model_is_embedded_without_its_first_weights(painted_project):
     assert len(described["weights"]["sha256"]) == 64
     with pytest.raises(MissingResource, match=r"first\.safetensors: no such weights file"):
         train(params, "ft", "cpu")
+
+
+def test_a_model_with_a_branch_is_restored(painted_project):
+    params = loaded({"head": "two_branch", "branch": {"hidden": 8}}, epochs=1)
+    train(params, "ft", "cpu")
+    embed(params, "ft", "cpu")
+    files = load_file(paths.trained("ft") / model_files.MODEL)
+    assert {name.split(".")[2] for name in files if name.startswith("img.fc.")} == {"fc1", "fc2", "bn"}
+    vectors = embeddings.read(paths.embedded("ft") / embeddings.IMAGES).vectors
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
 
 
 def test_a_fixed_network_is_embedded_from_its_stored_features(painted_project):

@@ -15,6 +15,7 @@ from torch import Tensor
 from pipeline.artifacts import embeddings, fragments
 from pipeline.artifacts.embeddings import Side
 from pipeline.artifacts.fragments import FragmentRows, FragmentSide
+from pipeline.artifacts.images import PROPOSAL
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import require, sha256
 from pipeline.project.params.typed import Member
@@ -111,11 +112,14 @@ class Embedded:
         return bool((self.images.splits == name).any())
 
     def whole(self, device: torch.device) -> Split:
-        """All splits as one. Raises InputError for fragments, which are read one split at a time."""
+        """All splits as one, without proposed boxes. Raises InputError for fragments, which are read one split at a time."""
         if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
             raise InputError(f"{self.folder}: a bank of another folder must be one of vectors, not of fragments")
-        images, captions = (torch.tensor(side.vectors, device=device) for side in (self.images, self.captions))
-        return Split(self.images.ids, self.captions.ids, self.captions.image_ids, images, captions)
+        kept = self.images.splits != PROPOSAL
+        images, captions = (
+            torch.tensor(vectors, device=device) for vectors in (self.images.vectors[kept], self.captions.vectors)
+        )
+        return Split(self.images.ids[kept], self.captions.ids, self.captions.image_ids, images, captions)
 
     def must_match(self, other: "Embedded") -> None:
         """Raises InputError unless both come from the same model and are compared in the same way."""

@@ -1,11 +1,15 @@
 """Weight files to parameters: tensors only, every key accounted for."""
 
+import contextlib
+import io
+import mmap
+import pickletools
 import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from pickle import UnpicklingError  # noqa: TID251 (what torch raises where it refuses to unpickle)
-from typing import TypeVar
+from typing import IO, TypeVar, cast
 
 import torch
 from safetensors.torch import load_file
@@ -20,6 +24,9 @@ Network = TypeVar("Network", bound=nn.Module)
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 _PREFIX = "module."
 _SHOWN = 4
+# Of an object in a file of old torch: a number, a version, the machine, the object; then the storages.
+_PICKLES = 4
+_LONGEST_NAME = 1000
 _DAMAGE = Damage(IntegrityError, "fetch it again")
 
 
@@ -79,11 +86,30 @@ def _pickled(path: Path) -> object:
         if zipfile.is_zipfile(path):  # its members may be packed, and then of any size
             with zipfile.ZipFile(path) as file:
                 memory.require(str(path), sum(member.file_size for member in file.infolist()))
+                for name in file.namelist():
+                    if name.endswith("data.pkl"):
+                        _require_short_names(path, io.BytesIO(file.read(name)))
+        elif path.stat().st_size:
+            with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                _require_short_names(path, content)
         try:
             return torch.load(path, map_location="cpu", weights_only=True)  # noqa: TID251 (the one place)
         except UnpicklingError as error:
             reason = (str(error).strip() or "not a pickle").splitlines()[0]
             raise InputError(f"{path}: holds more than tensors, refused ({reason}); save it as safetensors") from error
+
+
+def _require_short_names(path: Path, pickled: io.BytesIO | mmap.mmap) -> None:
+    """torch searches its message about a name that it refuses in a time that grows with the square of the name's length:
+    100 kB take minutes. Nothing is run here; what else is wrong, torch says.
+    """
+    with contextlib.suppress(ValueError):  # no pickle, or no more of them
+        for _ in range(_PICKLES):
+            for opcode, name, _ in pickletools.genops(cast(IO[bytes], pickled)):
+                if opcode.name in ("GLOBAL", "INST") and len(str(name)) > _LONGEST_NAME:
+                    raise InputError(
+                        f"{path}: names a class of {len(str(name))} characters, refused; save it as safetensors"
+                    )
 
 
 def _describe(content: object) -> str:

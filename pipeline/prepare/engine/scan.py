@@ -12,7 +12,7 @@ from pipeline.artifacts.images import UNREAD
 from pipeline.core import console
 from pipeline.core.errors import InputError, MissingResource, UnreadableImage
 from pipeline.pictures import read
-from pipeline.pictures.address import path_of
+from pipeline.pictures.address import cut, path_of
 from pipeline.pictures.picture import opened, undecodable
 from pipeline.prepare.engine.source import is_text
 from pipeline.project import paths
@@ -60,6 +60,9 @@ def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: b
 
 
 def _locate(root: Path, file: str, where: str, in_shards: bool) -> None:
+    whole, box = cut(file)
+    if box is not None:
+        raise InputError(f"{where}: file {file!r} reads as a box in the picture {whole!r}; rename the picture")
     name = path_of(file)
     if name != file and not in_shards:
         raise InputError(

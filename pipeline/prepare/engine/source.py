@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.artifacts import captions, images
+from pipeline.artifacts import captions, images, phrases
 from pipeline.core import memory, seeds
 from pipeline.core.errors import InputError, MissingResource
 from pipeline.core.unknown import missing
@@ -23,17 +23,30 @@ _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "te
 
 
 @dataclass(frozen=True)
+class Regions:
+    """table: the columns of ``pipeline.artifacts.regions``; source, recall: as of its ``write``."""
+
+    table: pa.Table
+    source: str
+    recall: dict[str, dict]
+
+
+@dataclass(frozen=True)
 class Source:
     """images and captions: the columns of ``pipeline.artifacts.images`` and ``.captions``, in the data set's order.
 
     root: the folder that the column ``file`` is relative to, itself relative to the project or absolute. broken: a line
-    for each image that is missing or does not decode; the stage decides whether it stops for them.
+    for each image that is missing or does not decode; the stage decides whether it stops for them. phrases: the columns of
+    ``pipeline.artifacts.phrases``, of data sets that know where in their pictures the things are that their captions name. regions: of a
+    data set of boxes in the pictures of another one.
     """
 
     images: pa.Table
     captions: pa.Table
     root: str
     broken: list[str] = field(default_factory=list)
+    phrases: pa.Table | None = None
+    regions: Regions | None = None
 
 
 def existing(source: Path) -> Path:
@@ -138,3 +151,10 @@ def image_table(ids, files, splits, widths, heights, digests) -> pa.Table:
 def caption_table(ids, image_ids, texts, splits) -> pa.Table:
     """The columns of ``pipeline.artifacts.captions`` from parallel sequences."""
     return pa.table([ids, image_ids, texts, splits], schema=captions.SCHEMA)
+
+
+def phrase_table(rows: list[tuple], where: str) -> pa.Table:
+    """The columns of ``pipeline.artifacts.phrases``. Raises InputError without rows, which no stage could use."""
+    if not rows:
+        raise InputError(f"{where}: no phrase of the captions has a box")
+    return pa.table(list(zip(*rows, strict=True)), schema=phrases.SCHEMA)

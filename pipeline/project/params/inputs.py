@@ -3,12 +3,15 @@
 from pipeline.project.params.reader import ParamsReader
 from pipeline.project.params.schema import DatasetNode, FeaturesNode, NoiseNode, Root, TextsNode
 from pipeline.project.params.typed import Dataset, FeatureSet, Noise, TextSet
-from pipeline.project.registry import BACKBONES, FORMATS, PROTOCOLS, TEXT_FEATURES
+from pipeline.project.registry import BACKBONES, FORMATS, PROPOSALS, PROTOCOLS, TEXT_FEATURES
 
 
 def dataset(reader: ParamsReader, name: str, node: DatasetNode) -> Dataset:
     address = f"datasets.{name}"
     member = reader.member(FORMATS, node.format, node.model_extra, address, f"{address}.format")
+    if member and FORMATS.traits(node.format).proposes:
+        own = member.params
+        reader.member(PROPOSALS, own.proposals, own.options, f"{address}.options", f"{address}.proposals")
     return Dataset(member, node.source, node.on_error, node.memory)
 
 

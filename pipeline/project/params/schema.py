@@ -122,6 +122,8 @@ class TrainParams(Strict):
     """the first so many validation images choose the best epoch"""
     mask_same_image: bool = False
     """captions of the same image are no negatives of each other"""
+    same_text: bool = False
+    """captions that read alike are one text, which matches all their images; of regions phrases always do"""
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16 runs the products of the step in bfloat16 (autocast), weights stay float32"""
     chunk: NonNegativeInt = 0
@@ -164,7 +166,7 @@ class RunNode(Strict):
 class EmbedParams(Strict):
     """embed: what is exported of every run."""
 
-    splits: Annotated[list[Literal["train", "val", "test"]], Field(min_length=1)] | None = None
+    splits: Annotated[list[Literal["train", "val", "test", "proposal"]], Field(min_length=1)] | None = None
     """whose images and captions are embedded; null: all, of models that compare fragments val and test"""
 
 

@@ -3,7 +3,7 @@
 import platform
 from importlib.metadata import version
 
-from pipeline.artifacts.images import SPLITS
+from pipeline.artifacts.images import DESCRIBED, SPLITS
 from pipeline.project.params.typed import Member
 from pipeline.report.engine.collector import Collector
 from pipeline.report.engine.results import Group, Results, TrainedRun
@@ -15,10 +15,12 @@ _LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", 
 
 def context(results: Results, collector: Collector) -> dict:
     params = results.params
+    held = {split for group in results.groups for split in group.catalogue.images["split"].unique()}
+    splits = [split for split in SPLITS if split in (*DESCRIBED, *held)]
     options = {name: _options(member.model_dump()) for name, member in params.inference.items()}
     return {
-        "datasets": [_dataset(group) for group in results.groups],
-        "splits": SPLITS,
+        "datasets": [_dataset(group, splits) for group in results.groups],
+        "splits": splits,
         "runs": [_run(run, results) for run in results.trained()],
         "ensembles": [(run.name, run.parts) for run in results.runs() if run.parts],
         "criteria": [
@@ -32,10 +34,10 @@ def context(results: Results, collector: Collector) -> dict:
     }
 
 
-def _dataset(group: Group) -> dict:
+def _dataset(group: Group, splits: list[str]) -> dict:
     catalogue = group.catalogue
     pictures, texts = catalogue.images["split"].value_counts(), catalogue.captions["split"].value_counts()
-    counts = [(int(pictures.get(split, 0)), int(texts.get(split, 0))) for split in SPLITS]
+    counts = [(int(pictures.get(split, 0)), int(texts.get(split, 0))) for split in splits]
     return {"name": catalogue.name, "counts": counts}
 
 

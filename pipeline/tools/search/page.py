@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from pipeline.core.errors import UsageError
 from pipeline.core.files import write_text
-from pipeline.pictures.read import shown
+from pipeline.pictures.images import shown
 from pipeline.report.engine.formatting import environment
 from pipeline.report.engine.pictures import data_uri, fit, thumbnail
 from pipeline.tools.search.show import remarks

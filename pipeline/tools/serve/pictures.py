@@ -10,7 +10,7 @@ from pathlib import Path
 from PIL import Image, UnidentifiedImageError
 
 from pipeline.core.errors import InputError
-from pipeline.pictures.read import shown
+from pipeline.pictures.images import shown
 from pipeline.report.engine.pictures import thumbnail
 
 # Twice the width of a tile, for screens with two pixels to a point.

@@ -9,7 +9,7 @@ from pipeline.artifacts import features, fragments, images, model_files
 from pipeline.core import parquet, tables
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import read_json
-from pipeline.pictures.address import path_of
+from pipeline.pictures.address import cut, path_of
 from pipeline.project import paths
 from pipeline.project.lock import Lock, Recorded
 from pipeline.tools.verify.finding import IN_IMAGES, IN_LOCK, NAMED, OWN, PAGES, READABLE, SHA256, Claim
@@ -127,7 +127,9 @@ def _pictures(folder: Path) -> dict[Path, str]:
         return {}  # said where the file itself is verified
     root = images.root(table)
     rows = zip(table["file"].to_pylist(), table["sha256"].to_pylist(), strict=True)
-    files = {name: digest for name, digest in rows if digest and digest != images.UNREAD and not _ROW.fullmatch(name)}
+    files = {
+        cut(name)[0]: digest for name, digest in rows if digest and digest != images.UNREAD and not _ROW.fullmatch(name)
+    }
     return {_place(root, name, str(path)): digest for name, digest in files.items()}
 
 

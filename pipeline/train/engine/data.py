@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from pipeline.artifacts.texts import Texts
+from pipeline.train.engine.incidence import Incidence
+from pipeline.train.engine.loss.matches import Matches
 from pipeline.train.engine.pixels import PixelSource
 
 
@@ -58,7 +60,8 @@ class Pairs:
     """Pair i shows the image ``owners[i]``, feature row ``rows[i]``, with the caption at ``places[i]`` of ``texts``.
 
     pictures: the images themselves, for encoders that read pixels. mismatched: which pairs are known to show an image that
-    the caption does not describe, for records only; None where that is unknown or true of no pair.
+    the caption does not describe, for records only; None where that is unknown or true of no pair. incidence: where texts
+    that read alike are one text, which then has several images; else None.
     """
 
     array: np.ndarray
@@ -68,6 +71,7 @@ class Pairs:
     owners: np.ndarray
     pictures: PixelSource | None = None
     mismatched: np.ndarray | None = None
+    incidence: Incidence | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -75,6 +79,10 @@ class Pairs:
     @property
     def lengths(self) -> np.ndarray:
         return text_lengths(self.texts, self.places)
+
+    def matches(self, pairs: np.ndarray, device: torch.device) -> Matches | None:
+        """What belongs together in the batch of these pairs; None where a text has one image, ``owners``."""
+        return None if self.incidence is None else self.incidence.of_batch(pairs, device)
 
     def source(self, pixels: bool) -> np.ndarray | PixelSource:
         """What ``encode.images`` reads: the stored features, or the images as they were extracted."""

@@ -34,7 +34,8 @@ def fit(
     """Train to ``epochs`` of the scheme's setting, going on from ``out``'s checkpoint when it belongs to ``fingerprint``.
 
     sampler: an epoch, counted from 0, to the positions of the pairs of each of its batches. validate: the models of the
-    scheme, as one, to their validation recalls and ``rsum``; the first best epoch by rsum is kept (strict >).
+    scheme, as one, to their validation recalls and ``rsum``; the first best epoch by rsum is kept (strict >), of those from
+    the scheme's ``selects_from`` on.
     """
     model, params = scheme.setting.model, scheme.setting.train
     optimizer = optimizer_for(model, params)
@@ -53,7 +54,7 @@ def fit(
         progress.history.append(row)
         progress.scheme, record = scheme.state(), scheme.record()
         progress.records += [{"epoch": epoch + 1, **record}] if record else []
-        if row["val_rsum"] > progress.best_rsum:
+        if epoch >= scheme.selects_from and row["val_rsum"] > progress.best_rsum:
             progress.best_rsum, progress.best_epoch = row["val_rsum"], epoch + 1
             progress.best, *peer = map(_copied, scheme.models)
             progress.best_peer = peer[0] if peer else {}

@@ -76,7 +76,7 @@ def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> floa
     Raises PipelineError on a loss that is not finite, before any weight changes.
     """
     params = scheme.setting.train
-    scheme.prepare(batch)
+    batch = scheme.prepare(batch)
     model, optimizer = scheme.model, scheme.optimizer(optimizer)
     optimizer.zero_grad(set_to_none=True)
     if params.chunk and params.chunk < len(batch.pairs):

@@ -9,6 +9,7 @@ from pipeline.artifacts.features import Features
 from pipeline.artifacts.texts import Texts
 from pipeline.core.errors import InputError
 from pipeline.train.engine.data import Pairs
+from pipeline.train.engine.incidence import Incidence
 from pipeline.train.engine.pixels import PixelSource
 
 
@@ -17,7 +18,8 @@ class TrainTable:
     """array: features; val_captions: places in ``texts`` and val_caption_images their images; val_image_rows: rows of array.
 
     train_rows: (pairs,) where the training pairs stand in pairs.parquet. left_out: how many training pairs and validation
-    captions are not there because the image that they show, or their own, could not be read.
+    captions are not there because the image that they show, or their own, could not be read. val_texts: what each of
+    val_captions reads, as a number, where texts that read alike are one text; else None.
     """
 
     array: np.ndarray
@@ -31,6 +33,7 @@ class TrainTable:
     train_rows: np.ndarray
     left_out: tuple[int, int] = (0, 0)
     pictures: PixelSource | None = None
+    val_texts: np.ndarray | None = None
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
@@ -52,11 +55,13 @@ class TrainTable:
         features: Features,
         texts: Texts,
         pictures: PixelSource | None = None,
+        same_text: bool = False,
     ) -> "TrainTable":
         """Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty.
 
         Images that ``extract`` recorded as unreadable are left out with their captions, and with every pair that shows
-        them; one that is missing for another reason is an error.
+        them; one that is missing for another reason is an error. same_text: captions that read alike are one text, which
+        belongs to all their images.
         """
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
             raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
@@ -73,6 +78,7 @@ class TrainTable:
                 f"training needs train and val captions{without}, the data set has {len(train)} and {len(val)}"
             )
         shown, true = shown[train], own[val]
+        told = _numbers(caption_table["text"]) if same_text else None
         val_images = true[np.sort(np.unique(true, return_index=True)[1])]
         return cls(
             array=features.array,
@@ -85,6 +91,7 @@ class TrainTable:
                 shown,
                 pictures,
                 _mismatched(pair_table["mismatched"], train),
+                None if told is None else Incidence.of(shown, told[train]),
             ),
             val_captions=texts.places_of(ids[val]),
             val_caption_images=true,
@@ -94,7 +101,13 @@ class TrainTable:
             train_rows=train,
             left_out=left_out,
             pictures=pictures,
+            val_texts=None if told is None else told[val],
         )
+
+
+def _numbers(texts: pa.ChunkedArray) -> np.ndarray:
+    """A number for each text, equal where the texts are."""
+    return texts.combine_chunks().dictionary_encode().indices.to_numpy()
 
 
 def _mismatched(column: pa.ChunkedArray, train: np.ndarray) -> np.ndarray | None:

@@ -13,7 +13,12 @@ class Params(Strict):
 
 
 def batches(
-    owners: np.ndarray, lengths: np.ndarray, size: int, params: Params, rng: np.random.Generator
+    owners: np.ndarray,
+    lengths: np.ndarray,
+    size: int,
+    params: Params,
+    rng: np.random.Generator,
+    texts: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Positions of the pairs of each batch of one epoch: every image once, ``size`` images a batch.
 

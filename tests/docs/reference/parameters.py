@@ -11,7 +11,16 @@ from pydantic.fields import FieldInfo
 from pipeline.core.strict import Strict
 from pipeline.project import code
 from pipeline.project.params import schema
-from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES, Family
+from pipeline.project.registry import (
+    BACKBONES,
+    FORMATS,
+    INFERENCES,
+    PROPOSALS,
+    PROTOCOLS,
+    RUN_FAMILIES,
+    TEXT_FEATURES,
+    Family,
+)
 from tests.docs.reference import descriptions, types
 from tests.docs.reference.markdown import first_paragraph, text
 
@@ -39,12 +48,12 @@ SECTIONS = {
     "report": (schema.ReportParams, "sweeps.md"),
     "report.sweeps.<name>": (schema.SweepNode, "sweeps.md"),
 }
-# Families whose member a node names, with the key that names it.
+# Families whose member a node names, with the keys that name them.
 _OF_NODES = {
-    "datasets.<name>": ("format", FORMATS),
-    "features.<name>": ("backbone", BACKBONES),
-    "texts.<name>": ("method", TEXT_FEATURES),
-    "noises.<name>": ("protocol", PROTOCOLS),
+    "datasets.<name>": [("format", FORMATS), ("proposals", PROPOSALS)],
+    "features.<name>": [("backbone", BACKBONES)],
+    "texts.<name>": [("method", TEXT_FEATURES)],
+    "noises.<name>": [("protocol", PROTOCOLS)],
 }
 
 
@@ -54,8 +63,7 @@ def page() -> str:
     for address, (model, more) in SECTIONS.items():
         said = [_about(model, address, more), *keys(model, model.model_fields)]
         parts += [f"## {text(address)}", "\n".join(said)]
-        if address in _OF_NODES:
-            key, family = _OF_NODES[address]
+        for key, family in _OF_NODES.get(address, []):
             parts += _family(key, family)
     for key, family in (*RUN_FAMILIES.items(), ("inference", INFERENCES)):
         parts += [f"## {key}", f"One entry a member, `{key}.<member>`. {_RUNS if key in RUN_FAMILIES else _CRITERIA}"]

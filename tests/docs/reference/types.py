@@ -3,6 +3,7 @@
 import types
 import typing
 
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from tests.docs.reference.markdown import code
@@ -35,9 +36,13 @@ def _described(kind: object, metadata: typing.Sequence = ()) -> str:
         return "one of " + ", ".join(code(value) for value in arguments)
     if origin is list:
         return f"list of {_described(arguments[0])}{_bounds(metadata)}"
-    if origin is dict:
+    if origin is dict or _is_model(kind):
         return "mapping"
     return _NAMES.get(kind, getattr(kind, "__name__", str(kind))) + _bounds(metadata)
+
+
+def _is_model(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _bounds(metadata: typing.Sequence) -> str:
@@ -70,6 +75,8 @@ def _yaml(value: object) -> str:
     if isinstance(value, list):
         shown = value if len(value) <= _SHOWN else [*value[:2], "...", value[-1]]
         return "[" + ", ".join(_yaml(one) for one in shown) + "]"
+    if isinstance(value, BaseModel):
+        return "{}"  # its own defaults, which are told where it is at home
     if isinstance(value, float):
         return repr(value)
     return str(value) if value != "" else '""'

@@ -60,6 +60,24 @@ def test_a_pickle_with_code_is_refused_and_not_run(folder: Path, legacy: bool) -
     assert Path("pwned.txt").exists(), "the pickle would not have shown an attack"
 
 
+@pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
+def test_a_class_with_an_endless_name_is_refused_at_once(tmp_path: Path, legacy: bool) -> None:
+    path = tmp_path / "w.pth"
+    torch.save({"a": torch.zeros(1)}, path, _use_new_zipfile_serialization=not legacy)
+    name = b"ctorch._utils\n_rebuild_tensor_v2\n"
+    endless = name.replace(b"_utils", b"_utils" * 20_000)
+    if legacy:
+        path.write_bytes(path.read_bytes().replace(name, endless))
+    else:
+        with zipfile.ZipFile(path) as whole:
+            members = {member: whole.read(member).replace(name, endless) for member in whole.namelist()}
+        with zipfile.ZipFile(path, "w") as changed:
+            for member, content in members.items():
+                changed.writestr(member, content)
+    with pytest.raises(InputError, match=r"w\.pth: names a class of 1200\d\d characters, refused"):
+        states.read(path)
+
+
 def damaged_zip(path: Path) -> None:
     torch.save(STATE, path)
     path.write_bytes(path.read_bytes()[:-200])

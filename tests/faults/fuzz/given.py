@@ -41,6 +41,9 @@ from tests.rules.sources import ROOT
 _KINDS = {"png": {}, "jpg": {}, "gif": {}, "webp": {}, "bmp": {}, "tiff": {"compression": "tiff_lzw"}, "ppm": {}}
 _INDEX = np.random.default_rng(0).permutation(12)
 _WEIGHTS = {"a.weight": torch.arange(12.0).reshape(3, 4), "a.bias": torch.zeros(3)}
+_MARKED = ["[/EN#1/people A man] with [/EN#2/clothing/other a hat] , [/EN#0/notvisual who] waits", "[/EN#3/scene rain]"]
+_BOXES = data.marked(11, {(1, 2): (1, 1, 8, 6), (2,): (3, 2, 5, 2), (3,): "scene", (4,): "nobndbox"})
+_ENTITIES = ("Sentences/11.txt", "Annotations/11.xml", "train.txt")
 _NPY = {
     "images": (Path("a.npy"), Path("ids.npy")),
     "captions": (Path("b.npy"), Path("captions.txt"), Path("owners.npy")),
@@ -82,6 +85,7 @@ def _data_sets() -> None:
     shard(Path("tar/t.tar"), [*sample("a", 0), *sample("b", 1, "NA")])
     told = json.dumps({"caption": ["one", "two"]}).encode()
     shard(Path("tarjson/t.tar"), [("a.png", data.picture(0)), ("a.json", told)])
+    data.entities(Path("entities"), {11: ("train", _MARKED, _BOXES)})
     Path("parquet").mkdir()
     pq.write_table(
         pa.table({"image": hub(0, 3), "caption": [["a", "b"], ["NA"], ["c"]]}), "parquet/t.parquet", row_group_size=2
@@ -106,7 +110,7 @@ def _weights_and_words() -> None:
 def _prepared(kind: str, source: str, **options: object) -> object:
     found = data.read(kind, Path(source), Path("out"), **options)
     check(kind, found)
-    return found.images, found.captions, found.root, found.broken
+    return found.images, found.captions, found.root, found.broken, found.phrases
 
 
 def _noise(path: Path) -> object:
@@ -162,6 +166,7 @@ def readers() -> list[Reader]:
         "precomp/train_ids.txt": partial(_prepared, "precomp", "precomp"),
         "cc/train_caps.tsv": partial(_prepared, "cc", "cc"),
         "cc/train_ims.npy": partial(_prepared, "cc", "cc"),
+        **{f"entities/{name}": partial(_prepared, "entities", "entities") for name in _ENTITIES},
         "tar/t.tar": partial(_prepared, "webdataset", "tar/t.tar", **shares),
         "tarjson/t.tar": partial(_prepared, "webdataset", "tarjson/t.tar", caption="json", **shares),
         "parquet/t.parquet": partial(_prepared, "parquet", "parquet/t.parquet", **shares),

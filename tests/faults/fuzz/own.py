@@ -25,6 +25,8 @@ from pipeline.artifacts import (
     images,
     model_files,
     pairs,
+    phrases,
+    regions,
     rematching,
     texts,
     unreadable,
@@ -37,6 +39,7 @@ from pipeline.project.lock import Lock
 from pipeline.tools.search import stored
 from pipeline.train.engine import checkpoint, restore
 from tests import made
+from tests.artifacts.test_phrases import PHRASE, REGION
 from tests.artifacts.test_rematching import WHOLE
 from tests.faults.fuzz.child import Reader
 
@@ -54,6 +57,8 @@ def make() -> None:
     _texts(Path("vectors"))
     _regions(Path("regions"))
     rematching.write(Path(), [WHOLE])
+    phrases.write(Path("boxes"), pa.Table.from_pylist([PHRASE]))
+    regions.write(Path("boxes"), pa.Table.from_pylist([REGION]), "whole")
     _audit(Path("audit"))
     unreadable.write(Path("errors"), pa.table({"image_id": [1], "file": ["a"], "reason": ["is empty"]}))
     stored.write(_STORED, stored.Stored({"a": torch.arange(6.0)}, {"k": 1}), {"run": "sum"}, [Path("params.yaml")])
@@ -142,8 +147,10 @@ def readers() -> list[Reader]:
     found = [
         *_on(images.read, prepared / images.NAME),
         *_on(captions.read, prepared / captions.NAME),
+        *_on(phrases.read, Path("boxes") / phrases.NAME),
+        *_on(regions.read, Path("boxes") / regions.NAME),
         *_on(_rows_read, *(_TOY / "plain" / name for name in ("features.npy", "index.parquet", "meta.json"))),
-        *_on(lambda _: _boxes(), Path("regions/index.parquet"), digested=False),
+        *_on(lambda _: _boxes(), Path("regions/index.parquet")),
         *_on(_texts_read, *(tokens / name for name in (texts.TOKENS, texts.INDEX, texts.VOCABULARY))),
         *_on(_texts_read, *(vectors / name for name in (texts.ARRAY, texts.INDEX, texts.STATE))),
         *_on(_texts_read, tokens / texts.META, vectors / texts.META, digested=False),

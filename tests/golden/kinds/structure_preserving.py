@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from pipeline.train.engine.loss.matches import Matches
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.losses.structure import Params
 from pipeline.train.losses.structure.loss import loss
@@ -39,22 +40,19 @@ def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
     results = [compare(name, hinges.sum(), arrays[name], **TIGHT) for name, hinges in terms.items()]
     results.append(exact("counts", [int((hinges > 0).sum()) for hinges in terms.values()], arrays["counts"]))
     results.append(compare("total", total, arrays["total"], **TIGHT))
-    owners = arrays["P"].argmax(axis=0)
-    if (arrays["P"].sum(axis=0) == 1).all() and ((owners[:, None] == owners) == arrays["Ny"]).all():
-        results.append(compare("total of the loss", _member(arrays), _without_images(arrays), **TIGHT))
+    if all(arrays["P"].any(axis=axis).all() for axis in (0, 1)):
+        results.append(compare("total of the loss", _member(arrays), arrays["total"], **TIGHT))
     return results
 
 
 def _member(arrays: dict[str, np.ndarray]) -> float:
-    """The loss as training calls it: one pair a text, the image repeated."""
-    owners = torch.tensor(arrays["P"].argmax(axis=0))
-    images, texts = (torch.tensor(arrays[name]).double() for name in ("x", "y"))
-    lambda1, _, lambda3 = arrays["lam"].tolist()
-    params = Params(margin=float(arrays["margin"]), lambda1=lambda1, lambda3=lambda3, top=int(arrays["K"]))
-    images = images[owners]
-    return loss(Scored.of(images @ texts.T, owners, images=images, texts=texts), params).total().item()
-
-
-def _without_images(arrays: dict[str, np.ndarray]) -> float:
-    """Pairs know no neighbourhoods of images."""
-    return float(arrays["total"]) - float(arrays["lam"][1]) * float(arrays["ii"])
+    """The loss as training calls it: a pair for each positive, images and texts repeated."""
+    positives, image_kin, text_kin = (torch.tensor(arrays[name]).bool() for name in ("P", "Nx", "Ny"))
+    image, text = positives.nonzero(as_tuple=True)
+    matches = Matches(image, text, positives, *(kin | torch.eye(len(kin)).bool() for kin in (image_kin, text_kin)))
+    lambda1, lambda2, lambda3 = arrays["lam"].tolist()
+    factors = {"lambda1": lambda1, "lambda2": lambda2, "lambda3": lambda3}
+    params = Params(margin=float(arrays["margin"]), top=int(arrays["K"]), **factors)
+    images, texts = torch.tensor(arrays["x"]).double()[image], torch.tensor(arrays["y"]).double()[text]
+    batch = Scored.of(images @ texts.T, image, images=images, texts=texts, matches=matches)
+    return loss(batch, params).total().item()

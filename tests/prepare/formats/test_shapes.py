@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from pipeline.artifacts import captions, images
+from pipeline.artifacts import captions, images, phrases
 from pipeline.project import paths
 from tests.prepare._data import prepare
 
@@ -30,6 +30,19 @@ def test_every_image_has_the_captions_asked_for():
     counts = captions.read(out)["image_id"].value_counts().field("counts").to_pylist()
     assert len(counts) == 11
     assert set(counts) <= {1, 2, 3}
+
+
+def test_phrases_are_written_where_asked_for_and_counted(capsys):
+    plain = prepare("shapes", "pipeline/prepare/engine/scenes", **FEW)
+    assert "phrases" not in capsys.readouterr().err
+    texts = captions.read(plain)
+    assert not (plain / phrases.NAME).exists()
+    out = prepare("shapes", "pipeline/prepare/engine/scenes", phrases=True, **FEW)
+    assert captions.read(out) == texts
+    found = phrases.read(out)["split"].to_pylist()
+    assert "/ {} phrases, val 2 images".format(found.count("train")) in capsys.readouterr().err
+    prepare("shapes", "pipeline/prepare/engine/scenes", **FEW)
+    assert not (plain / phrases.NAME).exists()
 
 
 def test_same_seed_same_bytes():

@@ -8,12 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import captions, evaluation, images, pairs
+from pipeline.artifacts import captions, evaluation, images, pairs, phrases
 from pipeline.core.files import read_json, write_json
 from pipeline.project import paths
 from pipeline.project.nodes import declarations
 from pipeline.project.problems import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
 from pipeline.tools.check.stage import check
+from tests.artifacts.test_phrases import PHRASE
 
 
 def test_a_project_that_is_well_has_no_problems(made):
@@ -101,6 +102,13 @@ FAULTS: list[tuple[str, Callable[[], None], int, str, str]] = [
         DIGEST,
         "data/extract/toy/plain",
         "made from other images than there are now; run `dvc repro extract@plain`",
+    ),
+    (
+        "phrases of other captions",
+        lambda: phrases.write(paths.prepared("toy"), pa.Table.from_pylist([PHRASE | {"caption_id": 10**6}])),
+        ARTEFACT,
+        "data/prepare/toy/phrases.parquet",
+        "1 ids are not in data/prepare/toy/captions.parquet, the first is caption_id 1000000",
     ),
     (
         "texts made with other options",

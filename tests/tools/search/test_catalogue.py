@@ -6,7 +6,7 @@ import pytest
 from pipeline.artifacts import images
 from pipeline.core import tables
 from pipeline.core.errors import InputError
-from pipeline.pictures import read
+from pipeline.pictures import images as pictures
 from pipeline.tools.search.catalogue import Catalogue
 
 
@@ -19,7 +19,7 @@ def catalogue(root, file: str) -> Catalogue:
 def test_a_picture_inside_a_shard(tmp_path):
     (tmp_path / "t.tar").write_bytes(b"before, picture, after")
     path = catalogue(tmp_path, "t.tar::8:7::a.jpg").path(1)
-    assert read.shown(path) == b"picture"
+    assert pictures.shown(path) == b"picture"
     (tmp_path / "t.tar").unlink()
     assert catalogue(tmp_path, "t.tar::8:7::a.jpg").path(1) is None
 

@@ -1,3 +1,6 @@
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -6,6 +9,7 @@ from pydantic import ValidationError
 
 from pipeline.core.errors import InputError
 from pipeline.project.registry import LOSSES
+from pipeline.train.engine.incidence import Incidence
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.losses.structure.triplets import euclidean, hardest
 from tests.naive import losses as naive
@@ -56,9 +60,77 @@ def test_scores_alone_are_refused():
         member.loss(Scored.of(some_scores()), member.Params())
 
 
-def test_neighbourhoods_of_images_are_refused():
-    with pytest.raises(ValidationError, match="pairs do not tell which images share a sentence"):
-        member.Params(lambda2=0.1)
+def test_the_authors_code_has_no_term_of_images():
+    with pytest.raises(ValidationError, match="no term of images"):
+        member.Params(lambda2=0.1, variant="topk_mean")
+
+
+def test_where_every_text_has_one_image_the_term_of_images_is_0():
+    batch = some_batch(owners=OWNERS)
+    with_term, without = (member.loss(batch, member.Params(margin=2.0, lambda2=factor)) for factor in (3.0, 0.0))
+    assert torch.equal(with_term.per_pair, without.per_pair)
+    assert with_term.parts["within images"] == 0
+
+
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    taken=st.lists(st.integers(0, 17), min_size=2, max_size=9, unique=True),
+    factors=st.tuples(st.floats(0, 3), st.floats(0, 3), st.floats(0, 3)),
+    margin=st.floats(0, 1.5),
+    top=st.integers(1, 6),
+    mined=st.lists(st.integers(0, 1), min_size=0, max_size=4),
+)
+def test_many_to_many_equals_plain_loops(seed, taken, factors, margin, top, mined):
+    """Eighteen pairs of six images and five texts, of which a batch takes some."""
+    rng = np.random.default_rng(seed)
+    owners, said = rng.integers(0, 6, 18), rng.integers(0, 5, 18)
+    pairs = np.array(taken)
+    batch = batch_of(*_by_name(owners[pairs], said[pairs], seed))
+    matches = Incidence.of(owners, said).of_batch(pairs, torch.device("cpu"))
+    vectors, mined_for = some_vectors(len(mined), seed + 1)[0], torch.tensor(mined, dtype=torch.int64)
+    batch = replace(batch, matches=matches, mined=vectors, mined_for=mined_for)
+    lambda1, lambda2, lambda3 = factors
+    params = member.Params(margin=margin, lambda1=lambda1, lambda2=lambda2, lambda3=lambda3, top=top)
+    sides = [
+        {int(name): vector for name, vector in zip(reversed(names), reversed(vectors.tolist()), strict=True)}
+        for names, vectors in ((owners[pairs].tolist(), batch.images), (said[pairs].tolist(), batch.texts))
+    ]
+    seen = set(zip(owners.tolist(), said.tolist(), strict=True))
+    extra = [(int(said[pairs[one]]), vector) for one, vector in zip(mined, vectors.tolist(), strict=True)]
+    expected = naive.structure_in_full(*(list(side.items()) for side in sides), seen, factors, margin, top, extra)
+    found = member.loss(batch, params)
+    assert found.total().item() == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    mean = member.loss(batch, params.model_copy(update={"reduction": "mean"})).total().item()
+    assert mean == pytest.approx(expected / len(pairs), rel=1e-9, abs=1e-9)
+
+
+def _by_name(owners: np.ndarray, said: np.ndarray, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    images, texts = some_vectors(6, seed)
+    return images[torch.from_numpy(owners)], texts[torch.from_numpy(said)]
+
+
+def test_gradient_of_many_to_many_is_the_slope():
+    owners, said = np.array([0, 0, 1, 2, 2, 3]), np.array([0, 1, 0, 1, 2, 3])
+    matches = Incidence.of(owners, said).of_batch(np.arange(6), torch.device("cpu"))
+    params = member.Params(margin=0.7, lambda2=0.3, reduction="mean")
+    mined = some_vectors(2, 9)[0].requires_grad_()
+
+    def total(images, texts, mined):
+        batch = batch_of(images, texts)
+        return member.loss(replace(batch, matches=matches, mined=mined, mined_for=torch.tensor([1, 4])), params).total()
+
+    assert torch.autograd.gradcheck(total, (*(side.requires_grad_() for side in some_vectors(6, 3)), mined))
+
+
+def test_what_is_mined_for_a_text_is_a_negative_of_no_other():
+    batch = some_batch(4, 2)
+    mined = some_vectors(1, 5)[0]
+    plain, more = (
+        member.loss(one, member.Params(margin=3.0, lambda3=0.0)).per_pair
+        for one in (batch, replace(batch, mined=mined, mined_for=torch.tensor([2])))
+    )
+    assert (more != plain).tolist() == [False, False, True, False]
 
 
 def test_a_caption_of_the_same_image_is_no_negative():

@@ -42,6 +42,37 @@ def test_extra_positives_are_other_captions_of_the_batch_s_images(each, seed, si
         assert set(owners[added]) <= set(owners[before])
 
 
+@given(st.integers(0, 2), st.integers(1, 3), st.integers(0, 20), st.integers(2, 9))
+def test_extra_pairs_bring_what_the_batch_has_not(texts_each, images_each, seed, size):
+    """Of many-to-many pairs: further texts of its images that are not among its texts, and the reverse."""
+    rng = np.random.default_rng(seed)
+    cells = rng.choice(56, 30, replace=False)
+    owners, said = cells // 7, cells % 7
+    options = {"extra_positives": texts_each, "extra_images": images_each}
+    plain, more = (
+        member.batches(owners, owners, size, member.Params(**chosen), np.random.default_rng(seed), said)
+        for chosen in ({}, options)
+    )
+    for before, after in zip(plain, more, strict=True):
+        assert after[: len(before)].tolist() == before.tolist()
+        added = after[len(before) :]
+        for side, other, each in ((owners, said, texts_each), (said, owners, images_each)):
+            for one in np.unique(side[before]):
+                new = [pair for pair in np.flatnonzero(side == one) if other[pair] not in other[before]]
+                assert np.isin(new, added).sum() == min(each, len(new))
+        known = [(owners[pair] in owners[before], said[pair] in said[before]) for pair in added]
+        assert set(known) <= {(True, False), (False, True)}
+        assert len(set(after.tolist())) == len(after)
+
+
+def test_where_every_caption_has_one_image_there_is_no_further():
+    plain, more = (
+        member.batches(OWNERS, LENGTHS, 5, member.Params(extra_images=each), np.random.default_rng(0))
+        for each in (0, 2)
+    )
+    assert [chosen.tolist() for chosen in more] == [chosen.tolist() for chosen in plain]
+
+
 def test_buckets_hold_captions_of_like_length_and_still_every_pair_once():
     lengths = np.random.default_rng(1).integers(5, 60, 1000)
     owners = np.arange(1000)

@@ -6,85 +6,119 @@ which makes hubs; two near duplicates differ only in the captions that mention w
 
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from pipeline.prepare.engine.scenes import words
-from pipeline.prepare.engine.scenes.scene import Background, Figure, Scene, pick, place, relations
+from pipeline.prepare.engine.scenes.scene import Background, Scene, pick, place, relations
 
 _SAYS_COLOUR, _SAYS_SIZE, _SAYS_BACKGROUND = 0.9, 0.45, 0.3
 _SAYS_NUMBER = 0.5
 
 
-def describe(scene: Scene, count: int, vague: float, rng: np.random.Generator) -> list[str]:
-    """``count`` different captions, each vague with probability ``vague``; lower case, no full stop."""
-    found: dict[str, None] = {}
+class Named(NamedTuple):
+    """A noun phrase for the one figure of that number, counted from 0."""
+
+    text: str
+    figure: int
+
+
+class Mention(NamedTuple):
+    """Where in a caption's text a phrase for one figure begins, in characters from 0."""
+
+    start: int
+    text: str
+    figure: int
+
+
+# A caption in pieces.
+_Parts = list[str | Named]
+
+
+def describe(scene: Scene, count: int, vague: float, rng: np.random.Generator) -> dict[str, list[Mention]]:
+    """``count`` different captions, each vague with probability ``vague``; lower case, no full stop. To each the phrases
+    in it that name one figure, however many others they would fit; not those that name several, or the background."""
+    found: dict[str, list[Mention]] = {}
     while len(found) < count:
-        found[_caption(scene, vague, rng)] = None
-    return list(found)
+        found.setdefault(*_joined(_caption(scene, vague, rng)))
+    return found
 
 
-def _caption(scene: Scene, vague: float, rng: np.random.Generator) -> str:
+def _joined(parts: _Parts) -> tuple[str, list[Mention]]:
+    text, mentions = "", []
+    for part in parts:
+        if isinstance(part, Named):
+            mentions.append(Mention(len(text), *part))
+        text += part.text if isinstance(part, Named) else part
+    return text, mentions
+
+
+def _caption(scene: Scene, vague: float, rng: np.random.Generator) -> _Parts:
     if rng.random() < vague:
         return _vague(scene, rng)
-    text = None
-    while text is None:
-        text = pick(rng, _TEMPLATES)(scene, rng)
-    return text
+    parts = None
+    while parts is None:
+        parts = pick(rng, _TEMPLATES)(scene, rng)
+    return parts
 
 
-def _inventory(scene: Scene, rng: np.random.Generator) -> str:
+def _inventory(scene: Scene, rng: np.random.Generator) -> _Parts:
     """Every figure, in any order."""
-    phrases = [_figure(scene.figures[i], rng) for i in rng.permutation(len(scene.figures))]
-    listed = f"{', '.join(phrases[:-1])} and {phrases[-1]}" if len(phrases) > 1 else phrases[0]
-    return pick(rng, words.OPENERS) + listed + _sometimes_on(scene.background, rng)
+    phrases = [_figure(scene, int(i), rng) for i in rng.permutation(len(scene.figures))]
+    between = ["", *[", "] * (len(phrases) - 2), " and "][: len(phrases)]
+    listed = [part for pair in zip(between, phrases, strict=True) for part in pair]
+    return [pick(rng, words.OPENERS), *listed, _sometimes_on(scene.background, rng)]
 
 
-def _relation(scene: Scene, rng: np.random.Generator) -> str | None:
+def _relation(scene: Scene, rng: np.random.Generator) -> _Parts | None:
     """Two figures and how the first stands to the second; None where there is only one."""
     if len(scene.figures) < 2:
         return None
-    first, second = (scene.figures[i] for i in rng.permutation(len(scene.figures))[:2])
-    between = pick(rng, words.RELATIONS[pick(rng, relations(first, second))])
-    text = f"{_figure(first, rng)} {between} {_figure(second, rng)}"
-    return pick(rng, words.OPENERS) + text + _sometimes_on(scene.background, rng)
+    first, second = (int(i) for i in rng.permutation(len(scene.figures))[:2])
+    between = pick(rng, words.RELATIONS[pick(rng, relations(scene.figures[first], scene.figures[second]))])
+    parts: _Parts = [_figure(scene, first, rng), f" {between} ", _figure(scene, second, rng)]
+    return [pick(rng, words.OPENERS), *parts, _sometimes_on(scene.background, rng)]
 
 
-def _placed(scene: Scene, rng: np.random.Generator) -> str | None:
+def _placed(scene: Scene, rng: np.random.Generator) -> _Parts | None:
     """One figure and where it stands in the image; None where no place is clear."""
-    figure = pick(rng, scene.figures)
-    where = place(figure)
+    number = pick(rng, range(len(scene.figures)))
+    where = place(scene.figures[number])
     if where is None:
         return None
-    text = f"{_figure(figure, rng)} {pick(rng, words.PLACES[where])}"
-    return pick(rng, words.OPENERS) + text + _sometimes_on(scene.background, rng)
+    parts: _Parts = [_figure(scene, number, rng), f" {pick(rng, words.PLACES[where])}"]
+    return [pick(rng, words.OPENERS), *parts, _sometimes_on(scene.background, rng)]
 
 
-def _single(scene: Scene, rng: np.random.Generator) -> str:
+def _single(scene: Scene, rng: np.random.Generator) -> _Parts:
     """One figure, of perhaps many."""
-    return pick(rng, words.OPENERS) + _figure(pick(rng, scene.figures), rng) + _on(scene.background, rng)
+    opener = pick(rng, words.OPENERS)
+    return [opener, _figure(scene, pick(rng, range(len(scene.figures))), rng), _on(scene.background, rng)]
 
 
-def _count(scene: Scene, rng: np.random.Generator) -> str:
+def _count(scene: Scene, rng: np.random.Generator) -> _Parts:
     """How many figures there are of each shape, the most frequent first; no colours."""
-    phrases = []
-    for shape, count in Counter(figure.shape for figure in scene.figures).most_common():
+    shapes = [figure.shape for figure in scene.figures]
+    parts: _Parts = []
+    for shape, count in Counter(shapes).most_common():
         nouns = words.NOUNS if count == 1 else words.PLURALS
-        phrases.append(f"{words.NUMBERS[count]} {pick(rng, nouns[shape])}")
-    return pick(rng, words.OPENERS_OF_COUNTS) + " and ".join(phrases) + _sometimes_on(scene.background, rng)
+        text = f"{words.NUMBERS[count]} {pick(rng, nouns[shape])}"
+        parts += [" and ", Named(text, shapes.index(shape)) if count == 1 else text]
+    return [pick(rng, words.OPENERS_OF_COUNTS), *parts[1:], _sometimes_on(scene.background, rng)]
 
 
-def _vague(scene: Scene, rng: np.random.Generator) -> str:
+def _vague(scene: Scene, rng: np.random.Generator) -> _Parts:
     """A distractor: that there is something, and the background."""
     count = len(scene.figures)
     number = words.NUMBERS[count]
     if rng.random() >= _SAYS_NUMBER:
         number = pick(rng, words.SOME if count > 1 else words.A_SINGLE)
-    noun = pick(rng, words.ANYTHING) + ("s" if count > 1 else "")
-    return f"{number} {noun}{_on(scene.background, rng)}"
+    text = f"{number} {pick(rng, words.ANYTHING)}"
+    return [f"{text}s" if count > 1 else Named(text, 0), _on(scene.background, rng)]
 
 
-_TEMPLATES: tuple[Callable[[Scene, np.random.Generator], str | None], ...] = (
+_TEMPLATES: tuple[Callable[[Scene, np.random.Generator], _Parts | None], ...] = (
     *[_inventory] * 3,
     *[_relation] * 3,
     *[_placed] * 2,
@@ -93,14 +127,15 @@ _TEMPLATES: tuple[Callable[[Scene, np.random.Generator], str | None], ...] = (
 )
 
 
-def _figure(figure: Figure, rng: np.random.Generator) -> str:
+def _figure(scene: Scene, number: int, rng: np.random.Generator) -> Named:
     """An article, perhaps a size, mostly a colour, and a noun. Medium figures have no word for their size."""
+    figure = scene.figures[number]
     parts = [pick(rng, words.NOUNS[figure.shape])]
     if rng.random() < _SAYS_COLOUR:
         parts.insert(0, pick(rng, words.COLOURS[figure.colour]))
     if figure.size in words.SIZES and rng.random() < _SAYS_SIZE:
         parts.insert(0, pick(rng, words.SIZES[figure.size]))
-    return _with_article(" ".join(parts))
+    return Named(_with_article(" ".join(parts)), number)
 
 
 def _sometimes_on(background: Background, rng: np.random.Generator) -> str:

@@ -1,34 +1,34 @@
-"""Make the data set ``shapes``: PNG files and the two tables of the prepare stage, from one seed."""
+"""Make the data set ``shapes``: PNG files and the tables of the prepare stage, from one seed."""
 
 import hashlib
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from pipeline.core.console import track
 from pipeline.core.seeds import generator
 from pipeline.prepare.engine.scenes.captions import describe
-from pipeline.prepare.engine.scenes.drawing import draw
+from pipeline.prepare.engine.scenes.drawing import box, draw
 from pipeline.prepare.engine.scenes.params import ShapesParams
 from pipeline.prepare.engine.scenes.sampling import near_duplicate, sample_scene
 from pipeline.prepare.engine.scenes.scene import Scene, pick
-from pipeline.prepare.engine.source import caption_table, image_table
+from pipeline.prepare.engine.source import Source, caption_table, image_table, phrase_table
 
 FOLDER = "images"
 
 
-def render(out: Path, params: ShapesParams, seed: int) -> tuple[pa.Table, pa.Table]:
-    """Write ``out/images/<split>_<number>.png`` and return the tables of images and captions.
+def render(out: Path, params: ShapesParams, seed: int) -> Source:
+    """Write ``out/images/<split>_<number>.png`` and return the tables of images, captions and, where asked for, phrases.
 
     ``file`` is relative to ``out/images``; images are numbered from 1 through train, val and test. Each split draws
     from its own generators, so its scenes do not depend on the sizes of the others, and a near duplicate always copies
-    a scene of its own split.
+    a scene of its own split. A phrase's chain is the number of its figure, from 1; its type is the figure's shape.
     """
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     image_rows: list[tuple] = []
     caption_rows: list[tuple] = []
+    phrase_rows: list[tuple] = []
     for split in params.counts():
         words = generator(seed, "shapes captions", split)
         scenes = sample_split(params, split, seed)
@@ -38,9 +38,16 @@ def render(out: Path, params: ShapesParams, seed: int) -> tuple[pa.Table, pa.Tab
             digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
             image_rows.append((image_id, name, split, params.pixels, params.pixels, digest))
             wanted = int(words.integers(params.min_captions, params.max_captions + 1))
-            for text in describe(scene, wanted, params.vague, words):
-                caption_rows.append((len(caption_rows) + 1, image_id, text, split))
-    return image_table(*zip(*image_rows, strict=True)), caption_table(*zip(*caption_rows, strict=True))
+            for text, mentions in describe(scene, wanted, params.vague, words).items():
+                caption_id = len(caption_rows) + 1
+                caption_rows.append((caption_id, image_id, text, split))
+                for start, phrase, index in mentions:
+                    figure = scene.figures[index]
+                    of = (len(phrase_rows) + 1, caption_id, image_id, index + 1, start, phrase, figure.shape)
+                    phrase_rows.append((*of, *box(figure, params.pixels), split))
+    tables = image_table(*zip(*image_rows, strict=True)), caption_table(*zip(*caption_rows, strict=True))
+    phrases = phrase_table(phrase_rows, "the rendered scenes") if params.phrases else None
+    return Source(*tables, str(folder), phrases=phrases)
 
 
 def sample_split(params: ShapesParams, split: str, seed: int) -> list[Scene]:

@@ -45,6 +45,13 @@ def draw(scene: Scene, pixels: int) -> Image.Image:
     return image.reduce(_OVERSAMPLING)
 
 
+def box(figure: Figure, pixels: int) -> tuple[int, ...]:
+    """The first and last column and row of pixels that show any of the figure in ``draw``, its shadow apart: x1, y1, x2, y2."""
+    corners = np.reshape(_subpixels(_points(figure), pixels * _OVERSAMPLING), (-1, 2))
+    x1, y1, x2, y2 = np.clip([*corners.min(axis=0), *corners.max(axis=0)], 0, pixels * _OVERSAMPLING - 1)
+    return tuple(int(edge) // _OVERSAMPLING for edge in (x1, y1, x2, y2))
+
+
 def _rgb(figure: Figure) -> tuple[int, ...]:
     return tuple(min(255, max(0, round(c + _SHADE * figure.shade))) for c in FIGURE_RGB[figure.colour])
 

@@ -28,6 +28,8 @@ class ShapesParams(Strict):
     """share of the scenes that copy an earlier scene of their split with one attribute changed"""
     vague: Share = 0.08
     """share of the captions that name no object at all, so that they fit many images"""
+    phrases: bool = False
+    """also phrases.parquet: the phrases of the captions that name one figure, and its box"""
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:

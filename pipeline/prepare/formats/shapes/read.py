@@ -10,5 +10,4 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """Draw the images below ``out / "images"``. ``source`` is not read: it names the drawing code, for DVC to watch."""
     from pipeline.prepare.engine.scenes.dataset import render
 
-    images, captions = render(out, params, seed)
-    return Source(images, captions, str(out / "images"))
+    return render(out, params, seed)

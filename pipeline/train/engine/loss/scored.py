@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine.words import Words
+from pipeline.train.engine.loss.matches import Matches
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,10 @@ class Scored:
     """A batch of B pairs, pair i being image i shown with text i.
 
     scores: rows are images, columns texts, positives on the diagonal; same: the cells that are no negatives: the
-    diagonal, and under ``train.mask_same_image`` every text of the same image; owners: the image that each pair shows,
-    by its id; images, texts: the vectors, or regions and words; weights: factors that a scheme gives to the cells, None where it gives none.
+    diagonal, under ``train.mask_same_image`` every text of the same image, and with ``matches`` all that match; owners:
+    the image that each pair shows, by its id; images, texts: the vectors, or regions and words; weights: factors that a
+    scheme gives to the cells, None where it gives none; matches: where a text can have several images, else None;
+    mined: vectors of further images, each a negative of the text of pair ``mined_for`` and of no other.
     """
 
     scores: Float[Tensor, "pairs pairs"]
@@ -25,6 +28,9 @@ class Scored:
     images: Float[Tensor, "pairs ..."] | None = None
     texts: Float[Tensor, "pairs dim"] | Words | None = None
     weights: Float[Tensor, "pairs pairs"] | None = None
+    matches: Matches | None = None
+    mined: Float[Tensor, "mined dim"] | None = None
+    mined_for: Int[Tensor, " mined"] | None = None
 
     @classmethod
     def of(
@@ -35,6 +41,7 @@ class Scored:
         images: Tensor | None = None,
         texts: Tensor | Words | None = None,
         weights: Tensor | None = None,
+        matches: Matches | None = None,
     ) -> "Scored":
         """owners: left out, every pair has an image of its own.
 
@@ -47,4 +54,6 @@ class Scored:
         same = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
         if mask_same_image:
             same = owners[:, None] == owners[None, :]
-        return cls(scores, same, owners, images, texts, weights)
+        if matches is not None:
+            same = same | matches.same
+        return cls(scores, same, owners, images, texts, weights, matches)

@@ -55,7 +55,8 @@ def pair_losses(
             for batch in track(reading, len(work), title):
                 images, texts = model.encode(batch, device, precision)
                 scores = model.score(images, texts)
-                scored = Scored.of(scores, batch.owners.to(scores.device), mask_same_image)
+                matches = pairs.matches(batch.pairs, scores.device)
+                scored = Scored.of(scores, batch.owners.to(scores.device), mask_same_image, matches=matches)
                 found[batch.pairs] = sample_losses(scored, margin, reduction == "hardest").cpu().numpy()
     finally:
         model.train(was_training)

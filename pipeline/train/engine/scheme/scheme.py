@@ -14,6 +14,7 @@ from pipeline.train.engine.data import Batch, Pairs
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.engine.model import DualEncoder
+from pipeline.train.engine.regions import Regions
 from pipeline.train.engine.scheme import samples
 from pipeline.train.engine.scheme.samples import groups
 
@@ -24,7 +25,8 @@ FEWEST = 2
 @dataclass(frozen=True)
 class Setting:
     """What a scheme may use. loss: the run's loss with its parameters; pairs: all training pairs; build: a model like
-    ``model`` with fresh weights from a seed, on the CPU.
+    ``model`` with fresh weights from a seed, on the CPU; loss_with: the run's loss with other values of its options, by name;
+    regions: of schemes that need them (``SchemeTraits.regions``).
     """
 
     model: DualEncoder
@@ -34,6 +36,8 @@ class Setting:
     seed: int
     device: torch.device
     build: Callable[[int], DualEncoder] | None = None
+    loss_with: Callable[..., Callable[[Scored], LossTerms]] | None = None
+    regions: Regions | None = None
 
 
 class Scheme:
@@ -43,9 +47,11 @@ class Scheme:
     stopped; anything else that lasts from epoch to epoch goes through ``state`` and ``load_state``.
 
     decays_from: the epoch, counted from 0, from which the rate's decay is counted; until then the rate is ``train.lr``.
+    selects_from: the first epoch that can be the best.
     """
 
     decays_from = 0
+    selects_from = 0
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -71,8 +77,9 @@ class Scheme:
         """The pairs of each batch, asked for after ``start``; none where that did all. sampled: those of the run's sampler."""
         return sampled
 
-    def prepare(self, batch: Batch) -> None:
-        """Before the forward pass of a step."""
+    def prepare(self, batch: Batch) -> Batch:
+        """Before the forward pass of a step: what it encodes."""
+        return batch
 
     def record(self) -> dict | None:
         """What the epoch that has ended leaves in rematching.json; None for nothing."""
@@ -97,8 +104,9 @@ class Scheme:
     def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         """images, texts: (pairs, dim) vectors of the batch."""
         scores = self.model.score(images, texts)
-        owners = batch.owners.to(scores.device)
-        return Scored.of(scores, owners, self.setting.train.mask_same_image, images, texts)
+        owners, setting = batch.owners.to(scores.device), self.setting
+        matches = setting.pairs.matches(batch.pairs, scores.device)
+        return Scored.of(scores, owners, setting.train.mask_same_image, images, texts, matches=matches)
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         return self.setting.loss(self.scored(images, texts, batch))

@@ -1,8 +1,8 @@
-"""Structure-preserving loss: both directions, and captions of one image kept close (Wang et al. 2016)."""
+"""Structure-preserving loss: both directions, and what belongs together kept close (Wang et al. 2016)."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import NonNegativeFloat, PositiveInt, field_validator
+from pydantic import NonNegativeFloat, PositiveInt, model_validator
 
 from pipeline.core.strict import Strict
 from pipeline.project.traits import LossTraits
@@ -16,8 +16,8 @@ class Params(Strict):
     lambda1: NonNegativeFloat = 2.0
     """factor of the terms that a sentence anchors"""
     lambda2: NonNegativeFloat = 0.0
-    """of images against images, 0 as in the paper's image-sentence experiments: its neighbourhoods are the images
-    under one sentence, which pairs do not tell"""
+    """of images against images that no text shares with them (the paper's 0.1 for phrases); where every text has one
+    image, an image's only neighbour is itself and the term is 0"""
     lambda3: NonNegativeFloat = 0.2
     """of sentences against sentences"""
     top: PositiveInt = 50
@@ -25,13 +25,16 @@ class Params(Strict):
     variant: Literal["paper", "topk_mean"] = "paper"
     """``paper``, or ``topk_mean`` as in the authors' code, whose values are margin 0.05, lambda1 1.5, lambda3
     0.05 (0.1 in the second repository) and top 10"""
+    reduction: Literal["sum", "mean"] = "sum"
+    """``sum`` over the pairs of a batch, or that divided by their number: at the paper's batch size the gradient of a
+    sum is clipped at nearly every step, so that ``train.grad_clip`` decides its length; ``topk_mean`` is a mean in
+    any case"""
 
-    @field_validator("lambda2")
-    @classmethod
-    def _no_image_neighbours(cls, value: float) -> float:
-        if value != 0:
-            raise ValueError("must be 0: pairs do not tell which images share a sentence")
-        return value
+    @model_validator(mode="after")
+    def _only_of_the_paper(self) -> Self:
+        if self.variant == "topk_mean" and self.lambda2:
+            raise ValueError("lambda2 must be 0 under topk_mean: the authors' code has no term of images")
+        return self
 
 
 # The Euclidean distance of unit vectors ranks as their cosine does, and as no other similarity.

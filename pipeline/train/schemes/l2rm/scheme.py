@@ -70,13 +70,14 @@ class L2rm(Scheme):
         rng = generator(self.setting.seed, "rematch", "order", epoch)
         return self.split.batches(self.setting.train.batch_size, sampled, rng)
 
-    def prepare(self, batch: Batch) -> None:
+    def prepare(self, batch: Batch) -> Batch:
         matched = self._matched(batch)
         if 0 < matched < len(batch.pairs):
             rng = generator(self.setting.seed, "rematch", self._epoch, self._step)
             halves = batch.part(slice(0, matched)), batch.part(slice(matched, None))
             self.costs.learn(*halves, self._epoch, rng)
         self._step += 1
+        return batch
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         if self.split is None:

@@ -105,7 +105,7 @@ class Ncr(Scheme):
             self._plan += [(place, part) for _, part in steps]
         return work
 
-    def prepare(self, batch: Batch) -> None:
+    def prepare(self, batch: Batch) -> Batch:
         self._now = place, part = self._plan[self._step]
         self._step += 1
         if part == "labelled":
@@ -117,8 +117,9 @@ class Ncr(Scheme):
             labels = (self._predicted(0, batch) + self._predicted(1, batch)) / 2
         else:
             self._margins = None
-            return
+            return batch
         self._margins = soft_margins(labels, self.params.margin, self.params.soft_margin)
+        return batch
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         scored = self.scored(images, texts, batch)
@@ -151,5 +152,6 @@ class Ncr(Scheme):
         images, texts = network.encode(batch, setting.device, setting.train.precision)
         scores = network.score(images, texts)
         network.train(was_training)
-        owners = batch.owners.to(scores.device)
-        return predicted(Scored.of(scores, owners, setting.train.mask_same_image), self.params.margin)
+        owners, matches = batch.owners.to(scores.device), setting.pairs.matches(batch.pairs, scores.device)
+        scored = Scored.of(scores, owners, setting.train.mask_same_image, matches=matches)
+        return predicted(scored, self.params.margin)

@@ -39,6 +39,20 @@ def test_captions_are_true_and_different(seed, count):
         assert naive.true_of(text, scene), (text, scene)
 
 
+@given(SEEDS)
+def test_mentions_are_the_phrases_for_one_figure_and_name_the_right_one(seed):
+    """The right one: the caption is true of its figures in the order in which it names them."""
+    rng = np.random.default_rng(seed)
+    scene = sample_scene(rng)
+    for text, mentions in describe(scene, 20, 0.1, rng).items():
+        assert [mention.text for mention in mentions] == [s.replace("-", " ") for s in naive.singular_phrases(text)]
+        assert all(text[start:].startswith(phrase) for start, phrase, _ in mentions)
+        assert [mention.start for mention in mentions] == sorted({mention.start for mention in mentions})
+        named = [scene.figures[mention.figure] for mention in mentions]
+        assert naive.true_in_order(text, named), (text, mentions)
+        assert len(set(named)) == len(named)
+
+
 @pytest.mark.parametrize(
     ("caption", "expected"),
     [

@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from pipeline.artifacts import captions, images
+from pipeline.artifacts import captions, images, phrases
 from pipeline.prepare.engine.scenes.dataset import render, sample_split
+from pipeline.prepare.engine.scenes.drawing import box
 from pipeline.prepare.engine.scenes.params import ShapesParams
 from tests.naive import scenes as naive
 
@@ -21,7 +22,7 @@ import sys
 from pathlib import Path
 from pipeline.prepare.engine.scenes.dataset import render
 from pipeline.prepare.engine.scenes.params import ShapesParams
-_, captions = render(Path(sys.argv[1]), ShapesParams(train=30, val=8, test=9, pixels=48), 1)
+captions = render(Path(sys.argv[1]), ShapesParams(train=30, val=8, test=9, pixels=48), 1).captions
 """
 
 
@@ -32,7 +33,8 @@ def content(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shapes")
-    return folder, *render(folder, FEW, seed=1)
+    source = render(folder, FEW, seed=1)
+    return folder, source.images, source.captions
 
 
 def test_tables_are_what_the_stage_writes(made):
@@ -69,11 +71,29 @@ def test_captions_are_three_to_seven_and_true_of_their_image(made):
     assert set(counts.values()) == {3, 4, 5, 6, 7}
 
 
+def test_phrases_change_nothing_else_and_stand_in_their_captions(made, tmp_path):
+    folder, image_table, caption_table = made
+    source = render(tmp_path, FEW.model_copy(update={"phrases": True}), seed=1)
+    assert content(tmp_path) == content(folder)
+    assert (source.images, source.captions) == (image_table, caption_table)
+    assert phrases.problems(source.phrases) == []
+    scenes = [scene for split in FEW.counts() for scene in sample_split(FEW, split, seed=1)]
+    described = {row["caption_id"]: row for row in caption_table.to_pylist()}
+    for row in source.phrases.to_pylist():
+        caption, figure = described[row["caption_id"]], scenes[row["image_id"] - 1].figures[row["chain"] - 1]
+        assert (row["image_id"], row["split"]) == (caption["image_id"], caption["split"])
+        assert caption["text"][row["start"] :].startswith(row["text"])
+        assert (row["type"], tuple(row[side] for side in ("x1", "y1", "x2", "y2"))) == (figure.shape, box(figure, 48))
+    # All but those that name several figures.
+    bare = set(described) - set(source.phrases["caption_id"].to_pylist())
+    assert {naive.kind(described[number]["text"]) for number in bare} <= {"vague", "count"}
+
+
 def test_another_seed_makes_another_data_set(made, tmp_path):
     folder, image_table, caption_table = made
-    other_images, other_captions = render(tmp_path, FEW, seed=2)
-    assert set(other_images["sha256"].to_pylist()).isdisjoint(image_table["sha256"].to_pylist())
-    assert other_captions["text"].to_pylist() != caption_table["text"].to_pylist()
+    other = render(tmp_path, FEW, seed=2)
+    assert set(other.images["sha256"].to_pylist()).isdisjoint(image_table["sha256"].to_pylist())
+    assert other.captions["text"].to_pylist() != caption_table["text"].to_pylist()
     assert content(tmp_path) != content(folder)
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.prepare.engine.scenes.drawing import FIGURE_RGB, TINT_RGB, draw
+from pipeline.prepare.engine.scenes.drawing import FIGURE_RGB, TINT_RGB, box, draw
 from pipeline.prepare.engine.scenes.outlines import outline
-from pipeline.prepare.engine.scenes.sampling import sample_scene
+from pipeline.prepare.engine.scenes.sampling import near_duplicate, sample_scene
 from pipeline.prepare.engine.scenes.scene import COLOURS, PATTERNS, RADII, SHAPES, TINTS, Background, Figure, Scene
 
 WHITE = Background("plain", "white")
@@ -96,3 +96,29 @@ def test_what_lies_elsewhere_does_not_change_a_figure():
     moved = replace(scene, figures=scene.figures[:1])
     near = distances(scene.figures[0]) < scene.figures[0].radius
     assert np.array_equal(np.asarray(draw(scene, SIDE))[near], np.asarray(draw(moved, SIDE))[near])
+
+
+@pytest.mark.parametrize("side", [32, 101])
+def test_a_box_is_tight_around_the_pixels_that_show_a_figure(side):
+    """Which those are: those that change with the figure's colour. Its shadow does not."""
+    rng = np.random.default_rng(side)
+    scenes = [sample_scene(rng) for _ in range(40)]
+    for scene in [*scenes, *(near_duplicate(scene, rng) for scene in scenes)]:
+        for index, figure in enumerate(scene.figures):
+            painted = [_pixels_of(scene, index, colour, side) for colour in ("black", "yellow")]
+            rows, columns = np.nonzero((painted[0] != painted[1]).any(axis=2))
+            assert box(figure, side) == (columns.min(), rows.min(), columns.max(), rows.max()), figure
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_box_ends_where_the_picture_does(shape):
+    figure = Figure(shape, "red", "large", 1.0, 0.0, 0.0, 0.0)
+    left, top, right, bottom = box(figure, SIDE)
+    assert 0 == top < bottom < SIDE * 0.19
+    assert SIDE * 0.8 < left < right == SIDE - 1
+
+
+def _pixels_of(scene: Scene, index: int, colour: str, side: int) -> np.ndarray:
+    figures = list(scene.figures)
+    figures[index] = replace(figures[index], colour=colour)
+    return pixels(*figures, background=scene.background, side=side)

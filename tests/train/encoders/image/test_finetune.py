@@ -7,6 +7,7 @@ from pipeline.core.errors import InputError
 from pipeline.project.params.schema import TrainParams
 from pipeline.train.encoders.image.finetune import Params
 from pipeline.train.encoders.image.finetune.encoder import build
+from pipeline.train.encoders.image.two_branch import encoder as two_branch
 from pipeline.train.engine.optimise import set_rates
 from tests.train.some import adam
 
@@ -55,6 +56,25 @@ def test_normalised_and_absolute_vectors():
     torch.testing.assert_close(plain.norm(dim=1), torch.ones(5))
     assert (plain < 0).any()
     torch.testing.assert_close(absolute, plain.abs())
+
+
+def test_a_branch_in_place_of_the_linear_layer():
+    """That of encoder ``two_branch`` on features of unit length."""
+    branch = {"hidden": 7, "dropout": 0.0}
+    encoder = _encoder(head="two_branch", branch=branch)
+    other = two_branch.build(two_branch.Params(**branch), (6,), 4, torch.Generator().manual_seed(1))
+    assert all(torch.equal(value, other.state_dict()[name]) for name, value in encoder.fc.state_dict().items())
+    features = encoder.eval().backbone(_pixels())
+    expected = other.eval()(features / features.norm(dim=1, keepdim=True))
+    torch.testing.assert_close(encoder(_pixels()), expected)
+    assert encoder.train().fc.bn.training
+    assert not _normalisation(encoder).training
+
+
+@pytest.mark.parametrize("option", ["no_imgnorm", "use_abs"])
+def test_options_of_the_linear_layer_are_refused_under_a_branch(option):
+    with pytest.raises(ValidationError, match="are of head linear"):
+        Params(head="two_branch", **{option: True})
 
 
 def test_the_linear_layer_starts_as_that_of_precomputed_features():

@@ -1,11 +1,12 @@
 """The features' own network inside the model, trained on or fixed, from pixels to the joint space (VSE++ EncoderImageFull)."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import NonNegativeInt, PositiveFloat
+from pydantic import NonNegativeInt, PositiveFloat, model_validator
 
 from pipeline.core.strict import Strict
 from pipeline.project.traits import ImageEncoderTraits
+from pipeline.train.engine.encoder.branch_options import Options
 
 
 class Params(Strict):
@@ -29,10 +30,20 @@ class Params(Strict):
     """``random`` (RandomResizedCrop) or ``center``, the extraction's own"""
     flip: bool = True
     """mirror every second image"""
+    head: Literal["linear", "two_branch"] = "linear"
+    """what is on top of the network, one layer or the image branch of Wang et al."""
+    branch: Options = Options()
+    """of head two_branch: the values of image encoder ``two_branch``"""
     no_imgnorm: bool = False
-    """leave the image side unnormalised (VSE0)"""
+    """leave the image side unnormalised (VSE0); of head linear"""
     use_abs: bool = False
-    """absolute values after normalising (order)"""
+    """absolute values after normalising (order); of head linear"""
+
+    @model_validator(mode="after")
+    def _of_its_head(self) -> Self:
+        if self.head == "two_branch" and (self.no_imgnorm or self.use_abs):
+            raise ValueError("no_imgnorm and use_abs are of head linear; a branch has its own in branch.use_abs")
+        return self
 
 
 TRAITS = ImageEncoderTraits(reads="pixels")

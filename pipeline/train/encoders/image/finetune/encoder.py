@@ -13,6 +13,7 @@ from pipeline.train.encoders.image.finetune.pictures import Drawing, Pictures
 from pipeline.train.engine.encoder.norm import l2norm
 from pipeline.train.engine.encoder.rate import OwnRate
 from pipeline.train.engine.encoder.shapes import check_width, one_vector
+from pipeline.train.engine.encoder.two_branch import Branch, build_branch
 
 # What stages ask an encoder that reads pixels for.
 __all__ = ["Drawing", "FinetuneImageEncoder", "Params", "Pictures", "build", "load_network", "restore_network"]
@@ -21,21 +22,21 @@ __all__ = ["Drawing", "FinetuneImageEncoder", "Params", "Pictures", "build", "lo
 class FinetuneImageEncoder(nn.Module):
     """(B, crops, S, S, 3) uint8 pixels, or the features that its network makes of them, (B, D), to (B, embed_size).
 
-    The features are scaled to unit length before the linear layer, as in the authors' code for full images. Without
+    The features are scaled to unit length before the head, as in the authors' code for full images. Without
     ``start`` it is the encoder of the epochs from ``after`` on.
     """
 
     # A module of any kind; it gets a rate of its own, which training looks for.
     backbone: Any
 
-    def __init__(self, params: Params, backbone: nn.Module, in_features: int, embed_size: int) -> None:
+    def __init__(self, params: Params, backbone: nn.Module, head: nn.Linear | Branch) -> None:
         super().__init__()
         self.params = params
         self.backbone = backbone.requires_grad_(params.trainable)
         self.backbone.own_rate = OwnRate(params.lr, params.after)
         if params.restart:
             self.takes_over = self.backbone.own_rate
-        self.fc = nn.Linear(in_features, embed_size)
+        self.fc = head
         self._opened = True
 
     @property
@@ -80,7 +81,7 @@ class FinetuneImageEncoder(nn.Module):
         features = self.backbone(inputs) if inputs.dtype == torch.uint8 else inputs
         check_width("image encoder 'finetune'", features, self.fc.in_features)
         vectors = self.fc(l2norm(features))
-        if not self.params.no_imgnorm:
+        if self.params.head == "linear" and not self.params.no_imgnorm:
             vectors = l2norm(vectors)
         return vectors.abs() if self.params.use_abs else vectors
 
@@ -90,10 +91,15 @@ def build(
 ) -> FinetuneImageEncoder:
     """backbone: pixels to features of ``feature_shape``, with the weights training starts from.
 
-    The linear layer is uniform in +-sqrt(6 / (in + out)), bias 0. Raises InputError for region features (rows, R, D).
+    The linear layer is uniform in +-sqrt(6 / (in + out)), bias 0; a branch is as ``two_branch`` makes it. Raises InputError
+    for region features (rows, R, D).
     """
-    encoder = FinetuneImageEncoder(params, backbone, one_vector("finetune", feature_shape), embed_size)
-    bound = math.sqrt(6.0 / (feature_shape[0] + embed_size))
-    nn.init.uniform_(encoder.fc.weight, -bound, bound, generator=rng)
-    nn.init.zeros_(encoder.fc.bias)
-    return encoder
+    in_features = one_vector("finetune", feature_shape)
+    if params.head == "two_branch":
+        branch = build_branch("image encoder 'finetune'", params.branch, in_features, embed_size, rng)
+        return FinetuneImageEncoder(params, backbone, branch)
+    linear = nn.Linear(in_features, embed_size)
+    bound = math.sqrt(6.0 / (in_features + embed_size))
+    nn.init.uniform_(linear.weight, -bound, bound, generator=rng)
+    nn.init.zeros_(linear.bias)
+    return FinetuneImageEncoder(params, backbone, linear)

@@ -1,0 +1,1 @@
+"""Boxes of phrases, and proposed boxes, as pictures of their own."""

@@ -1,0 +1,138 @@
+"""Phrases and proposals of a data set as a data set of regions: a picture with a box is a picture."""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.artifacts import images, regions
+from pipeline.core.console import track
+from pipeline.core.errors import UnreadableImage
+from pipeline.core.seeds import generator
+from pipeline.pictures.address import Box
+from pipeline.pictures.images import Item, upright_size
+from pipeline.prepare.engine.regions.mentions import Mentions
+from pipeline.prepare.engine.regions.proposing import Proposed, Proposer, Seen, settled
+from pipeline.prepare.engine.regions.recall import covered
+from pipeline.prepare.engine.source import Regions, Source, caption_table, image_table
+
+Given, Made = TypeVar("Given"), TypeVar("Made")
+_NONE = Proposed(np.zeros((0, 4)), np.zeros(0))
+
+
+def assembled(source: Path, proposer: Proposer, count: int, splits: Sequence[str], most: int, seed: int) -> Source:
+    """The rows of a picture stand together: the boxes of its phrases as they are first named, then what is proposed for it,
+    best first. Ids of images are running numbers, those of captions the numbers of the phrases.
+
+    source: the folder of the data set with whole pictures; count: proposals of a picture; splits: whose pictures get any;
+    most: in train, boxes of one phrase. Of a picture that cannot be read the boxes are listed as ``broken`` and nothing is
+    proposed. Raises as ``formats.regions.read``.
+    """
+    mentions = Mentions.read(source)
+    seen, reasons = _seen(mentions)
+    boxes = mentions.whole_pixels(np.array([(one.width, one.height) for one in seen]))
+    region, first = mentions.regions(boxes)
+    keep = mentions.kept(region, most, generator(seed, "regions", "of phrases"))
+    named, owner = np.unique(region[keep], return_inverse=True)
+    chosen = np.isin(_column(mentions.pictures, "split"), splits) & ~np.array([bool(reason) for reason in reasons])
+    found = _in_threads(partial(_proposed, proposer, count), list(zip(seen, chosen.tolist(), strict=True)), "proposals")
+    picture = np.concatenate(
+        [mentions.picture[first[named]], np.repeat(np.arange(len(seen)), [len(p.scores) for p in found])]
+    )
+    proposed = np.arange(len(picture)) >= len(named)
+    order = np.lexsort([proposed, picture])
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    all_boxes = np.concatenate([boxes[first[named]], *(one.boxes for one in found)])[order].astype(np.int64)
+    scores = np.concatenate([np.zeros(len(named)), *(one.scores for one in found)])[order]
+    rows = _rows(mentions.pictures, picture[order], proposed[order], all_boxes, scores, reasons)
+    told = mentions.table.take(pa.array(keep))
+    captions = caption_table(told["phrase_id"], pa.array(place[owner]), told["text"], told["split"])
+    recall = _recall(mentions, [one.boxes for one in found], chosen)
+    broken = [
+        f"{seen[number].item.where}: {file} {reasons[number]}"
+        for number, file in zip(picture[order].tolist(), rows[0]["file"].to_pylist(), strict=True)
+        if reasons[number]
+    ]
+    root = str(images.root(mentions.pictures))
+    return Source(rows[0], captions, root, broken, told, Regions(rows[1], str(source), recall))
+
+
+def _seen(mentions: Mentions) -> tuple[list[Seen], list[str]]:
+    """The pictures with their upright size, and why they cannot be read; then the size is 0."""
+    table, root = mentions.pictures, images.root(mentions.pictures)
+    columns = [table[name].to_pylist() for name in ("image_id", "file", "sha256")]
+    items = [
+        Item(*values, f"{mentions.source / images.NAME} image_id {values[0]}") for values in zip(*columns, strict=True)
+    ]
+    found = _in_threads(partial(_size, root), items, "pictures")
+    return [Seen(root, item, *size) for item, (size, _) in zip(items, found, strict=True)], [why for _, why in found]
+
+
+def _size(root: Path, item: Item) -> tuple[tuple[int, int], str]:
+    if item.sha256 == images.UNREAD:
+        return (0, 0), "could not be read when its data set was prepared"
+    try:
+        return upright_size(root, item), ""
+    except UnreadableImage as error:
+        return (0, 0), error.reason
+
+
+def _proposed(proposer: Proposer, count: int, about: tuple[Seen, bool]) -> Proposed:
+    seen, wanted = about
+    return settled(proposer(seen), seen, count) if wanted else _NONE
+
+
+def _in_threads(work: Callable[[Given], Made], given: Sequence[Given], what: str) -> list[Made]:
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        try:
+            return list(track(pool.map(work, given), len(given), what))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _rows(
+    pictures: pa.Table,
+    picture: np.ndarray,
+    proposed: np.ndarray,
+    boxes: np.ndarray,
+    scores: np.ndarray,
+    reasons: list[str],
+) -> tuple[pa.Table, pa.Table]:
+    """images.parquet and regions.parquet. picture: row of ``pictures``; reasons: of a picture that cannot be read."""
+    ids = np.arange(len(picture))
+    of = pictures.take(pa.array(picture))
+    split = _column(of, "split")
+    sizes = np.where(np.array([not reason for reason in reasons])[picture, None], boxes[:, 2:] - boxes[:, :2] + 1, 0)
+    extents = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2] + 1], axis=1).tolist()
+    files = [Box(*extent).of(file) for extent, file in zip(extents, of["file"].to_pylist(), strict=True)]
+    splits = np.where(proposed, images.PROPOSAL, split)
+    images_ = image_table(ids, files, splits, *sizes.T.astype(np.int32), of["sha256"])
+    columns = [ids, of["image_id"], *boxes.T.astype(np.float64), proposed, scores, split]
+    return images_, pa.table(columns, schema=regions.SCHEMA)
+
+
+def _recall(mentions: Mentions, proposals: list[np.ndarray], chosen: np.ndarray) -> dict[str, dict]:
+    """As ``artifacts.regions.recall`` says; mentions in pictures without proposals are not counted."""
+    order = np.argsort(mentions.picture, kind="stable")
+    ends = np.cumsum(np.bincount(mentions.picture, minlength=len(proposals)))[:-1]
+    by_picture = np.split(mentions.boxes()[order], ends)
+    splits = _column(mentions.pictures, "split")
+    found = {}
+    for split in images.DESCRIBED:
+        places = np.flatnonzero(chosen & (splits == split)).tolist()
+        if places:
+            hits = covered([by_picture[n] for n in places], [proposals[n] for n in places])
+            count = sum(len(proposals[n]) for n in places)
+            found[split] = {"mentions": len(hits), "proposals": count, "recall": float(hits.mean())}
+    return found
+
+
+def _column(table: pa.Table, name: str) -> np.ndarray:
+    return table[name].to_numpy()

@@ -1,0 +1,125 @@
+"""Captions, the phrases in them, and the boxes of these."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.core import memory
+from pipeline.core.console import say, track
+from pipeline.core.errors import InputError, MissingResource
+from pipeline.prepare.engine.scan import scan
+from pipeline.prepare.engine.source import (
+    Source,
+    Unique,
+    caption_table,
+    caption_text,
+    existing,
+    image_table,
+    phrase_table,
+    read_lines,
+)
+from pipeline.prepare.formats.entities import Params, annotations
+from pipeline.prepare.formats.entities.annotations import Annotation
+from pipeline.prepare.formats.entities.sentences import Phrase, parse
+
+_SPLITS = ("train", "val", "test")
+# Bytes of a phrase's row, beside its words.
+_OF_PHRASE = 600
+
+
+@dataclass
+class _Rows:
+    """without: picture and chain of each phrase without a box, by the reason."""
+
+    captions: list[tuple] = field(default_factory=list)
+    phrases: list[tuple] = field(default_factory=list)
+    without: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, path: Path, image_id: int, split: str, annotation: Annotation) -> None:
+        """path: of the picture's sentences."""
+        before = len(self.captions)
+        for number, line in enumerate(read_lines(path), 1):
+            if not line.strip():
+                continue
+            where = f"{path} line {number}"
+            text, phrases = parse(line, where)
+            caption_id = len(self.captions)
+            self.captions.append((caption_id, image_id, caption_text(text, where), split))
+            for phrase in phrases:
+                memory.take(where, _OF_PHRASE)
+                if reason := _without_box(phrase, annotation):
+                    self.without[reason].append((image_id, phrase.chain))
+                    continue
+                row = len(self.phrases), caption_id, image_id, phrase.chain, phrase.start, phrase.text, phrase.kind
+                self.phrases.append((*row, *annotation.boxes[phrase.chain], split))
+        if len(self.captions) == before:
+            raise InputError(f"{path}: holds no captions")
+
+
+def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+    """source: the folder of ``Sentences``, ``Annotations`` and the files of splits, whose pictures alone are read.
+
+    image_id is the picture's id, caption_id and phrase_id are running numbers. Lines without a caption are passed over, as by
+    the authors' interface. A phrase whose chain has no box gets no row, and a box that reaches over an edge of its picture is
+    cut there: how many is said. Raises InputError and MissingResource: what ``parse`` and ``annotations.read`` refuse, a picture
+    that is listed twice, without its files or of another size than its annotations say, an empty caption, no phrase with a box.
+    """
+    listed = list(_listed(existing(source)))
+    rows, found = _Rows(), []
+    for where, image_id, split in track(iter(listed), len(listed), "reading annotations"):
+        texts, boxes = (_file(source, part, image_id, where) for part in ("Sentences/{}.txt", "Annotations/{}.xml"))
+        found.append(annotations.read(boxes))
+        rows.add(texts, image_id, split, found[-1])
+    files = [f"{image_id}.jpg" for _, image_id, _ in listed]
+    scanned = scan(source / params.images, files, lambda number: listed[number][0])
+    for file, annotation, *size in zip(files, found, scanned.widths, scanned.heights, strict=True):
+        if any(size) and size != [annotation.width, annotation.height]:
+            raise InputError(
+                f"{source / params.images / file}: {size[0]} x {size[1]} pixels, but its annotations are of {annotation.width} x "
+                f"{annotation.height}; use the pictures that the boxes were drawn on"
+            )
+    ids, splits = ([one[column] for one in listed] for column in (1, 2))
+    images = image_table(ids, files, splits, scanned.widths, scanned.heights, scanned.digests)
+    phrases = phrase_table(rows.phrases, str(source))
+    _say(source, rows, sum(annotation.clipped for annotation in found))
+    captions = caption_table(*zip(*rows.captions, strict=True))
+    return Source(images, captions, str(source / params.images), scanned.broken, phrases)
+
+
+def _listed(source: Path) -> Iterator[tuple[str, int, str]]:
+    """Where each picture is listed, its id and its split."""
+    ids = Unique("picture")
+    for split in _SPLITS:
+        path = source / f"{split}.txt"
+        for number, line in enumerate(read_lines(path), 1):
+            where, name = f"{path} line {number}", line.strip()
+            if not (name.isascii() and name.isdecimal() and len(name) <= 18 and str(int(name)) == name):
+                raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number")
+            yield where, ids.add(int(name), where), split
+
+
+def _file(source: Path, part: str, image_id: int, where: str) -> Path:
+    path = source / part.format(image_id)
+    if not path.is_file():
+        raise MissingResource(f"{where}: picture {image_id} has no {path}; put it there or remove the line")
+    return path
+
+
+def _without_box(phrase: Phrase, annotation: Annotation) -> str:
+    """Why, or nothing where it has one. Chain 0 is that of all phrases that show nothing."""
+    if phrase.chain == 0 or "notvisual" in phrase.kind.split("/"):
+        return "that name nothing visible"
+    if not phrase.text:
+        return "without words"
+    if phrase.chain in annotation.boxes:
+        return ""
+    flag = annotation.flags.get(phrase.chain)
+    return f"marked {flag}" if flag else "without annotation"
+
+
+def _say(source: Path, rows: _Rows, clipped: int) -> None:
+    counts = [f"{len(found)} {reason} ({len(set(found))} chains)" for reason, found in sorted(rows.without.items())]
+    left = f"; left out: {', '.join(counts)}" if counts else ""
+    cut = f"; {clipped} boxes reached over an edge of their picture and were cut there" if clipped else ""
+    say(f"{source}: {len(rows.phrases)} phrases have a box{left}{cut}")

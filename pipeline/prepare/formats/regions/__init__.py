@@ -1,0 +1,24 @@
+"""Boxes of phrases of another data set, and proposed boxes, as pictures: ``source`` is its folder below data/prepare."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
+
+from pipeline.core.strict import Strict
+from pipeline.project.traits import FormatTraits
+
+TRAITS = FormatTraits(proposes=True)
+Split = Literal["train", "val", "test"]
+
+
+class Params(Strict):
+    proposals: str = "windows"
+    """how boxes are proposed"""
+    options: dict[str, object] = Field(default_factory=dict)
+    """those of the proposals"""
+    count: PositiveInt = 100
+    """proposals of a picture, at most"""
+    splits: Annotated[list[Split], Field(min_length=1)] = Field(default_factory=lambda: ["val", "test"])
+    """of these the pictures get proposals; train too where hard boxes are mined"""
+    regions_per_phrase: PositiveInt = 10
+    """in train, boxes of one and the same phrase, at most; drawn by the seed"""

@@ -1,0 +1,22 @@
+"""Mentions of phrases to regions."""
+
+from pathlib import Path
+
+from pipeline.prepare.engine.regions import dataset
+from pipeline.prepare.engine.source import Source
+from pipeline.prepare.formats.regions import Params
+from pipeline.project.registry import PROPOSALS
+
+
+def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+    """source: data/prepare/<dataset>/ with images.parquet and phrases.parquet. Its pictures are read in place: once for their
+    size, and by the proposals that look at them.
+
+    Raises MissingResource without the folder; InputError: no phrases in it, a phrase of an unknown picture or with a box
+    outside of its picture, a picture for which no box is proposed; IntegrityError for a picture that has changed since; else
+    what the proposals raise.
+    """
+    method = PROPOSALS.load(params.proposals)
+    own = PROPOSALS.options(params.proposals).Params.model_validate(params.options)
+    proposer = method.proposer(own, params.count, seed)
+    return dataset.assembled(source, proposer, params.count, params.splits, params.regions_per_phrase, seed)

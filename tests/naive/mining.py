@@ -1,0 +1,28 @@
+"""Hard negatives in plain loops."""
+
+from tests.naive.regions import Box
+
+
+def overlap(a: Box, b: Box) -> float:
+    """IoU of boxes whose right and lower edges belong to them."""
+    width = min(a[2], b[2]) - max(a[0], b[0]) + 1
+    height = min(a[3], b[3]) - max(a[1], b[1]) + 1
+    shared = max(width, 0) * max(height, 0)
+    areas = [(box[2] - box[0] + 1) * (box[3] - box[1] + 1) for box in (a, b)]
+    return shared / (sum(areas) - shared)
+
+
+def mined(pairs: list[dict], proposals: list[dict], limit: float | None) -> set[tuple[int, int]]:
+    """(text, row) of every proposal nearer to a text than all its ground truths in that picture. pairs: text, picture, box and
+    score of text and region; proposals: row, picture, box, and score by text."""
+    found = set()
+    for one in pairs:
+        truths = [pair for pair in pairs if (pair["text"], pair["picture"]) == (one["text"], one["picture"])]
+        for other in proposals:
+            if other["picture"] != one["picture"]:
+                continue
+            nearer = other["score"][one["text"]] > max(truth["score"] for truth in truths)
+            free = limit is None or all(overlap(other["box"], truth["box"]) < limit for truth in truths)
+            if nearer and free:
+                found.add((one["text"], other["row"]))
+    return found

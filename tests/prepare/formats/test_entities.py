@@ -1,0 +1,214 @@
+"""Flickr30k Entities: phrases where the authors' interface finds them, the boxes that enclose those of a chain."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.artifacts import captions, phrases
+from pipeline.core import memory
+from pipeline.core.errors import InputError, MissingResource, PipelineError
+from pipeline.prepare.formats.entities.annotations import read as annotation
+from pipeline.prepare.formats.entities.sentences import parse
+from tests import bombs
+from tests.naive.prepare import entities_sentence
+from tests.prepare._data import entities, marked, prepare, read
+
+LINES = [
+    "[/EN#1/people Two young guys] with [/EN#2/bodyparts shaggy hair] look at [/EN#3/bodyparts/other their hands] .",
+    "[/EN#1/people They] , [/EN#0/notvisual who] stand in [/EN#8/scene the yard] , hold [/EN#9/other nothing] and [/EN#4/other it]",
+]
+BOXES = {(1,): (2, 1, 4, 3), (1, 2): (3, 2, 8, 3), (3,): (5, 5, 5, 6), (8,): "scene", (9,): "nobndbox"}
+COLUMNS = ["phrase_id", "caption_id", "image_id", "chain", "start", "text", "type", "x1", "y1", "x2", "y2", "split"]
+
+
+def pair(folder: Path, lines: list[str] = LINES, boxes: dict = BOXES, **options) -> Path:
+    """Two pictures, of which the second is fine."""
+    other = ("test", ["a [/EN#7/animals dog]"], marked(22, {(7,): (1, 1, 8, 6)}))
+    return entities(folder, {11: ("train", lines, marked(11, boxes, **options)), 22: other})
+
+
+def test_phrases_have_the_box_around_all_of_their_chain(tmp_path):
+    source = read("entities", pair(tmp_path), tmp_path)
+    assert source.images.select(["image_id", "file", "split", "width", "height"]).to_pylist() == [
+        {"image_id": 11, "file": "11.jpg", "split": "train", "width": 8, "height": 6},
+        {"image_id": 22, "file": "22.jpg", "split": "test", "width": 8, "height": 6},
+    ]
+    assert source.captions["text"].to_pylist() == [
+        "Two young guys with shaggy hair look at their hands .",
+        "They , who stand in the yard , hold nothing and it",
+        "a dog",
+    ]
+    assert [tuple(row.values()) for row in source.phrases.select(COLUMNS).to_pylist()] == [
+        (0, 0, 11, 1, 0, "Two young guys", "people", 1, 0, 7, 2, "train"),
+        (1, 0, 11, 2, 20, "shaggy hair", "bodyparts", 2, 1, 7, 2, "train"),
+        (2, 0, 11, 3, 40, "their hands", "bodyparts/other", 4, 4, 4, 5, "train"),
+        (3, 1, 11, 1, 0, "They", "people", 1, 0, 7, 2, "train"),
+        (4, 2, 22, 7, 2, "dog", "animals", 0, 0, 7, 5, "test"),
+    ]
+    assert phrases.problems(source.phrases) == []
+
+
+def test_the_stage_writes_them_and_says_what_has_no_box(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pair(
+        Path("raw"),
+        [*LINES, "again [/EN#8/scene there] [/EN#5/people ]"],
+        {(1,): (0, 1, 9, 6), (8,): "scene", (9,): "nobndbox"},
+    )
+    out = prepare("entities", "raw")
+    assert captions.read(out).num_rows == 4
+    assert phrases.read(out)["text"].to_pylist() == ["Two young guys", "They", "dog"]
+    said = capsys.readouterr().err.replace("\n", " ")
+    left = "1 marked nobndbox (1 chains), 2 marked scene (1 chains), 1 that name nothing visible (1 chains)"
+    rest = "3 without annotation (3 chains), 1 without words (1 chains)"
+    assert f"raw: 3 phrases have a box; left out: {left}, {rest}; 1 boxes reached over an edge" in said
+    assert "train 1 images / 3 captions / 2 phrases, val 0 images / 0 captions / 0 phrases, test 1 images" in said
+
+
+WORDS = st.text("aE\u00e9\u732b\U0001f408.,'#:-0N", min_size=1, max_size=4)
+PHRASES = st.tuples(
+    st.integers(0, 10**17), st.lists(WORDS, min_size=1, max_size=3), st.lists(WORDS, min_size=1, max_size=3)
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(WORDS | PHRASES, min_size=1))
+def test_sentences_are_cut_as_by_the_authors(pieces):
+    marks = [one if isinstance(one, str) else f"[/EN#{one[0]}/{'/'.join(one[1])} {' '.join(one[2])}]" for one in pieces]
+    text, found = parse(" ".join(marks), "x")
+    expected, named = entities_sentence(" ".join(marks))
+    assert text == expected
+    assert [(p.text, str(p.chain), p.kind.split("/")) for p in found] == [one[1:] for one in named]
+    assert [len(text[: phrase.start].split(" ")) - 1 for phrase in found] == [first for first, *_ in named]
+    assert all(text[phrase.start :].startswith(phrase.text) for phrase in found)
+
+
+def test_what_surrounds_a_phrase_stays_as_it_is(tmp_path):
+    text, found = parse('  "[/EN#1/people  a man ]"\u2028, so:] [/EN#2/other x]s', "x")
+    assert text == '  " a man "\u2028, so:] xs'
+    assert [(phrase.start, phrase.text) for phrase in found] == [(4, "a man"), (text.index("xs"), "x")]
+
+
+@pytest.mark.parametrize(
+    ("line", "mark"),
+    [
+        ("a [/EN#1/people man", "[/EN#1/people man"),
+        ("[/EN#1/people a [/EN#2/other hat] man]", "[/EN#1/people a "),
+        ("[/EN#1/people a [red] man]", "[/EN#1/people a [red] man]"),
+        ("[/EN#1 a man]", "[/EN#1 a man]"),
+        ("[/EN#1/people]", "[/EN#1/people]"),
+        ("[/EN#x/people a man]", "[/EN#x/people a man]"),
+        ("[/EN#1234567890123456789/people a man]", "[/EN#1234567890123456789/people a man]"),
+        ("/EN#1/people a man]", "/EN#1/people a man]"),
+        ("a [ man", "[ man"),
+    ],
+)
+def test_marks_that_are_not_whole(tmp_path, line, mark):
+    pair(tmp_path, [LINES[0], line])
+    with pytest.raises(InputError) as caught:
+        read("entities", tmp_path, tmp_path)
+    assert str(caught.value).startswith(
+        f"{tmp_path}/Sentences/11.txt line 2: {mark!r} is no whole mark; expected [/EN#"
+    )
+
+
+def _xml(boxes: dict, **options):
+    return lambda folder: pair(folder, boxes=boxes, **options) and None
+
+
+def _file(name: str, content: str | bytes | None):
+    def spoil(folder: Path) -> None:
+        path = folder / name
+        if content is None:
+            path.unlink()
+        else:
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return spoil
+
+
+ANNOTATION = "Annotations/11.xml"
+ENTITY = '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY x "{}">]><annotation>&x;</annotation>'
+BAD = {
+    "outside": (_xml({(1, 2): (9, 1, 12, 3)}), "11.xml: the box 9, 1, 12, 3 of chain 1, 2 ends before it begins, or lies outside of the picture, which has 8 x 6"),
+    "above": (_xml({(1,): (1, -3, 2, 0)}), "11.xml: the box 1, -3, 2, 0 of chain 1 ends"),
+    "inverted": (_xml({(1,): (5, 1, 4, 3)}), "11.xml: the box 5, 1, 4, 3 of chain 1 ends before"),
+    "fraction": (_xml({(1,): (1, 1, "4.5", 3)}), "11.xml: xmax '4.5' is not a whole number"),
+    "chain": (_xml({("a man",): (1, 1, 2, 2)}), "11.xml: name 'a man' is not a whole number"),
+    "other size": (_xml(BOXES, size=(16, 12)), "flickr30k-images/11.jpg: 8 x 6 pixels, but its annotations are of 16 x 12; use the pictures"),
+    "no edge": (_file(ANNOTATION, "<a><size><width>8</width><height>6</height></size><object><name>1</name><bndbox/></object></a>"), "11.xml: xmin '' is not"),
+    "no size": (_file(ANNOTATION, "<annotation/>"), "11.xml: has no size"),
+    "no xml": (_file(ANNOTATION, "GIF89a"), "11.xml: no XML that can be read (syntax error"),
+    "cut": (_file(ANNOTATION, marked(11, BOXES)[:-20]), "11.xml: no XML that can be read"),
+    "encoding": (_file(ANNOTATION, '<?xml version="1.0" encoding="rot13"?><a/>'), "11.xml: no XML that can be read"),
+    "entity": (_file(ANNOTATION, ENTITY.format("y")), "11.xml: declares a document type; remove it"),
+    "external": (_file(ANNOTATION, '<!DOCTYPE a SYSTEM "file:///etc/passwd"><a/>'), "11.xml: declares a document type"),
+    "no annotation": (_file(ANNOTATION, None), "train.txt line 1: picture 11 has no"),
+    "no sentences": (_file("Sentences/11.txt", None), "Sentences/11.txt; put it there or remove the line"),
+    "no picture": (_file("flickr30k-images/11.jpg", None), "train.txt line 1: 11.jpg does not exist"),
+    "no captions": (_file("Sentences/11.txt", "\n \n"), "Sentences/11.txt: holds no captions"),
+    "empty caption": (_file("Sentences/11.txt", "a\n[/EN#1/people  ]\n"), "11.txt line 2: the caption is empty"),
+    "latin 1": (_file("Sentences/11.txt", b"caf\xe9\n"), "11.txt line 1: byte 0xe9 is not UTF-8"),
+    "unknown": (_file("test.txt", "22\n33\n"), "test.txt line 2: picture 33 has no"),
+    "two splits": (_file("val.txt", "11\n"), "val.txt line 1: picture 11 was given to"),
+    "no number": (_file("val.txt", "../x\n"), "val.txt line 1: '../x' is no picture's id; expected a number"),
+    "no split": (_file("val.txt", None), "val.txt: no such file"),
+    "no boxes": (lambda folder: entities(folder, {11: ("train", LINES, marked(11, {(8,): "scene"}))}) and None, "raw: no phrase of the captions has a box"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "message"), BAD.values(), ids=BAD)
+def test_bad_input_ends_in_one_line_and_writes_nothing(tmp_path, monkeypatch, spoil, message):
+    monkeypatch.chdir(tmp_path)
+    spoil(pair(Path("raw")))
+    with pytest.raises((InputError, MissingResource)) as caught:
+        prepare("entities", "raw")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert list(Path("data/prepare").iterdir()) == []
+
+
+def test_xml_that_expands_without_end_is_refused_before_it_does(tmp_path):
+    laughs = "".join(f'<!ENTITY l{k} "{f"&l{k - 1};" * 10}">' for k in range(1, 12))
+    path = tmp_path / "11.xml"
+    for inside in (
+        f'<!ENTITY l0 "ha">{laughs}',
+        "<!ATTLIST a b CDATA '" + "x" * 100 + "'>",
+        '<!ENTITY % p SYSTEM "x"> %p;',
+    ):
+        path.write_text(f"<!DOCTYPE a [{inside}]><a>&l11;</a>")
+        ended, peak = bombs.in_child(lambda: annotation(path))
+        assert ended == f"InputError: {path}: declares a document type; remove it, with any entities"
+        assert peak < 20
+
+
+@pytest.mark.parametrize("repeated", ["<a>", "<a/>", "<a b=''/>", "<a>x</a>y", "<size>"])
+def test_xml_takes_no_more_memory_than_there_may_be(tmp_path, repeated):
+    path = tmp_path / "11.xml"
+    path.write_text("<a>" + repeated * (2**19 // len(repeated)))
+    with (
+        memory.limit(40, "datasets.x.memory"),
+        pytest.raises(InputError, match=r"11.xml: takes 5[01] MiB in memory, more than"),
+    ):
+        annotation(path)
+    with memory.limit(60, "datasets.x.memory"):
+        ended, peak = bombs.in_child(lambda: annotation(path))
+    assert ended.startswith("InputError: "), ended
+    assert peak < 60
+
+
+def test_phrases_count_as_memory(tmp_path):
+    pair(tmp_path, ["[/EN#1/people x]" * 5000])
+    with (
+        memory.limit(2, "datasets.x.memory"),
+        pytest.raises(PipelineError, match=r"more than the 2 MiB of datasets\.x\.memory"),
+    ):
+        read("entities", tmp_path, tmp_path)
+    assert read("entities", tmp_path, tmp_path).phrases.num_rows == 5001
+
+
+def test_a_million_spaces_are_read_at_once():
+    with pytest.raises(InputError, match="no whole mark"):
+        parse("[/EN#1/people" + " " * 10**6 + "[/EN#1" + "/a" * 10**6, "x")

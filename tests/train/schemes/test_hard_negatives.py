@@ -1,0 +1,162 @@
+"""Whole runs on a tiny data set of regions: hard negative mining, and what every run knows of phrases and regions."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.artifacts import captions as captions_artefact
+from pipeline.artifacts import features, history, model_files, regions, texts
+from pipeline.artifacts import pairs as pairs_artefact
+from pipeline.core.errors import InputError, UsageError
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
+from pipeline.project import paths
+from pipeline.train.engine import checkpoint
+from pipeline.train.engine.table import TrainTable
+from pipeline.train.schemes.hard_negatives.scheme import HardNegatives
+from pipeline.train.stage import train
+from tests.regions_project import FEATURES, NOISE, REGIONS, SECTIONS, TEXTS, run_of, write_regions_project
+from tests.toy_project import PARAMS, load_params, write_prepared
+from tests.train.killed import killed_after
+from tests.train.some import some_pairs, some_scheme
+
+OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
+MEMBERS = {"loss": "structure", "image": "two_branch", "scheme": "hard_negatives"}
+MINED = run_of(
+    **MEMBERS,
+    options={
+        "loss": {"lambda2": 0.1, "lambda3": 0.1, "reduction": "mean"},
+        "scheme": {"after": 2, "most": 4, "each": 2},
+        "sampler": {"extra_positives": 1, "extra_images": 1},
+        "image": {"hidden": 8},
+        "text": {"hidden": 8},
+    },
+    train={"epochs": 5, "batch_size": 10},
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        root = tmp_path_factory.mktemp("mining")
+        patch.chdir(root)
+        params = write_regions_project(root, mined=MINED)
+        train(params, "mined", "cpu")
+    return root, params
+
+
+@pytest.fixture
+def project(trained, tmp_path, monkeypatch):
+    shutil.copytree(trained[0], tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    return trained[1]
+
+
+def _bytes() -> dict[str, bytes]:
+    return {name: (paths.trained("mined") / name).read_bytes() for name in OUTPUTS}
+
+
+# Just before the mining, and after it.
+@pytest.mark.parametrize("epochs", [2, 4])
+def test_a_killed_run_goes_on_and_ends_bit_equal(project, epochs):
+    whole = _bytes()
+    shutil.rmtree(paths.trained("mined"))
+    killed_after(epochs, project, "mined")
+    train(project, "mined", "cpu")
+    assert _bytes() == whole
+
+
+def test_the_best_epoch_comes_after_the_mining(project):
+    config = model_files.read_config(paths.trained("mined"))
+    rows = history.read(paths.trained("mined"))
+    later = rows["val_rsum"].tolist()[2:]
+    assert config["best"] == {"epoch": 3 + later.index(max(later)), "val_rsum": max(later)}
+
+
+def test_mined_regions_enter_as_negatives_of_their_phrases(project, monkeypatch):
+    """Proposals of pictures of the phrase, two each at most; the terms within views are gone."""
+    seen, real = [], HardNegatives.terms
+
+    def spy(self, images, said, batch):
+        found = real(self, images, said, batch)
+        seen.append((self, len(images) - len(batch.pairs), batch, self._mined_for, found))
+        return found
+
+    monkeypatch.setattr(HardNegatives, "terms", spy)
+    shutil.rmtree(paths.trained("mined"))
+    train(project, "mined", "cpu")
+    per_epoch = len(seen) // 5
+    assert all(count == 0 and "within images" in found.parts for _, count, _, _, found in seen[: 2 * per_epoch])
+    mined = seen[2 * per_epoch :]
+    assert sum(count for _, count, *_ in mined) > 10
+    table = regions.read(paths.prepared(REGIONS))
+    for scheme, count, batch, mined_for, found in mined:
+        pairs, setting = scheme.setting.pairs, scheme.setting
+        assert "within images" not in found.parts
+        assert len(mined_for) == count == len(batch.features) - len(batch.pairs)
+        assert np.bincount(pairs.incidence.texts[batch.pairs[mined_for.numpy()]], minlength=1).max(initial=0) <= 2
+        for feature, pair in zip(batch.features[len(batch.pairs) :], batch.pairs[mined_for.numpy()], strict=True):
+            rows = np.flatnonzero((pairs.array == feature.numpy()).all(axis=1))
+            assert table["proposed"].to_numpy(zero_copy_only=False)[rows].any()
+            same = pairs.incidence.texts == pairs.incidence.texts[pair]
+            assert np.isin(table["source_id"].to_numpy()[rows], setting.regions.pictures[same]).any()
+
+
+def _joined(same_text: bool) -> TrainTable:
+    folder = paths.prepared(REGIONS)
+    stored = features.read(paths.extracted(REGIONS, FEATURES))
+    shown = pairs_artefact.read(paths.injected(REGIONS, NOISE))
+    words = texts.read(paths.extracted(REGIONS, TEXTS))
+    return TrainTable.join(captions_artefact.read(folder), shown, stored, words, same_text=same_text)
+
+
+def test_phrases_that_read_alike_are_one_phrase(project):
+    found, plain = _joined(True), _joined(False)
+    assert plain.train_pairs.incidence is None
+    assert plain.val_texts is None
+    told = captions_artefact.read(paths.prepared(REGIONS)).to_pandas()
+    train_rows = told[told.split == "train"]
+    numbers = found.train_pairs.incidence.texts
+    assert len(set(numbers)) == train_rows.text.nunique() < len(train_rows)
+    assert len({*zip(train_rows.text, numbers, strict=True)}) == train_rows.text.nunique()
+    assert len(found.val_texts) == (told.split == "val").sum()
+    matches = found.train_pairs.matches(np.arange(len(numbers)), torch.device("cpu"))
+    seen = {*zip(train_rows.image_id, train_rows.text, strict=True)}
+    expected = [[(image, text) in seen for text in train_rows.text] for image in train_rows.image_id]
+    assert matches.same.tolist() == expected
+
+
+def test_a_data_set_without_boxes_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_prepared()
+    run = {**PARAMS["runs"]["sum"], "scheme": "hard_negatives", "loss": "structure", "similarity": "cosine"}
+    params = load_params(tmp_path, runs={"mined": run})
+    inject(params, "clean")
+    extract_texts(params, "words")
+    with pytest.raises(InputError, match=r"needs boxes, and data/prepare/toy has no regions\.parquet"):
+        train(params, "mined", "cpu")
+    assert not paths.trained("mined").exists()
+
+
+def test_chunks_are_refused(project):
+    members = {**MEMBERS, "image": "linear"}
+    run = run_of(**members, options={"text": {"batch_norm": "none"}}, train={"chunk": 4})
+    params = load_params(Path.cwd(), **SECTIONS, runs={"mined": run})
+    with pytest.raises(UsageError, match=r"train\.chunk must be 0 under scheme 'hard_negatives'"):
+        train(params, "mined", "cpu")
+
+
+def test_pixels_are_refused():
+    class Pixels:
+        batch_size = 1
+
+        def tested(self, work): ...
+
+        def drawn(self, rows, work, epoch): ...
+
+    with pytest.raises(UsageError, match="reads stored features"):
+        some_scheme(replace(some_pairs(), pictures=Pixels()), "structure", "hard_negatives")
