@@ -16,7 +16,11 @@ ROOT = Path(__file__).parents[1]
 def _with_shapes() -> list[str]:
     """Modules whose signatures are enforced: those with tensors. Not numba's, which compiles what it is given, nor the shells
     of the stages, which tests call with what they need of params.yaml and no more."""
-    found = [path for room in ("extract", "ranking", "train") for path in (ROOT / "pipeline" / room).rglob("*.py")]
+    found = [
+        path
+        for room in ("extract", "pictures", "ranking", "train")
+        for path in (ROOT / "pipeline" / room).rglob("*.py")
+    ]
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in found]
     return [name for name in names if ".compiled." not in name and not name.endswith(("__init__", "stage"))]
 
@@ -52,3 +56,11 @@ def made(_made_once, tmp_path, monkeypatch):
     shutil.copytree(_made_once, root)
     monkeypatch.chdir(root)
     return root
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty project, current folder of the test; no weights cache of the machine is visible."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VSE_PIPE_WEIGHTS", str(tmp_path / "weights"))
+    return tmp_path

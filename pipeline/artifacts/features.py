@@ -27,7 +27,7 @@ ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
 # Values of the column status.
 OK, UNREADABLE = "ok", "unreadable"
 # What writing adds to meta.json; the rest is what the features follow from.
-WRITTEN = ("fingerprint", "shape", "sha256")
+WRITTEN = ("fingerprint", "shape", "sha256", "index_sha256")
 BESIDE = ("boxes", "scores")
 _WIDTHS = {"boxes": 4, "scores": 1}
 _CHECK_ROWS = 4096

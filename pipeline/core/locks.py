@@ -17,6 +17,7 @@ import signal
 import socket
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -25,6 +26,7 @@ from pipeline.core.errors import LockedError, PipelineError
 from pipeline.core.whole import tidy
 
 _PR_SET_PDEATHSIG = 1
+_TRIES, _MOMENT = 10, 0.02
 
 
 def die_with_parent() -> None:
@@ -60,19 +62,20 @@ def share(out: Path, number: int, of: int) -> Iterator[None]:
 
     Raises LockedError naming who holds the same share, shares of another number, or ``out`` as a whole.
     """
-    with (
-        _opened(out.with_name(out.name + ".lock")) as whole,
-        _opened(out.with_name(f"{out.name}.share-{number}of{of}.lock")) as own,
-    ):
+    path = out.with_name(f"{out.name}.share-{number}of{of}.lock")
+    with _opened(out.with_name(out.name + ".lock")) as whole, _opened(path) as own:
         if not _locked(whole, fcntl.LOCK_SH):
             raise _taken(out, [_holder(whole)])
-        if not _locked(own, fcntl.LOCK_EX):
+        if not _locked_soon(own):
             raise _taken(out, [f"{_holder(own)} (share {number}/{of})"])
-        if others := [holder for _, theirs, holder in _sharers(out) if theirs != of]:
-            raise _taken(out, others)
-        _sign(own)
-        tidy(out)
-        yield
+        try:
+            if others := [holder for _, theirs, holder in _sharers(out) if theirs != of]:
+                raise _taken(out, others)
+            _sign(own)
+            tidy(out)
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -99,6 +102,15 @@ def _locked(lock: TextIO, kind: int) -> bool:
     except BlockingIOError:
         return False
     return os.fstat(lock.fileno()).st_nlink > 0  # else its holder removed it since it was opened
+
+
+def _locked_soon(lock: TextIO) -> bool:
+    """As ``_locked``, alone: whoever starts beside this one holds each share's lock for a moment to see whether it is held."""
+    for _ in range(_TRIES):
+        if _locked(lock, fcntl.LOCK_EX):
+            return True
+        time.sleep(_MOMENT)
+    return False
 
 
 def _sign(lock: TextIO) -> None:

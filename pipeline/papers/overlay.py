@@ -1,17 +1,29 @@
 """A row of a paper as an overlay of params.yaml."""
 
 import re
-from typing import Any, Literal, get_args, get_origin
+from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from pipeline.core.errors import ParamsError, UsageError
 from pipeline.papers import catalogue
 from pipeline.papers.catalogue import Entry
 from pipeline.papers.differences import COMPUTING
 from pipeline.papers.schema import MEMBERS, MemberKey, Settings
-from pipeline.project.params.schema import EvaluateParams, TrainParams
-from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES, Family
+from pipeline.project import paths
+from pipeline.project.params.runs import never_learns
+from pipeline.project.params.schema import TrainParams
+from pipeline.project.registry import (
+    BACKBONES,
+    FORMATS,
+    INFERENCES,
+    PROPOSALS,
+    PROTOCOLS,
+    RUN_FAMILIES,
+    TEXT_FEATURES,
+    Family,
+)
 
 # What papers call one model and are two runs, evaluated by the mean of their scores.
 ENSEMBLES = {"sgraf": ("sgr", "saf")}
@@ -20,7 +32,7 @@ _MEASURED: dict[str, dict[str, Any]] = {
     "5k": {"split": "test", "protocol": "full"},
     "c1": {"split": "test", "protocol": "first", "fold_size": 1000},
     "c2": {"split": "test", "protocol": "folds", "fold_size": 1000},
-    "phrases": {"split": "test", "protocol": "phrases"},
+    "phrases": {"split": "test", "protocol": "full"},
 }
 
 
@@ -44,7 +56,7 @@ def overlay(paper: str, row: str) -> dict:
     inferences = ["nns"] if entry.row.inference == "nns" else ["nns", entry.row.inference]
     found: dict[str, Any] = {
         "grid": {"inferences": inferences},
-        "datasets": {chosen.dataset: _dataset(chosen)},
+        "datasets": _datasets(chosen.dataset),
         "features": {named["features"]: {"dataset": chosen.dataset, **nodes["features"]}},
         "texts": {named["texts"]: {"dataset": chosen.dataset, **nodes["texts"]}},
         "noises": {named["noise"]: {"dataset": chosen.dataset, **nodes["noise"]}},
@@ -52,6 +64,8 @@ def overlay(paper: str, row: str) -> dict:
         "evaluate": {**_MEASURED[entry.block.protocol], "bank": "test", "tune": False, "ties": "pessimistic"},
         "report": {"title": entry.marker},
     }
+    if entry.block.protocol == "phrases":
+        found["report"]["localized"] = list(found["runs"])
     parts = {part for name in inferences[1:] for part in name.split("+")}
     if parts:
         found["inference"] = {part: _criterion(entry, part) for part in sorted(parts)}
@@ -68,9 +82,13 @@ def _nodes(chosen: Settings) -> dict[str, dict]:
     return {key: dict(getattr(chosen, key)) for key in ("features", "texts", "noise")}
 
 
-def _dataset(chosen: Settings) -> dict:
-    assert chosen.dataset is not None
-    return dict(catalogue.common().datasets[chosen.dataset])
+def _datasets(name: str | None) -> dict[str, dict]:
+    """The data set, after those it is made from."""
+    assert name is not None
+    known = catalogue.common().datasets
+    source = Path(known[name]["source"])
+    earlier = _datasets(source.name) if source == paths.prepared(source.name) else {}
+    return {**earlier, name: dict(known[name])}
 
 
 def run_name(entry: Entry) -> str:
@@ -84,8 +102,10 @@ def needs(entry: Entry) -> list[str]:
     if chosen is None:
         return []
     nodes = _nodes(chosen)
+    datasets = _datasets(chosen.dataset).values()
     wanted: list[tuple[Family, str]] = [
-        (FORMATS, _dataset(chosen)["format"]),
+        *((FORMATS, node["format"]) for node in datasets),
+        *((PROPOSALS, node["proposals"]) for node in datasets if "proposals" in node),
         (BACKBONES, nodes["features"]["backbone"]),
         (TEXT_FEATURES, nodes["texts"]["method"]),
         (PROTOCOLS, nodes["noise"]["protocol"]),
@@ -95,9 +115,8 @@ def needs(entry: Entry) -> list[str]:
     lacking = [f"{family.kind} '{name}'" for family, name in wanted if name not in family.names()]
     options = [f"train.{key}" for key in chosen.train if key not in TrainParams.model_fields]
     lacking += [", ".join(options)] if options else []
-    protocol = _MEASURED[entry.block.protocol]["protocol"]
-    if protocol not in _choices(EvaluateParams, "protocol"):
-        lacking.append(f"evaluation protocol '{protocol}'")
+    if not lacking and never_learns(str(chosen.loss), _members(entry, "similarity")[0]):
+        lacking.append(f"a loss '{chosen.loss}' that learns from similarity '{chosen.similarity}' (never above 0)")
     return lacking
 
 
@@ -142,8 +161,3 @@ def _criterion(entry: Entry, name: str) -> dict:
     """The values of a criterion, defaults being the papers'; the grids of a tuning that does not take place left out."""
     values = INFERENCES.options(name).Params(**_settings(entry).inference.get(name, {})).model_dump()
     return {key: value for key, value in values.items() if not key.endswith("_grid")}
-
-
-def _choices(model: type[BaseModel], field: str) -> tuple:
-    annotation = model.model_fields[field].annotation
-    return get_args(annotation) if get_origin(annotation) is Literal else ()

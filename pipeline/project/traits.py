@@ -49,10 +49,11 @@ class ProtocolTraits(Traits):
 
 @dataclass(frozen=True)
 class LossTraits(Traits):
-    """similarities: those it works with, None for all; stuck: it has a function ``stuck``, which tells whether training
-    ended at a point from which the loss does not move."""
+    """similarities: those it works with, None for all; above_zero: a pair learns only while its similarity is above 0;
+    stuck: it has a function ``stuck``, which tells whether training ended at a point from which the loss does not move."""
 
     similarities: tuple[str, ...] | None = None
+    above_zero: bool = False
     stuck: bool = False
 
 
@@ -69,10 +70,12 @@ class SchemeTraits(Traits):
 
 @dataclass(frozen=True)
 class SimilarityTraits(Traits):
-    """fragments: it compares regions with words; learns: it has a function ``network``, which makes what it learns."""
+    """fragments: it compares regions with words; learns: it has a function ``network``, which makes what it learns; above_zero:
+    False where 0 is the largest value it takes."""
 
     fragments: bool = False
     learns: bool = False
+    above_zero: bool = True
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Boxes and scores of regions in index.parquet."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.artifacts import features
-from pipeline.core.errors import InputError
+from pipeline.core.errors import InputError, IntegrityError
 
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
 BOXES = np.arange(48, dtype=np.float32).reshape(4, 3, 4)
@@ -47,13 +48,28 @@ def test_none_where_there_are_none(tmp_path: Path) -> None:
     assert pq.read_schema(tmp_path / features.INDEX).field("boxes").type == pa.list_(pa.float32())
 
 
+def replaced(folder: Path, table: pa.Table) -> None:
+    """Another index.parquet under a meta.json that says nothing of its digest, as earlier versions wrote it."""
+    pq.write_table(table, folder / features.INDEX)
+    meta = json.loads((folder / features.META).read_text())
+    del meta["index_sha256"]
+    (folder / features.META).write_text(json.dumps(meta))
+
+
 def test_files_from_before_there_were_boxes(tmp_path: Path) -> None:
     features.write(tmp_path, ROWS, index(), {})
-    pq.write_table(index(), tmp_path / features.INDEX)
+    replaced(tmp_path, index())
     found = features.read(tmp_path)
     assert found.rows.tolist() == [2, 0, 1, 3]
     assert found.boxes is None
     assert found.scores is None
+
+
+def test_another_index_is_noticed(tmp_path: Path) -> None:
+    features.write(tmp_path, ROWS, index(), {})
+    pq.write_table(index(boxes=features.lists(BOXES)), tmp_path / features.INDEX)
+    with pytest.raises(IntegrityError, match=r"index\.parquet: content does not match the digest in meta\.json"):
+        features.read(tmp_path)
 
 
 def test_images_without_boxes_among_others(tmp_path: Path) -> None:
@@ -85,7 +101,7 @@ def test_columns_that_do_not_fit(tmp_path: Path, beside: dict, message: str) -> 
     with pytest.raises(InputError, match=message):
         features.write(tmp_path, ROWS, index(**beside), {})
     features.write(tmp_path, ROWS, index(), {})
-    pq.write_table(index(**beside), tmp_path / features.INDEX)
+    replaced(tmp_path, index(**beside))
     found = features.read(tmp_path)
     with pytest.raises(InputError, match=message):
         _ = getattr(found, next(iter(beside)))

@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -71,6 +72,16 @@ def test_shares_exclude_their_like_and_the_whole(tmp_path):
             pytest.fail("shares of two and of three")
     with claim(out), pytest.raises(LockedError, match=me), share(out, 2, 3):
         pytest.fail("a sharer beside a writer")
+
+
+def test_a_share_waits_for_whoever_looks_whether_it_is_held(tmp_path):
+    path = tmp_path / "out.share-1of2.lock"
+    with path.open("w") as look:
+        fcntl.flock(look, fcntl.LOCK_SH)
+        threading.Timer(0.06, fcntl.flock, (look, fcntl.LOCK_UN)).start()
+        with share(tmp_path / "out", 1, 2):
+            assert path.read_text().startswith(f"{os.getpid()} on ")
+    assert not path.exists()
 
 
 def test_sharers_of_another_output_are_not_in_the_way(tmp_path):

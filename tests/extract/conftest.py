@@ -19,14 +19,6 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty project, current folder of the test; no weights cache of the machine is visible."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VSE_PIPE_WEIGHTS", str(tmp_path / "weights"))
-    return tmp_path
-
-
-@pytest.fixture
 def tiny(folder: Path) -> Path:
     """The same with nine prepared images."""
     project.prepared(Path("raw"), project.pictures(Path("raw"), 9))

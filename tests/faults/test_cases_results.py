@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.core import download
 from pipeline.core.files import read_json
-from pipeline.extract.engine import download
 from tests.commands.options import arguments
 from tests.commands.script import run as run_as_a_script
 from tests.evaluate.external.files import sample, write

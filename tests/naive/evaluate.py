@@ -1,5 +1,6 @@
 """Ranking, rescoring and matching in plain loops and floats: slow, literal, and checked by eye."""
 
+import itertools
 import math
 
 
@@ -154,6 +155,19 @@ def greedy(scores, k, lam, mode):
             column_used[column] += 1
             accepted.append((row, column))
     return accepted
+
+
+def heaviest(scores, k, quota):
+    """Size and sum of the heaviest of the largest matchings: every way to give each row up to k columns is tried."""
+    columns = range(len(scores[0]))
+    choices = [chosen for size in range(k + 1) for chosen in itertools.combinations(columns, size)]
+    best = (0, 0.0)
+    for rows in itertools.product(choices, repeat=len(scores)):
+        used = [sum(1 for chosen in rows if column in chosen) for column in columns]
+        if max(used) <= quota:
+            total = math.fsum(scores[row][column] for row, chosen in enumerate(rows) for column in chosen)
+            best = max(best, (sum(used), total))
+    return best
 
 
 def matched_recall(pairs, correct):

@@ -1,13 +1,14 @@
 """Rows of papers as parameters: each that can run makes a file that loads and says what the row says."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
+from torchvision.models import get_model_weights
 
 from pipeline.core.errors import UsageError
+from pipeline.extract.engine.networks import torchvision
 from pipeline.papers import catalogue, render
 from pipeline.papers.catalogue import Entry
 from pipeline.papers.overlay import ENSEMBLES, needs, overlay, run_name
@@ -20,7 +21,6 @@ from tests.rules.sources import ROOT
 DEMO = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
 ENTRIES = [entry for paper in catalogue.names() for entry in catalogue.entries(paper)]
 RUNNABLE = [entry for entry in ENTRIES if entry.settings is not None and not needs(entry)]
-LACKING = [entry for entry in ENTRIES if entry.settings is not None and needs(entry)]
 
 
 def applied(tmp_path, entry):
@@ -80,14 +80,6 @@ def test_a_row_is_measured_with_pessimistic_ties_whatever_params_say():
     assert overlay(entry.paper, entry.id)["evaluate"]["ties"] == "pessimistic"
 
 
-def test_a_row_this_version_cannot_run_says_what_it_needs():
-    assert LACKING
-    for entry in LACKING:
-        wanted = rf"row {re.escape(entry.id)} of {entry.paper} needs .*, which this version does not have"
-        with pytest.raises(UsageError, match=wanted):
-            overlay(entry.paper, entry.id)
-
-
 def test_what_is_missing_is_asked_of_the_families(monkeypatch):
     from pipeline.project.registry import Family
 
@@ -96,6 +88,36 @@ def test_what_is_missing_is_asked_of_the_families(monkeypatch):
     names = Family.names
     monkeypatch.setattr(Family, "names", lambda family: [] if family.kind in ("scheme", "backbone") else names(family))
     assert needs(entry) == ["backbone 'resnet152'", "scheme 'memory_bank'"]
+    wanted = r"row 2\.12 of hal-aaai2020 needs backbone 'resnet152' and .*, which this version does not have"
+    with pytest.raises(UsageError, match=wanted):
+        overlay(entry.paper, entry.id)
+
+
+def test_a_row_of_regions_brings_the_data_set_they_are_of(monkeypatch):
+    """Each run that is localised is named in report.localized; what proposes boxes is asked for like any member."""
+    from pipeline.papers import overlay as module
+    from pipeline.project.registry import PROPOSALS, Family
+
+    names = Family.names
+    monkeypatch.setattr(Family, "names", lambda family: [] if family is PROPOSALS else names(family))
+    assert needs(catalogue.find("structure-preserving-cvpr2016", "3d")) == ["proposals 'file'"]
+    monkeypatch.setattr(module, "needs", lambda entry: [])
+    found = overlay("structure-preserving-cvpr2016", "3d-mined")
+    assert list(found["datasets"]) == ["flickr30k_entities", "flickr30k_phrases_mined"]
+    assert found["datasets"]["flickr30k_phrases_mined"]["source"] == "data/prepare/flickr30k_entities"
+    assert found["report"]["localized"] == list(found["runs"])
+    (run,) = found["runs"].values()
+    assert (run["scheme"], run["train"]["epochs"]) == ("hard_negatives", 33)
+    assert run["options"]["loss"].items() >= {"lambda2": 0.1, "lambda3": 0.1, "reduction": "sum"}.items()
+
+
+@pytest.mark.parametrize(
+    ("row", "further"), [("3a", 0), ("3a:further", 1), ("3a-mined", 0), ("3b", 1), ("3d-mined", 1)]
+)
+def test_only_the_full_objective_has_further_phrases_and_regions(row, further):
+    settings = catalogue.find("structure-preserving-cvpr2016", row).settings
+    sampler = settings.options.get("sampler", {})
+    assert [sampler.get(key, 0) for key in ("extra_positives", "extra_images")] == [further, further]
 
 
 def test_a_quoted_row_has_nothing_to_run():
@@ -103,6 +125,24 @@ def test_a_quoted_row_has_nothing_to_run():
         UsageError, match=r"row 2\.14 of hal-aaai2020 quotes Vendrov et al\. 2016: there is nothing to run"
     ):
         overlay("hal-aaai2020", "2.14")
+
+
+def test_order_embeddings_under_hal_are_refused_with_the_reason():
+    entry = catalogue.find("hal-aaai2020", "1.6")
+    assert needs(entry) == ["a loss 'hal' that learns from similarity 'order' (never above 0)"]
+    assert "not repeatable" in catalogue.load("hal-aaai2020").remarks[entry.row.assumed]
+    assert needs(catalogue.find("hal-rgm-emnlp", "1.6")) == needs(catalogue.find("hal-aaai2020", "1.4")) == []
+
+
+def test_resnets_have_the_weights_of_their_time():
+    """Of VGG-19 torchvision has one set, whatever it is called: its entry stays, and with it features that are there."""
+    weights = {"resnet152": set(), "vgg19": set()}
+    for entry in (one for one in ENTRIES if one.paper in ("vsepp", "hal-aaai2020", "hal-rgm-emnlp") and one.settings):
+        node = entry.settings.features
+        if node["backbone"] in weights:
+            source = torchvision._source(node["backbone"], node["weights"], get_model_weights(node["backbone"]))
+            weights[node["backbone"]].add(source.file)
+    assert weights == {"resnet152": {"resnet152-394f9c45.pth"}, "vgg19": {"vgg19-dcbb9e9d.pth"}}
 
 
 def test_hal_with_a_memory_bank_as_table_3_has_it():
@@ -169,6 +209,7 @@ def test_a_criterion_comes_with_its_values():
 def test_what_is_printed_but_not_run():
     assert overlay("hal-rgm-emnlp", "4.14:printed")["inference"]["csls"] == {"k": 10, "two_sided": False}
     assert overlay("hal-rgm-emnlp", "4.14:printed")["inference"]["rgm"]["mode"] == "literal"
+    assert overlay("hal-rgm-emnlp", "4.14:captions")["inference"]["rgm"]["mode"] == "captions"
     texts = [next(iter(overlay("vsepp", row)["runs"].values())) for row in ("4.4", "4.4:projection")]
     assert [one["options"]["text"]["projection"] for one in texts] == [False, True]
     order = next(iter(overlay("vsepp", "4.3:squared")["runs"].values()))

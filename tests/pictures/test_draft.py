@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
+from pipeline.core.states import seeded
 from pipeline.extract.engine.network import Extractor
 from pipeline.extract.engine.networks.random_filters import RandomFilters
-from pipeline.extract.engine.states import seeded
 from pipeline.pictures import images
 from pipeline.pictures.images import Item
 from pipeline.pictures.transforms import MARGIN, Transform

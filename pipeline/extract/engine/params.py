@@ -1,28 +1,13 @@
 """The options that backbones share; every member's ``Params`` is one of these two, with its own defaults."""
 
-import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PositiveFloat, PositiveInt, StringConstraints, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from pipeline.core.strict import Strict
+from pipeline.core.strict import Digest, Strict, WeightsName
 
-Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
 Scales = Annotated[list[PositiveFloat], Field(min_length=3, max_length=3)]
-_WEIGHT_FILES = (".pth", ".pt", ".safetensors")
-
-
-def _a_name_or_a_file(weights: str) -> str:
-    # A misspelt name would otherwise be taken for a path and be reported as a missing file.
-    known = weights in ("imagenet", "random") or re.fullmatch(r"[A-Z][A-Z0-9_]*", weights)
-    if not known and not weights.endswith(_WEIGHT_FILES):
-        raise ValueError(f"expected imagenet, random or a path that ends in {', '.join(_WEIGHT_FILES)}")
-    return weights
-
-
-WeightsName = Annotated[str, AfterValidator(_a_name_or_a_file)]
-
 
 # Left out of what the features follow from: it changes when they are written, not what is written.
 ShardSize = Annotated[PositiveInt, Field(exclude=True)]

@@ -10,8 +10,9 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from pipeline.artifacts import images
+from pipeline.core import weights
 from pipeline.core.files import sha256
-from pipeline.extract.engine import fingerprint, weights
+from pipeline.extract.engine import fingerprint
 from pipeline.project import paths
 from pipeline.project.params.typed import FeatureSet
 

@@ -1,6 +1,5 @@
 """Word vectors as arrays: ``.npz`` with words and vectors, ``.npy`` with the words in a file of their own."""
 
-import zipfile
 from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
@@ -18,13 +17,7 @@ _DAMAGE = Damage(InputError, "fetch it again")
 
 def npz(path: Path, wanted: Set[str]) -> Iterator[tuple[str, Vector]]:
     """(word, vector) of every wanted word of the arrays ``words`` and ``vectors``. Raises InputError."""
-    with _DAMAGE.named(path, "no .npz file with plain arrays words and vectors"):
-        with zipfile.ZipFile(path) as packed:
-            memory.require(str(path), sum(member.file_size for member in packed.infolist()))
-        with np.load(path, allow_pickle=False) as file:  # noqa: TID251 (of an archive)
-            words, vectors = file["words"], file["vectors"]
-        if not isinstance(words, np.ndarray) or not isinstance(vectors, np.ndarray):
-            raise TypeError("members of another kind")
+    words, vectors = arrays.packed(path, _DAMAGE, ("words", "vectors")).values()
     if words.dtype.kind != "U" or words.ndim != 1:
         raise InputError(f"{path}: words {words.dtype} {words.shape}, expected text (n,)")
     return _chosen(path, words.tolist(), vectors, wanted)

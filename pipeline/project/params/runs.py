@@ -71,6 +71,8 @@ def _misfits(root: Root, node: RunNode, valid: set[str]) -> Iterator[tuple[str, 
             partners = getattr(RUN_FAMILIES[key].traits(chosen), plural)
             if partners is not None and beside not in partners:
                 yield key, f"{key} '{chosen}' works with {other} {', '.join(partners)}, not '{beside}'"
+    if {"loss", "similarity"} <= valid and (found := never_learns(node.loss, node.similarity)):
+        yield "loss", found
     if {"similarity", "image", "text"} <= valid:
         yield from (("similarity", text) for text in _fragments(node))
     source = root.features.get(node.features)
@@ -81,6 +83,13 @@ def _misfits(root: Root, node: RunNode, valid: set[str]) -> Iterator[tuple[str, 
                 "image",
                 f"image encoder '{node.image}' reads pixels, but features '{node.features}' ({source.backbone}) are not made from images",
             )
+
+
+def never_learns(loss: str, similarity: str) -> str | None:
+    """Why a pair would learn nothing from this loss of this similarity, both known members."""
+    if RUN_FAMILIES["loss"].traits(loss).above_zero and not SIMILARITIES.traits(similarity).above_zero:
+        return f"loss '{loss}' pulls a pair together only while its similarity is above 0, and '{similarity}' never is"
+    return None
 
 
 def _fragments(node: RunNode) -> Iterator[str]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from pipeline.core.errors import UsageError
 from pipeline.core.seeds import generator
 from pipeline.core.strict import Strict
@@ -13,7 +15,8 @@ from pipeline.project.registry import INFERENCES
 from pipeline.project.traits import CriterionTraits
 from pipeline.ranking.engine.bank import Bank, ItemBias
 from pipeline.ranking.engine.matching import Allowance, MatchedPairs
-from pipeline.ranking.engine.scores import Scores, Shuffled
+from pipeline.ranking.engine.scores import Chosen, Scores, Shuffled
+from pipeline.ranking.metrics.truth import Truth
 
 PLAIN = "nns"
 
@@ -74,8 +77,9 @@ class Criterion:
         others = [one.rescoring.params.model_dump() for one in self.candidates()]
         return [name for name in own if any(other[name] != own[name] for other in others)]
 
-    def match(self, scores: Scores, settings: Sequence[Allowance]) -> Iterator[MatchedPairs]:
-        """One matching for each setting, of scores that ``rerank`` made.
+    def match(self, scores: Scores, settings: Sequence[Allowance], truth: Truth) -> Iterator[MatchedPairs]:
+        """One matching for each setting, of scores that ``rerank`` made. truth: says which captions are of one image, for
+        ``mode: captions``, and nothing else.
 
         Equal scores go to the lowest row and column, and data sets list captions in the order of their images: in that
         order a model that scores everything alike would be matched without a mistake. So the items are shuffled first,
@@ -83,8 +87,14 @@ class Criterion:
         """
         order = generator(0, "order of items in a matching").permutation(scores.shape[1])
         assert self.matching is not None
-        for pairs in self.matching.module.match(Shuffled(scores, order), settings, self.matching.params):
-            yield MatchedPairs(pairs.rows, order[pairs.columns])
+        module, params = self.matching.module, self.matching.params
+        turns = truth.turns() if params.mode == "captions" else np.zeros(len(truth), np.int64)
+        lots = [np.flatnonzero(turns == turn) for turn in range(turns.max() + 1)]
+        # Shuffled on the outside: selection knows how to read it without moving items.
+        of_lots = (Shuffled(scores if len(lots) == 1 else Chosen(scores, lot), order) for lot in lots)
+        for found in zip(*(module.match(of_lot, settings, params) for of_lot in of_lots), strict=True):
+            rows = [lot[pairs.rows] for lot, pairs in zip(lots, found, strict=True)]
+            yield MatchedPairs(np.concatenate(rows), order[np.concatenate([pairs.columns for pairs in found])])
 
 
 def parse(name: str, options: dict[str, Strict]) -> Criterion:

@@ -7,7 +7,6 @@ query's best candidates alone; a query that runs out of them gets the next ones 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -15,11 +14,11 @@ from torch import Tensor
 
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine.counting import per_row
+from pipeline.ranking.engine.matching_params import Mode
 from pipeline.ranking.engine.ragged import spans
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.top import best_of, top_k
 
-Mode = Literal["rows", "literal"]
 FIRST_CANDIDATES = 128
 FETCHED_AT_ONCE = 1 << 23
 
@@ -33,7 +32,7 @@ class Allowance:
 
     def quota(self, queries: int, items: int, mode: Mode) -> int:
         """How many queries an item may serve; halves round to even."""
-        crowding = max(1, queries / items) if mode == "rows" else 1
+        crowding = 1 if mode == "literal" else max(1, queries / items)
         return round(self.lam * self.k * crowding)
 
 
@@ -52,7 +51,8 @@ def greedy(scores: Scores, settings: Sequence[Allowance], mode: Mode) -> Iterato
     """The pairs that Algorithm 1 accepts under each setting, ties by the lowest (row, column).
 
     rows: an item's quota is round(lambda k max(1, queries / items)); the end comes when every query has k items or the
-    list is exhausted. literal: as printed, quota round(lambda k), cut at min(queries, items) k pairs.
+    list is exhausted. literal: as printed, quota round(lambda k), cut at min(queries, items) k pairs. captions: as rows; that
+    the queries come in several lots is ``Criterion.match``'s part.
     """
     candidates = _first_candidates(scores)
     last, found = None, _NOTHING

@@ -40,7 +40,7 @@ def scan(
     settings = [Allowance(k, criterion.lambdas[column]) for _, k, column in tried]
     right = np.sort(_keys(np.repeat(np.arange(len(truth)), np.diff(truth.starts)), truth.items, truth))
     counts, kept = np.full((len(ks), len(criterion.lambdas)), _NOT_TRIED), {}
-    matched = criterion.match(scores, settings)
+    matched = criterion.match(scores, settings, truth)
     for (row, k, column), setting, pairs in zip(tried, settings, matched, strict=True):
         counts[row, column] = _answered(pairs, right, truth)
         if (keep or {}).get(k) == setting.lam:

@@ -40,7 +40,8 @@ class Scores:
     """Scores of queries (rows) against items (columns), larger is better.
 
     Each pass computes them again unless they are held. Memory in use is that of one block plus some copies of a strip.
-    ``block`` is the height of what ``blocks`` yields and changes no value. notes: how a rescoring came about.
+    ``block`` is the height of what ``blocks`` yields and changes no value. notes: how a rescoring came about. along: the
+    scores whose strips these have, without it strips of one height.
     """
 
     def __init__(
@@ -51,8 +52,9 @@ class Scores:
         transpose: Callable[[], "Scores"] | None = None,
         hold: bool = False,
         notes: Mapping[str, float] | None = None,
+        along: "Scores | None" = None,
     ) -> None:
-        self.shape, self.block = shape, block
+        self.shape, self.block, self._along = shape, block, along
         self.notes = notes or {}
         self._compute, self._transpose = compute, transpose
         self._height = strip_height(shape[1])
@@ -114,10 +116,13 @@ class Scores:
     def mapped(self, rescore: Rescore, notes: Mapping[str, float] | None = None) -> "Scores":
         """The scores after ``rescore(strip, rows)``, which gets (B, N) and the rows it covers, keeps the shape, and
         must not write into the strip."""
-        return Scores(self.shape, lambda rows: rescore(self.strip(rows), rows), self.block, notes=notes)
+        return Scores(self.shape, lambda rows: rescore(self.strip(rows), rows), self.block, notes=notes, along=self)
 
     def strips(self) -> Iterator[slice]:
         """The fixed row slices that ``strip`` accepts; sums over queries run along them."""
+        if self._along:
+            yield from self._along.strips()
+            return
         for start in range(0, self.shape[0], self._height):
             yield slice(start, min(start + self._height, self.shape[0]))
 
@@ -147,11 +152,30 @@ class Shuffled(Scores):
 
     def __init__(self, base: Scores, order: Int[np.ndarray, " items"]) -> None:
         self.base, self.order = base, order
-        super().__init__(base.shape, self._gathered, base.block, notes=base.notes)
+        super().__init__(base.shape, self._gathered, base.block, notes=base.notes, along=base)
 
     def _gathered(self, rows: slice) -> Tensor:
         strip = self.base.strip(rows)
         return strip[:, torch.from_numpy(self.order).to(strip.device)]
+
+
+class Chosen(Scores):
+    """Some rows of other scores, ascending, read along the strips of those, so that each is computed once and none changes."""
+
+    def __init__(self, base: Scores, rows: Int[np.ndarray, " rows"]) -> None:
+        super().__init__((len(rows), base.shape[1]), base.strip, base.block, notes=base.notes)
+        self._base, self._rows = base, rows
+        bounds = ((rows_of, *np.searchsorted(rows, (rows_of.start, rows_of.stop))) for rows_of in base.strips())
+        self._sources = {int(first): (whole, int(last)) for whole, first, last in bounds if first < last}
+
+    def strips(self) -> Iterator[slice]:
+        for first, (_, last) in self._sources.items():
+            yield slice(first, last)
+
+    def strip(self, rows: slice) -> Float[Tensor, "rows items"]:
+        whole, _ = self._sources[rows.start]
+        strip = self._base.strip(whole)
+        return strip[torch.from_numpy(self._rows[rows] - whole.start).to(strip.device)]
 
 
 def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:

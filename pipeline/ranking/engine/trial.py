@@ -69,7 +69,7 @@ def run(tuned: Tuned, trial: Trial, ties: Ties) -> tuple[Outcome, dict[str, floa
     scan = None
     if tuned.recalls is None:
         settings = [Allowance(k, tuned.lambdas[k]) for k in KS]
-        pairs = dict(zip(KS, criterion.match(scores, settings), strict=True))
+        pairs = dict(zip(KS, criterion.match(scores, settings, trial.truth), strict=True))
     else:
         scan = relaxation.scan(criterion, scores, trial.truth, keep=tuned.lambdas)
         pairs = scan.kept

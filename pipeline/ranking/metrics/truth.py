@@ -76,6 +76,16 @@ class Truth:
         """Rows of the queries that have a correct item, ascending, int64."""
         return np.flatnonzero(np.diff(self.starts))
 
+    def turns(self) -> Int[np.ndarray, " queries"]:
+        """How many earlier queries have the same first correct item, 0 for queries that have none: of captions their number
+        among those of their image, in the order of the file; of images 0."""
+        judged = self.judged()
+        first = self.items[self.starts[judged]]
+        order = np.argsort(first, kind="stable")
+        turns = np.zeros(len(self), np.int64)
+        turns[judged[order]] = np.arange(len(judged)) - np.searchsorted(first, first[order], sorter=order)
+        return turns
+
     def only_judged(self) -> "Truth":
         """Without the queries that have none; the items are the same."""
         return Truth(np.concatenate([[0], self.starts[1:][np.diff(self.starts) > 0]]), self.items, self.columns)

@@ -13,14 +13,14 @@ from torch import nn
 from torchvision import models
 
 from pipeline.artifacts import features
+from pipeline.core import download
 from pipeline.core.errors import InputError, MissingResource, UnknownMember, UsageError
 from pipeline.extract import stage
 from pipeline.extract.backbones.faster_rcnn import Params, regions
 from pipeline.extract.backbones.faster_rcnn.build import build
 from pipeline.extract.backbones.torchvision import build as torchvision
-from pipeline.extract.engine import download
 from pipeline.extract.engine.backbone import Backbone
-from pipeline.extract.engine.networks import detector
+from pipeline.pictures import detector
 from pipeline.pictures.images import Item
 from tests.extract import project
 

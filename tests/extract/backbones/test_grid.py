@@ -14,6 +14,7 @@ from torch.nn import functional
 from torchvision import models
 
 from pipeline.artifacts import features
+from pipeline.core import states
 from pipeline.core.errors import InputError, UnknownMember, UsageError
 from pipeline.extract import stage
 from pipeline.extract.backbones.grid import Params
@@ -21,7 +22,6 @@ from pipeline.extract.backbones.grid.build import build
 from pipeline.extract.backbones.random_filters import build as random_filters
 from pipeline.extract.backbones.timm import build as timm_backbone
 from pipeline.extract.backbones.torchvision import build as torchvision
-from pipeline.extract.engine import states
 from pipeline.extract.engine.networks import grid
 from pipeline.pictures.images import Item
 from tests.extract import project

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from pipeline.core import download
 from pipeline.core.errors import MissingResource
 from pipeline.extract.backbones.inception_resnet_v2 import build as inception_resnet_v2
-from pipeline.extract.engine import download, published
+from pipeline.extract.engine import published
 from pipeline.extract.engine.networks import classifier as _classifier
 from tests.extract.backbones.nothing import NOTHING
 

@@ -10,10 +10,10 @@ import torch
 from torchvision import models
 from torchvision.models.regnet import BlockParams
 
+from pipeline.core import download
 from pipeline.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
 from pipeline.extract.backbones.torchvision import Params
 from pipeline.extract.backbones.torchvision.build import build
-from pipeline.extract.engine import download
 from pipeline.extract.engine.networks import torchvision
 from pipeline.extract.engine.params import ImageParams
 

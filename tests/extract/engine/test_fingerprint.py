@@ -7,9 +7,9 @@ from pipeline.project import code
 from pipeline.project.registry import BACKBONES
 from tests.toy_project import PARAMS, load_params, write_prepared
 
-# What ``extract`` runs besides and does not decide a number: how many images go at once, who computes which, downloads
-# (weights have a digest of their own), parameters, and what puts finished parts together.
-DECIDES_NOTHING = {"assemble", "download", "policy", "recognise", "weights", "work"}
+# What ``extract`` runs besides and does not decide a number: how many images go at once, who computes which,
+# parameters, and what puts finished parts together.
+DECIDES_NOTHING = {"assemble", "policy", "recognise", "work"}
 
 
 def engine(modules: set[str]) -> set[str]:

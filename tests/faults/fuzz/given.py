@@ -15,12 +15,12 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from pipeline.artifacts import noise_index
+from pipeline.core import states
 from pipeline.core.files import sha256
 from pipeline.evaluate.external import npy, qrels, sides
 from pipeline.extract.backbones import precomp
 from pipeline.extract.backbones.bottom_up import tsv
 from pipeline.extract.backbones.precomp import build as precomp_build
-from pipeline.extract.engine import states
 from pipeline.extract.text_engine import vectors as word_vectors
 from pipeline.pictures import images
 from pipeline.pictures.images import Item

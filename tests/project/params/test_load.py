@@ -104,6 +104,10 @@ BAD = [
         {"runs": _run(loss="structure", similarity="order")},
         "params.yaml runs.sum.loss: loss 'structure' works with similarity cosine, not 'order'",
     ),
+    (
+        {"runs": _run(loss="hal", similarity="order")},
+        "params.yaml runs.sum.loss: loss 'hal' pulls a pair together only while its similarity is above 0, and 'order' never is",
+    ),
     ({"train": {"min_count": 4}}, "params.yaml train.min_count: moved to texts.<name>.min_count"),
     ({"runs": _run(train={"max_words": 9})}, "params.yaml runs.sum.train.max_words: moved to texts.<name>.max_words"),
 ]

@@ -7,6 +7,7 @@ from pipeline.ranking.engine import criteria
 from pipeline.ranking.engine.matching import Allowance
 from pipeline.ranking.inference.csls import criterion as csls
 from pipeline.ranking.inference.rgm import criterion as rgm
+from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, own, whole
 
@@ -63,13 +64,15 @@ def test_parameters_reach_their_part():
 def test_a_composite_matches_the_rescored_scores():
     scores = np.random.default_rng(0).standard_normal((8, 6))
     criterion = criteria.parse("is+rgm", {})
-    pairs = next(criterion.match(criterion.rerank(dense(scores), own(scores)), [Allowance(2, 1.5)]))
+    truth = Truth.listed([np.array([0])] * 8, 6)
+    pairs = next(criterion.match(criterion.rerank(dense(scores), own(scores)), [Allowance(2, 1.5)], truth))
     expected = naive.greedy(naive.inverted_softmax(scores.tolist(), 30.0, False), 2, 1.5, "rows")
     assert list(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True)) == expected
 
 
 def test_the_shuffle_behind_a_matching_is_always_the_same():
     scores = np.zeros((6, 40))
-    runs = [next(criteria.parse("gm", {}).match(dense(scores), [Allowance(5)])) for _ in range(2)]
+    truth = Truth.listed([np.array([0])] * 6, 40)
+    runs = [next(criteria.parse("gm", {}).match(dense(scores), [Allowance(5)], truth)) for _ in range(2)]
     assert runs[0].columns.tolist() == runs[1].columns.tolist()
     assert runs[0].columns.tolist() != sorted(runs[0].columns.tolist())

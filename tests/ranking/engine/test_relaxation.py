@@ -32,7 +32,7 @@ def test_the_matching_that_is_kept_is_the_one_a_run_at_that_lambda_gives():
     criterion = criteria.parse("rgm", {"rgm": rgm.Params(grid=GRID)})
     keep = {1: 1.5, 5: 6.0, 10: 1.0}
     scan = relaxation.scan(criterion, dense(scores), truth, keep=keep)
-    alone = criterion.match(dense(scores), [Allowance(k, lam) for k, lam in keep.items()])
+    alone = criterion.match(dense(scores), [Allowance(k, lam) for k, lam in keep.items()], truth)
     for k, pairs in zip(keep, alone, strict=True):
         assert np.array_equal(scan.kept[k].rows, pairs.rows)
         assert np.array_equal(scan.kept[k].columns, pairs.columns)

@@ -46,7 +46,7 @@ def test_a_given_lambda_leaves_nothing_to_choose():
         ({"lam": float("inf")}, "finite"),
         ({"grid": []}, "at least 1 item"),
         ({"grid": [1.0, 0.0]}, "greater than or equal to 1"),
-        ({"mode": "columns"}, "'rows' or 'literal'"),
+        ({"mode": "columns"}, "'rows', 'literal' or 'captions'"),
         ({"lambda": 2.0}, "Extra inputs"),
     ],
 )

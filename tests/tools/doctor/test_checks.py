@@ -162,7 +162,7 @@ def test_places_follow_the_environment(project, monkeypatch):
         "disk, DVC cache": project / ".dvc" / "cache",
         "disk, weights": Path("/w"),
     }
-    from pipeline.extract.engine import weights as real
+    from pipeline.core import weights as real
 
     for name, value in [
         ("VSE_PIPE_WEIGHTS", None),
@@ -239,6 +239,7 @@ def test_weights_by_name_by_path_and_damaged(project, monkeypatch):
     ("node", "file"),
     [
         ({"backbone": "resnet152"}, "resnet152-f82ba261.pth"),
+        ({"backbone": "resnet152", "weights": "IMAGENET1K_V1"}, "resnet152-394f9c45.pth"),
         ({"backbone": "inception_resnet_v2"}, "inception_resnet_v2.tf_in1k-dbea26b1.safetensors"),
         ({"backbone": "grid", "model": "resnet50"}, "resnet50-"),
     ],

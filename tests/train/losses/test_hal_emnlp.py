@@ -145,3 +145,12 @@ def test_more_neighbours_than_a_number_can_say_are_all(reading):
     batch = some_batch()
     everything, beyond = (member.Params(k=k, reading=reading) for k in (len(batch.scores), 2**63))
     assert torch.equal(member.loss(batch, beyond).per_pair, member.loss(batch, everything).per_pair)
+
+
+@pytest.mark.parametrize(("sign", "heavier"), [(1.0, True), (-1.0, False)])
+def test_a_hub_weighs_more_among_positive_scores_and_less_among_negative_ones(sign, heavier):
+    """Image 0 scores texts 1 and 2 alike; text 1 lies nearer to the other images."""
+    scores = torch.full((4, 4), 0.5 * sign, dtype=torch.float64)
+    scores[2:, 1] += 0.3
+    hub, other = (scores * exponents(scores, torch.eye(4, dtype=torch.bool), 2, "A").exp())[0, 1:3]
+    assert (hub > other) == heavier

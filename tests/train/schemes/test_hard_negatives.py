@@ -160,3 +160,36 @@ def test_pixels_are_refused():
 
     with pytest.raises(UsageError, match="reads stored features"):
         some_scheme(replace(some_pairs(), pictures=Pixels()), "structure", "hard_negatives")
+
+
+def test_of_regions_phrases_that_read_alike_are_always_one(project):
+    losses = []
+    for same_text in (False, True):
+        run = run_of(loss="max", train={"epochs": 1, "same_text": same_text})
+        train(load_params(Path.cwd(), **SECTIONS, runs={"plain": run}), "plain", "cpu")
+        losses.append((paths.trained("plain") / model_files.MODEL).read_bytes())
+    assert losses[0] == losses[1]
+
+
+def test_captions_that_read_alike_are_one_where_that_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_prepared()
+    folder = paths.prepared("toy")
+    told = captions_artefact.read(folder)
+    column = told.column_names.index("text")
+    alike = told.set_column(
+        column, "text", [[f"a {'red' if number % 3 else 'blue'} dog" for number in range(len(told))]]
+    )
+    captions_artefact.write(folder, alike)
+    found = []
+    for same_text in (False, True):
+        run = {**PARAMS["runs"]["sum"], "train": {"epochs": 1, "same_text": same_text}}
+        params = load_params(tmp_path, runs={"sum": run})
+        inject(params, "clean")
+        extract_texts(params, "words")
+        train(params, "sum", "cpu")
+        found.append(history.read(paths.trained("sum")))
+    assert found[0].loss[0] != found[1].loss[0]
+    assert found[1].val_i2t_r1[0] > found[0].val_i2t_r1[0], (
+        "two texts are easier told apart than captions that are equal"
+    )

@@ -15,9 +15,9 @@ from pipeline.core.errors import UsageError
 from pipeline.extract.backbones.faster_rcnn import Params
 from pipeline.extract.backbones.faster_rcnn.boxes import filled, relaxed_nms
 from pipeline.extract.engine.backbone import Backbone, Output
-from pipeline.extract.engine.networks import detector as detectors
 from pipeline.extract.engine.networks import torchvision
 from pipeline.extract.engine.params import ImageParams
+from pipeline.pictures import detector as detectors
 from pipeline.pictures import images
 from pipeline.pictures.images import Item
 

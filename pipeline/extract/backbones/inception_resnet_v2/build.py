@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from pipeline.core.weights import WeightsFile
 from pipeline.extract.backbones.inception_resnet_v2 import Params
 from pipeline.extract.engine.backbone import Backbone
 from pipeline.extract.engine.networks import classifier, timm
-from pipeline.extract.engine.weights import WeightsFile
 
 _NAME = "inception_resnet_v2.tf_in1k"
 

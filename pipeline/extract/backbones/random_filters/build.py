@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from pipeline.core import states
 from pipeline.extract.backbones.random_filters import Params
-from pipeline.extract.engine import states
 from pipeline.extract.engine.backbone import Backbone
 from pipeline.extract.engine.network import Extractor
 from pipeline.extract.engine.networks.random_filters import RandomFilters

@@ -5,7 +5,8 @@ from pipeline.project.traits import BackboneTraits
 
 
 class Params(ImageParams):
-    """``weights: imagenet`` is IMAGENET1K_V2 (resnet152-f82ba261.pth); IMAGENET1K_V1 is what VSE++'s time had."""
+    """``weights: imagenet`` is torchvision's IMAGENET1K_V2 (resnet152-f82ba261.pth), trained by a later recipe than the papers'
+    networks; IMAGENET1K_V1 (resnet152-394f9c45.pth) is what VSE++ and HAL had, and what their rows name."""
 
 
 TRAITS = BackboneTraits(trainable=True)

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor, nn
 
-from pipeline.extract.engine import network, published, states, weights
+from pipeline.core import states, weights
+from pipeline.core.weights import WeightsFile
+from pipeline.extract.engine import network, published
 from pipeline.extract.engine.backbone import Backbone
 from pipeline.extract.engine.params import ImageParams
 from pipeline.extract.engine.published import Recipe
-from pipeline.extract.engine.weights import WeightsFile
 from pipeline.pictures import images
 from pipeline.pictures.images import Item
 from pipeline.pictures.transforms import Transform

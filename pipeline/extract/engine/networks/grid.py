@@ -10,10 +10,11 @@ from pydantic import PositiveInt, ValidationError
 from torch import Tensor, nn
 from torch.nn import functional
 
+from pipeline.core import states
 from pipeline.core.errors import UsageError
 from pipeline.core.strict import Strict
 from pipeline.extract.backbones.grid import Params
-from pipeline.extract.engine import published, states
+from pipeline.extract.engine import published
 from pipeline.extract.engine.backbone import Backbone, Output
 from pipeline.extract.engine.network import Extractor
 from pipeline.extract.engine.networks import maps, torchvision

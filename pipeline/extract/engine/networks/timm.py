@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from pipeline.core.errors import InputError, UnknownMember, UsageError
 from pipeline.core.unknown import missing
+from pipeline.core.weights import WeightsFile, source_of
 from pipeline.extract.engine.networks.classifier import Classifier
 from pipeline.extract.engine.params import ImageParams
 from pipeline.extract.engine.published import Recipe
-from pipeline.extract.engine.weights import WeightsFile, source_of
 
 _HUB = "https://huggingface.co/{}/resolve/main/{}"
 _HUB_FILE = "model.safetensors"

@@ -9,11 +9,11 @@ from torchvision.models import WeightsEnum
 
 from pipeline.core.errors import UnknownMember, UsageError
 from pipeline.core.unknown import missing, unknown
+from pipeline.core.weights import WeightsFile, source_of
 from pipeline.extract.engine.network import without_classifier
 from pipeline.extract.engine.networks.classifier import Classifier
 from pipeline.extract.engine.params import ImageParams
 from pipeline.extract.engine.published import Recipe
-from pipeline.extract.engine.weights import WeightsFile, source_of
 
 _CLASSES = 1000
 _OLD_DENSE_LAYER = re.compile(r"(.*denselayer\d+\.(?:norm|relu|conv))\.([12]\..*)")

@@ -30,15 +30,17 @@ _OF_PHRASE = 600
 
 @dataclass
 class _Rows:
-    """without: picture and chain of each phrase without a box, by the reason."""
+    """without: picture and chain of each phrase without a box, by the reason; clipped: boxes."""
 
     captions: list[tuple] = field(default_factory=list)
     phrases: list[tuple] = field(default_factory=list)
     without: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    clipped: int = 0
 
     def add(self, path: Path, image_id: int, split: str, annotation: Annotation) -> None:
         """path: of the picture's sentences."""
         before = len(self.captions)
+        self.clipped += annotation.clipped
         for number, line in enumerate(read_lines(path), 1):
             if not line.strip():
                 continue
@@ -66,23 +68,24 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     that is listed twice, without its files or of another size than its annotations say, an empty caption, no phrase with a box.
     """
     listed = list(_listed(existing(source)))
-    rows, found = _Rows(), []
+    rows, sizes = _Rows(), []
     for where, image_id, split in track(iter(listed), len(listed), "reading annotations"):
         texts, boxes = (_file(source, part, image_id, where) for part in ("Sentences/{}.txt", "Annotations/{}.xml"))
-        found.append(annotations.read(boxes))
-        rows.add(texts, image_id, split, found[-1])
+        annotation = annotations.read(boxes)
+        rows.add(texts, image_id, split, annotation)
+        sizes.append((annotation.width, annotation.height))
     files = [f"{image_id}.jpg" for _, image_id, _ in listed]
     scanned = scan(source / params.images, files, lambda number: listed[number][0])
-    for file, annotation, *size in zip(files, found, scanned.widths, scanned.heights, strict=True):
-        if any(size) and size != [annotation.width, annotation.height]:
+    for file, size, *there in zip(files, sizes, scanned.widths, scanned.heights, strict=True):
+        if any(there) and tuple(there) != size:
             raise InputError(
-                f"{source / params.images / file}: {size[0]} x {size[1]} pixels, but its annotations are of {annotation.width} x "
-                f"{annotation.height}; use the pictures that the boxes were drawn on"
+                f"{source / params.images / file}: {there[0]} x {there[1]} pixels, but its annotations are of {size[0]} x {size[1]}; "
+                "use the pictures that the boxes were drawn on"
             )
     ids, splits = ([one[column] for one in listed] for column in (1, 2))
     images = image_table(ids, files, splits, scanned.widths, scanned.heights, scanned.digests)
     phrases = phrase_table(rows.phrases, str(source))
-    _say(source, rows, sum(annotation.clipped for annotation in found))
+    _say(source, rows)
     captions = caption_table(*zip(*rows.captions, strict=True))
     return Source(images, captions, str(source / params.images), scanned.broken, phrases)
 
@@ -118,8 +121,8 @@ def _without_box(phrase: Phrase, annotation: Annotation) -> str:
     return f"marked {flag}" if flag else "without annotation"
 
 
-def _say(source: Path, rows: _Rows, clipped: int) -> None:
+def _say(source: Path, rows: _Rows) -> None:
     counts = [f"{len(found)} {reason} ({len(set(found))} chains)" for reason, found in sorted(rows.without.items())]
     left = f"; left out: {', '.join(counts)}" if counts else ""
-    cut = f"; {clipped} boxes reached over an edge of their picture and were cut there" if clipped else ""
+    cut = f"; {rows.clipped} boxes reached over an edge of their picture and were cut there" if rows.clipped else ""
     say(f"{source}: {len(rows.phrases)} phrases have a box{left}{cut}")

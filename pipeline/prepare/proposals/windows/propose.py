@@ -6,14 +6,14 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from pipeline.prepare.engine.regions.proposing import Proposed, Seen
+from pipeline.prepare.engine.regions.proposing import Proposed, Proposer, Seen
 from pipeline.prepare.proposals.windows import Params
 
 # Of steps, in multiples of a window's side: windows on every pixel, one window in any picture.
 _FINEST, _COARSEST, _HALVINGS = 1e-6, 1e6, 60
 
 
-def proposer(params: Params, count: int, seed: int):
+def proposer(params: Params, count: int, seed: int) -> Proposer:
     """Windows of each scale and ratio in even rows and columns from edge to edge, one alone in the middle. Between two is at
     least the same share of the window's side for all of them, the smallest with which they are no more than ``count``
     together; where one of each is already more, the first ones are taken, scale by scale. No picture is looked into; all have the score 0.

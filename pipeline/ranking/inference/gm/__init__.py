@@ -1,17 +1,11 @@
 """Greedy matching: RGM without relaxation."""
 
-from typing import Literal
-
-from pipeline.core.strict import Strict
 from pipeline.project.traits import CriterionTraits
+from pipeline.ranking.engine.matching_params import MatchingParams
 
 
-class Params(Strict):
-    mode: Literal["rows", "literal"] = "rows"
-    """``rows`` gives every query its k items, ``literal`` stops where Algorithm 1 as printed does"""
-
-    def lambdas(self) -> list[float]:
-        return [1.0]
+class Params(MatchingParams):
+    """Lambda is 1."""
 
 
 TRAITS = CriterionTraits(matches=True)

@@ -26,7 +26,7 @@ def places() -> dict[str, Path]:
 
 
 def weights_folder() -> Path:
-    """As pipeline.extract.engine.weights has it, which imports what a machine in trouble may lack."""
+    """As pipeline.core.weights has it, which imports what a machine in trouble may lack."""
     if folder := os.environ.get("VSE_PIPE_WEIGHTS"):
         return Path(folder)
     home = os.environ.get("TORCH_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "torch"

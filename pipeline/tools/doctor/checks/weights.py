@@ -49,8 +49,8 @@ def _sources(member) -> list[tuple]:
     if getattr(options, "weights", "random") != "random":
         found.append(("", options, _published(member.name, options)))
     if getattr(options, "detector_weights", "random") != "random":
-        from pipeline.extract.engine.networks import detector
         from pipeline.extract.engine.params import ImageParams
+        from pipeline.pictures import detector
 
         given = ImageParams(weights=options.detector_weights, sha256=options.detector_sha256)
         found.append(("detector", given, detector._source(options.detector, given.weights)))
@@ -89,7 +89,7 @@ def _weights(what: str, options, source) -> Line:
 
 
 def _file(what: str, path: Path, digest: str) -> Line:
-    from pipeline.extract.engine.weights import check
+    from pipeline.core.weights import check
 
     if not path.is_file():
         return Line(FAIL, what, f"{path.absolute()} does not exist", "put it there or correct params.yaml")

@@ -19,4 +19,5 @@ class Params(Strict):
     """``paper`` or the authors' ``code``"""
 
 
-TRAITS = LossTraits(stuck=True)
+# log(1 + relu(S)) is 0 for every S up to 0, and so is its gradient: nothing would pull a pair together.
+TRAITS = LossTraits(above_zero=True, stuck=True)

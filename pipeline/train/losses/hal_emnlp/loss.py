@@ -16,6 +16,10 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     the k nearest images of text t, by similarity, which for unit vectors is by distance. The authors
     published no code for it. More neighbours than there are: all.
 
+    Where scores are negative, as all of ``order`` are, a larger exponent weighs a hub less, not more: it makes a negative
+    score more negative, so that of two negatives with the same score the one in the denser neighbourhood has the smaller
+    hinge. Row 1.6 of the paper, order embeddings with HAL, is Eq. 4 as printed all the same.
+
     Captions of the same image that are masked are nobody's neighbours. Under A the neighbours of i are then
     exactly its negatives; under B they are its negatives and its one positive, less the other member of the
     cell.

@@ -31,4 +31,4 @@ class Params(Strict):
 
 
 # Neighbours are sought among vectors: fragments of the whole bank against every batch would cost more than the epoch.
-TRAITS = SchemeTraits(losses=("hal",), similarities=("cosine", "order"))
+TRAITS = SchemeTraits(losses=("hal",), similarities=("cosine",))

@@ -8,9 +8,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from pipeline.core import memory
+from pipeline.core import memory, states
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.extract.engine import states
 from tests.hostile import Hostile
 from tests.mutants import mutants, refusals
 

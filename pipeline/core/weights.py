@@ -4,14 +4,24 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from pipeline.core import download
 from pipeline.core.console import warn
 from pipeline.core.errors import IntegrityError, MissingResource, UsageError
 from pipeline.core.files import sha256
-from pipeline.extract.engine import download
-from pipeline.extract.engine.params import ImageParams
 
 CACHE = "VSE_PIPE_WEIGHTS"
+
+
+class Named(Protocol):
+    """Options of a network: weights, as of ``strict.WeightsName``, and the full digest the file must have, None for any."""
+
+    @property
+    def weights(self) -> str: ...
+
+    @property
+    def sha256(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ def cache() -> Path:
     return Path(torch_home).expanduser() / "hub" / "checkpoints"
 
 
-def locate(params: ImageParams, published: WeightsFile | None, seed: int) -> Weights:
+def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
     """The weights that ``params`` name, downloaded if need be, their digest compared on every call.
 
     Raises MissingResource (no such file, or no way to download it), IntegrityError (another digest), UsageError (no
@@ -77,7 +87,7 @@ def _pinned(published: WeightsFile, wanted: str | None) -> WeightsFile:
     return WeightsFile(published.url, published.file, wanted or published.digest)
 
 
-def _from_path(params: ImageParams) -> Weights:
+def _from_path(params: Named) -> Weights:
     path = Path(params.weights).expanduser()
     if not path.is_file():
         raise MissingResource(

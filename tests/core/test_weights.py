@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.core import download
 from pipeline.core.errors import IntegrityError, MissingResource, UsageError
-from pipeline.extract.engine import download
+from pipeline.core.weights import WeightsFile, cache, locate, source_of
 from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.engine.weights import WeightsFile, cache, locate, source_of
 
 CONTENT = b"weights"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

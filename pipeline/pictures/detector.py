@@ -10,11 +10,10 @@ from torchvision import models
 from torchvision.models import detection
 from torchvision.ops import boxes as box_ops
 
+from pipeline.core import states, weights
 from pipeline.core.errors import UnknownMember, UsageError
 from pipeline.core.unknown import missing, near_miss, unknown
-from pipeline.extract.engine import states, weights
-from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.engine.weights import Weights, WeightsFile, source_of
+from pipeline.core.weights import Named, Weights, WeightsFile, source_of
 
 _SMALLEST = 1.0
 
@@ -33,10 +32,7 @@ class Detector(nn.Module):
         self, picture: Float[Tensor, "3 height width"]
     ) -> tuple[Float[Tensor, "proposals 4"], Float[Tensor, " proposals"]]:
         """Boxes of less than a pixel are left out; their overlap with others is not defined."""
-        height, width = picture.shape[1:]
-        batch, _ = self.net.transform([picture])
-        maps = self.net.backbone(batch.tensors)
-        proposals, _ = self.net.rpn(batch, maps)
+        batch, maps, proposals = self._proposed(picture)
         heads = self.net.roi_heads
         pooled = heads.box_head(heads.box_roi_pool(maps, proposals, batch.image_sizes))
         logits, changes = heads.box_predictor(pooled)
@@ -44,11 +40,28 @@ class Detector(nn.Module):
         scores, classes = logits.float().softmax(dim=1)[:, 1:].max(dim=1)
         each = heads.box_coder.decode(changes.float(), proposals)
         boxes = each[torch.arange(len(each), device=each.device), classes + 1]
-        seen = batch.image_sizes[0]
-        boxes = box_ops.clip_boxes_to_image(boxes, seen)
-        boxes = boxes * boxes.new_tensor([width / seen[1], height / seen[0]] * 2)
+        boxes = box_ops.clip_boxes_to_image(boxes, batch.image_sizes[0])
+        boxes = _back(boxes, batch, picture)
         large = box_ops.remove_small_boxes(boxes, _SMALLEST)
         return boxes[large], scores[large]
+
+    def proposals(self, picture: Float[Tensor, "3 height width"]) -> Float[Tensor, "proposals 4"]:
+        """Of the region proposal network alone, best first: after its own suppression, before any class is known."""
+        batch, _, found = self._proposed(picture)
+        return _back(found[0], batch, picture)
+
+    def _proposed(self, picture: Tensor) -> tuple[Any, Any, list[Tensor]]:
+        """The picture as the network has it, its maps, and the proposals in its pixels."""
+        batch, _ = self.net.transform([picture])
+        maps = self.net.backbone(batch.tensors)
+        proposals, _ = self.net.rpn(batch, maps)
+        return batch, maps, proposals
+
+
+def _back(boxes: Tensor, batch: Any, picture: Tensor) -> Tensor:
+    """From the pixels of the network to those of the picture."""
+    (high, wide), (height, width) = batch.image_sizes[0], picture.shape[1:]
+    return boxes * boxes.new_tensor([width / wide, height / high] * 2)
 
 
 def names() -> list[str]:
@@ -56,9 +69,7 @@ def names() -> list[str]:
     return [name for name in models.list_models(module=detection) if name.startswith("fasterrcnn_")]
 
 
-def build(
-    name: str, given: ImageParams, arguments: dict, sizes: tuple[int, int], seed: int
-) -> tuple[Detector, Weights]:
+def build(name: str, given: Named, arguments: dict, sizes: tuple[int, int], seed: int) -> tuple[Detector, Weights]:
     """given: weights and sha256 of the detector; sizes: shorter and longest side of the pictures it will see.
 
     Raises UnknownMember for a name that is no Faster R-CNN of torchvision and for weights it does not have, UsageError for

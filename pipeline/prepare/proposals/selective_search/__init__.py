@@ -1,0 +1,14 @@
+"""Selective search of OpenCV: segments of a picture, merged into larger and larger ones."""
+
+from typing import Literal
+
+from pydantic import PositiveInt
+
+from pipeline.core.strict import Strict
+
+
+class Params(Strict):
+    mode: Literal["fast", "quality"] = "fast"
+    """``quality`` segments in more colour spaces and sizes: more boxes, several times the time"""
+    longer: PositiveInt = 500
+    """a picture whose longer side has more pixels is scaled to so many"""

@@ -1,0 +1,186 @@
+"""Boxes in a file: every layout gives the same ones, and what is wrong ends in one line with the row."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import io
+
+from pipeline.core import memory
+from pipeline.core.errors import InputError, IntegrityError, MissingResource
+from pipeline.prepare.engine.regions.proposing import Seen
+from pipeline.prepare.proposals.file import Params, tables
+from pipeline.prepare.proposals.file.propose import proposer
+from tests.mutants import mutants, refusals
+from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
+
+BOXES = np.array([[0, 0, 119, 79], [5, 6, 50, 60], [70.5, 30, 99, 69.25], [1, 2, 3, 4], [10, 10, 20, 20]])
+IMAGE = ["12", "12", "12", "7", "12"]
+SCORES = np.array([0.1, 0.9, 0.5, 1.0, 0.5])
+BEST = [[5, 6, 50, 60], [70, 30, 99, 70 - 0], [10, 10, 20, 20], [0, 0, 119, 79]]
+BEST[1][3] = 70
+
+
+@pytest.fixture
+def of(tmp_path: Path) -> Seen:
+    return seen(tmp_path, "12.png", blocks(), image_id=7)
+
+
+def write(path: Path, image=IMAGE, boxes=BOXES, scores=SCORES) -> Path:
+    scored = {} if scores is None else {"scores": scores}
+    if path.suffix == ".npz":
+        np.savez(path, image=np.array(image), boxes=boxes, other=np.zeros(3), **scored)
+    elif path.suffix == ".mat":
+        columns = {name: np.asarray(values)[:, None] for name, values in scored.items()}
+        numbers = np.array(image, dtype=np.float64)[:, None]
+        io.savemat(path, {"image": numbers, "boxes": boxes, "note": "EdgeBoxes", **columns}, do_compression=True)
+    else:
+        rows = [[name, *box] for name, box in zip(image, boxes.tolist(), strict=True)]
+        rows = rows if scores is None else [[*row, score] for row, score in zip(rows, scores.tolist(), strict=True)]
+        head = ["image", "x1", "y1", "x2", "y2"] + ["score"] * (scores is not None)
+        path.write_text("".join(",".join(map(str, row)) + "\n" for row in [head, *rows]))
+    return path
+
+
+@pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
+def test_the_best_boxes_of_the_picture(tmp_path: Path, of: Seen, ending: str):
+    path = write(tmp_path / f"edges.{ending}")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    boxes, scores = proposed("file", of, 100, path=str(path), sha256=digest)
+    assert boxes.tolist() == BEST
+    assert scores.tolist() == [0.9, 0.5, 0.5, 0.1]
+    assert proposed("file", of, 2, path=str(path))[0].tolist() == BEST[:2]
+    assert proposed("file", of, 9, path=str(path), by="image_id")[0].tolist() == [[1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
+def test_without_scores_the_first_are_the_best(tmp_path: Path, of: Seen, ending: str):
+    path = write(tmp_path / f"edges.{ending}", scores=None)
+    assert proposed("file", of, 2, path=str(path))[0].tolist() == [[0, 0, 119, 79], [5, 6, 50, 60]]
+
+
+def test_sizes_counted_from_one_as_edge_boxes_has_them(tmp_path: Path, of: Seen):
+    found = np.array([[1, 1, 120, 80], [6, 7, 46, 55]])
+    path = write(tmp_path / "edges.mat", image=["12", "12"], boxes=found, scores=np.array([0.2, 0.3]))
+    boxes, _ = proposed("file", of, 9, path=str(path), form="sizes", first_pixel=1)
+    assert boxes.tolist() == [[5, 6, 50, 60], [0, 0, 119, 79]]
+
+
+def test_by_the_name_of_the_file(tmp_path: Path, of: Seen):
+    path = write(tmp_path / "edges.csv", image=["12.png"] * 5)
+    assert len(proposed("file", of, 9, path=str(path), by="file")[0]) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"boxes": BOXES + np.array([0, 0, 1, 0])},
+            "row 2: the box from 0, 0 to 120, 79, counted from 0, reaches outside 12.png of 120 x 80 pixels",
+        ),
+        ({"boxes": BOXES - 1}, "row 2: the box from -1, -1 to 118, 78, counted from 0, reaches outside 12.png"),
+        ({"boxes": BOXES[:, [2, 1, 0, 3]]}, "row 2: 119, 0, 0, 79 is a box without area, in the form corners"),
+        ({"boxes": np.where(BOXES == 60, np.nan, BOXES)}, "row 3: boxes [5.0, 6.0, 50.0, nan]: not all are finite"),
+        ({"scores": np.where(SCORES == 1, np.inf, SCORES)}, "row 5: scores inf: not all are finite"),
+        ({"image": ["1", "2", "3", "4", "5"]}, "no boxes for 12.png, looked for by stem as '12'"),
+    ],
+)
+def test_what_is_no_box_has_a_row(tmp_path: Path, of: Seen, change: dict, message: str):
+    refused("file", of, message, path=str(write(tmp_path / "edges.csv", **change)))
+
+
+def test_a_stem_of_two_pictures(tmp_path: Path, of: Seen):
+    (tmp_path / "sub").mkdir()
+    other = seen(tmp_path, "sub/12.png", blocks())
+    propose = proposer(Params(path=str(write(tmp_path / "e.csv"))), 9, 1)
+    propose(of)
+    propose(of)
+    with pytest.raises(InputError, match=r"12\.png and sub/12\.png are both '12'; set by: file"):
+        propose(other)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "message"),
+    [
+        (
+            "o.npz",
+            lambda p: np.savez(p, image=np.array(IMAGE, object), boxes=BOXES),
+            "no .npz file with plain arrays image and boxes",
+        ),
+        ("o.npz", lambda p: np.savez(p, image=np.array(IMAGE)), "no .npz file with plain arrays image and boxes"),
+        (
+            "o.npz",
+            lambda p: np.savez(p, image=np.array(IMAGE), boxes=BOXES[:3]),
+            "shapes {'image': (5,), 'boxes': (3, 4)}, expected",
+        ),
+        (
+            "o.npz",
+            lambda p: np.savez(p, image=np.array(IMAGE), boxes=BOXES.astype(str)),
+            "boxes holds <U32, expected numbers",
+        ),
+        ("o.npz", lambda p: np.savez(p, image=np.zeros(0), boxes=np.zeros((0, 4))), "o.npz: no boxes"),
+        (
+            "o.npz",
+            lambda p: np.savez(p, image=np.full(5, 1.5), boxes=BOXES),
+            "o.npz row 0: image 1.5 is neither a name nor a whole",
+        ),
+        (
+            "o.mat",
+            lambda p: io.savemat(p, {"image": [1.0], "boxes": np.array([[BOXES]], object)}),
+            "'boxes' is cell, expected plain numbers",
+        ),
+        (
+            "o.mat",
+            lambda p: io.savemat(p, {"image": [1.0], "boxes": {"x": 1}}),
+            "'boxes' is struct, expected plain numbers",
+        ),
+        ("o.mat", lambda p: io.savemat(p, {"image": "abc", "boxes": BOXES}), "'image' is char, expected plain numbers"),
+        ("o.mat", lambda p: io.savemat(p, {"image": [1.0]}), "'boxes' is nothing, expected plain numbers"),
+        (
+            "o.mat",
+            lambda p: p.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(600)),
+            "o.mat: no MATLAB file of version 4 to 7",
+        ),
+        (
+            "o.csv",
+            lambda p: p.write_text("image,x1,y1,x2\na,1,2,3\n"),
+            "o.csv row 1: expected the columns image,x1,y1,x2,y2 or",
+        ),
+        (
+            "o.csv",
+            lambda p: p.write_text("image,x1,y1,x2,y2\na,1,2,3,four\n"),
+            "o.csv: no table of image,x1,y1,x2,y2[,score]",
+        ),
+        (
+            "o.csv",
+            lambda p: p.write_text("image,x1,y1,x2,y2\na,1,2,3,\n"),
+            "o.csv: no table of image,x1,y1,x2,y2[,score]",
+        ),
+        ("o.csv", lambda p: p.write_text(""), "o.csv: no table of image,x1,y1,x2,y2[,score]"),
+    ],
+)
+def test_what_is_no_file_of_boxes(tmp_path: Path, of: Seen, name: str, make, message: str):
+    make(tmp_path / name)
+    refused("file", of, message, path=str(tmp_path / name))
+
+
+def test_no_file_and_another_digest(tmp_path: Path, of: Seen):
+    refused("file", of, "gone.csv: no such file of boxes", MissingResource, path=str(tmp_path / "gone.csv"))
+    path = str(write(tmp_path / "e.csv"))
+    refused("file", of, "expected 0000", IntegrityError, path=path, sha256="0" * 64)
+
+
+@pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
+def test_a_small_file_that_unpacks_to_more_than_memory(tmp_path: Path, of: Seen, ending: str):
+    count = 80_000
+    path = write(tmp_path / f"e.{ending}", ["1"] * count, np.zeros((count, 4)), np.zeros(count))
+    with memory.limit(1, "datasets.tiny.memory"):
+        refused("file", of, "MiB of datasets.tiny.memory", path=str(path))
+
+
+@pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
+def test_damage_ends_in_one_line(tmp_path: Path, ending: str):
+    whole = write(tmp_path / f"e.{ending}").read_bytes()
+    path = tmp_path / f"m.{ending}"
+    assert len(refusals(path, mutants(whole, 300), lambda: tables.read(path, None))) > 30

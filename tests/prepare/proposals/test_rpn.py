@@ -1,0 +1,68 @@
+"""The region proposal network: torchvision's own boxes, in pixels of the picture."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from pipeline.core.errors import IntegrityError, MissingResource, UnknownMember
+from pipeline.core.weights import Weights
+from pipeline.pictures import detector
+from pipeline.prepare.engine.regions.proposing import settled
+from pipeline.prepare.proposals.rpn import Params
+from pipeline.prepare.proposals.rpn.propose import proposer
+from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
+
+SMALL = {"detector": "fasterrcnn_mobilenet_v3_large_320_fpn", "shorter": 96, "longer": 200}
+
+
+@pytest.fixture(scope="module")
+def network() -> tuple[detector.Detector, Weights]:
+    given = Params(weights="random", **SMALL)
+    return detector.build(given.detector, given, {}, (given.shorter, given.longer), 1)
+
+
+@pytest.fixture
+def _built_once(monkeypatch, network):
+    monkeypatch.setattr(detector, "build", lambda *_: network)
+
+
+@pytest.mark.usefixtures("_built_once")
+def test_boxes_are_those_of_the_network_scaled_back(tmp_path: Path, network):
+    of = seen(tmp_path, "a.png", blocks())
+    boxes, _ = proposed("rpn", of, 40, weights="random", **SMALL)
+    net = network[0].net
+    with torch.inference_mode():
+        batch, _ = net.transform([torch.from_numpy(blocks()).permute(2, 0, 1).float() / 255])
+        found, _ = net.rpn(batch, net.backbone(batch.tensors))
+    assert batch.image_sizes[0] != (80, 120)
+    scale = np.array([120 / batch.image_sizes[0][1], 80 / batch.image_sizes[0][0]] * 2)
+    expected = []
+    for x1, y1, x2, y2 in found[0].double().numpy() * scale:
+        box = [max(0, np.floor(x1)), max(0, np.floor(y1)), min(119, np.ceil(x2 - 1)), min(79, np.ceil(y2 - 1))]
+        if box not in expected and box[2] >= box[0] and box[3] >= box[1]:
+            expected.append(box)
+    assert np.allclose(boxes, expected[:40])
+
+
+def test_weights_come_from_a_file_with_a_digest_or_not_at_all(tmp_path: Path, network):
+    path = tmp_path / "own.safetensors"
+    save_file({key: value.contiguous() for key, value in network[0].net.state_dict().items()}, path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    of = seen(tmp_path, "a.png", blocks())
+    here = settled(proposer(Params(weights=str(path), sha256=digest, **SMALL), 9, 99)(of), of, 9)
+    there = settled(proposer(Params(weights="random", **SMALL), 9, 1)(of), of, 9)
+    assert np.array_equal(here.boxes, there.boxes)
+    refused("rpn", of, "sha256 is", IntegrityError, weights=str(path), sha256="0" * 64, **SMALL)
+    refused("rpn", of, "no such weights file", MissingResource, weights=str(tmp_path / "no.pth"), **SMALL)
+    refused(
+        "rpn",
+        of,
+        "unknown detector 'fasterrcnn_resnet5_fpn'; did you mean",
+        UnknownMember,
+        detector="fasterrcnn_resnet5_fpn",
+    )
+    refused("rpn", of, "has no weights 'COCO_V9'", UnknownMember, weights="COCO_V9", **SMALL)
