@@ -10,6 +10,10 @@ A list, in the order of epochs. Each entry has
 - ``losses``: ``smallest`` and ``largest`` loss, and the histogram of scaled losses: ``edges``, ``matched``, ``mismatched``;
 - ``cost``: the histogram of a pair's own transport cost at the steps of the epoch, whose last bin takes what lies above it;
 - ``moved``: mean mass of the epoch's transport plans, null without any;
+- ``alignment``: of ``transported`` images (more than half of their mass is moved) and of ``untransported`` ones how many there
+  were, ``rows``, and the ``mean`` of their refined alignments, each sorted from its largest entry down; null without any plan;
+- ``rematched``: at most twelve pairs, of different images, whose image the last plan they were in gives to one caption
+  most plainly: ``image_id``, ``caption_id``, ``rematch_caption_id`` and its ``weight`` in the refined alignment;
 - ``truth``: ``mismatched`` (share), ``auc`` of the posterior, ``precision`` and ``recall`` of the pairs taken for
   mismatched, null where undefined; null as a whole where ``by`` is ``split``.
 """
@@ -21,7 +25,7 @@ from pipeline.core.errors import InputError
 from pipeline.core.files import read_json, write_json
 
 NAME = "rematching.json"
-KEYS = {"epoch", "pairs", "matched", "mixture", "by", "losses", "cost", "moved", "truth"}
+KEYS = {"epoch", "pairs", "matched", "mixture", "by", "losses", "cost", "moved", "alignment", "rematched", "truth"}
 
 
 def write(folder: Path, records: list[dict]) -> None:

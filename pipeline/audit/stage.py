@@ -3,7 +3,6 @@
 import time
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import torch
 
@@ -66,8 +65,12 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
             "partners_from": "batch" if model.fragments else "all",
             **outcome.metrics(content, truth, mixture, threshold),
         }
+        records, moved = _records(run), None
+        if records:
+            metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
+            moved = costs.table(records)
         with whole_folder(out, artefact.FILES) as folder:
-            artefact.write(folder, content, metrics, outcome.histogram(content, mixture), _costs(run))
+            artefact.write(folder, content, metrics, outcome.histogram(content, mixture), moved)
     timing.record(out, time.monotonic() - started)
     for doubt in mixture.doubts:
         warn(f"audit {run}: do not trust the probabilities: {doubt}")
@@ -100,10 +103,10 @@ def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTa
     return table, truth, source
 
 
-def _costs(run: str) -> pd.DataFrame | None:
-    """None for runs whose scheme transports nothing."""
+def _records(run: str) -> list[dict]:
+    """Of every epoch that rematched; none for runs whose scheme transports nothing."""
     folder = paths.trained(run)
-    return costs.table(rematching.read(folder)) if (folder / rematching.NAME).exists() else None
+    return rematching.read(folder) if (folder / rematching.NAME).exists() else []
 
 
 @torch.inference_mode()

@@ -162,10 +162,12 @@ def test_what_a_scheme_recorded_of_its_transport_becomes_a_table(tmp_path, monke
     extract_texts(params, "words")
     inject(params, "half")
     train(params, "mine", "cpu")
-    stage.audit(params, "mine", device="cpu")
+    refined = stage.audit(params, "mine", device="cpu")["refined"]
     table = artefact.read_costs(paths.audited("mine"))
     records = rematching.read(paths.trained("mine"))
     assert records
+    assert refined == {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
+    assert refined["rematched"]
     assert sorted(set(table.epoch)) == [record["epoch"] for record in records]
     for record in records:
         rows = table[table.epoch == record["epoch"]]

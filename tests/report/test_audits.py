@@ -74,6 +74,31 @@ def test_charts_of_losses_and_costs(project):
     assert medians[7, "mismatched"] == pytest.approx(0.5 + 0.5 / 3)
 
 
+def test_what_the_transport_plan_gave_is_shown_with_its_weights(project):
+    first, second = artefacts.caption_ids(2)[0], artefacts.caption_ids(5)[1]
+    parts = {
+        "untransported": {"rows": 90, "mean": [0.3, 0.3, 0.2, 0.2]},
+        "transported": {"rows": 6, "mean": [0.7, 0.2, 0.1, 0.0]},
+    }
+    row = {"image_id": 2, "caption_id": first, "rematch_caption_id": second, "weight": 0.73125}
+    write_audit(project, "hal", refined={"epoch": 9, "alignment": parts, "rematched": [row]})
+    section = _section(_page(["hal"]))
+    *_, moved, still = _charts(section)
+    for chart, part in ((moved, parts["transported"]), (still, parts["untransported"])):
+        bars, level = (layer["data"]["values"] for layer in chart["layer"])
+        assert [bar["weight"] for bar in bars] == part["mean"]
+        assert level == [{"weight": 0.25}]
+    assert "mean of 90 images" in section
+    assert "Pairs rematched by the transport plan of run hal, epoch 9" in section
+    (shown,) = re.findall(r'<tr><th scope="row">(?:(?!</tr>).)*0\.73</td></tr>', section, re.DOTALL)
+    assert shown.count("<td") == 3
+
+
+def test_a_plan_that_moved_nothing_has_no_charts(project):
+    write_audit(project, "hal", refined={"epoch": 9, "alignment": None, "rematched": []})
+    assert len(_charts(_section(_page(["hal"])))) == 2
+
+
 def test_without_truth_there_are_no_figures_and_no_costs(project):
     write_audit(project, "hal", known=False)
     section = _section(_page(["hal"]))

@@ -3,7 +3,7 @@
 import altair as alt
 import pandas as pd
 
-from pipeline.report.engine.charts import epochs_axis, spec
+from pipeline.report.engine.charts import SMALL, epochs_axis, spec
 
 KINDS = ("matched", "mismatched")
 _UNKNOWN = "pairs"
@@ -73,6 +73,16 @@ def costs(table: pd.DataFrame) -> dict:
         tooltip=["epoch:Q", "kind:N", alt.Tooltip("median:Q", format=".3f")],
     )
     return spec(alt.layer(band, line), height=_HEIGHT)
+
+
+def alignment(mean: list[float]) -> dict:
+    """Bars: the mean refined alignment by rank, and the level at which all captions would have the same (L2RM, Figure 7)."""
+    rows = [{"rank": rank, "weight": weight} for rank, weight in enumerate(mean, 1)]
+    x = alt.X("rank:Q", title="captions of the batch, sorted", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False))
+    base = alt.Chart(alt.Data(values=rows)).encode(x=x, y=alt.Y("weight:Q", title="refined alignment"))
+    tip = [alt.Tooltip("rank:Q"), alt.Tooltip("weight:Q", format=".4f")]
+    level = alt.Chart(alt.Data(values=[{"weight": 1 / len(mean)}])).mark_rule(strokeWidth=1.5, strokeDash=[4, 4])
+    return spec(alt.layer(base.mark_bar().encode(tooltip=tip), level.encode(y="weight:Q")), height=SMALL)
 
 
 def quartiles(table: pd.DataFrame) -> pd.DataFrame:

@@ -40,6 +40,7 @@ def _audit(one: Audit, catalogue: DatasetIndex, collector: Collector) -> dict:
         "losses": collector.chart(audit_charts.losses(one.histogram), label),
         "costs": _costs(one, collector),
         "cards": [_card(one, number, catalogue, collector) for number in metrics["gallery"]],
+        "refined": _refined(one, catalogue, collector),
     }
 
 
@@ -51,6 +52,28 @@ def _costs(one: Audit, collector: Collector):
         return None
     label = f"Transport cost of the pairs of {one.run} over {table['epoch'].nunique()} epochs."
     return collector.chart(audit_charts.costs(table), label)
+
+
+def _refined(one: Audit, catalogue: DatasetIndex, collector: Collector) -> dict | None:
+    """What the transport plans of the last epoch gave; None for schemes without one, and where nothing was rematched."""
+    found = one.metrics.get("refined")
+    if not found or not found["alignment"]:
+        return None
+    charts = []
+    for kind in ("transported", "untransported"):
+        part = found["alignment"][kind]
+        top = part["mean"][0]
+        label = f"Mean refined alignment of {part['rows']} {kind} images of {one.run}: {top:.3f} for the first caption of {len(part['mean'])}."
+        charts.append((kind, part["rows"], collector.chart(audit_charts.alignment(part["mean"]), label)))
+    cards = []
+    for row in found["rematched"]:
+        catalogue.known([row["image_id"]], "image_to_text", "queries")
+        catalogue.known([row["caption_id"], row["rematch_caption_id"]], "text_to_image", "queries")
+        shows = {
+            name: _shown(row[f"{name}_id"], False, catalogue, collector) for name in ("caption", "rematch_caption")
+        }
+        cards.append({**shows, "image": _shown(row["image_id"], True, catalogue, collector), "weight": row["weight"]})
+    return {"epoch": found["epoch"], "charts": charts, "cards": cards}
 
 
 def _card(one: Audit, number: int, catalogue: DatasetIndex, collector: Collector) -> dict:

@@ -27,6 +27,7 @@ SWEPT = [
     ("sweep_k", "k", [1, 2, 3, 5, 10, 20]),
     ("sweep_batch", "batch", [32, 64, 128, 256, 512]),
     ("sweep_bank", "bank", [0.01, 0.02, 0.05, 0.1, 0.2]),
+    ("sweep_mass", "mass", [0.025, 0.1, 0.3, 0.5, 0.7, 0.9]),
     ("figures_hal_emnlp", "k", [1, 2, 3, 5, 7, 10]),
     ("figures_hal_aaai", "batch", [32, 64, 128, 256, 512]),
     ("figures_hal_aaai", "bank", [0.01, 0.02, 0.05, 0.1, 0.2]),

@@ -76,3 +76,29 @@ def test_the_shuffle_behind_a_matching_is_always_the_same():
     runs = [next(criteria.parse("gm", {}).match(dense(scores), [Allowance(5)], truth)) for _ in range(2)]
     assert runs[0].columns.tolist() == runs[1].columns.tolist()
     assert runs[0].columns.tolist() != sorted(runs[0].columns.tolist())
+
+
+@pytest.mark.parametrize("name", ["is+gm", "is+hungarian"])
+def test_caption_by_caption_over_several_strips_of_rescored_scores(name):
+    """Image to text it changes nothing; text to image each of the three lots is a matching of its own."""
+    owners = np.random.default_rng(1).permutation(np.repeat(np.arange(120), 3))
+    scores = np.random.default_rng(0).standard_normal((360, 120))
+    matching = name.partition("+")[2]
+    params = INFERENCES.options(matching).Params(mode="captions")
+    criterion, plain = criteria.parse(name, {matching: params}), criteria.parse(name, {})
+    truth = Truth.by_image(owners, np.arange(120))
+    rescored = criterion.rerank(dense(scores), own(scores))
+    pairs = next(criterion.match(rescored, [Allowance(1)], truth))
+    for turn in range(3):
+        lot = np.flatnonzero(truth.turns() == turn)
+        alone = next(plain.match(dense(whole(rescored)[lot]), [Allowance(1)], Truth.listed([np.array([0])] * 120, 120)))
+        of_lot = np.isin(pairs.rows, lot)
+        assert len(lot) == of_lot.sum() == 120
+        assert set(zip(pairs.rows[of_lot], pairs.columns[of_lot], strict=True)) == set(
+            zip(lot[alone.rows], alone.columns, strict=True)
+        )
+    images = Truth.by_image(np.arange(120), owners)
+    there = dense(scores.T.copy())
+    found, expected = (next(one.match(there, [Allowance(2)], images)) for one in (criterion, plain))
+    assert np.array_equal(found.rows, expected.rows)
+    assert np.array_equal(found.columns, expected.columns)

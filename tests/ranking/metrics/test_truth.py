@@ -71,3 +71,9 @@ def test_relevance_both_ways_is_one_set_of_pairs():
         "image_to_text": (images, captions),
         "text_to_image": (captions, images),
     }
+
+
+def test_queries_of_one_item_take_turns_and_those_without_any_come_first():
+    correct = [[2], [0, 2], [], [2], [0], [2]]
+    truth = Truth.listed([np.array(items, int) for items in correct], 3)
+    assert truth.turns().tolist() == [0, 0, 0, 1, 1, 2]

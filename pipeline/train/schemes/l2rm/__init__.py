@@ -20,7 +20,7 @@ class Params(Strict):
     regularisation: PositiveFloat = 0.01
     """of the transport"""
     cost: Literal["learned", "cosine"] = "learned"
-    """learned, or 1 - S"""
+    """learned from similarities, or the cosine distance of features"""
     cost_lr: PositiveFloat = 2e-6
     """the rate it is learned at"""
     threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5

@@ -1,4 +1,4 @@
-"""The transport cost of a run: the cosine distance, or the network that learns it on pairs made up at every step."""
+"""The transport cost of a run: the distance of features, or the network that learns it on pairs made up at every step."""
 
 from typing import Literal
 
@@ -6,10 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pipeline.ranking.engine.words import Words
 from pipeline.train.engine.data import Batch
 from pipeline.train.engine.optimise import decayed
 from pipeline.train.engine.scheme.scheme import Setting
-from pipeline.train.schemes.l2rm.cost import CostNetwork, fixed_cost, supervised_cost
+from pipeline.train.schemes.l2rm.cost import CostNetwork, cosine_distance, supervised_cost
 
 # A share of the batch that is put among foreign images, at most.
 _KEPT = 0.1
@@ -33,9 +34,9 @@ class Costs:
         self._foreign = None
 
     @torch.no_grad()
-    def of(self, scores: Tensor) -> Tensor:
-        """Cost of each cell."""
-        return self.network(scores) if self.learned else fixed_cost(scores)
+    def of(self, scores: Tensor, images: Tensor, texts: Tensor | Words) -> Tensor:
+        """Cost of each cell. scores: of images and texts."""
+        return self.network(scores) if self.learned else cosine_distance(images, texts)
 
     def learn(self, matched: Batch, mismatched: Batch, epoch: int, rng: np.random.Generator) -> None:
         """One step on captions of matched pairs and the images of the queue, some of which are replaced by the captions'

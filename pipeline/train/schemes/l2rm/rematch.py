@@ -19,16 +19,21 @@ def rematch_loss(
 ) -> Float[Tensor, ""]:
     """Distance of the softmax of ``scores / temperature`` from ``plan``, by rows and by columns, the two added.
 
-    Mean over the rows. With pi the plan of a row scaled to sum 1 (no entry below 1e-10 before) and p the softmax:
+    Mean over the rows. With pi the refined alignment of a row and p the softmax:
     ``symmetric_kl`` is 1/2 [KL(pi, p) + KL(p, pi)], Eq. 10 of L2RM (Han et al., CVPR 2024), ``kl`` is KL(pi, p) and
     ``infonce`` the cross entropy of p under pi, both of the paper's Table 3; ``js`` is 1/2 [KL(m, p) + KL(m, pi)] with m the
     mean of both, which is what the authors' code computes under the name Jensen-Shannon: its arguments are swapped. The
     code adds 1e-10 to the softmax's denominator and overflows at similarities above 88 temperatures; here a log-softmax.
     """
-    plan = plan.clamp_min(_SMALLEST)
-    by_image = _distance((scores / temperature).log_softmax(dim=1), plan / plan.sum(dim=1, keepdim=True), kind)
-    by_text = _distance((scores.T / temperature).log_softmax(dim=1), plan.T / plan.T.sum(dim=1, keepdim=True), kind)
+    by_image = _distance((scores / temperature).log_softmax(dim=1), refined(plan), kind)
+    by_text = _distance((scores.T / temperature).log_softmax(dim=1), refined(plan.T), kind)
     return by_image + by_text
+
+
+def refined(plan: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
+    """The refined alignment of each row: the plan scaled to sum 1, no entry below 1e-10 before."""
+    plan = plan.clamp_min(_SMALLEST)
+    return plan / plan.sum(dim=1, keepdim=True)
 
 
 def _distance(log_p: Tensor, pi: Tensor, kind: Kind) -> Tensor:

@@ -16,7 +16,7 @@ from pipeline.train.schemes.l2rm import Params
 from pipeline.train.schemes.l2rm.costs import Costs
 from pipeline.train.schemes.l2rm.partial import partial_plan
 from pipeline.train.schemes.l2rm.partition import Partition
-from pipeline.train.schemes.l2rm.rematch import rematch_loss
+from pipeline.train.schemes.l2rm.rematch import refined, rematch_loss
 from pipeline.train.schemes.l2rm.tally import Tally
 
 
@@ -54,7 +54,7 @@ class L2rm(Scheme):
         if epoch < self.params.warm_up:
             return
         found = Partition.of(self._losses(epoch), self.params.clean, self.params.threshold)
-        self.tally = Tally(found, self.setting.pairs.mismatched)
+        self.tally = Tally(found, self.setting.pairs)
         self.costs.start(epoch - self.params.warm_up)
         for doubt in found.mixture.doubts:
             warn(f"l2rm, epoch {epoch + 1}: {doubt}")
@@ -84,13 +84,13 @@ class L2rm(Scheme):
             return self._warm_up(images, texts, batch)
         count = self._matched(batch)
         halves = slice(0, count), slice(count, None)
-        scored = self.scored(images[halves[0]], texts[halves[0]], batch.part(halves[0]))
+        matched, mismatched = ((images[half], texts[half], batch.pairs[half]) for half in halves)
+        scored = self.scored(*matched[:2], batch.part(halves[0]))
         terms = self.setting.loss(scored)
-        self._own_costs(scored.scores, batch.pairs[halves[0]])
+        self._own_costs(scored.scores, *matched)
         if count == len(batch.pairs):
             return terms
-        scores = self.setting.model.score(images[halves[1]], texts[halves[1]])
-        loss = self._rematched(scores, batch.pairs[halves[1]])
+        loss = self._rematched(*mismatched)
         # Neither a mean nor a sum over pairs: the authors add what they have.
         total = (terms.total() + loss)[None]
         return LossTerms(total, "sum", {**terms.parts, "rematch": loss.detach()})
@@ -117,18 +117,19 @@ class L2rm(Scheme):
             return hardest(scored, self.params.margin)
         return cross_entropy(scored, tau) if self.params.warm_up_loss == "infonce" else with_reverse(scored, tau)
 
-    def _rematched(self, scores: Tensor, pairs: np.ndarray) -> Tensor:
+    def _rematched(self, images: Tensor, texts: Tensor | Words, pairs: np.ndarray) -> Tensor:
         params = self.params
         assert self.tally is not None
-        cost = self.costs.of(scores.detach())
+        scores = self.setting.model.score(images, texts)
+        cost = self.costs.of(scores, images, texts)
         plan = partial_plan(cost.clamp_min(1e-10), params.mass, params.regularisation, params.mask)
         self.tally.cost(pairs, cost.diagonal().cpu().numpy())
-        self.tally.moved(float(plan.sum()))
+        self.tally.moved(pairs, plan.cpu().numpy(), refined(plan).cpu().numpy())
         return rematch_loss(scores, plan, params.temperature, params.rematch)
 
     @torch.no_grad()
-    def _own_costs(self, scores: Tensor, pairs: np.ndarray) -> None:
+    def _own_costs(self, scores: Tensor, images: Tensor, texts: Tensor | Words, pairs: np.ndarray) -> None:
         assert self.tally is not None
         # A sampler may make larger batches than the network takes; these are never rematched.
         if not self.costs.learned or scores.shape[1] <= self.costs.captions:
-            self.tally.cost(pairs, self.costs.of(scores.detach()).diagonal().cpu().numpy())
+            self.tally.cost(pairs, self.costs.of(scores, images, texts).diagonal().cpu().numpy())

@@ -1,17 +1,32 @@
 import pytest
 import torch
 
-from pipeline.train.schemes.l2rm.cost import CostNetwork, fixed_cost, supervised_cost
+from pipeline.ranking.engine.words import Words
+from pipeline.train.schemes.l2rm.cost import CostNetwork, cosine_distance, supervised_cost
 
 
 def _scores(rows: int, columns: int) -> torch.Tensor:
     return torch.rand(rows, columns, generator=torch.Generator().manual_seed(0)) * 2 - 1
 
 
-def test_the_start_is_the_cosine_distance():
-    scores = _scores(5, 7)
-    torch.testing.assert_close(CostNetwork(7)(scores), fixed_cost(scores))
-    assert fixed_cost(torch.tensor([[2.0, 1.0, -1.0]])).tolist() == [[0.0, 0.0, 2.0]]
+def test_the_start_is_the_cosine_distance_of_models_that_compare_vectors():
+    images, texts = (torch.nn.functional.normalize(_scores(rows, 6), dim=1) for rows in (5, 7))
+    torch.testing.assert_close(CostNetwork(7)(images @ texts.T), cosine_distance(3 * images, texts))
+    assert cosine_distance(torch.eye(2), torch.tensor([[2.0, 0.0], [-1.0, 0.0]])).tolist() == [[0.0, 2.0], [1.0, 1.0]]
+
+
+def test_the_distance_of_fragments_is_that_of_their_means():
+    regions, lengths = _scores(5 * 4, 6).view(5, 4, 6), [1, 3, 2]
+    words = Words(_scores(6, 6) + 0.3, torch.tensor(lengths))
+    found = cosine_distance(regions, words)
+    assert found.shape == (5, 3)
+    for image in range(5):
+        first = 0
+        for caption, length in enumerate(lengths):
+            seen, read = regions[image].mean(dim=0), words.vectors[first : first + length].mean(dim=0)
+            expected = 1 - torch.nn.functional.cosine_similarity(seen, read, dim=0)
+            assert found[image, caption].item() == pytest.approx(expected.item(), abs=1e-6)
+            first += length
 
 
 def test_the_layer_runs_over_the_captions_of_an_image():
