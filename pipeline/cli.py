@@ -22,6 +22,7 @@ from pipeline.commands import (
     evaluate,
     export,
     extract,
+    localize,
     papers,
     plots,
     search,
@@ -43,7 +44,7 @@ from pipeline.project import paths
 
 _STAGES = "Stages, in their order"
 _BESIDE_THE_STAGES = {
-    "Results": (compare, timings.timings, audit.audit, papers.papers, plots.plots),
+    "Results": (compare, timings.timings, audit.audit, localize.localize, papers.papers, plots.plots),
     "Search and export": (search.search, serve.serve, export.export),
     "Project and machine": (apply.apply, check.check, doctor.doctor, verify.verify),
 }

@@ -48,14 +48,16 @@ def write_dvc_yaml() -> None:
     text = re.sub(r"^ +- pipeline/.*\n|, pipeline/[\w/]+(?=[,\]])", "", text, flags=re.M)
     Path("dvc.yaml").write_text(text, encoding="utf-8")
     Path("pipeline").mkdir()
-    Path("data/audit").mkdir(parents=True, exist_ok=True)
+    for folder in ("data/audit", "data/localize"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
 
 
 # dvc.yaml names an address for every family.
 SECTIONS = {
     "ensembles": {},
     "embed": {"splits": None},
-    "report": {"audits": []},
+    "localize": {},
+    "report": {"audits": [], "localized": []},
     "loss": {"sum": {"margin": 0.2}},
     "scheme": {"plain": {}},
     "sampler": {},

@@ -4,7 +4,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pipeline.core import download
 from pipeline.core.console import warn
@@ -14,6 +14,7 @@ from pipeline.core.files import sha256
 CACHE = "VSE_PIPE_WEIGHTS"
 
 
+@runtime_checkable
 class Named(Protocol):
     """Options of a network: weights, as of ``strict.WeightsName``, and the full digest the file must have, None for any."""
 

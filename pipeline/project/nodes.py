@@ -12,7 +12,7 @@ from pipeline.project.params.typed import Params
 from pipeline.project.registry import Family
 
 # Folders of pipeline/, in the order of the pipeline.
-STAGES = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "report")
+STAGES = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize", "report")
 
 
 @dataclass(frozen=True)

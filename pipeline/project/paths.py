@@ -43,6 +43,10 @@ def audited(run: str) -> Path:
     return DATA / "audit" / run
 
 
+def localized(run: str) -> Path:
+    return DATA / "localize" / run
+
+
 def searched(run: str) -> Path:
     return DATA / "search" / run
 

@@ -13,6 +13,7 @@ def inputs(params: Params, run: str) -> list[Path]:
     node = params.runs[run]
     prepared = paths.prepared(node.dataset)
     return [
+        # Of regions it also stands for regions.parquet, which no other data set has: the boxes are in the files' names.
         prepared / images.NAME,
         prepared / captions.NAME,
         paths.injected(node.dataset, node.noise) / pairs.NAME,

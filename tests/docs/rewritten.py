@@ -86,6 +86,9 @@ TABLE = [
     Rewriting(r"vse-pipe extract --backbone NAME", "vse-pipe extract --backbone random_filters", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe extract --texts NAME", "vse-pipe extract --texts words", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe audit --run R", "vse-pipe audit --run hal", _NO_PLACEHOLDER),
+    Rewriting(
+        r"vse-pipe localize --run R.*", "vse-pipe localize --help", "the project of these tests has no run on regions"
+    ),
     Rewriting(r"vse-pipe apply (FILE|my-sweep\.yaml)", "vse-pipe apply sweep_k", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe papers PAPER", "vse-pipe papers vsepp", _NO_PLACEHOLDER),
     Rewriting(r"dvc repro -f (extract\w*)@NAME", r"dvc repro --dry -f \1", _NO_PLACEHOLDER),
@@ -115,7 +118,7 @@ TABLE = [
     ),
     Rewriting(r"vse-pipe serve", "vse-pipe serve --help", "a server runs until it is stopped"),
     Rewriting(r"vse-pipe search", "vse-pipe search --help", "named without what to search for"),
-    Rewriting(r"vse-pipe (export|audit)", r"vse-pipe \1 --help", "named without what to export or to audit"),
+    Rewriting(r"vse-pipe (export|audit|localize)", r"vse-pipe \1 --help", "named without what to export or to audit"),
     Rewriting(r"dvc (gc --workspace|commit)", r"dvc \1 --force", "it asks before it does so"),
     Rewriting(
         r"seq 2 \| xargs .*--features \w+ --shard \{\}/2.*",

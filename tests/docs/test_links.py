@@ -10,7 +10,7 @@ from tests.rules.sources import ROOT
 
 # Paths that the reader makes, or that are written when the commands run.
 MADE = re.compile(
-    r"(data/raw|data/(prepare|extract|inject|train|embed|evaluate|audit)|dvc_plots|noise|photos)/|.*(index|report)\.html$"
+    r"(data/raw|data/(prepare|extract|inject|train|embed|evaluate|audit|localize)|dvc_plots|noise|photos)/|.*(index|report)\.html$"
 )
 
 

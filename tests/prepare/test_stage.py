@@ -216,6 +216,12 @@ def test_tables_that_fit():
     stage.check("tiny", _source([(2, "val"), (1, "train")], [(5, 1, "train"), (6, 2, "val"), (9, 1, "train")]))
 
 
+def test_only_proposed_boxes_need_no_caption():
+    stage.check("tiny", _source([(1, "test"), (2, "proposal"), (3, "proposal")], [(5, 1, "test")]))
+    with pytest.raises(InputError, match=r"image_id 3: 3\.png has no caption"):
+        stage.check("tiny", _source([(1, "test"), (2, "proposal"), (3, "val")], [(5, 1, "test")]))
+
+
 def test_chunked_tables_are_checked_too():
     source = _source([(2, "val"), (1, "train")], [(5, 1, "train"), (6, 2, "val")])
     twice = [pa.concat_tables([table.slice(0, 1), table.slice(1)]) for table in (source.images, source.captions)]

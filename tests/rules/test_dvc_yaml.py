@@ -15,7 +15,7 @@ from pipeline.tools.check import dvc_stages as resolved
 from pipeline.tools.check.dvc_yaml import uncovered
 from tests.rules.sources import ROOT
 
-LINES, CODE_DEPENDENCIES = 216, 68
+LINES, CODE_DEPENDENCIES = 216, 74
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +118,10 @@ def test_outputs_lie_where_the_code_writes_them(stages, params):
     assert found == {node.stage: {str(node.out)} for node in nodes(params)}
 
 
-def test_an_audit_lies_where_the_code_writes_it_whether_or_not_params_ask_for_one(written):
-    out = declarations()["audit"].out(None, "${item}")
-    assert written["audit"]["do"]["outs"] == [str(out)]
+@pytest.mark.parametrize("group", ["audit", "localize"])
+def test_what_a_list_names_lies_where_the_code_writes_it_whether_or_not_params_ask_for_any(group, written):
+    out = declarations()[group].out(None, "${item}")
+    assert written[group]["do"]["outs"] == [str(out)]
 
 
 def test_only_the_report_has_outputs_outside_the_cache(stages):

@@ -63,6 +63,7 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         ensembles=root.ensembles,
         embed=root.embed,
         evaluate=root.evaluate,
+        localize=root.localize,
         inference=_ranked(reader, root),
         report=_audited(reader, root),
     )
@@ -87,11 +88,12 @@ def _criteria(reader: ParamsReader, options: dict[str, dict], names: list[str]) 
 
 
 def _audited(reader: ParamsReader, root: Root):
-    """The report, whose audits must be runs."""
-    for index, name in enumerate(root.report.audits):
-        address = f"report.audits.{index}"
-        if reader.reference(name, root.runs, "run", address) and name in root.report.audits[:index]:
-            reader.problem(address, f"'{name}' is named twice")
+    """The report; what it names for a stage of theirs must be runs."""
+    for key, names in (("audits", root.report.audits), ("localized", root.report.localized)):
+        for index, name in enumerate(names):
+            address = f"report.{key}.{index}"
+            if reader.reference(name, root.runs, "run", address) and name in names[:index]:
+                reader.problem(address, f"'{name}' is named twice")
     return root.report
 
 

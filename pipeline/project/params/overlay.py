@@ -93,11 +93,11 @@ def _on_one_line(values: dict) -> CommentedMap:
 
 
 def _forget_runs(content: dict) -> None:
-    """Take out what names the runs that go. Ensembles and audits stay as empty entries: dvc.yaml looks for them."""
+    """Take out what names the runs that go. Ensembles and lists of runs stay as empty entries: dvc.yaml looks for them."""
     content["ensembles"] = {}
     if isinstance(content.get("report"), dict):
         content["report"].pop("sweeps", None)
-        content["report"]["audits"] = []
+        content["report"] |= {"audits": [], "localized": []}
 
 
 def _merge(into: dict, values: dict) -> None:

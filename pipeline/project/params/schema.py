@@ -204,6 +204,21 @@ class EvaluateParams(Strict):
     """of the bootstrap behind the 95% intervals; 0 leaves them out"""
 
 
+class LocalizeParams(Strict):
+    """localize: how the boxes that a run finds for phrases are measured."""
+
+    split: Literal["test", "val"] = "test"
+    """whose phrases are sought, each among the proposals of its picture"""
+    threshold: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """a box is correct from this intersection over union with the true one on"""
+    nms: Annotated[float, Field(gt=0, le=1)] = 0.8
+    """for mAP, of two boxes that overlap by more than this the worse one goes"""
+    average_precision: Literal["area", "eleven_point"] = "area"
+    """the area under the curve of precision and recall, or the mean at eleven recalls"""
+    resamples: NonNegativeInt = 1000
+    """of the bootstrap over pictures behind the 95% intervals; 0 leaves them out"""
+
+
 class SweepNode(Strict):
     """report.sweeps.<name>: runs that differ in one value, drawn against it."""
 
@@ -232,6 +247,8 @@ class ReportParams(Strict):
     """by name, see below"""
     audits: list[str] = Field(default_factory=list)
     """runs whose ``vse-pipe audit`` it shows"""
+    localized: list[str] = Field(default_factory=list)
+    """runs on regions whose ``vse-pipe localize`` it shows"""
 
 
 class GridParams(Strict):
@@ -255,6 +272,7 @@ class Root(Strict):
     train: TrainParams
     embed: EmbedParams = Field(default_factory=EmbedParams)
     evaluate: EvaluateParams
+    localize: LocalizeParams = Field(default_factory=LocalizeParams)
     report: ReportParams
     loss: dict[str, dict] = Field(default_factory=dict)
     scheme: dict[str, dict] = Field(default_factory=dict)

@@ -9,6 +9,7 @@ from pipeline.project.params.schema import (
     EnsembleNode,
     EvaluateParams,
     GridParams,
+    LocalizeParams,
     ReportParams,
     TrainParams,
 )
@@ -86,6 +87,7 @@ class Params:
     inference: dict[str, Strict]
     report: ReportParams
     embed: EmbedParams = field(default_factory=EmbedParams)
+    localize: LocalizeParams = field(default_factory=LocalizeParams)
     ensembles: dict[str, EnsembleNode] = field(default_factory=dict)
 
     def evaluated(self) -> list[str]:

@@ -71,9 +71,22 @@ def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: i
     """The metrics of each evaluation under the same ``resamples`` draws of images with replacement.
 
     Each fold draws as many images as it has, from its own generator. All evaluations must have the same
-    images. at_once: weights held in memory, which does not change the result. Draws in which a side has no
-    query are left out; it takes images without captions and very few of them.
+    images. Draws in which a side has no query are left out; it takes images without captions and very few of them.
     """
+    samples = measured(evaluations, resamples, seed, at_once)
+    defined = np.all([np.isfinite(values) for one in samples for values in one.values()], axis=0)
+    if not defined.any():
+        raise InputError(
+            f"none of {resamples} bootstrap draws has a query in every direction and fold; there are too few images"
+        )
+    return [{address: values[defined] for address, values in one.items()} for one in samples]
+
+
+def measured(
+    evaluations: Sequence[Figures], resamples: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE
+) -> list[Sample]:
+    """``sample`` with NaN where a draw does not define a figure. at_once: weights held in memory, which does not change
+    the result."""
     images = evaluations[0].images()
     streams = {fold: seeds.generator(seed, "bootstrap", fold) for fold in images}
     step = max(1, at_once // max(1, sum(images.values())))
@@ -83,13 +96,7 @@ def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: i
         weights = {fold: _weights(streams[fold], count, images[fold]) for fold in images}
         for parts, figures in zip(chunks, evaluations, strict=True):
             parts.append(figures.measure(weights))
-    samples = [{address: np.concatenate([part[address] for part in parts]) for address in parts[0]} for parts in chunks]
-    defined = np.all([np.isfinite(values) for one in samples for values in one.values()], axis=0)
-    if not defined.any():
-        raise InputError(
-            f"none of {resamples} bootstrap draws has a query in every direction and fold; there are too few images"
-        )
-    return [{address: values[defined] for address, values in one.items()} for one in samples]
+    return [{address: np.concatenate([part[address] for part in parts]) for address in parts[0]} for parts in chunks]
 
 
 def _weights(stream: np.random.Generator, count: int, images: int) -> np.ndarray:

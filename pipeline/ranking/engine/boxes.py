@@ -5,7 +5,7 @@ measured (Plummer et al., ICCV 2015; utilities/getIOU.m and external/nms_iou.m o
 """
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torchvision import ops
 
@@ -23,6 +23,24 @@ def union(boxes: Float[Tensor, "boxes 4"]) -> Float[Tensor, " 4"]:
 def nms(boxes: Float[Tensor, "boxes 4"], scores: Float[Tensor, " boxes"], threshold: float) -> Int[Tensor, " kept"]:
     """Places of the boxes that stay, best first: whichever has an IoU above ``threshold`` with a better one goes."""
     return ops.nms(_exclusive(boxes), scores, threshold)
+
+
+def kept(
+    overlap: Float[Tensor, "boxes boxes"], scores: Float[Tensor, "rows boxes"], threshold: float
+) -> Bool[Tensor, "rows boxes"]:
+    """``nms`` of the same boxes by many scores at once: which stay in each row. overlap: their ``iou``.
+
+    A box stays when no better one that stays overlaps it. That is asked of all boxes at once and again until nothing
+    changes, which greedy suppression is the fixed point of (Cluster-NMS, Zheng et al., 2020). Equal scores in order.
+    """
+    worse, better = (overlap > threshold).fill_diagonal_(False).nonzero(as_tuple=True)
+    beaten = (scores[:, better] > scores[:, worse]) | ((scores[:, better] == scores[:, worse]) & (better < worse))
+    stays = torch.ones_like(scores, dtype=torch.bool)
+    while True:
+        gone = torch.zeros_like(scores).index_add_(1, worse, (beaten & stays[:, better]).to(scores.dtype)) > 0
+        if torch.equal(gone, ~stays):
+            return stays
+        stays = ~gone
 
 
 def _exclusive(boxes: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ def _audit(run: str) -> Audit:
     metrics = audit.read_metrics(folder)
     absent = [name for name in _NEEDED if name not in metrics]
     problem = f"{absent[0]} is missing" if absent else ""
-    if not problem and metrics["model_sha256"] != _digest(run):
+    if not problem and metrics["model_sha256"] != model_of(run):
         problem = f"it is of another model than {paths.trained(run)} now holds"
     if problem:
         raise InputError(f"{folder / audit.METRICS}: {problem}; run `vse-pipe audit --run {run}` again")
@@ -44,7 +44,7 @@ def _audit(run: str) -> Audit:
     return Audit(run, metrics, pairs, audit.read_histogram(folder), audit.read_costs(folder))
 
 
-def _digest(run: str) -> str | None:
-    """Of the model, as config.json beside it says: the weights need not be read for it."""
+def model_of(run: str) -> str | None:
+    """Digest of the model, as config.json beside it says: the weights need not be read for it."""
     digests = read_json(paths.trained(run) / _CONFIG).get("sha256")
     return digests.get(_MODEL) if isinstance(digests, dict) else None

@@ -13,14 +13,27 @@ _COUNTS = ("queries", "items")
 
 
 def metrics(results: Results) -> dict:
-    """{run: {criterion: {direction: {metric: number}, "rsum": number, "hs_sum": number}, "data": digest}}: numbers, and
+    """{run: {criterion: {direction: {metric: number}, "rsum": number, "hs_sum": number}, "data": digest, "localisation": ...}}: numbers, and
     what they were measured on."""
-    return {run.name: _figures(run) for run in results.runs()}
+    return {run.name: _figures(run) | _localisation(results, run.name) for run in results.runs()}
 
 
 def _figures(run: RunResult) -> dict:
     data = {} if run.data is None else {"data": run.data}
     return data | {name: _numbers(one.metrics) for name, one in run.evaluations.items()}
+
+
+def _localisation(results: Results, run: str) -> dict:
+    """{"localisation": {metric: number, "types": {type: {metric: number}}}}; nothing of a run that params does not name."""
+    if run not in results.localised:
+        return {}
+    measured = results.localised[run].metrics
+    types = {name: _rounded(figures) for name, figures in measured["types"].items()}
+    return {"localisation": {**_rounded(measured["all"]), "types": types}}
+
+
+def _rounded(figures: dict) -> dict:
+    return {name: round(value, _DECIMALS) for name, value in figures.items() if _is_number(value)}
 
 
 def _numbers(measured: dict) -> dict:

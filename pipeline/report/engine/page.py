@@ -30,6 +30,7 @@ SECTIONS = (
     "curves",
     "relaxation",
     "audit",
+    "localisation",
     "hubness",
     "changes",
     "examples",

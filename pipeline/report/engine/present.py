@@ -2,19 +2,21 @@
 
 from dataclasses import dataclass, replace
 
-from pipeline.artifacts import audit, evaluation, history
+from pipeline.artifacts import audit, evaluation, history, localisation
 from pipeline.project import paths
 from pipeline.project.params.schema import SweepNode
 from pipeline.project.params.sweeps import EPOCH
 from pipeline.project.params.typed import Params
 
 CONFIG = "config.json"
+# What a run may have besides, and the command that makes it.
+_BESIDE = (("audit", "audit"), ("localisation", "localize"))
 _EVALUATED = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
 
 
 @dataclass(frozen=True)
 class Present:
-    """params: without the runs, ensembles, criteria, sweeps and audits that cannot be shown; inferences: those of each run
+    """params: without the runs, ensembles, criteria, sweeps, audits and localisations that cannot be shown; inferences: those of each run
     and ensemble, in the order of the grid; missing: ("run hal under gm, rgm", why and how to make it) of what was left out."""
 
     params: Params
@@ -42,10 +44,13 @@ def present(params: Params) -> Present:
             if absent:
                 made = _made("evaluate", name, f" --inference {','.join(absent)}")
                 missing.append((f"{kind} {name} under {', '.join(absent)}", f"not evaluated; {made}"))
-    audits = [run for run in params.report.audits if (paths.audited(run) / audit.METRICS).is_file()]
-    unmade = [run for run in params.report.audits if run not in audits]
-    missing += [(f"audit of {run}", f"not made; {_made('audit', run)}") for run in unmade]
-    return Present(_reduced(params, inferences, audits), inferences, missing)
+    asked = {"audits": (paths.audited, audit.METRICS), "localized": (paths.localized, localisation.METRICS)}
+    made = {}
+    for (key, (folder, file)), (what, command) in zip(asked.items(), _BESIDE, strict=True):
+        named = getattr(params.report, key)
+        made[key] = [run for run in named if (folder(run) / file).is_file()]
+        missing += [(f"{what} of {run}", f"not made; {_made(command, run)}") for run in named if run not in made[key]]
+    return Present(_reduced(params, inferences, made), inferences, missing)
 
 
 def _made(command: str, run: str, more: str = "") -> str:
@@ -62,10 +67,10 @@ def _is_evaluated(name: str, inference: str) -> bool:
     return all((paths.evaluated(name, inference) / file).is_file() for file in _EVALUATED)
 
 
-def _reduced(params: Params, inferences: dict[str, list[str]], audits: list[str]) -> Params:
+def _reduced(params: Params, inferences: dict[str, list[str]], made: dict[str, list[str]]) -> Params:
     used = {one for found in inferences.values() for one in found}
     sweeps = {name: _sweep(node, inferences) for name, node in params.report.sweeps.items()}
-    report = {"audits": audits, "sweeps": {name: node for name, node in sweeps.items() if node.runs}}
+    report = {**made, "sweeps": {name: node for name, node in sweeps.items() if node.runs}}
     grid = {"inferences": [one for one in params.grid.inferences if one in used]}
     return replace(
         params,

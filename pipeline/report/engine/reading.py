@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pandas as pd
 
-from pipeline.artifacts import captions, evaluation, history, images
+from pipeline.artifacts import evaluation, history
 from pipeline.core.errors import InputError, UsageError
-from pipeline.core.files import read_json, sha256
+from pipeline.core.files import read_json
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from pipeline.report.engine import audits
+from pipeline.report.engine import audits, localised
 from pipeline.report.engine.present import CONFIG, present
-from pipeline.report.engine.results import DatasetIndex, Evaluation, Group, Results, RunResult, TrainedRun
+from pipeline.report.engine.results import Evaluation, Group, Results, RunResult, TrainedRun
 
 _SHOWN = 5
 _NEEDED = ("r@1", "r@5", "r@10", "skew@1", "skew@5", "skew@10")
@@ -41,8 +41,8 @@ def read(params: Params) -> Results:
     for name, node in params.ensembles.items():
         dataset = params.runs[node.first].dataset
         by_dataset[dataset].append(RunResult(name, None, None, evaluations[name], (node.first, node.second), node.row))
-    groups = [Group(_catalogue(dataset), runs) for dataset, runs in by_dataset.items()]
-    return Results(params, groups, audits.read(params), there.missing)
+    groups = [Group(localised.catalogue(dataset), runs) for dataset, runs in by_dataset.items()]
+    return Results(params, groups, audits.read(params), there.missing, localised.read(params))
 
 
 def told(missing: list[tuple[str, str]]) -> list[str]:
@@ -118,12 +118,3 @@ def _digests(run: str) -> dict[str, str]:
     found = {name: config.get(f"{name}_sha256") for name in ("features", "texts", "pairs")}
     found["weights"] = of_files.get(_WEIGHTS) if isinstance(of_files, dict) else None
     return {name: digest for name, digest in found.items() if isinstance(digest, str)}
-
-
-def _catalogue(dataset: str) -> DatasetIndex:
-    folder = paths.prepared(dataset)
-    pictures = images.read(folder)
-    texts = captions.read(folder).to_pandas().set_index("caption_id")
-    digests = {name: sha256(folder / name) for name in (images.NAME, captions.NAME)}
-    table = pictures.to_pandas().set_index("image_id")
-    return DatasetIndex(dataset, table, texts, images.root(pictures), digests)

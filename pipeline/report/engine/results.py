@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,9 @@ from pipeline.core.errors import InputError
 from pipeline.project import paths
 from pipeline.project.params.typed import Params, Run
 from pipeline.report.engine.audits import Audit
+
+if TYPE_CHECKING:  # which reads a data set as what is defined here
+    from pipeline.report.engine.localised import Localisation
 
 BASELINE = "nns"
 
@@ -177,12 +181,13 @@ class Group:
 
 @dataclass(frozen=True)
 class Results:
-    """audits: by run, those that params names; missing: what params.yaml names beside these and why it is not there."""
+    """audits, localised: by run, those that params names; missing: what params.yaml names beside these and why it is not there."""
 
     params: Params
     groups: list[Group]
     audits: dict[str, Audit] = field(default_factory=dict)
     missing: list[tuple[str, str]] = field(default_factory=list)
+    localised: dict[str, "Localisation"] = field(default_factory=dict)
 
     def runs(self) -> list[RunResult]:
         return [run for group in self.groups for run in group.runs]

@@ -1,7 +1,9 @@
 """A photo as the input of a run's image encoder, treated as the run's own images were."""
 
+import hashlib
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from pipeline.extract.engine import precision
 from pipeline.extract.engine.backbone import Backbone
 from pipeline.extract.engine.forward import Forward
 from pipeline.pictures import images
+from pipeline.pictures.address import Box
 from pipeline.pictures.images import Item
 from pipeline.project import paths
 from pipeline.project.params.typed import FeatureSet, Params
@@ -26,6 +29,8 @@ from pipeline.train.engine.model import DualEncoder
 
 # Backbones that pass on what somebody else computed: there is no network to show a photo to.
 _NO_NETWORK = ("precomp", "bottom_up")
+# Boxes that go through the network at once.
+_BATCH = 16
 
 
 @dataclass(frozen=True)
@@ -64,27 +69,35 @@ class Eye:
         forward = Forward(backbone.module.to(device), source.backbone.params, device)
         return cls(model, files.config, device, backbone, forward, meta.get("precision", "float32"))
 
-    def see(self, content: bytes, name: str) -> Tensor:
-        """(1, dim) or (1, R, dim). name: for messages. Raises InputError when ``content`` is no picture that can be read."""
-        picture = images.decode(content, name)
+    def see(self, content: bytes, name: str, boxes: Sequence[Box] = ()) -> Tensor:
+        """(1, dim) or (1, R, dim) of the whole photo, or a row for each of ``boxes``. name: for messages. Raises InputError
+        when ``content`` is no picture that can be read."""
+        images.decode(content, name)
+        with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
+            (Path(folder) / "photo").write_bytes(content)
+            digest = hashlib.sha256(content).hexdigest()
+            items = [Item(0, file, digest, name) for file in [box.of("photo") for box in boxes] or ["photo"]]
+            parts = [
+                self._embedded(Path(folder), items[start : start + _BATCH]) for start in range(0, len(items), _BATCH)
+            ]
+        return torch.cat(parts)
+
+    def _embedded(self, folder: Path, items: list[Item]) -> Tensor:
         if self.backbone is None:
-            pixels = networks.transform(self.config["backbone"]).pixels(picture)
-            seen = torch.from_numpy(pixels[None])
+            transform = networks.transform(self.config["backbone"])
+            seen = torch.from_numpy(np.stack([images.pixels(folder, item, transform) for item in items]))
         else:
-            seen = torch.from_numpy(np.asarray(self._features(content, name), np.float32))
+            seen = torch.from_numpy(np.asarray(self._features(self.backbone, folder, items), np.float32))
         with torch.inference_mode():
             return self.model.img(seen.to(self.device)).float()
 
-    def _features(self, content: bytes, name: str) -> np.ndarray:
-        assert self.backbone is not None
+    def _features(self, backbone: Backbone, folder: Path, items: list[Item]) -> np.ndarray:
         assert self.forward is not None
-        with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
-            (Path(folder) / "photo").write_bytes(content)
-            read = self.backbone.read(Path(folder), Item(0, "photo", "", name))
-        arrays = read if isinstance(read, tuple) else (read,)
-        batch = tuple(np.stack([array]) for array in arrays)
+        read = [backbone.read(folder, item) for item in items]
+        whole = isinstance(read[0], tuple)
+        arrays = tuple(np.stack(column) for column in zip(*read, strict=True)) if whole else np.stack(read)
         with precision.inference(self.device, self.computing):
-            return self.forward(batch if isinstance(read, tuple) else batch[0]).features
+            return self.forward(arrays).features
 
 
 def _meta(source: FeatureSet, name: str, run: str, config: dict) -> dict:

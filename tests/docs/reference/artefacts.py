@@ -17,7 +17,7 @@ written and when it is read: columns, types, nulls, unique ids, finite numbers. 
 and models the digests that their meta.json or config.json promises; one that does not match ends the command with status 5.
 
 This page is written from the code by `python -m tests.docs.reference`."""
-STAGES = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit")
+STAGES = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize")
 _FILE = re.compile(r"^[\w.]+\.(parquet|json|npy|csv|safetensors)$")
 _DIM = 1024  # stands for any number of dimensions
 _FLOATS = {"float": "float32", "double": "float64", "halffloat": "float16"}

@@ -23,6 +23,7 @@ from pipeline.artifacts import (
     fragments,
     history,
     images,
+    localisation,
     model_files,
     pairs,
     phrases,
@@ -60,6 +61,7 @@ def make() -> None:
     phrases.write(Path("boxes"), pa.Table.from_pylist([PHRASE]))
     regions.write(Path("boxes"), pa.Table.from_pylist([REGION]), "whole")
     _audit(Path("audit"))
+    _localised(Path("localize"))
     unreadable.write(Path("errors"), pa.table({"image_id": [1], "file": ["a"], "reason": ["is empty"]}))
     stored.write(_STORED, stored.Stored({"a": torch.arange(6.0)}, {"k": 1}), {"run": "sum"}, [Path("params.yaml")])
 
@@ -84,6 +86,11 @@ def _audit(folder: Path) -> None:
     values = {field.name: [False] if pa.types.is_boolean(field.type) else [1] for field in audit.SCHEMA}
     histogram, costs = (pd.DataFrame([range(len(names))], columns=names) for names in _OF_AUDIT)
     audit.write(folder, pa.table(values), {"a": 1.0}, histogram, costs)
+
+
+def _localised(folder: Path) -> None:
+    values = {field.name: ["a"] if pa.types.is_string(field.type) else [1] for field in localisation.SCHEMA}
+    localisation.write(folder, pa.table(values), {"a": 1.0}, "data/prepare/toy")
 
 
 def _shard() -> object:
@@ -164,6 +171,7 @@ def readers() -> list[Reader]:
         *_on(evaluation.read_ranks, ranked / evaluation.RANKS),
         *_on(evaluation.read_occurrence, ranked / evaluation.OCCURRENCE),
         *_on(evaluation.read_metrics, ranked / evaluation.METRICS, digested=False),
+        *_on(localisation.read_ranks, Path("localize") / localisation.RANKS),
         *_on(audit.read_pairs, Path("audit") / audit.PAIRS),
         *_on(audit.read_histogram, Path("audit") / audit.HISTOGRAM, digested=False),
         *_on(audit.read_costs, Path("audit") / audit.COSTS, digested=False),

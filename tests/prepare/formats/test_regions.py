@@ -11,7 +11,9 @@ from pipeline.artifacts import captions, images, phrases, regions
 from pipeline.core.errors import InputError, IntegrityError, MissingResource, ParamsError
 from pipeline.core.files import sha256
 from pipeline.pictures.address import cut
+from pipeline.prepare.check import problems
 from pipeline.prepare.engine.regions.recall import covered
+from pipeline.project.nodes import nodes
 from tests.naive.regions import overlap
 from tests.prepare._data import prepare
 from tests.toy_project import load_params
@@ -226,6 +228,20 @@ def test_pictures_that_cannot_be_read():
     rows = images.read(out).to_pylist()
     assert [row["file"] for row in rows if not row["width"]] == ["p2.png#xywh=1,1,9,10"]
     assert sum(row["split"] == "proposal" for row in rows) == 5
+
+
+def test_the_check_compares_boxes_with_pictures_row_by_row(tmp_path):
+    node = {"format": "regions", "source": str(SOURCE)}
+    write([(1, "a man", (0, 0, 9, 9)), (1, "the dog", (3, 3, 9, 9))], {1: "test"})
+    prepare("regions", SOURCE, count=2).rename("data/prepare/toy")
+    params = load_params(tmp_path, datasets={"toy": node})
+    checked = next(one for one in nodes(params) if one.group == "prepare")
+    assert problems(params, checked) == []
+    table = regions.read(checked.out)
+    regions.write(checked.out, table.take([1, 0, 2, 3]), str(SOURCE))
+    assert [one.what for one in problems(params, checked)] == [
+        "its image_ids are not those of data/prepare/toy/images.parquet, row by row"
+    ]
 
 
 def test_params_name_the_proposals_and_their_options(tmp_path):

@@ -30,7 +30,7 @@ def test_a_project_that_has_left_shapes_is_well(tmp_path, monkeypatch):
     (tmp_path / "pipeline").symlink_to(ROOT / "pipeline")
     monkeypatch.chdir(tmp_path)
     overlays.apply(Path("params.yaml"), "flickr8k_precomp", [], [])
-    for folder in ("data/audit", "data/raw/flickr8k_precomp"):
+    for folder in ("data/audit", "data/localize", "data/raw/flickr8k_precomp"):
         Path(folder).mkdir(parents=True)
     assert _problems() == []
 
@@ -77,7 +77,8 @@ def test_code_that_no_dependency_covers_is_named(tmp_path, monkeypatch):
         text = text.replace(line, "")
     (tmp_path / "dvc.yaml").write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "params.yaml", tmp_path)
-    (tmp_path / "data" / "audit").mkdir(parents=True)
+    for folder in ("audit", "localize"):
+        (tmp_path / "data" / folder).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     found = _problems()
     file = "pipeline/train/samplers/captions.py"

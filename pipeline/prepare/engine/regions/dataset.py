@@ -21,7 +21,8 @@ from pipeline.prepare.engine.regions.proposing import Proposed, Proposer, Seen, 
 from pipeline.prepare.engine.regions.recall import covered
 from pipeline.prepare.engine.source import Regions, Source, caption_table, image_table
 
-Given, Made = TypeVar("Given"), TypeVar("Made")
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 _NONE = Proposed(np.zeros((0, 4)), np.zeros(0))
 
 
@@ -66,16 +67,19 @@ def assembled(source: Path, proposer: Proposer, count: int, splits: Sequence[str
 def _seen(mentions: Mentions) -> tuple[list[Seen], list[str]]:
     """The pictures with their upright size, and why they cannot be read; then the size is 0."""
     table, root = mentions.pictures, images.root(mentions.pictures)
-    columns = [table[name].to_pylist() for name in ("image_id", "file", "sha256")]
+    ids, files, digests = (table[name].to_pylist() for name in ("image_id", "file", "sha256"))
     items = [
-        Item(*values, f"{mentions.source / images.NAME} image_id {values[0]}") for values in zip(*columns, strict=True)
+        Item(image_id, file, digest, f"{mentions.source / images.NAME} image_id {image_id}")
+        for image_id, file, digest in zip(ids, files, digests, strict=True)
     ]
-    found = _in_threads(partial(_size, root), items, "pictures")
+    known = (_column(table, "width") > 0).tolist()
+    found = _in_threads(partial(_size, root), list(zip(items, known, strict=True)), "pictures")
     return [Seen(root, item, *size) for item, (size, _) in zip(items, found, strict=True)], [why for _, why in found]
 
 
-def _size(root: Path, item: Item) -> tuple[tuple[int, int], str]:
-    if item.sha256 == images.UNREAD:
+def _size(root: Path, about: tuple[Item, bool]) -> tuple[tuple[int, int], str]:
+    item, known = about
+    if not known:
         return (0, 0), "could not be read when its data set was prepared"
     try:
         return upright_size(root, item), ""
@@ -109,11 +113,13 @@ def _rows(
     ids = np.arange(len(picture))
     of = pictures.take(pa.array(picture))
     split = _column(of, "split")
-    sizes = np.where(np.array([not reason for reason in reasons])[picture, None], boxes[:, 2:] - boxes[:, :2] + 1, 0)
-    extents = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2] + 1], axis=1).tolist()
+    sizes = boxes[:, 2:] - boxes[:, :2] + 1
+    readable = np.array([not reason for reason in reasons])[picture]
+    widths, heights = np.where(readable, sizes.T, 0).astype(np.int32)
+    extents = np.concatenate([boxes[:, :2], sizes], axis=1).tolist()
     files = [Box(*extent).of(file) for extent, file in zip(extents, of["file"].to_pylist(), strict=True)]
     splits = np.where(proposed, images.PROPOSAL, split)
-    images_ = image_table(ids, files, splits, *sizes.T.astype(np.int32), of["sha256"])
+    images_ = image_table(ids, files, splits, widths, heights, of["sha256"])
     columns = [ids, of["image_id"], *boxes.T.astype(np.float64), proposed, scores, split]
     return images_, pa.table(columns, schema=regions.SCHEMA)
 

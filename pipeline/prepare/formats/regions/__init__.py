@@ -9,6 +9,7 @@ from pipeline.project.traits import FormatTraits
 
 TRAITS = FormatTraits(proposes=True)
 Split = Literal["train", "val", "test"]
+_HELD_OUT: list[Split] = ["val", "test"]
 
 
 class Params(Strict):
@@ -18,7 +19,7 @@ class Params(Strict):
     """those of the proposals"""
     count: PositiveInt = 100
     """proposals of a picture, at most"""
-    splits: Annotated[list[Split], Field(min_length=1)] = Field(default_factory=lambda: ["val", "test"])
+    splits: Annotated[list[Split], Field(min_length=1)] = Field(default_factory=lambda: list(_HELD_OUT))
     """of these the pictures get proposals; train too where hard boxes are mined"""
     regions_per_phrase: PositiveInt = 10
     """in train, boxes of one and the same phrase, at most; drawn by the seed"""

@@ -1,0 +1,44 @@
+"""vse-pipe localize."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands import _completion, _plans, _project
+from pipeline.commands._project import AsJson, Device, DryRun
+from pipeline.core.errors import UsageError
+from pipeline.project import paths
+
+
+def localize(
+    run: Annotated[
+        str,
+        typer.Option(
+            help="a name under runs: in params.yaml, of a data set of regions, embedded",
+            autocompletion=_completion.section("runs"),
+        ),
+    ],
+    image: Annotated[Path | None, typer.Option(help="a photo, to find phrases in it instead")] = None,
+    phrase: Annotated[list[str] | None, typer.Option(help="what to find in the photo; may be repeated")] = None,
+    out: Annotated[Path, typer.Option(help="where the photo is drawn with the boxes found")] = Path("localized.png"),
+    device: Device = "auto",
+    as_json: AsJson = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Find the box of every test phrase and measure how often it is right, or the boxes of phrases in a photo."""
+    if (image is None) != (not phrase):
+        raise UsageError("give a photo with --image and what to find in it with --phrase, or neither")
+    photo, drawn = None if image is None else (image.resolve(), image.name), out.resolve()
+    params = _project.params()
+    names = _project.chosen_runs(run, params)
+    if photo is not None:
+        from pipeline.tools.localize import stage as tool
+
+        return tool.localize(params, run, *photo, list(phrase or []), drawn, device, as_json)
+    if dry_run:
+        return _plans.of_nodes(params, {"localize": names}, as_json)
+    with _project.reserved(map(paths.localized, names)):
+        from pipeline.localize import show, stage
+
+    return show.show(stage.localize(params, run, device), as_json)

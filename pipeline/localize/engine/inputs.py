@@ -1,0 +1,76 @@
+"""What a run's phrases are localised with: its embeddings beside the boxes of its data set."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.artifacts import _boxes, embeddings, phrases, regions
+from pipeline.artifacts.embeddings import Side as Vectors
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.evaluate.engine.embedded import Embedded
+from pipeline.localize.engine.scenes import Side
+from pipeline.project import paths
+from pipeline.project.params.typed import Params
+
+PROPOSAL = "proposal"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """source: the folder of the data set that has the whole pictures."""
+
+    embedded: Embedded
+    mentions: Side
+    proposals: Side
+    source: Path
+
+
+def read(params: Params, run: str) -> Inputs:
+    """Raises InputError where the data set has no regions, the run compares fragments, or a split has no embeddings;
+    IntegrityError where the embeddings are of other regions."""
+    dataset, split = params.runs[run].dataset, params.localize.split
+    prepared, folder = paths.prepared(dataset), paths.embedded(run)
+    if prepared.is_dir() and not (prepared / regions.NAME).exists():
+        raise InputError(
+            f"localize {run}: data set '{dataset}' has no regions; train the run on a data set of `format: regions`"
+        )
+    boxes, spoken = regions.read(prepared), phrases.read(prepared)
+    embedded = Embedded.read(folder, run)
+    seen, said = embedded.images, embedded.captions
+    if not (isinstance(seen, Vectors) and isinstance(said, Vectors)):
+        raise InputError(
+            f"localize {run}: '{embedded.compared_by}' compares fragments of pictures, a proposal is one vector; use a "
+            "run whose similarity is cosine or order"
+        )
+    proposed, asked = seen.split(PROPOSAL), said.split(split)
+    for side, name, file in ((proposed, PROPOSAL, embeddings.IMAGES), (asked, split, embeddings.CAPTIONS)):
+        if not len(side.ids):
+            raise InputError(
+                f"{folder / file}: nothing of split '{name}'; data set '{dataset}' has none there, or embed.splits leaves "
+                "it out"
+            )
+    mentions = _rows(spoken, "phrase_id", asked.ids, run)
+    candidates = _rows(boxes, "image_id", proposed.ids, run)
+    here = np.isin(candidates["source_id"].to_numpy(), mentions["image_id"].to_numpy())
+    candidates = candidates.filter(pa.array(here))
+    return Inputs(
+        embedded,
+        Side.of(mentions, "image_id", _boxes.of(mentions), asked.vectors),
+        Side.of(candidates, "source_id", _boxes.of(candidates), proposed.vectors[here]),
+        regions.source(boxes),
+    )
+
+
+def _rows(table: pa.Table, key: str, ids: np.ndarray, run: str) -> pa.Table:
+    """The rows of ``table`` with these ids, in their order."""
+    places = pc.index_in(pa.array(ids), value_set=table[key].combine_chunks())
+    if places.null_count:
+        strange = ids[places.is_null().to_numpy(zero_copy_only=False)][0]
+        raise IntegrityError(
+            f"{paths.embedded(run)}: embeds {key} {strange}, which the data set does not have any more; run "
+            f"`vse-pipe embed --run {run}` again"
+        )
+    return table.take(places)

@@ -1,0 +1,74 @@
+"""localize: where in its picture each phrase is, by a run that was trained on regions."""
+
+import time
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.artifacts import _boxes
+from pipeline.artifacts import localisation as artefact
+from pipeline.core.console import say, warn
+from pipeline.core.device import resolve
+from pipeline.core.errors import InputError
+from pipeline.core.locks import claim
+from pipeline.core.whole import whole_folder
+from pipeline.localize.engine import figures, inputs
+from pipeline.localize.engine.inputs import Inputs
+from pipeline.localize.engine.ranks import Ranks, joined
+from pipeline.localize.engine.scenes import scenes
+from pipeline.project import paths, timing
+from pipeline.project.params.typed import Params
+
+_FROM_PHRASES = ("phrase_id", "caption_id", "image_id", "start", "text", "type", *_boxes.COLUMNS)
+
+
+def localize(params: Params, run: str, device: str = "auto") -> dict:
+    """Write data/localize/<run>/ and return what its metrics.json holds.
+
+    Every mention of a phrase asks for its box among the proposals of its picture, ranked by the run's similarity (Wang
+    et al., CVPR 2016, section 3.3). Raises as ``inputs.read``, and InputError for scores that are not finite.
+    """
+    started = time.monotonic()
+    out, chosen = paths.localized(run), params.localize
+    with claim(out):
+        given = inputs.read(params, run)
+        about = given.embedded.images.about
+        if given.embedded.peer_sha256:
+            warn(f"localize {run}: of the run's two networks the first alone is asked")
+        where = resolve(device)
+        found = list(scenes(given.mentions, given.proposals, given.embedded.similarity(where), where))
+        if not all(scene.scores.isfinite().all() for scene in found):
+            raise InputError(f"{paths.embedded(run)}: the model's scores are not finite; train the run again")
+        ranks = joined([Ranks.of(scene, chosen.threshold) for scene in found])
+        texts, types = (given.mentions.table[name].to_numpy(zero_copy_only=False) for name in ("text", "type"))
+        metrics = {
+            "run": run,
+            "model_sha256": about.get("model_sha256"),
+            "similarity": given.embedded.compared_by,
+            **chosen.model_dump(),
+            "candidates": round(float(ranks.candidates.mean()), 1),
+            "left_out": given.embedded.left_out(chosen.split).get("captions", 0),
+            **figures.metrics(found, ranks, texts, types, chosen, params.seed),
+        }
+        with whole_folder(out, artefact.FILES) as folder:
+            artefact.write(folder, _table(given, ranks), metrics, str(given.source))
+    timing.record(out, time.monotonic() - started)
+    whole = metrics["all"]
+    say(
+        f"localize {run}: {whole['mentions']} mentions, R@1 {whole['r@1']:.2f} (random {whole['random_r@1']:.2f}, bound "
+        f"{whole['bound']:.2f}), mAP {whole['map']:.2f}, {out}"
+    )
+    return metrics
+
+
+def _table(given: Inputs, ranks: Ranks) -> pa.Table:
+    columns = {name: given.mentions.table[name] for name in _FROM_PHRASES}
+    nowhere = ranks.best < 0
+    # A split without any proposal does not come this far, so that there is a row to take.
+    best = given.proposals.table.take(pa.array(np.maximum(ranks.best, 0)))
+    found = dict(zip(artefact.FOUND, _boxes.COLUMNS, strict=True))
+    for name, values in {"region_id": best["image_id"], **{name: best[own] for name, own in found.items()}}.items():
+        columns[name] = pa.array(values.to_numpy(), mask=nowhere)
+    columns |= {name: pa.array(getattr(ranks, name)) for name in ("candidates", "correct", "bound")}
+    columns |= {name: pa.array(getattr(ranks, name), mask=nowhere) for name in ("score", "iou")}
+    return pa.table({**columns, "rank": pa.array(ranks.rank, mask=np.isnan(ranks.rank))})

@@ -1,0 +1,53 @@
+"""Seconds of one core to localise as many phrases as the test split of Flickr30k Entities has, once embedded:
+``python -m tests.benchmarks.localize``."""
+
+import argparse
+import time
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from pipeline.localize.engine.figures import metrics
+from pipeline.localize.engine.ranks import Ranks, joined
+from pipeline.localize.engine.scenes import Side, scenes
+from pipeline.project.params.schema import LocalizeParams
+
+PICTURES, MENTIONS, PROPOSALS, PHRASES = 1000, 17, 100, 8000
+TYPES = ("people", "clothing", "bodyparts", "animals", "vehicles", "instruments", "scene", "other")
+
+
+def sides(dim: int) -> tuple[Side, Side, np.ndarray, np.ndarray]:
+    """Mentions, proposals, and text and type of each mention; a phrase is the more frequent the smaller its number."""
+    rng = np.random.default_rng(0)
+    made = []
+    for rows in (MENTIONS, PROPOSALS):
+        owners = pa.table({"image_id": np.repeat(np.arange(PICTURES), rows)})
+        corner = rng.uniform(0, 300, (PICTURES * rows, 2))
+        boxes = np.hstack([corner, corner + rng.uniform(40, 200, (PICTURES * rows, 2))])
+        vectors = rng.standard_normal((PICTURES * rows, dim)).astype(np.float32)
+        made.append(Side.of(owners, "image_id", boxes, vectors))
+    texts = (PHRASES * rng.random(PICTURES * MENTIONS) ** 2).astype(np.int64)
+    return made[0], made[1], texts, rng.choice(TYPES, PICTURES * MENTIONS)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dim", type=int, default=512)
+    dim = parser.parse_args().dim
+    mentions, proposals, texts, types = sides(dim)
+    started = time.process_time()
+    found = list(scenes(mentions, proposals, lambda images, words: images @ words.T, torch.device("cpu")))
+    ranks = joined([Ranks.of(scene, 0.5) for scene in found])
+    ranked = time.process_time()
+    chosen = LocalizeParams()
+    metrics(found, ranks, texts, types, chosen.model_copy(update={"resamples": 0}), 1)
+    measured = time.process_time()
+    metrics(found, ranks, texts, types, chosen, 1)
+    print(f"{len(texts)} mentions x {PROPOSALS} proposals, {dim} dimensions")
+    print(f"ranked {ranked - started:.2f} s, figures {measured - ranked:.2f} s", end=", ")
+    print(f"with intervals {time.process_time() - measured:.2f} s")
+
+
+if __name__ == "__main__":
+    main()

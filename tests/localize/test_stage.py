@@ -1,0 +1,139 @@
+"""vse-pipe localize on a tiny data set of regions: its files, what it refuses, and that nothing half-made stays."""
+
+import json
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+
+from pipeline.artifacts import embeddings, localisation, phrases, regions
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.localize import check, plan
+from pipeline.localize.stage import localize
+from pipeline.project import paths
+from pipeline.project.nodes import Node, declarations
+from tests import regions_project as made
+from tests.naive import localize as naive
+from tests.toy_project import load_params
+
+REPORTED = {"runs": {"toy": made.run_of()}, "report": {"localized": ["toy"]}}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made.write_regions_project(tmp_path, toy=made.run_of())
+    made.write_embedded("toy")
+    return tmp_path
+
+
+def params(root, **changes):
+    return load_params(root, **{**made.SECTIONS, **REPORTED, **changes})
+
+
+def test_figures_and_rows_are_those_of_loops_over_the_files(project) -> None:
+    metrics = localize(params(project), "toy", "cpu")
+    rows = localisation.read_ranks(paths.localized("toy")).to_pylist()
+    boxes = regions.read(paths.prepared(made.REGIONS)).to_pylist()
+    vectors = {
+        name: dict(zip(side.ids.tolist(), side.vectors, strict=True))
+        for name in (embeddings.IMAGES, embeddings.CAPTIONS)
+        for side in [embeddings.read(paths.embedded("toy") / name)]
+    }
+    asked = phrases.read(paths.prepared(made.REGIONS)).filter(pc.field("split") == "test").to_pylist()
+    assert {row["phrase_id"] for row in rows} == {one["phrase_id"] for one in asked}
+    ranks = []
+    for row in rows:
+        own = [one for one in boxes if one["source_id"] == row["image_id"] and one["proposed"]]
+        word = vectors[embeddings.CAPTIONS][row["phrase_id"]]
+        scores = [float(word @ vectors[embeddings.IMAGES][one["image_id"]]) for one in own]
+        corners = [tuple(one[name] for name in ("x1", "y1", "x2", "y2")) for one in own]
+        truth = tuple(row[name] for name in ("x1", "y1", "x2", "y2"))
+        ranks.append(naive.rank((0, row["text"], truth, scores), corners, 0.5))
+        best = int(np.argmax(scores))
+        assert (row["rank"], row["candidates"], row["region_id"]) == (ranks[-1], len(own), own[best]["image_id"])
+        assert tuple(row[name] for name in localisation.FOUND) == corners[best]
+        assert row["iou"] == pytest.approx(naive.overlap(truth, corners[best]))
+    for k in (1, 5, 10):
+        assert metrics["all"][f"r@{k}"] == pytest.approx(100 * np.mean([bool(r and r <= k) for r in ranks]))
+    assert metrics["all"]["bound"] == pytest.approx(100 * np.mean([r is not None for r in ranks]))
+    assert metrics["all"]["r@1"] > metrics["all"]["random_r@1"] + 30
+    low, high = metrics["all"]["intervals"]["r@1"]
+    assert low <= metrics["all"]["r@1"] <= high
+    assert set(metrics["types"]) == {"warm", "cool", "plain"}
+    assert localisation.read_metrics(paths.localized("toy")) == json.loads(json.dumps(metrics))
+
+
+def test_the_same_bytes_again_and_a_plan_that_knows_it(project) -> None:
+    assert plan.plan(params(project), "toy").rows == {"mentions": 21}
+    localize(params(project), "toy", "cpu")
+    first = {name: (paths.localized("toy") / name).read_bytes() for name in localisation.FILES}
+    localize(params(project), "toy", "cpu")
+    assert {name: (paths.localized("toy") / name).read_bytes() for name in localisation.FILES} == first
+
+
+def test_options_change_what_they_say(project) -> None:
+    strict = localize(params(project, localize={"threshold": 0.99, "resamples": 0}), "toy", "cpu")
+    whole = localize(params(project, localize={"average_precision": "eleven_point"}), "toy", "cpu")
+    assert strict["all"]["bound"] < whole["all"]["bound"]
+    assert "intervals" not in strict["all"]
+    val = localize(params(project, localize={"split": "val"}), "toy", "cpu")
+    assert val["all"]["mentions"] != whole["all"]["mentions"]
+
+
+def test_a_picture_without_proposals_is_a_miss(project) -> None:
+    folder = paths.prepared(made.REGIONS)
+    table = regions.read(folder)
+    first = pc.min(table.filter(pc.field("split") == "test")["source_id"]).as_py()
+    gone = table.filter((pc.field("source_id") == first) & pc.field("proposed"))["image_id"].to_numpy()
+    path = paths.embedded("toy") / embeddings.IMAGES
+    side = embeddings.read(path)
+    keep = ~np.isin(side.ids, gone)
+    rest = (values[keep] for values in (side.ids, side.image_ids, side.splits, side.vectors))
+    about = {key: value for key, value in side.about.items() if key not in ("artefact", "version", "ARROW:schema")}
+    embeddings.write(path, embeddings.Side(*rest, about))
+    localize(params(project), "toy", "cpu")
+    rows = localisation.read_ranks(paths.localized("toy")).filter(pc.field("image_id") == first).to_pylist()
+    assert rows
+    assert {(row["candidates"], row["rank"], row["region_id"], row["bound"]) for row in rows} == {(0, None, None, 0.0)}
+
+
+def test_what_cannot_be_localised_is_one_line_and_leaves_nothing(project) -> None:
+    def refused(error: type, pattern: str) -> None:
+        with pytest.raises(error, match=pattern) as caught:
+            localize(params(project), "toy", "cpu")
+        assert "\n" not in str(caught.value)
+        assert not paths.localized("toy").exists()
+
+    made.write_embedded("toy", splits=("train", "val", "test"))
+    refused(InputError, "nothing of split 'proposal'; data set 'boxes' has none there, or embed.splits leaves")
+    made.write_embedded("toy")
+    folder = paths.prepared(made.REGIONS)
+    table = phrases.read(folder)
+    phrases.write(folder, table.filter(pc.not_equal(table["phrase_id"], table["phrase_id"][-1])))
+    refused(IntegrityError, "embeds phrase_id 5076, which the data set does not have any more; run `vse-pipe embed")
+    (folder / regions.NAME).unlink()
+    refused(InputError, "data set 'boxes' has no regions; train the run on a data set of `format: regions`")
+
+
+def test_fragments_are_refused(project, monkeypatch) -> None:
+    from pipeline.artifacts import fragments
+
+    ids = np.arange(2, dtype=np.int64)
+    rows = [fragments.FragmentRows("test", ids, ids, np.ones(2, np.int64), np.ones((2, 3), np.float32))]
+    about = {"run": "toy", "similarity": "scan_t2i", "regions": "1", "dim": "3"}
+    for name in (embeddings.IMAGES, embeddings.CAPTIONS):
+        fragments.write(paths.embedded("toy") / name, rows, 3, about)
+    with pytest.raises(InputError, match="'scan_t2i' compares fragments of pictures, a proposal is one vector"):
+        localize(params(project), "toy", "cpu")
+
+
+def test_check_finds_a_localisation_of_another_model(project) -> None:
+    localize(params(project), "toy", "cpu")
+    node = Node(declarations()["localize"], "toy", paths.localized("toy"))
+    assert check.problems(params(project), node) == []
+    trained = paths.trained("toy")
+    trained.mkdir(parents=True)
+    (trained / "config.json").write_text('{"sha256": {"model.safetensors": "' + "1" * 64 + '"}}')
+    (problem,) = check.problems(params(project), node)
+    assert "data/localize/toy" in str(problem)

@@ -1,0 +1,113 @@
+"""The section of phrases and their boxes: figures, pictures with true and found boxes, and what it refuses."""
+
+import json
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.artifacts import localisation
+from pipeline.core.errors import InputError
+from pipeline.project import paths
+from pipeline.project.params.schema import LocalizeParams
+from pipeline.report.stage import report
+from tests.report import project as artefacts
+from tests.report.conftest import HOSTILE
+
+FIGURES = {"mentions": 3, "phrases": 3, "pictures": 2, "r@1": 33.333333, "r@5": 66.7, "r@10": 66.7, "bound": 66.7}
+FIGURES |= {"random_r@1": 4.2, "random_r@5": 20.0, "random_r@10": 40.0, "map": 41.7}
+DIGEST = artefacts.digests("hal")["sha256"]["model.safetensors"]
+
+
+def write(root: Path, run: str = "hal", **changes: object) -> None:
+    """Two mentions in one sentence, one found and one missed, and one in another picture that has no proposals."""
+    first, other = artefacts.caption_ids(3)[0], artefacts.caption_ids(7)[1]
+    columns = {
+        "phrase_id": [1, 2, 3],
+        "caption_id": [first, first, other],
+        "image_id": [3, 3, 7],
+        "start": [0, 30, 9],
+        "text": ["a shape", "a <b>thing", "a circle"],
+        "type": ["people", "other/people", "other"],
+        "candidates": [10, 10, 0],
+        "correct": [2, 1, 0],
+        "rank": [1.0, 4.0, None],
+        "bound": [0.9, 0.6, 0.0],
+        "region_id": [70, 71, None],
+        "score": pa.array([0.5, 0.4, None], pa.float32()),
+        "iou": [0.9, 0.1, None],
+    }
+    boxes = {"x1": [16.0, 80.0, 0.0], "y1": [12.0, 20.0, 0.0], "x2": [47.0, 111.0, 9.0], "y2": [43.0, 51.0, 9.0]}
+    found = {f"found_{name}": [values[0], values[1] + 8, None] for name, values in boxes.items()}
+    about = {**LocalizeParams().model_dump(), "run": run, "model_sha256": DIGEST}
+    intervals = {"intervals": {"r@1": [10.0, 55.5]}}
+    types = {"other": FIGURES, "people": FIGURES}
+    metrics = {**about, "all": {**FIGURES, **intervals}, "types": types, **changes}
+    folder = root / paths.localized(run)
+    folder.mkdir(parents=True)
+    localisation.write(folder, pa.table({**columns, **boxes, **found}), metrics, str(paths.prepared("shapes")))
+
+
+def section(runs: list[str]) -> str:
+    page = report(artefacts.params(localized=runs)).read_text(encoding="utf-8")
+    assert HOSTILE not in page
+    assert "<b>thing" not in page
+    found = re.search(r'<section[^>]*id="localisation".*?</section>', page, re.DOTALL)
+    return found.group(0) if found else ""
+
+
+def test_a_localisation_on_disk_is_nowhere_unless_params_names_it(project) -> None:
+    write(project)
+    assert section([]) == ""
+    assert "localisation" not in json.loads(Path("reports/metrics.json").read_text())["hal"]
+
+
+def test_figures_intervals_floor_and_bound(project) -> None:
+    write(project)
+    html = section(["hal"])
+    row = re.search(r'<tr><th scope="row">hal</th>(.*?)</tr>', html).group(1)
+    assert re.sub(r"<[^>]+>", " ", row).split() == ["3", "33.3", "10.0–55.5", "66.7", "66.7", "41.7", "4.2", "66.7"]
+    assert all(f'<th scope="row">{name}</th>' in html for name in ("other", "people"))
+    figures = json.loads(Path("reports/metrics.json").read_text())
+    assert figures["hal"]["localisation"]["r@1"] == 33.3333
+    assert figures["hal"]["localisation"]["types"]["people"]["bound"] == 66.7
+    assert "localisation" not in figures["sum"]
+
+
+def test_a_phrase_and_its_boxes_have_one_colour_where_they_lie_in_the_picture(project) -> None:
+    """Pictures of 160 x 120 pixels stand on symbols of 100 x 100 units, centred."""
+    write(project)
+    html = section(["hal"])
+    cards = re.findall(r'<article class="card">.*?</article>', html, re.DOTALL)
+    assert len(cards) == 2
+    card = next(one for one in cards if "a shape" in one)
+    assert len(re.findall(r'class="box true"', card)) == len(re.findall(r'class="box found"', card)) == 2
+    rects = re.findall(r'<rect style="stroke: var\(--box-(\d)\)" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"', card)
+    assert rects[0] == ("1", "10.0", "20.0", "20.0")  # 16 px of 160; 12 px below the margin of 12.5 units; 32 px wide
+    assert [colour for colour, *_ in rects] == ["1", "1", "2", "2"]
+    assert "overlap 0.90" in card
+    assert card.count("✓") == card.count("✗") == 1
+    other = next(one for one in cards if one is not card)
+    assert "nothing proposed" in other
+    assert other.count('class="box') == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_sha256": "0" * 64}, "it is of another model than data/train/hal now holds"),
+        ({"threshold": 0.7}, "threshold is 0.7, params.yaml localize.threshold is 0.5"),
+    ],
+)
+def test_a_stale_localisation_is_one_line(project, changes, message) -> None:
+    write(project, **changes)
+    with pytest.raises(InputError) as caught:
+        section(["hal"])
+    wanted = f"data/localize/hal/metrics.json: {message}; run `vse-pipe localize --run hal` again"
+    assert str(caught.value) == wanted
+
+
+def test_one_that_is_not_made_is_named_and_left_out(project, capsys) -> None:
+    assert section(["hal"]) == ""
+    assert "localisation of hal: not made; make it with `vse-pipe localize --run hal`" in capsys.readouterr().err
