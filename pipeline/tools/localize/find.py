@@ -18,6 +18,7 @@ from pipeline.prepare.engine.regions.proposing import Seen, settled
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import PROPOSALS, SIMILARITIES
 from pipeline.tools.search import together
+from pipeline.tools.search.network import Network
 
 # Of boxes that somebody computed elsewhere there are none for a photo.
 _GIVEN = "file"
@@ -48,11 +49,12 @@ def find(params: Params, run: str, content: bytes, name: str, phrases: list[str]
     if isinstance(network, together.Together):
         warn(f"localize {run}: of the run's two networks the first alone is asked")
         network = network.parts[0]
+    assert isinstance(network, Network)  # a run of one network or two; ensembles have no entry under runs
     asked = [network.sentence(phrase) for phrase in phrases]
     boxes = _proposed(params, node.dataset, content, name)
     seen = network.photo(content, name, boxes).side
-    words = torch.cat([one.side for one in asked])
-    scores = network.similarity()(seen, words)
+    similarity = network.similarity()
+    scores = torch.cat([similarity(seen, one.side) for one in asked], dim=1)
     if not scores.isfinite().all():
         raise InputError("the model gives scores that are not finite for this photo")
     values, places = scores.max(dim=0)
