@@ -33,6 +33,7 @@ _RUN = {
     **{"dataset": "shapes", "features": "random_filters", "texts": "words", "noise": "image"},
     **{"scheme": "plain", "similarity": "cosine", "text": "gru", "image": "linear"},
 }
+_BRANCHES = {"texts": "mean_vectors", "text": "two_branch", "image": "two_branch"}
 _REGIONS = {"features": "bottom_up", "image": "regions"}
 # There is a run for each loss, named after it; the other families' members are spread over these.
 _OF_RUNS = {
@@ -40,7 +41,7 @@ _OF_RUNS = {
     "max": {"scheme": "ncr", "similarity": "saf", **_REGIONS},
     "hal": {"scheme": "memory_bank"},
     "hal_emnlp": {"similarity": "scan_i2t", **_REGIONS},
-    "structure": {"texts": "mean_vectors", "text": "two_branch", "image": "two_branch"},
+    "structure": {"scheme": "hard_negatives", **_BRANCHES},
     "infonce": {"similarity": "scan_t2i", **_REGIONS},
     "infonce_rce": {"similarity": "sgr", **_REGIONS},
     "rcl": {"features": "torchvision", "image": "finetune"},
@@ -55,8 +56,9 @@ def params() -> dict:
         for name, node in found[section].items():
             node |= {"source": f"raw/{name}"} if family is FORMATS else {"dataset": "shapes"}
     found["runs"] = {name: {**_RUN, "loss": name, **_OF_RUNS.get(name, {})} for name in LOSSES.names()}
+    found["runs"]["linear"] = {**_RUN, "loss": "sum", "scheme": "cca", **_BRANCHES}
     found["ensembles"] = {"both": {"first": "sum", "second": "hal"}}
-    found["report"]["audits"] = ["sum"]
+    found["report"] |= {"audits": ["sum"], "localized": ["structure"]}
     return found
 
 
