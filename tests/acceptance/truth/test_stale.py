@@ -33,7 +33,12 @@ FAMILIES = (
     *RUN_FAMILIES.values(),
 )
 # Rooms and families that dvc.yaml names as a whole although an entry says which member it uses.
-WHOLE = {"prepare": (PROPOSALS.package,), "train": (SAMPLERS.package,), "audit": ("pipeline.train", "pipeline.ranking")}
+WHOLE = {
+    "prepare": (PROPOSALS.package,),
+    "train": (SAMPLERS.package,),
+    "audit": ("pipeline.train", "pipeline.ranking"),
+    "localize": (SIMILARITIES.package,),
+}
 Member = tuple[Family, str]
 
 
@@ -55,7 +60,7 @@ def test_every_member_that_an_entry_can_name_is_named(project):
     made = [one.declaration.members(project[1], one.name) for one in nodes(project[1])]
     named = {member for members in made for member in members.items()}
     # Of these, whichever it is, DVC is told of the whole folder.
-    families = {family for family, _ in named} - {PROPOSALS, SAMPLERS}
+    families = {family for family, _ in named} - {PROPOSALS, SAMPLERS, SIMILARITIES}
     assert {(family, name) for family in families for name in family.names()} <= named
 
 
