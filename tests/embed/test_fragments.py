@@ -186,7 +186,7 @@ def test_fragments_are_not_exported_as_vectors(project, tmp_path):
         ),
         (
             {"scheme": "memory_bank", "loss": "hal"},
-            "scheme 'memory_bank' works with similarity cosine, order, not 'sgr'",
+            "scheme 'memory_bank' works with similarity cosine, not 'sgr'",
         ),
         ({"loss": "structure"}, "works with similarity cosine, not 'sgr'"),
     ],
