@@ -36,6 +36,11 @@ def read(folder: Path) -> pa.Table:
     return tables.read(folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems)
 
 
+def key(table: pa.Table) -> pa.Array:
+    """What tells phrases apart: "A man" that begins a caption is "a man" elsewhere."""
+    return pc.utf8_lower(table["text"].combine_chunks())
+
+
 def problems(table: pa.Table) -> list[str]:
     found = tables.repeated(table, "phrase_id") + _boxes.problems(table, "phrase_id")
     empty = table.filter(pc.equal(pc.utf8_length(table["text"]), 0))

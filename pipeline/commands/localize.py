@@ -21,7 +21,7 @@ def localize(
     ],
     image: Annotated[Path | None, typer.Option(help="a photo, to find phrases in it instead")] = None,
     phrase: Annotated[list[str] | None, typer.Option(help="what to find in the photo; may be repeated")] = None,
-    out: Annotated[Path, typer.Option(help="where the photo is drawn with the boxes found")] = Path("localized.png"),
+    out: Annotated[Path | None, typer.Option(help="where the photo is drawn with the boxes found")] = None,
     device: Device = "auto",
     as_json: AsJson = False,
     dry_run: DryRun = False,
@@ -29,7 +29,11 @@ def localize(
     """Find the box of every test phrase and measure how often it is right, or the boxes of phrases in a photo."""
     if (image is None) != (not phrase):
         raise UsageError("give a photo with --image and what to find in it with --phrase, or neither")
-    photo, drawn = None if image is None else (image.resolve(), image.name), out.resolve()
+    if image is not None and dry_run:
+        raise UsageError("--dry-run tells what a run's figures would take; a photo with --image has no plan")
+    if image is None and out is not None:
+        raise UsageError("--out names the drawing of a photo; give one with --image")
+    photo, drawn = None if image is None else (image.resolve(), image.name), (out or Path("localized.png")).resolve()
     params = _project.params()
     names = _project.chosen_runs(run, params)
     if photo is not None:

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from pipeline.artifacts import _boxes
+from pipeline.artifacts import _boxes, phrases
 from pipeline.artifacts import localisation as artefact
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
@@ -40,7 +40,8 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
         if not all(scene.scores.isfinite().all() for scene in found):
             raise InputError(f"{paths.embedded(run)}: the model's scores are not finite; train the run again")
         ranks = joined([Ranks.of(scene, chosen.threshold) for scene in found])
-        texts, types = (given.mentions.table[name].to_numpy(zero_copy_only=False) for name in ("text", "type"))
+        told = given.mentions.table
+        texts, types = (column.to_numpy(zero_copy_only=False) for column in (phrases.key(told), told["type"]))
         metrics = {
             "run": run,
             "model_sha256": about.get("model_sha256"),

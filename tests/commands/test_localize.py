@@ -33,6 +33,8 @@ def test_a_table_and_one_document(call, project, capsys) -> None:
         (("--run", "toyy"), 2, "error: unknown run 'toyy'; did you mean 'toy'? known: toy"),
         (("--run", "toy"), 3, "error: data/embed/toy/images.parquet does not exist; make it with `vse-pipe embed"),
         (("--run", "toy", "--phrase", "a dog"), 2, "error: give a photo with --image and what to find in it"),
+        (("--run", "toy", "--out", "drawn.png"), 2, "error: --out names the drawing of a photo; give one with --image"),
+        (("--run", "toy", "--image", "p.png", "--phrase", "a", "--dry-run"), 2, "error: --dry-run tells what a run's"),
         (("--run", "toy", "--image", "photo.png"), 2, "error: give a photo with --image and what to find in it"),
         (("--run", "toy", "--image", "none.png", "--phrase", "a dog"), 3, "error: none.png: cannot be read"),
     ],

@@ -72,6 +72,14 @@ def test_the_same_bytes_again_and_a_plan_that_knows_it(project) -> None:
     assert {name: (paths.localized("toy") / name).read_bytes() for name in localisation.FILES} == first
 
 
+def test_capitals_tell_no_phrases_apart(project) -> None:
+    before, folder = localize(params(project), "toy", "cpu"), paths.prepared(made.REGIONS)
+    told = phrases.read(folder)
+    spoken = [text.capitalize() if row % 3 else text for row, text in enumerate(told["text"].to_pylist())]
+    phrases.write(folder, told.set_column(told.column_names.index("text"), "text", [spoken]))
+    assert localize(params(project), "toy", "cpu") == before
+
+
 def test_options_change_what_they_say(project) -> None:
     strict = localize(params(project, localize={"threshold": 0.99, "resamples": 0}), "toy", "cpu")
     whole = localize(params(project, localize={"average_precision": "eleven_point"}), "toy", "cpu")

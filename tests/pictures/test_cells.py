@@ -126,5 +126,5 @@ def test_a_picture_that_every_row_names(tmp_path: Path) -> None:
     assert re.fullmatch(
         rf"InputError: {path}: image: takes \d+ MiB in memory, more than the 64 MiB of some.memory; .*", ended
     )
-    assert peak < 250
+    assert peak < 320  # all of it would be 400, and its copy
     assert len(cells.value(path, 7, "image")) > 2**20

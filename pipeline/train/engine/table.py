@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from pipeline.artifacts import phrases
 from pipeline.artifacts.features import Features
 from pipeline.artifacts.texts import Texts
 from pipeline.core.errors import InputError
@@ -78,7 +79,7 @@ class TrainTable:
                 f"training needs train and val captions{without}, the data set has {len(train)} and {len(val)}"
             )
         shown, true = shown[train], own[val]
-        told = _numbers(caption_table["text"]) if same_text else None
+        told = phrases.key(caption_table).dictionary_encode().indices.to_numpy() if same_text else None
         val_images = true[np.sort(np.unique(true, return_index=True)[1])]
         return cls(
             array=features.array,
@@ -103,11 +104,6 @@ class TrainTable:
             pictures=pictures,
             val_texts=None if told is None else told[val],
         )
-
-
-def _numbers(texts: pa.ChunkedArray) -> np.ndarray:
-    """A number for each text, equal where the texts are."""
-    return texts.combine_chunks().dictionary_encode().indices.to_numpy()
 
 
 def _mismatched(column: pa.ChunkedArray, train: np.ndarray) -> np.ndarray | None:

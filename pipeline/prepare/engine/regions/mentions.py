@@ -75,7 +75,7 @@ class Mentions:
         """Rows of the mentions that become captions, in order: all of val and test; of train one for each pair of a region and
         the words that name it, with no more than ``most`` regions for the same words, drawn by ``rng``."""
         train = np.flatnonzero(pc.equal(self.table["split"], "train").to_numpy())
-        words = self.table["text"].combine_chunks().dictionary_encode().indices.to_numpy()[train]
+        words = phrases.key(self.table).dictionary_encode().indices.to_numpy()[train]
         _, first = np.unique(np.stack([words, region[train]], axis=1), axis=0, return_index=True)
         order = np.lexsort([rng.random(len(first)), words[first]])
         ranked = words[first][order]
