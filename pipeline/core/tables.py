@@ -82,6 +82,10 @@ def read(
             raise InputError(f"{path}: column '{wanted.name}' is {found.type}, expected {wanted.type}")
         if not wanted.nullable and table[wanted.name].null_count:
             raise InputError(f"{path}: column '{wanted.name}' has {table[wanted.name].null_count} nulls")
+    try:
+        footer(table)
+    except UnicodeDecodeError as error:  # checksums are of pages alone
+        raise InputError(f"{path}: its footer is damaged ({error})") from error
     problems_or_pass(path, problems(table) if problems else [])
     return table
 

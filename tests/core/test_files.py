@@ -246,6 +246,7 @@ def test_a_table_comes_back(tmp_path):
         (b"", "column 'epoch' is missing; run `vse-pipe train` again"),
         (b"epoch,loss\n1,\xff\n", "not a CSV file"),
         (b"epoch,loss\n1,2,3\n", "not a CSV file"),
+        (b"epoch,loss" + b"," * 200 + b"\n1,2\n", "has 202 columns; run `vse-pipe train` again"),
         (b"epoch,los\n1,2\n", "column 'loss' is missing; run `vse-pipe train` again"),
     ],
 )

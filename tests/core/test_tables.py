@@ -192,3 +192,12 @@ def test_rows_in_several_tables_are_the_same_bytes(tmp_path, monkeypatch, cuts):
 def test_no_rows_in_no_tables(tmp_path):
     _table.write_groups(tmp_path / "none", [], captions.SCHEMA, {})
     assert _table.read(tmp_path / "none", captions.SCHEMA).num_rows == 0
+
+
+def test_a_footer_that_is_no_text_is_one_line(tmp_path):
+    path = tmp_path / "table.parquet"
+    schema = pa.schema([_table.field("id", pa.int64(), "unique")])
+    _table.write(path, pa.table({"id": [1]}), schema, {"run": "marked"})
+    path.write_bytes(path.read_bytes().replace(b"marked", b"m\xffrked"))
+    with pytest.raises(InputError, match=r"table\.parquet: its footer is damaged"):
+        _table.read(path, schema)
