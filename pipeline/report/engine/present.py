@@ -45,12 +45,12 @@ def present(params: Params) -> Present:
                 made = _made("evaluate", name, f" --inference {','.join(absent)}")
                 missing.append((f"{kind} {name} under {', '.join(absent)}", f"not evaluated; {made}"))
     asked = {"audits": (paths.audited, audit.METRICS), "localized": (paths.localized, localisation.METRICS)}
-    made = {}
+    there: dict[str, list[str]] = {}
     for (key, (folder, file)), (what, command) in zip(asked.items(), _BESIDE, strict=True):
         named = getattr(params.report, key)
-        made[key] = [run for run in named if (folder(run) / file).is_file()]
-        missing += [(f"{what} of {run}", f"not made; {_made(command, run)}") for run in named if run not in made[key]]
-    return Present(_reduced(params, inferences, made), inferences, missing)
+        there[key] = [run for run in named if (folder(run) / file).is_file()]
+        missing += [(f"{what} of {run}", f"not made; {_made(command, run)}") for run in named if run not in there[key]]
+    return Present(_reduced(params, inferences, there), inferences, missing)
 
 
 def _made(command: str, run: str, more: str = "") -> str:
