@@ -13,7 +13,7 @@ from pipeline.core.errors import InputError
 from pipeline.core.locks import claim
 from pipeline.core.whole import whole_folder
 from pipeline.localize.engine import figures, inputs
-from pipeline.localize.engine.inputs import Inputs
+from pipeline.localize.engine.inputs import LocalizeInputs
 from pipeline.localize.engine.ranks import Ranks, joined
 from pipeline.localize.engine.scenes import scenes
 from pipeline.project import paths, timing
@@ -62,7 +62,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
     return metrics
 
 
-def _table(given: Inputs, ranks: Ranks) -> pa.Table:
+def _table(given: LocalizeInputs, ranks: Ranks) -> pa.Table:
     columns = {name: given.mentions.table[name] for name in _FROM_PHRASES}
     nowhere = ranks.best < 0
     # A split without any proposal does not come this far, so that there is a row to take.

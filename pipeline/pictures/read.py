@@ -4,9 +4,9 @@ import stat
 from pathlib import Path
 
 from pipeline.core.errors import InputError, IntegrityError, UnreadableImage
+from pipeline.core.inside import inside
 from pipeline.pictures import cells
 from pipeline.pictures.address import Cell, TarMember, parse, path_of
-from pipeline.project import paths
 
 # Of one image: more than any picture that may be decoded has in any format, far less than memory.
 LARGEST = 2**29
@@ -19,11 +19,11 @@ def content(root: Path, file: str, where: str) -> bytes:
     Raises UnreadableImage when it is missing, no regular file, too large or a cell without bytes. Raises InputError for
     a name that leaves ``root`` and a shard that cannot be opened, IntegrityError for one that is shorter than it was.
     """
-    return _content(paths.inside(root, path_of(file), where), file, where)
+    return _content(inside(root, path_of(file), where), file, where)
 
 
 def at(path: Path) -> bytes:
-    """As ``content``, of root and ``file`` of images.parquet already joined and checked by ``paths.inside``."""
+    """As ``content``, of root and ``file`` of images.parquet already joined and checked by ``inside``."""
     return _content(file_of(path), str(path), str(path))
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.core.errors import InputError, UsageError
+from pipeline.core.errors import UsageError
 
 PARAMS = Path("params.yaml")
 DATA = Path("data")
@@ -65,18 +65,3 @@ def root_around() -> Path | None:
         return find_root(Path.cwd())
     except UsageError:
         return None
-
-
-def inside(root: Path, name: str, where: str) -> Path:
-    """``root / name``, refused when it leaves ``root`` by an absolute name, by ``..`` or by a symbolic link.
-
-    where: the file and row that named it, for the message. Raises InputError.
-    """
-    path = root / name
-    try:
-        outside = "\0" in name or not path.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError, ValueError) as error:  # a loop of links; half a surrogate pair
-        raise InputError(f"{where}: file {name!r} names no file ({error})") from error
-    if outside:
-        raise InputError(f"{where}: file {name!r} lies outside its root {root}; names must stay below it")
-    return path

@@ -28,7 +28,7 @@ from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.engine.model import DualEncoder, build, describe
 from pipeline.train.engine.pixels import PixelNetwork
-from pipeline.train.engine.regions import Regions
+from pipeline.train.engine.regions import TrainRegions
 from pipeline.train.engine.scheme.scheme import Setting
 from pipeline.train.engine.table import TrainTable
 
@@ -119,7 +119,7 @@ def _of_regions(node: Run) -> bool:
     return (paths.prepared(node.dataset) / regions.NAME).is_file()
 
 
-def _regions(node: Run, stored: features.Features, table: TrainTable, name: str) -> Regions | None:
+def _regions(node: Run, stored: features.Features, table: TrainTable, name: str) -> TrainRegions | None:
     """The boxes behind the pairs, for schemes that need them. Raises InputError where there are none."""
     if not SCHEMES.traits(node.scheme.name).regions:
         return None
@@ -129,7 +129,7 @@ def _regions(node: Run, stored: features.Features, table: TrainTable, name: str)
             f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no {regions.NAME}; train on a data set "
             "of format regions"
         )
-    return Regions.of(regions.read(folder), stored, table.train_pairs.owners, name)
+    return TrainRegions.of(regions.read(folder), stored, table.train_pairs.owners, name)
 
 
 def _inputs(node: Run) -> list[Path]:

@@ -10,14 +10,14 @@ import torch
 
 from pipeline.localize.engine.figures import metrics
 from pipeline.localize.engine.ranks import Ranks, joined
-from pipeline.localize.engine.scenes import Side, scenes
+from pipeline.localize.engine.scenes import BoxSide, scenes
 from pipeline.project.params.schema import LocalizeParams
 
 PICTURES, MENTIONS, PROPOSALS, PHRASES = 1000, 17, 100, 8000
 TYPES = ("people", "clothing", "bodyparts", "animals", "vehicles", "instruments", "scene", "other")
 
 
-def sides(dim: int) -> tuple[Side, Side, np.ndarray, np.ndarray]:
+def sides(dim: int) -> tuple[BoxSide, BoxSide, np.ndarray, np.ndarray]:
     """Mentions, proposals, and text and type of each mention; a phrase is the more frequent the smaller its number."""
     rng = np.random.default_rng(0)
     made = []
@@ -26,7 +26,7 @@ def sides(dim: int) -> tuple[Side, Side, np.ndarray, np.ndarray]:
         corner = rng.uniform(0, 300, (PICTURES * rows, 2))
         boxes = np.hstack([corner, corner + rng.uniform(40, 200, (PICTURES * rows, 2))])
         vectors = rng.standard_normal((PICTURES * rows, dim)).astype(np.float32)
-        made.append(Side.of(owners, "image_id", boxes, vectors))
+        made.append(BoxSide.of(owners, "image_id", boxes, vectors))
     texts = (PHRASES * rng.random(PICTURES * MENTIONS) ** 2).astype(np.int64)
     return made[0], made[1], texts, rng.choice(TYPES, PICTURES * MENTIONS)
 

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,16 @@ def test_functions_stay_short(trees):
 def test_modules_say_what_they_are(trees):
     own = {path: module for path, module in trees.items() if path.name != "__init__.py"}
     assert [_name(path) for path, module in own.items() if not ast.get_docstring(module)] == []
+
+
+def test_a_class_has_one_file(trees):
+    """Params is each member's own."""
+    files = defaultdict(set)
+    for path, module in trees.items():
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef) and node.name != "Params":
+                files[node.name].add(_name(path))
+    assert {name: sorted(found) for name, found in files.items() if len(found) > 1} == {}
 
 
 def test_maths_touches_no_files():

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pipeline.localize.engine.scenes import Scene
+from pipeline.localize.engine.scenes import BoxScene
 from pipeline.ranking.engine import boxes
 
 
@@ -56,7 +56,7 @@ class Classes:
 
 
 def classes(
-    scenes: Iterable[Scene], names: Int[np.ndarray, " mentions"], count: int, threshold: float, nms: float
+    scenes: Iterable[BoxScene], names: Int[np.ndarray, " mentions"], count: int, threshold: float, nms: float
 ) -> Classes:
     """names: the class of each mention, below ``count``.
 

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 from pipeline.artifacts.evaluation import KS
 from pipeline.localize.engine.classes import Classes, classes
 from pipeline.localize.engine.ranks import Ranks
-from pipeline.localize.engine.scenes import Scene
+from pipeline.localize.engine.scenes import BoxScene
 from pipeline.project.params.schema import LocalizeParams
 from pipeline.ranking.confidence.figures import Figures, Sample, measured
 from pipeline.ranking.confidence.intervals import interval
@@ -40,7 +40,7 @@ class Localised(Figures):
 
 
 def metrics(
-    scenes: Sequence[Scene], ranks: Ranks, texts: np.ndarray, types: np.ndarray, chosen: LocalizeParams, seed: int
+    scenes: Sequence[BoxScene], ranks: Ranks, texts: np.ndarray, types: np.ndarray, chosen: LocalizeParams, seed: int
 ) -> dict:
     """{"all": figures, "types": {type: figures}}, in percent. texts, types: of each mention.
 

@@ -11,7 +11,7 @@ from pipeline.artifacts import _boxes, embeddings, phrases, regions
 from pipeline.artifacts.embeddings import Side as Vectors
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.evaluate.engine.embedded import Embedded
-from pipeline.localize.engine.scenes import Side
+from pipeline.localize.engine.scenes import BoxSide
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 
@@ -19,16 +19,16 @@ PROPOSAL = "proposal"
 
 
 @dataclass(frozen=True)
-class Inputs:
+class LocalizeInputs:
     """source: the folder of the data set that has the whole pictures."""
 
     embedded: Embedded
-    mentions: Side
-    proposals: Side
+    mentions: BoxSide
+    proposals: BoxSide
     source: Path
 
 
-def read(params: Params, run: str) -> Inputs:
+def read(params: Params, run: str) -> LocalizeInputs:
     """Raises InputError where the data set has no regions, the run compares fragments, or a split has no embeddings;
     IntegrityError where the embeddings are of other regions."""
     dataset, split = params.runs[run].dataset, params.localize.split
@@ -56,10 +56,10 @@ def read(params: Params, run: str) -> Inputs:
     candidates = _rows(boxes, "image_id", proposed.ids, run)
     here = np.isin(candidates["source_id"].to_numpy(), mentions["image_id"].to_numpy())
     candidates = candidates.filter(pa.array(here))
-    return Inputs(
+    return LocalizeInputs(
         embedded,
-        Side.of(mentions, "image_id", _boxes.of(mentions), asked.vectors),
-        Side.of(candidates, "source_id", _boxes.of(candidates), proposed.vectors[here]),
+        BoxSide.of(mentions, "image_id", _boxes.of(mentions), asked.vectors),
+        BoxSide.of(candidates, "source_id", _boxes.of(candidates), proposed.vectors[here]),
         regions.source(boxes),
     )
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int
 
-from pipeline.localize.engine.scenes import Scene
+from pipeline.localize.engine.scenes import BoxScene
 from pipeline.ranking.engine import boxes
 
 Mentions = Float[np.ndarray, " mentions"]
@@ -29,7 +29,7 @@ class Ranks:
     iou: Mentions
 
     @classmethod
-    def of(cls, scene: Scene, threshold: float) -> "Ranks":
+    def of(cls, scene: BoxScene, threshold: float) -> "Ranks":
         """Those of one picture."""
         count, proposed = scene.scores.shape
         if not proposed:

@@ -13,7 +13,7 @@ from pipeline.ranking.engine.scores import Similarity
 
 
 @dataclass(frozen=True)
-class Side:
+class BoxSide:
     """Mentions or proposals, those of one picture together. table: a row each, with the box; pictures: int64, ascending;
     vectors: of the run's space."""
 
@@ -23,7 +23,7 @@ class Side:
     vectors: Float32[np.ndarray, "rows dim"]
 
     @classmethod
-    def of(cls, table: pa.Table, key: str, boxes: np.ndarray, vectors: np.ndarray) -> "Side":
+    def of(cls, table: pa.Table, key: str, boxes: np.ndarray, vectors: np.ndarray) -> "BoxSide":
         """key: the column of the picture; boxes, vectors: in the rows of ``table``, which are put in order of it."""
         pictures = table[key].to_numpy()
         order = np.argsort(pictures, kind="stable")
@@ -31,7 +31,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Scene:
+class BoxScene:
     """One picture. mentions, proposals: rows of the two sides; place: of the picture among all."""
 
     place: int
@@ -42,7 +42,7 @@ class Scene:
     scores: Float[Tensor, "mentions proposals"]
 
 
-def scenes(mentions: Side, proposals: Side, similarity: Similarity, device: torch.device) -> Iterator[Scene]:
+def scenes(mentions: BoxSide, proposals: BoxSide, similarity: Similarity, device: torch.device) -> Iterator[BoxScene]:
     """In the order of ``mentions``. A picture may have no proposal."""
     pictures, first = np.unique(mentions.pictures, return_index=True)
     ends = np.append(first[1:], len(mentions.pictures))
@@ -51,4 +51,4 @@ def scenes(mentions: Side, proposals: Side, similarity: Similarity, device: torc
     for place in range(len(pictures)):
         here, there = slice(first[place], ends[place]), slice(low[place], high[place])
         scores = similarity(regions[there], phrases[here]).T.cpu()
-        yield Scene(place, here, there, mentions.boxes[here], proposals.boxes[there], scores)
+        yield BoxScene(place, here, there, mentions.boxes[here], proposals.boxes[there], scores)

@@ -11,11 +11,11 @@ from pathlib import Path
 from pipeline.artifacts.images import UNREAD
 from pipeline.core import console
 from pipeline.core.errors import InputError, MissingResource, UnreadableImage
+from pipeline.core.inside import inside
 from pipeline.pictures import read
 from pipeline.pictures.address import cut, path_of
 from pipeline.pictures.picture import opened, undecodable
 from pipeline.prepare.engine.source import is_text
-from pipeline.project import paths
 
 Read = tuple[int, int, str, str | None]
 
@@ -74,7 +74,7 @@ def _locate(root: Path, file: str, where: str, in_shards: bool) -> None:
     # An absolute name would be stored as it is and name nothing on another machine, even where it lies below the root.
     if Path(name).is_absolute():
         raise InputError(f"{where}: file {name!r} is absolute; names must be relative to {root} and stay below it")
-    paths.inside(root, name, where)
+    inside(root, name, where)
     if not is_text(file):
         raise InputError(f"{where}: file {file!r} is not UTF-8; rename it")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.core.errors import InputError
+from pipeline.core.inside import inside
 from pipeline.pictures.address import path_of
 from pipeline.prepare.engine.scan import scan
 from pipeline.prepare.engine.shard_params import ShardParams
 from pipeline.prepare.engine.source import Source, caption_table, drawn_split, existing, image_table
-from pipeline.project import paths
 
 
 def drawn(params: ShardParams, name: str, seed: int) -> str:
@@ -48,7 +48,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
         name = str(path.relative_to(root))
         if path_of(name) != name:
             raise InputError(f"{path}: its name reads as a place in {path_of(name)!r}; rename it")
-        paths.inside(root, name, str(root))
+        inside(root, name, str(root))
     return root, pairs
 
 

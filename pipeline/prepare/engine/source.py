@@ -23,7 +23,7 @@ _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "te
 
 
 @dataclass(frozen=True)
-class Regions:
+class RegionRows:
     """table: the columns of ``pipeline.artifacts.regions``; source, recall: as of its ``write``."""
 
     table: pa.Table
@@ -46,7 +46,7 @@ class Source:
     root: str
     broken: list[str] = field(default_factory=list)
     phrases: pa.Table | None = None
-    regions: Regions | None = None
+    regions: RegionRows | None = None
 
 
 def existing(source: Path) -> Path:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from pipeline.core.inside import inside
 from pipeline.pictures.read import file_of
 from pipeline.project import paths
 from pipeline.report.engine.pictures import data_uri, fit, thumbnail
@@ -119,7 +120,7 @@ def _path(catalogue: DatasetIndex, image_id: int) -> Path | None:
     if not row["width"]:
         return None
     where = f"{paths.prepared(catalogue.name) / 'images.parquet'}: image_id {image_id}"
-    return paths.inside(catalogue.root, row["file"], where)
+    return inside(catalogue.root, row["file"], where)
 
 
 def _link(path: Path) -> str | None:

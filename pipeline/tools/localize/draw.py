@@ -5,14 +5,14 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from pipeline.core.whole import whole_file
-from pipeline.tools.localize.find import Found
+from pipeline.tools.localize.find import FoundBox
 
 # Okabe and Ito's colours, told apart by colour-blind people; without black and yellow, which photos and paper swallow.
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _TEXT, _LINE, _MARGIN = 16, 24, 8
 
 
-def drawn(photo: Image.Image, found: list[Found]) -> Image.Image:
+def drawn(photo: Image.Image, found: list[FoundBox]) -> Image.Image:
     """Each box two pixels wide inside a white rim, so that it is seen on any ground; a line of text a phrase."""
     font = ImageFont.load_default(_TEXT)
     lines = [f"{number}  {one.phrase}" for number, one in enumerate(found, start=1)]
@@ -33,7 +33,7 @@ def drawn(photo: Image.Image, found: list[Found]) -> Image.Image:
     return page
 
 
-def write(path: Path, photo: Image.Image, found: list[Found]) -> None:
+def write(path: Path, photo: Image.Image, found: list[FoundBox]) -> None:
     """As PNG, whole or not at all."""
     with whole_file(path) as temporary, temporary.open("wb") as file:
         drawn(photo, found).save(file, "PNG")

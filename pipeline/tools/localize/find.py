@@ -25,7 +25,7 @@ _GIVEN = "file"
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundBox:
     """The best of ``candidates`` boxes. score: its similarity to the phrase; larger is closer; unknown, notes: of its words."""
 
     phrase: str
@@ -36,7 +36,7 @@ class Found:
     notes: tuple[str, ...]
 
 
-def find(params: Params, run: str, content: bytes, name: str, phrases: list[str], device: str) -> list[Found]:
+def find(params: Params, run: str, content: bytes, name: str, phrases: list[str], device: str) -> list[FoundBox]:
     """content, name: of the photo's file. Raises UsageError for an unknown run, one of whole pictures or fragments, and
     proposals from a file; InputError for a photo that does not decode, and a phrase without a word that the run knows."""
     if run not in params.runs:
@@ -59,7 +59,7 @@ def find(params: Params, run: str, content: bytes, name: str, phrases: list[str]
         raise InputError("the model gives scores that are not finite for this photo")
     values, places = scores.max(dim=0)
     return [
-        Found(phrase, boxes[place], value, len(boxes), one.unknown, one.notes)
+        FoundBox(phrase, boxes[place], value, len(boxes), one.unknown, one.notes)
         for phrase, place, value, one in zip(phrases, places.tolist(), values.tolist(), asked, strict=True)
     ]
 

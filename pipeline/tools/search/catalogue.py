@@ -10,6 +10,7 @@ import pyarrow as pa
 from pipeline.artifacts import captions, images
 from pipeline.core import tables
 from pipeline.core.errors import InputError, MissingResource
+from pipeline.core.inside import inside
 from pipeline.pictures.address import path_of
 from pipeline.project import paths
 from pipeline.tools.search.columns import numbers
@@ -65,7 +66,7 @@ class Catalogue:
             return None
         where = f"{paths.prepared(self.dataset) / images.NAME}: image_id {image_id}"
         root, file = images.root(self.images), self._of_image("file", image_id)
-        return root / file if paths.inside(root, path_of(file), where).is_file() else None
+        return root / file if inside(root, path_of(file), where).is_file() else None
 
     def _of_image(self, column: str, image_id: int):
         place = _place(self._image_order, image_id)

@@ -9,8 +9,8 @@ from pipeline.artifacts import features, fragments, images, model_files
 from pipeline.core import parquet, tables
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import read_json
+from pipeline.core.inside import inside
 from pipeline.pictures.address import cut, path_of
-from pipeline.project import paths
 from pipeline.project.lock import Lock, Recorded
 from pipeline.tools.verify.finding import IN_IMAGES, IN_LOCK, NAMED, OWN, PAGES, READABLE, SHA256, Claim
 
@@ -135,7 +135,7 @@ def _pictures(folder: Path) -> dict[Path, str]:
 
 def _place(root: Path, name: str, where: str) -> Path:
     """As ``sources.read.at`` takes it. Raises InputError for a name that leads out of ``root``."""
-    paths.inside(root, path_of(name), where)
+    inside(root, path_of(name), where)
     return root / name
 
 

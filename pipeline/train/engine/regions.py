@@ -13,7 +13,7 @@ from pipeline.core.errors import InputError
 
 
 @dataclass(frozen=True)
-class Regions:
+class TrainRegions:
     """boxes, pictures: of the region that each training pair shows; rows, proposals, proposed_in: feature row, box and picture
     of the proposals of these pictures, in the order of pictures. Boxes are x1, y1, x2, y2, both corners inside."""
 
@@ -24,7 +24,7 @@ class Regions:
     proposed_in: Int[np.ndarray, " proposals"]
 
     @classmethod
-    def of(cls, table: pa.Table, features: Features, owners: np.ndarray, told: str) -> "Regions":
+    def of(cls, table: pa.Table, features: Features, owners: np.ndarray, told: str) -> "TrainRegions":
         """table: regions.parquet; owners: the image of each pair; told: the run, for messages. Proposals whose features could
         not be computed are left out. Raises InputError where no picture of a pair has a proposal."""
         ids, pictures = (table[name].to_numpy() for name in ("image_id", "source_id"))

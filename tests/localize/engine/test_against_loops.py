@@ -7,12 +7,12 @@ from torchvision import ops
 
 from pipeline.localize.engine.classes import classes
 from pipeline.localize.engine.ranks import Ranks, joined
-from pipeline.localize.engine.scenes import Scene
+from pipeline.localize.engine.scenes import BoxScene
 from pipeline.ranking.engine import boxes
 from tests.naive import localize as naive
 
 TEXTS, PICTURES, THRESHOLD = ("a man", "a dog", "two men", "a hat"), 5, 0.5
-Scenes = tuple[list[Scene], list[naive.Mention], dict[int, list[naive.Box]]]
+Scenes = tuple[list[BoxScene], list[naive.Mention], dict[int, list[naive.Box]]]
 
 
 def random_boxes(rng: np.random.Generator, count: int) -> list[naive.Box]:
@@ -33,7 +33,7 @@ def made(seed: int) -> Scenes:
         held = np.array([scores[text] for text in texts], np.float32).reshape(count, proposed)
         found = torch.tensor(proposals[place], dtype=torch.float64).reshape(proposed, 4)
         rows = slice(first, first + count), slice(low, low + proposed)
-        scenes.append(Scene(place, *rows, torch.tensor(true, dtype=torch.float64), found, torch.from_numpy(held)))
+        scenes.append(BoxScene(place, *rows, torch.tensor(true, dtype=torch.float64), found, torch.from_numpy(held)))
         first, low = first + count, low + proposed
     return scenes, mentions, proposals
 
@@ -101,7 +101,7 @@ def test_a_perfect_ranking_has_full_precision_and_no_ranking_none() -> None:
     scenes, mentions, _ = made(0)
     own = [scene for scene in scenes if scene.scores.shape[1]]
     perfect = [
-        Scene(place, scene.mentions, scene.mentions, scene.truth, scene.truth, torch.eye(len(scene.truth)))
+        BoxScene(place, scene.mentions, scene.mentions, scene.truth, scene.truth, torch.eye(len(scene.truth)))
         for place, scene in enumerate(own)
     ]
     names = np.arange(len(mentions))  # every mention a phrase of its own

@@ -19,7 +19,7 @@ from pipeline.prepare.stage import prepare
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.tools.localize import draw
-from pipeline.tools.localize.find import Found, find
+from pipeline.tools.localize.find import FoundBox, find
 from pipeline.tools.localize.stage import localize
 from pipeline.tools.search import together
 from pipeline.train.stage import train
@@ -120,7 +120,8 @@ def test_what_cannot_be_found_is_one_line_and_draws_nothing(root, params, tmp_pa
 
 def test_boxes_and_phrases_have_the_same_colours() -> None:
     found = [
-        Found(name, Box(5, 5 + 40 * place, 30, 30), 0.5, 9, (), ()) for place, name in enumerate(("one", "the other"))
+        FoundBox(name, Box(5, 5 + 40 * place, 30, 30), 0.5, 9, (), ())
+        for place, name in enumerate(("one", "the other"))
     ]
     page = np.asarray(draw.drawn(Image.new("RGB", (60, 90), "grey"), found))
     for place, one in enumerate(found):

@@ -5,7 +5,7 @@ import pytest
 from pipeline.artifacts import regions as artefact
 from pipeline.artifacts.features import Features
 from pipeline.core.errors import InputError
-from pipeline.train.engine.regions import Regions
+from pipeline.train.engine.regions import TrainRegions
 
 # Six regions of three pictures; the last three are proposals, one in a picture that no pair shows.
 IDS = np.array([30, 10, 20, 60, 50, 40])
@@ -30,7 +30,7 @@ def _table(**changes) -> pa.Table:
 
 
 def test_boxes_of_pairs_and_the_proposals_of_their_pictures():
-    found = Regions.of(_table(), _features(), OWNERS, "r")
+    found = TrainRegions.of(_table(), _features(), OWNERS, "r")
     assert found.pictures.tolist() == [8, 7, 8]
     assert found.boxes.tolist() == [[1, 1, 6, 6], [0, 0, 5, 5], [1, 1, 6, 6]]
     assert (found.proposed_in.tolist(), found.rows.tolist()) == ([7, 8], [3, 4])
@@ -38,9 +38,9 @@ def test_boxes_of_pairs_and_the_proposals_of_their_pictures():
 
 
 def test_proposals_that_could_not_be_read_are_left_out():
-    assert Regions.of(_table(), _features([40]), OWNERS, "r").rows.tolist() == [4]
+    assert TrainRegions.of(_table(), _features([40]), OWNERS, "r").rows.tolist() == [4]
 
 
 def test_without_proposals_there_is_nothing_to_mine():
     with pytest.raises(InputError, match="train r: no picture of its training pairs has a proposal; add train to the"):
-        Regions.of(_table(proposed=[False] * 6), _features(), OWNERS, "r")
+        TrainRegions.of(_table(proposed=[False] * 6), _features(), OWNERS, "r")

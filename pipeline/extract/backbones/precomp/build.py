@@ -11,10 +11,10 @@ from torch import nn
 from pipeline.core import arrays
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError, UnreadableImage
+from pipeline.core.inside import inside
 from pipeline.extract.backbones.precomp import Params
 from pipeline.extract.engine.backbone import Backbone
 from pipeline.pictures.images import Item
-from pipeline.project import paths
 
 
 def build(params: Params, seed: int) -> Backbone:
@@ -28,7 +28,7 @@ def build(params: Params, seed: int) -> Backbone:
 
     def read(root: Path, item: Item) -> np.ndarray:
         name, number = _parsed(item)
-        return _row(opened(paths.inside(root, name, item.where)), number, item)
+        return _row(opened(inside(root, name, item.where)), number, item)
 
     return Backbone(read=read, module=nn.Identity(), about={"network": "precomputed"}, libraries=())
 

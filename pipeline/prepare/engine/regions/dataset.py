@@ -19,7 +19,7 @@ from pipeline.pictures.images import Item, upright_size
 from pipeline.prepare.engine.regions.mentions import Mentions
 from pipeline.prepare.engine.regions.proposing import Proposed, Proposer, Seen, settled
 from pipeline.prepare.engine.regions.recall import covered
-from pipeline.prepare.engine.source import Regions, Source, caption_table, image_table
+from pipeline.prepare.engine.source import RegionRows, Source, caption_table, image_table
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -61,7 +61,7 @@ def assembled(source: Path, proposer: Proposer, count: int, splits: Sequence[str
         if reasons[number]
     ]
     root = str(images.root(mentions.pictures))
-    return Source(rows[0], captions, root, broken, told, Regions(rows[1], str(source), recall))
+    return Source(rows[0], captions, root, broken, told, RegionRows(rows[1], str(source), recall))
 
 
 def _seen(mentions: Mentions) -> tuple[list[Seen], list[str]]:

@@ -17,7 +17,7 @@ _SAYS_COLOUR, _SAYS_SIZE, _SAYS_BACKGROUND = 0.9, 0.45, 0.3
 _SAYS_NUMBER = 0.5
 
 
-class Named(NamedTuple):
+class NamedShape(NamedTuple):
     """A noun phrase for the one figure of that number, counted from 0."""
 
     text: str
@@ -33,7 +33,7 @@ class Mention(NamedTuple):
 
 
 # A caption in pieces.
-_Parts = list[str | Named]
+_Parts = list[str | NamedShape]
 
 
 def describe(scene: Scene, count: int, vague: float, rng: np.random.Generator) -> dict[str, list[Mention]]:
@@ -48,9 +48,9 @@ def describe(scene: Scene, count: int, vague: float, rng: np.random.Generator) -
 def _joined(parts: _Parts) -> tuple[str, list[Mention]]:
     text, mentions = "", []
     for part in parts:
-        if isinstance(part, Named):
+        if isinstance(part, NamedShape):
             mentions.append(Mention(len(text), *part))
-        text += part.text if isinstance(part, Named) else part
+        text += part.text if isinstance(part, NamedShape) else part
     return text, mentions
 
 
@@ -104,7 +104,7 @@ def _count(scene: Scene, rng: np.random.Generator) -> _Parts:
     for shape, count in Counter(shapes).most_common():
         nouns = words.NOUNS if count == 1 else words.PLURALS
         text = f"{words.NUMBERS[count]} {pick(rng, nouns[shape])}"
-        parts += [" and ", Named(text, shapes.index(shape)) if count == 1 else text]
+        parts += [" and ", NamedShape(text, shapes.index(shape)) if count == 1 else text]
     return [pick(rng, words.OPENERS_OF_COUNTS), *parts[1:], _sometimes_on(scene.background, rng)]
 
 
@@ -115,7 +115,7 @@ def _vague(scene: Scene, rng: np.random.Generator) -> _Parts:
     if rng.random() >= _SAYS_NUMBER:
         number = pick(rng, words.SOME if count > 1 else words.A_SINGLE)
     text = f"{number} {pick(rng, words.ANYTHING)}"
-    return [f"{text}s" if count > 1 else Named(text, 0), _on(scene.background, rng)]
+    return [f"{text}s" if count > 1 else NamedShape(text, 0), _on(scene.background, rng)]
 
 
 _TEMPLATES: tuple[Callable[[Scene, np.random.Generator], _Parts | None], ...] = (
@@ -127,7 +127,7 @@ _TEMPLATES: tuple[Callable[[Scene, np.random.Generator], _Parts | None], ...] = 
 )
 
 
-def _figure(scene: Scene, number: int, rng: np.random.Generator) -> Named:
+def _figure(scene: Scene, number: int, rng: np.random.Generator) -> NamedShape:
     """An article, perhaps a size, mostly a colour, and a noun. Medium figures have no word for their size."""
     figure = scene.figures[number]
     parts = [pick(rng, words.NOUNS[figure.shape])]
@@ -135,7 +135,7 @@ def _figure(scene: Scene, number: int, rng: np.random.Generator) -> Named:
         parts.insert(0, pick(rng, words.COLOURS[figure.colour]))
     if figure.size in words.SIZES and rng.random() < _SAYS_SIZE:
         parts.insert(0, pick(rng, words.SIZES[figure.size]))
-    return Named(_with_article(" ".join(parts)), number)
+    return NamedShape(_with_article(" ".join(parts)), number)
 
 
 def _sometimes_on(background: Background, rng: np.random.Generator) -> str:

@@ -58,7 +58,7 @@ class _Filtration(nn.Module):
         return self.bn.running_mean, self.bn.running_var
 
 
-class _Network(Alignment):
+class _SafNetwork(Alignment):
     def __init__(self, params: Params, dim: int, regions: int) -> None:
         super().__init__(dim, params.sim_dim, regions, params.dropout)
         self.SAF_module = _Filtration(params.sim_dim)
@@ -66,11 +66,11 @@ class _Network(Alignment):
 
 def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.Module:
     """Weights from ``rng``; names as in the authors' state_dict."""
-    return draw(_Network(params, dim, regions), rng)
+    return draw(_SafNetwork(params, dim, regions), rng)
 
 
 def score(
-    images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _Network
+    images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SafNetwork
 ) -> Float[Tensor, "images captions"]:
     """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021, Eq. 1 to 3, 8, 9.
 

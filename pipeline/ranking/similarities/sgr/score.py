@@ -12,7 +12,7 @@ from pipeline.ranking.similarities.sgr import Params
 from pipeline.ranking.similarities.sgr.graph import GraphReasoning, first_node, step, unit_nodes
 
 
-class _Network(Alignment):
+class _SgrNetwork(Alignment):
     def __init__(self, params: Params, dim: int, regions: int) -> None:
         super().__init__(dim, params.sim_dim, regions, params.dropout)
         self.steps = [GraphReasoning(params.sim_dim) for _ in range(params.steps)]
@@ -21,11 +21,11 @@ class _Network(Alignment):
 
 def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.Module:
     """Weights from ``rng``; names as in the authors' state_dict."""
-    return draw(_Network(params, dim, regions), rng)
+    return draw(_SgrNetwork(params, dim, regions), rng)
 
 
 def score(
-    images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _Network
+    images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SgrNetwork
 ) -> Float[Tensor, "images captions"]:
     """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021, Eq. 1 to 7.
 

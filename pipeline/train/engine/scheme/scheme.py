@@ -14,7 +14,7 @@ from pipeline.train.engine.data import Batch, Pairs
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.engine.model import DualEncoder
-from pipeline.train.engine.regions import Regions
+from pipeline.train.engine.regions import TrainRegions
 from pipeline.train.engine.scheme import samples
 from pipeline.train.engine.scheme.samples import groups
 
@@ -37,7 +37,7 @@ class Setting:
     device: torch.device
     build: Callable[[int], DualEncoder] | None = None
     loss_with: Callable[..., Callable[[Scored], LossTerms]] | None = None
-    regions: Regions | None = None
+    regions: TrainRegions | None = None
 
 
 class Scheme:

@@ -15,7 +15,7 @@ from pipeline.train.engine import encode
 from pipeline.train.engine.data import Pairs
 from pipeline.train.engine.groups import Groups
 from pipeline.train.engine.model import DualEncoder
-from pipeline.train.engine.regions import Regions
+from pipeline.train.engine.regions import TrainRegions
 
 # Proposals that are encoded and compared at once; one picture may have more.
 _AT_ONCE = 4096
@@ -38,7 +38,7 @@ class Mined:
 def mine(
     model: DualEncoder,
     pairs: Pairs,
-    regions: Regions,
+    regions: TrainRegions,
     most: int,
     limit: float | None,
     device: torch.device,
@@ -65,7 +65,7 @@ def mine(
     return Mined(texts[kept], rows[kept])
 
 
-def _blocks(regions: Regions, at_once: int) -> Iterator[tuple[ndarray, slice]]:
+def _blocks(regions: TrainRegions, at_once: int) -> Iterator[tuple[ndarray, slice]]:
     """Pairs, and proposals, of consecutive pictures that have both."""
     order = np.argsort(regions.pictures, kind="stable")
     pictures, starts, counts = np.unique(regions.proposed_in, return_index=True, return_counts=True)
@@ -91,7 +91,7 @@ class _Block:
     matching: Bool[Tensor, "truths mentions"]
 
     @classmethod
-    def of(cls, pairs: Pairs, regions: Regions, chosen: tuple[ndarray, slice], limit: float | None) -> "_Block":
+    def of(cls, pairs: Pairs, regions: TrainRegions, chosen: tuple[ndarray, slice], limit: float | None) -> "_Block":
         shown, proposed = chosen
         assert pairs.incidence is not None
         said = np.stack([regions.pictures[shown], pairs.incidence.texts[shown]])

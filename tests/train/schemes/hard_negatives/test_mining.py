@@ -9,7 +9,7 @@ from pipeline.project.registry import TEXT_ENCODERS
 from pipeline.train.engine.data import Pairs
 from pipeline.train.engine.encode import evaluating
 from pipeline.train.engine.incidence import Incidence
-from pipeline.train.engine.regions import Regions
+from pipeline.train.engine.regions import TrainRegions
 from pipeline.train.schemes.hard_negatives.mining import Mined, mine
 from tests.naive import mining as naive
 from tests.train.some import member, some_model
@@ -32,7 +32,9 @@ def _setting(seed: int, count: int = 40, proposals: int = 60, pictures: int = 7)
     pairs = Pairs(array, owners, texts, said, owners, incidence=Incidence.of(owners, said))
     of_region, boxes = rng.permutation(10) % pictures, _boxes(rng, 10)
     where = np.sort(rng.integers(0, pictures - 1, proposals))
-    regions = Regions(boxes[owners], of_region[owners], 10 + rng.permutation(proposals), _boxes(rng, proposals), where)
+    regions = TrainRegions(
+        boxes[owners], of_region[owners], 10 + rng.permutation(proposals), _boxes(rng, proposals), where
+    )
     model = some_model(pairs, text=member(TEXT_ENCODERS, "two_branch", nonlinear=False), size=4, seed=seed)
     return model, pairs, regions
 
