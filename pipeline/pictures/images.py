@@ -5,6 +5,7 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -78,7 +79,7 @@ def upright_size(root: Path, item: Item) -> Size:
 
 def orientation(image: Image.Image) -> int:
     """How EXIF says that it is turned, 1 to 8; 1, upright, where it says nothing or something else. Raises whatever Pillow raises."""
-    found = image.getexif().get(_ORIENTATION)
+    found: Any = image.getexif().get(_ORIENTATION)
     return int(found) if found in range(1, 9) else 1
 
 

@@ -87,10 +87,12 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     files = [f"{image_id}.jpg" for _, image_id, _ in listed]
     scanned = scan(source / params.images, files, lambda number: listed[number][0])
     ids, splits = ([one[column] for one in listed] for column in (1, 2))
-    seen = zip(ids, files, sizes, scanned.orientations, zip(scanned.widths, scanned.heights, strict=True), strict=True)
+    shapes = zip(scanned.widths, scanned.heights, strict=True)
     turns = {
         image_id: (orientation, size)
-        for image_id, file, size, orientation, shown in seen
+        for (_, image_id, _), file, size, orientation, shown in zip(
+            listed, files, sizes, scanned.orientations, shapes, strict=True
+        )
         if any(shown) and _turns(source / params.images / file, size, shown, orientation)
     }
     rows.turn(turns)

@@ -88,8 +88,8 @@ def _mat(path: Path) -> dict[str, np.ndarray]:
         raise InputError(f"{path}: has no '{missing[0]}'; expected image and boxes")
     if strange := [name for name, one in held.items() if name != "boxes" and isinstance(one, list)]:
         raise InputError(f"{path}: '{strange[0]}' is cell, expected plain numbers")
-    found = {name: one if isinstance(one, list) or name == "boxes" else one.reshape(-1) for name, one in held.items()}
-    return _joined(path, found["image"], found["boxes"]) if isinstance(found["boxes"], list) else found
+    boxes, flat = held["boxes"], {name: np.reshape(one, -1) for name, one in held.items() if name != "boxes"}
+    return flat | (_joined(path, flat["image"], boxes) if isinstance(boxes, list) else {"boxes": boxes})
 
 
 def _joined(path: Path, image: np.ndarray, boxes: list[np.ndarray]) -> dict[str, np.ndarray]:
