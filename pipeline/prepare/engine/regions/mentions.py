@@ -71,6 +71,11 @@ class Mentions:
         numbers[order] = np.arange(len(order))
         return numbers[inverse.reshape(-1)], first[order]
 
+    def numbered(self, regions: np.ndarray) -> pa.Table:
+        """``table`` with these as ``region_id``."""
+        at = self.table.schema.get_field_index("region_id")
+        return self.table.set_column(at, phrases.SCHEMA.field("region_id"), pa.array(regions))
+
     def kept(self, region: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
         """Rows of the mentions that become captions, in order: all of val and test; of train one for each pair of a region and
         the words that name it, with no more than ``most`` regions for the same words, drawn by ``rng``."""
