@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.artifacts import regions
+from pipeline.artifacts import phrases, regions
 from pipeline.core.errors import ParamsError
 from pipeline.prepare.check import problems
 from pipeline.project.nodes import nodes
@@ -23,6 +23,12 @@ def test_the_check_compares_boxes_with_pictures_row_by_row(tmp_path):
     params = load_params(tmp_path, datasets={"toy": node})
     checked = next(one for one in nodes(params) if one.group == "prepare")
     assert problems(params, checked) == []
+    spoken = phrases.read(checked.out)
+    phrases.write(checked.out, spoken.slice(1))
+    assert [one.what for one in problems(params, checked)] == [
+        "1 ids are not in data/prepare/toy/phrases.parquet, the first is caption_id 500"
+    ]
+    phrases.write(checked.out, spoken)
     table = regions.read(checked.out)
     regions.write(checked.out, table.take([1, 0, 2, 3]), str(SOURCE))
     assert [one.what for one in problems(params, checked)] == [

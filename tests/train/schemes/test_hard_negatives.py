@@ -189,6 +189,14 @@ def test_regions_that_were_not_drawn_for_a_phrase_are_its_own_all_the_same(proje
     assert of.pictures.tolist() == boxes.image_id.tolist()
 
 
+def test_pairs_that_were_mixed_up_stay_so(project):
+    noises = {NOISE: {"dataset": REGIONS, "protocol": "image", "rate": 1.0}}
+    inject(load_params(Path.cwd(), **{**SECTIONS, "noises": noises}, runs={"mined": MINED}), NOISE)
+    shown, with_mentions = (_joined(True, of).train_pairs for of in (None, mentions_of(paths.prepared(REGIONS))))
+    assert (shown.incidence.by_image != with_mentions.incidence.by_image).nnz == 0
+    assert shown.mismatched.any()
+
+
 def test_a_data_set_without_boxes_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_prepared()

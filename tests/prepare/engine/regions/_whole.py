@@ -1,6 +1,7 @@
 """A small data set with whole pictures and phrases, and what ``format: regions`` makes of it; the working folder must be the
 test's own."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,7 @@ def made(**options) -> tuple[list[dict], list[dict], list[dict], pa.Table]:
 
 
 def refused(message: str, error: type[Exception] = InputError, **options) -> None:
+    shutil.rmtree("data/prepare/tiny", ignore_errors=True)
     with pytest.raises(error) as caught:
         prepare("regions", SOURCE, **options)
     assert message in str(caught.value)
