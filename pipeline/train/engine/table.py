@@ -83,7 +83,8 @@ class TrainTable:
                 f"training needs train and val captions{without}, the data set has {len(train)} and {len(val)}"
             )
         shown, true = shown[train], own[val]
-        told, further = None, ()
+        told: np.ndarray | None = None
+        further: tuple[np.ndarray, ...] = ()
         if same_text or mentions is not None:
             told, further = _same_text(caption_table, train, mentions)
         val_images = true[np.sort(np.unique(true, return_index=True)[1])]
