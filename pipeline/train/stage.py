@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.artifacts import captions, features, history, model_files, pairs, regions, rematching, texts
+from pipeline.artifacts import captions, features, history, model_files, pairs, phrases, regions, rematching, texts
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError
@@ -24,13 +24,11 @@ from pipeline.project import paths, timing
 from pipeline.project.params.typed import FeatureSet, Params, Run
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
 from pipeline.train.engine import checkpoint, fingerprint, finished, gradient_cache, loop, validate
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.loss.terms import LossTerms
-from pipeline.train.engine.model import DualEncoder, build, describe
+from pipeline.train.engine.model import DualEncoder, build, describe, objective
 from pipeline.train.engine.pixels import PixelNetwork
 from pipeline.train.engine.regions import TrainRegions
 from pipeline.train.engine.scheme.scheme import Setting
-from pipeline.train.engine.table import TrainTable
+from pipeline.train.engine.table import TrainTable, mentions_of
 
 _FILES = (*model_files.FILES, f"{model_files.PEER}/*", history.NAME, rematching.NAME, "last/*")
 
@@ -77,7 +75,15 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
         _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
     known = _regions(node, stored, table, name)
     setting = Setting(
-        model, _loss(node), table.train_pairs, node.train, seed, device, fresh, partial(_loss, node), known
+        model,
+        objective(node.loss, model),
+        table.train_pairs,
+        node.train,
+        seed,
+        device,
+        fresh,
+        partial(objective, node.loss, model),
+        known,
     )
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
@@ -105,14 +111,9 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None) -> Call
 
     def fresh(seed: int) -> DualEncoder:
         # A copy: models of one run would else train the same backbone.
-        return build(*members, *sizes, seed, None if network is None else copy.deepcopy(network.module))
+        return build(*members, *sizes, seed, None if network is None else copy.deepcopy(network.module), node.loss)
 
     return fresh
-
-
-def _loss(node: Run, **values: object) -> Callable[[Scored], LossTerms]:
-    """The run's loss; values: other ones of its options."""
-    return partial(LOSSES.load(node.loss.name).loss, params=node.loss.params.model_copy(update=values))
 
 
 def _of_regions(node: Run) -> bool:
@@ -129,14 +130,16 @@ def _regions(node: Run, stored: features.Features, table: TrainTable, name: str)
             f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no {regions.NAME}; train on a data set "
             "of format regions"
         )
-    return TrainRegions.of(regions.read(folder), stored, table.train_pairs.owners, name)
+    known = table.train_pairs.incidence
+    assert known is not None  # of regions
+    return TrainRegions.of(regions.read(folder), phrases.read(folder), stored, known, name)
 
 
 def _inputs(node: Run) -> list[Path]:
     """The files whose digests say what the run reads."""
     named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
     inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
-    inputs += [paths.prepared(node.dataset) / regions.NAME] if _of_regions(node) else []
+    inputs += [paths.prepared(node.dataset) / file for file in (regions.NAME, phrases.NAME) if _of_regions(node)]
     return inputs + [folder / file for folder in named for file in (features.META, features.INDEX)]
 
 
@@ -160,10 +163,8 @@ def _table(
         drawing = encoder.Drawing.of(node.image.params, seed)
         pictures = encoder.Pictures.of(node.dataset, stored, network.described, device, drawing)
     texts.require_captions(words, prepared)
-    same_text = node.train.same_text or _of_regions(node)
-    return TrainTable.join(
-        captions.read(prepared), pairs.read(injected), stored, texts.read(words), pictures, same_text
-    )
+    said, shown, mentions = captions.read(prepared), pairs.read(injected), mentions_of(prepared)
+    return TrainTable.join(said, shown, stored, texts.read(words), pictures, node.train.same_text, mentions)
 
 
 def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:
@@ -239,6 +240,8 @@ def _start(out: Path, mark: str) -> tuple[Path, bool]:
 
 def _config(node: Run, table: TrainTable, progress: checkpoint.Progress) -> dict:
     members = {key: describe(getattr(node, key)) for key in RUN_FAMILIES}
+    learned = {key[5:]: value.tolist() for key, value in progress.best.items() if key.startswith("loss.")}
+    members["loss"] |= {"learned": learned} if learned else {}
     sizes = {
         "embed_size": node.train.embed_size,
         "feature_shape": list(table.feature_shape),

@@ -19,7 +19,7 @@ from pipeline.prepare.engine.regions.proposing import settled
 from pipeline.prepare.proposals.rpn import Params
 from pipeline.prepare.proposals.rpn.propose import proposer
 from tests.prepare._data import prepare
-from tests.prepare.formats.test_regions import SOURCE, write
+from tests.prepare.engine.regions._whole import SOURCE, write
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
 
 SMALL = {"detector": "fasterrcnn_mobilenet_v3_large_320_fpn", "shorter": 96, "longer": 200}
