@@ -146,6 +146,11 @@ def test_a_stem_of_two_pictures(tmp_path: Path, of: Seen):
             lambda p: np.savez(p, image=np.full(5, 2**60), boxes=BOXES),
             "row 0: image 1.15292e+18 is neither a name",
         ),
+        (
+            "o.npz",
+            lambda p: np.savez(p, image=np.arange(5), boxes=np.full((5, 4), np.finfo(np.longdouble).max)),
+            "row 0: boxes [inf, inf, inf, inf]: not all are finite",
+        ),
         ("o.mat", lambda p: stored(p, "boxes", 77), "no MATLAB file of version 5 to 7 ('boxes' is stored as type 77)"),
         ("o.mat", lambda p: stored(p, "image", 8), "no MATLAB file of version 5 to 7 ('image' is stored as type 8)"),
         (

@@ -69,7 +69,9 @@ def _names(path: Path, image: np.ndarray) -> np.ndarray:
 def _numbers(path: Path, name: str, values: np.ndarray) -> np.ndarray:
     if values.dtype.kind not in "fiub":
         raise InputError(f"{path}: {name} holds {values.dtype}, expected numbers")
-    found = values.astype(np.float64)
+    # Longer floats than these become infinite, which is said below.
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = values.astype(np.float64)
     wrong = ~np.isfinite(found).reshape(len(found), -1).all(axis=1)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
