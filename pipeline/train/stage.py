@@ -76,9 +76,8 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     if 0 < node.train.chunk < longest:
         _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
     known = _regions(node, stored, table, name)
-    setting = Setting(
-        model, _loss(node), table.train_pairs, node.train, seed, device, fresh, partial(_loss, node), known
-    )
+    losses = _loss(node), partial(_loss, node), node.loss.params
+    setting = Setting(model, losses[0], table.train_pairs, node.train, seed, device, fresh, losses[1], known, losses[2])
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
     building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run that was killed

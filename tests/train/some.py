@@ -51,19 +51,24 @@ def some_scheme(
     pairs: Pairs, loss: str = "sum", name: str = "plain", model: DualEncoder | None = None, train=None, **options
 ) -> Scheme:
     family = LOSSES.load(loss)
-    objective = partial(family.loss, params=family.Params())
+    chosen = family.Params()
+
+    def objective_with(**values):
+        return partial(family.loss, params=chosen.model_copy(update=values))
+
     params = TrainParams(**{"batch_size": 8, "embed_size": 8, **(train or {})})
     setting = Setting(
         model or some_model(pairs),
-        objective,
+        objective_with(),
         pairs,
         params,
         3,
         torch.device("cpu"),
         lambda seed: some_model(pairs, seed=seed),
+        objective_with,
+        loss_options=chosen,
     )
-    chosen = member(SCHEMES, name, **options)
-    return SCHEMES.load(name).scheme(setting, chosen.params)
+    return SCHEMES.load(name).scheme(setting, member(SCHEMES, name, **options).params)
 
 
 def adam(model: torch.nn.Module, lr: float) -> torch.optim.Optimizer:
