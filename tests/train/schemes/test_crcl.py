@@ -101,6 +101,11 @@ def test_restarts_that_leave_no_epoch_are_refused():
         _scheme(restarts=[4, 3], warm_up=2)
 
 
+def test_a_warm_up_that_leaves_no_epoch_is_said(capsys):
+    _scheme(warm_up=9)
+    assert "9 epochs of warm-up leave none of train.epochs 9" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("wrong", [{"alpha": 1.5}, {"floor": 1.0}, {"restarts": [0]}])
 def test_parameters_are_checked(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -30,6 +30,8 @@ def scheme(setting: Setting, params: Params) -> "Crcl":
             f"scheme 'crcl': restarts and warm_up take {spent} epochs and leave none of train.epochs {epochs}; raise "
             "train.epochs, or take fewer restarts"
         )
+    if spent >= epochs:
+        warn(f"crcl: {params.warm_up} epochs of warm-up leave none of train.epochs {epochs}")
     return Crcl(setting, params)
 
 
