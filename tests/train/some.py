@@ -11,7 +11,7 @@ from pipeline.project.params.schema import TrainParams
 from pipeline.project.params.typed import Member
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from pipeline.train.engine.data import Pairs
-from pipeline.train.engine.model import DualEncoder, build
+from pipeline.train.engine.model import DualEncoder, build, objective
 from pipeline.train.engine.optimise import optimizer_for
 from pipeline.train.engine.scheme.scheme import Scheme, Setting
 
@@ -50,23 +50,20 @@ def some_model(
 def some_scheme(
     pairs: Pairs, loss: str = "sum", name: str = "plain", model: DualEncoder | None = None, train=None, **options
 ) -> Scheme:
-    family = LOSSES.load(loss)
-    chosen = family.Params()
-
-    def objective_with(**values):
-        return partial(family.loss, params=chosen.model_copy(update=values))
-
+    model, chosen = model or some_model(pairs), member(LOSSES, loss)
+    if LOSSES.traits(loss).learns:
+        model.loss = LOSSES.load(loss).network(chosen.params).to(next(model.parameters()).dtype)
     params = TrainParams(**{"batch_size": 8, "embed_size": 8, **(train or {})})
     setting = Setting(
-        model or some_model(pairs),
-        objective_with(),
+        model,
+        objective(chosen, model),
         pairs,
         params,
         3,
         torch.device("cpu"),
         lambda seed: some_model(pairs, seed=seed),
-        objective_with,
-        loss_options=chosen,
+        partial(objective, chosen, model),
+        loss_options=chosen.params,
     )
     return SCHEMES.load(name).scheme(setting, member(SCHEMES, name, **options).params)
 

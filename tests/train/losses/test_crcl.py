@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pipeline.project.registry import LOSSES
 from pipeline.train.engine.loss.scored import Scored
-from tests.naive import losses as naive
+from tests.naive import trust as naive
 from tests.train.losses.contract import check_contract, check_masked_cells, some_batch, some_scores
 
 member = LOSSES.load("crcl")
