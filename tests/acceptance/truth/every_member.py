@@ -45,6 +45,7 @@ _OF_RUNS = {
     "infonce": {"similarity": "scan_t2i", **_REGIONS},
     "infonce_rce": {"similarity": "sgr", **_REGIONS},
     "rcl": {"features": "torchvision", "image": "finetune"},
+    "sigmoid": {"features": "bottom_up", "image": "pooled"},
 }
 
 
