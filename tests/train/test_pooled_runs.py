@@ -41,5 +41,5 @@ def test_a_run_goes_on_bit_equal_and_its_vectors_are_read_like_any(tmp_path, mon
     with torch.inference_mode():
         torch.testing.assert_close(torch.tensor(images.vectors[:1]), model.img(array[:1]), rtol=1e-5, atol=1e-6)
     assert set(evaluate(params, "mine", ["nns", "csls"], "cpu")) == {"nns", "csls"}
-    export_run(params, "mine", "csls", "npy", "t2i", tmp_path / "out")
+    export_run(params, "mine", "csls", "npy", "text_to_image", tmp_path / "out")
     assert (tmp_path / "out" / "manifest.json").is_file()
