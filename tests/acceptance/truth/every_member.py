@@ -47,6 +47,7 @@ _OF_RUNS = {
     "rcl": {"features": "torchvision", "image": "finetune"},
     "crcl": {"scheme": "crcl"},
     "decl": {"scheme": "decl"},
+    "sigmoid": {"features": "bottom_up", "image": "pooled"},
 }
 
 
