@@ -12,9 +12,11 @@ from pipeline.core import console
 from pipeline.evaluate.engine.measure import Inputs, measure
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.project.registry import INFERENCES, TEXT_ENCODERS
+from pipeline.ranking.compiled.average_precision import by_class
 from pipeline.ranking.engine import criteria
 from pipeline.ranking.engine.bank_source import BankSource, cosine
 from pipeline.ranking.engine.split import Split
+from pipeline.ranking.metrics import thresholds
 from pipeline.report.engine import charts
 
 # More captions than a list that is chosen by the compiled loop is long, fewer than take any time.
@@ -22,7 +24,8 @@ _IMAGES, _EACH, _DIM, _SEED = 60, 5, 8, 1
 
 
 def compile_all() -> None:
-    """Rank random vectors under every criterion, and take one step of a recurrent encoder."""
+    """Rank random vectors under every criterion, take one step of a recurrent encoder, and call the two loops that a gallery
+    of this size or a page without phrases does without."""
     inputs = Inputs(_split(0), BankSource("test"), _split(_IMAGES), BankSource("val"), cosine, {})
     chosen = [criteria.parse(name, {}) for name in INFERENCES.names()]
     for _ in measure(inputs, chosen, EvaluateParams(resamples=1)):
@@ -30,6 +33,9 @@ def compile_all() -> None:
     options = TEXT_ENCODERS.options("gru").Params(pooling="gpo")
     gru = TEXT_ENCODERS.load("gru").build(options, _DIM, _DIM, torch.Generator())
     gru(torch.ones(2, 3, dtype=torch.int64), torch.tensor([3, 2])).sum().backward()
+    one, bounds = np.zeros(1, np.int64), np.arange(2)
+    by_class(np.ones((1, 1), np.int64), bounds, one, bounds, one, one + 1, bounds, one, False)
+    thresholds.compiled(torch.zeros(1, 1), bounds, np.zeros(1, np.float32), False)
 
 
 def _split(first: int) -> Split:

@@ -50,7 +50,7 @@ class Classes:
         """The average precision of each class in percent, under each row of weights: how often each picture counts. NaN
         where a draw has none of the class."""
         # numba takes half a second to import, which commands that only read params.yaml should not pay.
-        from pipeline.localize.engine.compiled import average_precision
+        from pipeline.ranking.compiled import average_precision
 
         return 100.0 * average_precision.by_class(weights, *vars(self).values(), eleven)
 
