@@ -9,13 +9,12 @@ import pyarrow.compute as pc
 
 from pipeline.artifacts import _boxes, embeddings, phrases, regions
 from pipeline.artifacts.embeddings import Side as Vectors
+from pipeline.artifacts.images import PROPOSAL
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.localize.engine.scenes import BoxSide
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-
-PROPOSAL = "proposal"
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def find(params: Params, run: str, content: bytes, name: str, phrases: list[str]
         network = network.parts[0]
     assert isinstance(network, Network)  # a run of one network or two; ensembles have no entry under runs
     asked = [network.sentence(phrase) for phrase in phrases]
-    boxes = _proposed(params, node.dataset, content, name)
+    boxes = _proposed(params, node.dataset, content, name, device)
     seen = network.photo(content, name, boxes).side
     similarity = network.similarity()
     scores = torch.cat([similarity(seen, one.side) for one in asked], dim=1)
@@ -64,7 +64,7 @@ def find(params: Params, run: str, content: bytes, name: str, phrases: list[str]
     ]
 
 
-def _proposed(params: Params, dataset: str, content: bytes, name: str) -> list[Box]:
+def _proposed(params: Params, dataset: str, content: bytes, name: str, device: str) -> list[Box]:
     about = params.datasets[dataset].format
     if about.name != "regions":
         raise UsageError(f"data set '{dataset}' is no data set of regions: nothing says which boxes to propose")
@@ -72,7 +72,7 @@ def _proposed(params: Params, dataset: str, content: bytes, name: str) -> list[B
     if own.proposals == _GIVEN:
         raise UsageError(f"the proposals of data set '{dataset}' are read from a file, which has none for a photo")
     options = PROPOSALS.options(own.proposals).Params.model_validate(own.options)
-    proposer = PROPOSALS.load(own.proposals).proposer(options, own.count, params.seed)
+    proposer = PROPOSALS.load(own.proposals).proposer(options, own.count, params.seed, device)
     with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
         (Path(folder) / "photo").write_bytes(content)
         item = Item(0, "photo", hashlib.sha256(content).hexdigest(), name)
