@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -25,37 +26,38 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     here it is the run's own similarity, of ``saf`` and ``sgr`` what leaves the sigmoid. Cells that are no negatives, the
     positives apart, are no classes; there they are.
     """
-    given, open_ = evidence(batch, params.tau), counted(batch)
-    sides = (_evidential(given, open_, batch.trust, params), _evidential(given.T, open_.T, batch.trust, params))
-    evidential, hinge = sides[0] + sides[1], params.lambda1 * batch.trust * _hinge(batch, params)
+    given, open_, labels = evidence(batch, params.tau), counted(batch), batch.trust.diag()
+    errors = _errors(given, open_, labels) + _errors(given.T, open_.T, labels)
+    evidential = errors + params.lambda2 * _from_uniform(given * (1 - labels), open_)
+    hinge = params.lambda1 * batch.trust * _hinge(batch, params)
     parts = {"evidential": evidential.mean().detach(), "hinge": hinge.sum().detach()}
     return LossTerms(evidential / len(hinge) + hinge, "sum", parts)
 
 
-def _evidential(
-    given: Float[Tensor, "pairs classes"],
-    open_: Bool[Tensor, "pairs classes"],
-    targets: Float[Tensor, " pairs"],
-    params: Params,
+def _errors(
+    given: Float[Tensor, "pairs classes"], open_: Bool[Tensor, "pairs classes"], labels: Float[Tensor, "pairs classes"]
 ) -> Float[Tensor, " pairs"]:
+    """What a row's squared error is expected to be."""
     alpha = (given + 1).masked_fill(~open_, 0)
     total = alpha.sum(dim=1, keepdim=True)
-    labels = targets.diag()
-    error = (labels - alpha / total) ** 2
     variance = alpha * (total - alpha) / (total**2 * (total + 1))
-    return (error + variance).sum(dim=1) + params.lambda2 * _from_uniform(given * (1 - labels), open_)
+    return ((labels - alpha / total) ** 2 + variance).sum(dim=1)
 
 
-def _from_uniform(
-    wrong: Float[Tensor, "pairs classes"], open_: Bool[Tensor, "pairs classes"]
-) -> Float[Tensor, " pairs"]:
-    """KL of the Dirichlet distribution of ``wrong + 1`` from the uniform one. wrong: 0 in classes that are not open."""
+def _from_uniform(wrong: Float[Tensor, "pairs pairs"], open_: Bool[Tensor, "pairs pairs"]) -> Float[Tensor, " pairs"]:
+    """KL of the Dirichlet distributions of ``wrong + 1`` from the uniform one, of row i and of column i, added.
+
+    wrong: 0 in classes that are not open.
+    """
     # Differences of logarithms that reach 10^7 in a batch of 128: in float32 nothing would be left of some gradients.
     exact = wrong.double()
-    alpha, classes = exact + 1, open_.sum(dim=1).double()
-    total = exact.sum(dim=1) + classes
-    cells = exact * (alpha.digamma() - total.digamma()[:, None]) - alpha.lgamma()
-    return (cells.sum(dim=1) + total.lgamma() - classes.lgamma()).to(wrong.dtype)
+    cells = exact * (exact + 1).digamma() - (exact + 1).lgamma()
+    found = torch.zeros_like(exact[0])
+    for side in (1, 0):
+        own, classes = exact.sum(dim=side), open_.sum(dim=side).double()
+        total = own + classes
+        found = found + cells.sum(dim=side) - own * total.digamma() + total.lgamma() - classes.lgamma()
+    return found.to(wrong.dtype)
 
 
 def _hinge(batch: Scored, params: Params) -> Float[Tensor, " pairs"]:
