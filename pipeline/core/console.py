@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -61,16 +62,25 @@ def outlive_readers() -> None:
             setattr(sys, name, io.TextIOWrapper(heard, stream.encoding, stream.errors, line_buffering=True))
 
 
+def plain(text: str) -> str:
+    """Without characters that a terminal would obey; spaces of all widths stay."""
+    return "".join(one if one.isprintable() or unicodedata.category(one) == "Zs" else "\ufffd" for one in text)
+
+
+def _shown(message: str) -> str:
+    return "\n".join(map(plain, message.split("\n")))
+
+
 def say(message: str) -> None:
     """One log line on stderr, so that stdout stays free for results."""
     if _level != QUIET:
-        stderr.print(message, markup=False)
+        stderr.print(_shown(message), markup=False)
 
 
 def detail(message: str) -> None:
     """A log line for those who asked for more with --verbose."""
     if _level == VERBOSE:
-        stderr.print(message, markup=False)
+        stderr.print(_shown(message), markup=False)
 
 
 def spent() -> None:
@@ -93,12 +103,12 @@ def trace() -> None:
 
 
 def warn(message: str) -> None:
-    stderr.print(f"warning: {message}", markup=False, style="yellow")
+    stderr.print(f"warning: {_shown(message)}", markup=False, style="yellow")
 
 
 def line(text: str) -> None:
     """One line on stdout as it stands, however narrow the terminal."""
-    stdout.print(text, markup=False, highlight=False, soft_wrap=True)
+    stdout.print(_shown(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def document(content: object) -> None:

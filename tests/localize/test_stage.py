@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pipeline.artifacts import embeddings, localisation, phrases, regions
-from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.errors import InputError, IntegrityError, UsageError
 from pipeline.localize import check, plan
 from pipeline.localize.stage import localize
 from pipeline.project import paths
@@ -121,7 +121,7 @@ def test_what_cannot_be_localised_is_one_line_and_leaves_nothing(project) -> Non
     phrases.write(folder, table.filter(pc.not_equal(table["phrase_id"], table["phrase_id"][-1])))
     refused(IntegrityError, "embeds phrase_id 5076, which the data set does not have any more; run `vse-pipe embed")
     (folder / regions.NAME).unlink()
-    refused(InputError, "data set 'boxes' has no regions; train the run on a data set of `format: regions`")
+    refused(UsageError, "data set 'boxes' has no regions; train the run on a data set of `format: regions`")
 
 
 def test_fragments_are_refused(project, monkeypatch) -> None:
