@@ -7,9 +7,12 @@ import sys
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Item = TypeVar("Item")
 _PLAIN_EVERY_S = 15.0
@@ -114,6 +117,14 @@ def line(text: str) -> None:
 def document(content: object) -> None:
     """One JSON document on stdout, keys in order. NaN and infinities are refused (ValueError)."""
     stdout.file.write(json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def ruled(**options: Any) -> "Table":
+    """An empty table, ruled below its head alone. options: of rich's."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    return Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, **options)
 
 
 def watched() -> bool:

@@ -20,12 +20,13 @@ from pipeline.project.params.typed import Params
 
 @dataclass(frozen=True)
 class LocalizeInputs:
-    """source: the folder of the data set that has the whole pictures."""
+    """source: the folder of the data set that has the whole pictures; recall: of the proposals, as ``regions.recall`` has it."""
 
     embedded: Embedded
     mentions: BoxSide
     proposals: BoxSide
     source: Path
+    recall: dict[str, dict]
 
 
 def read(params: Params, run: str) -> LocalizeInputs:
@@ -58,6 +59,7 @@ def read(params: Params, run: str) -> LocalizeInputs:
         BoxSide.of(mentions, "image_id", _boxes.of(mentions), asked.vectors),
         BoxSide.of(candidates, "source_id", _boxes.of(candidates), proposed.vectors[here]),
         regions.source(boxes),
+        regions.recall(boxes),
     )
 
 
