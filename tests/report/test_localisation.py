@@ -116,7 +116,7 @@ def test_the_best_run_stands_beside_the_first_other_one(project) -> None:
 
 def test_the_recall_of_the_proposals_is_told(project) -> None:
     write(project)
-    row = re.search(r"Proposals of shapes: .*?<tbody>(.*?)</tbody>", section(["hal"]), re.DOTALL).group(1)
+    row = re.search(r"Proposals of data set shapes: .*?<tbody>(.*?)</tbody>", section(["hal"]), re.DOTALL).group(1)
     assert re.sub(r"<[^>]+>", " ", row).split() == ["test", "3", "20", "66.7"]
 
 

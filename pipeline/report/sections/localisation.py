@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.artifacts.evaluation import KS
+from pipeline.artifacts.images import DESCRIBED
 from pipeline.core.errors import InputError
 from pipeline.core.seeds import generator
 from pipeline.report.engine.collector import Collector
@@ -47,14 +48,18 @@ def _row(name: str, figures: dict) -> dict:
     return {"name": name, "figures": cells, **{key: figures[key] for key in ("mentions", "bound", "random_r@1")}}
 
 
-def _bounds(found: list[Localisation], results: Results) -> list[tuple[str, list[dict]]]:
-    """Of each data set of regions by split; a data set that was written by hand may not say."""
-    told = {results.params.runs[one.run].dataset: one.metrics["proposals"] for one in found}
-    return [
-        (name, [{"split": split, **figures, "recall": 100 * figures["recall"]} for split, figures in recall.items()])
-        for name, recall in told.items()
-        if recall
-    ]
+def _bounds(localised: list[Localisation], results: Results) -> list[tuple[str, list[dict]]]:
+    """Of each data set of regions by split; one that was written by hand may not say."""
+    found = {}
+    for one in localised:
+        told = one.metrics["proposals"]
+        rows = [
+            {**told[split], "split": split, "percent": 100 * told[split]["recall"]}
+            for split in DESCRIBED
+            if split in told
+        ]
+        found[results.params.runs[one.run].dataset] = rows
+    return [(name, rows) for name, rows in found.items() if rows]
 
 
 def _pictures(drawn: list[Localisation], results: Results, collector: Collector) -> list[dict]:
