@@ -50,11 +50,13 @@ class ProtocolTraits(Traits):
 @dataclass(frozen=True)
 class LossTraits(Traits):
     """similarities: those it works with, None for all; above_zero: a pair learns only while its similarity is above 0;
-    stuck: it has a function ``stuck``, which tells whether training ended at a point from which the loss does not move."""
+    stuck: it has a function ``stuck``, which tells whether training ended at a point from which the loss does not move;
+    learns: it has a function ``network``, which makes what is trained with the model, and takes that as a third argument."""
 
     similarities: tuple[str, ...] | None = None
     above_zero: bool = False
     stuck: bool = False
+    learns: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,7 @@ from pipeline.project import paths, timing
 from pipeline.project.params.typed import FeatureSet, Params, Run
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
 from pipeline.train.engine import checkpoint, fingerprint, finished, gradient_cache, loop, validate
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.loss.terms import LossTerms
-from pipeline.train.engine.model import DualEncoder, build, describe
+from pipeline.train.engine.model import DualEncoder, build, describe, objective
 from pipeline.train.engine.pixels import PixelNetwork
 from pipeline.train.engine.regions import TrainRegions
 from pipeline.train.engine.scheme.scheme import Setting
@@ -77,7 +75,15 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
         _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
     known = _regions(node, stored, table, name)
     setting = Setting(
-        model, _loss(node), table.train_pairs, node.train, seed, device, fresh, partial(_loss, node), known
+        model,
+        objective(node.loss, model),
+        table.train_pairs,
+        node.train,
+        seed,
+        device,
+        fresh,
+        partial(objective, node.loss, model),
+        known,
     )
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
@@ -105,14 +111,9 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None) -> Call
 
     def fresh(seed: int) -> DualEncoder:
         # A copy: models of one run would else train the same backbone.
-        return build(*members, *sizes, seed, None if network is None else copy.deepcopy(network.module))
+        return build(*members, *sizes, seed, None if network is None else copy.deepcopy(network.module), node.loss)
 
     return fresh
-
-
-def _loss(node: Run, **values: object) -> Callable[[Scored], LossTerms]:
-    """The run's loss; values: other ones of its options."""
-    return partial(LOSSES.load(node.loss.name).loss, params=node.loss.params.model_copy(update=values))
 
 
 def _of_regions(node: Run) -> bool:
@@ -239,6 +240,8 @@ def _start(out: Path, mark: str) -> tuple[Path, bool]:
 
 def _config(node: Run, table: TrainTable, progress: checkpoint.Progress) -> dict:
     members = {key: describe(getattr(node, key)) for key in RUN_FAMILIES}
+    learned = {key[5:]: value.tolist() for key, value in progress.best.items() if key.startswith("loss.")}
+    members["loss"] |= {"learned": learned} if learned else {}
     sizes = {
         "embed_size": node.train.embed_size,
         "feature_shape": list(table.feature_shape),

@@ -112,7 +112,8 @@ def arguments() -> argparse.Namespace:
     sizes = {"batch": 128, "regions": 36, "dim": 1024, "threads": 2, "rounds": 3}
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--loss", nargs="*", default=["sum", "max"], choices=LOSSES.names())
+    losses = [name for name in LOSSES.names() if not LOSSES.traits(name).learns]
+    parser.add_argument("--loss", nargs="*", default=["sum", "max"], choices=losses)
     parser.add_argument("--only", nargs="*", default=list(BARS), choices=list(BARS))
     parser.add_argument("--loop", action="store_true", help="beside a loop over captions")
     parser.add_argument("--processor", action="store_true", help="count processor time; with --threads 1")

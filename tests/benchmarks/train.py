@@ -26,7 +26,7 @@ from pipeline.project.params.typed import Member
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from pipeline.train.encoders.text.gru import packed_gru
 from pipeline.train.engine.data import Pairs
-from pipeline.train.engine.model import build
+from pipeline.train.engine.model import build, objective
 from pipeline.train.engine.optimise import optimizer_for, step
 from pipeline.train.engine.scheme.scheme import Scheme, Setting
 
@@ -72,10 +72,10 @@ def scheme(data: Pairs, options: argparse.Namespace, precision: str) -> Scheme:
 
     text = Member("gru", TEXT_ENCODERS.options("gru").Params(word_dim=WORD_DIM))
     image, similarity = member(IMAGE_ENCODERS, "linear"), member(SIMILARITIES, "cosine")
-    model = build(image, text, similarity, (FEATURES,), options.vocabulary, DIM, seed=0).train()
-    loss = LOSSES.load(options.loss)
+    loss = member(LOSSES, options.loss)
+    model = build(image, text, similarity, (FEATURES,), options.vocabulary, DIM, seed=0, loss=loss).train()
     train = TrainParams(batch_size=options.batch, precision=precision)
-    setting = Setting(model, partial(loss.loss, params=loss.Params()), data, train, 0, torch.device("cpu"))
+    setting = Setting(model, objective(loss, model), data, train, 0, torch.device("cpu"))
     found = SCHEMES.load(options.scheme)
     return found.scheme(setting, found.Params())
 

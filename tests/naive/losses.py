@@ -126,6 +126,24 @@ def infonce(scores: Matrix, tau: float, same: Cells | None = None) -> list[float
     return shares
 
 
+def sigmoid(scores: Matrix, scale: float, bias: float, same: Cells | None = None) -> list[float]:
+    """The cross entropy of the positive, and half of that of each negative text and image of the pair."""
+    n = len(scores)
+    same = same or diagonal(n)
+
+    def cost(i: int, t: int) -> float:
+        logit = scale * scores[i][t] + bias
+        wanted = logit if i == t else -logit
+        return math.log1p(math.exp(-abs(wanted))) + max(-wanted, 0.0)
+
+    shares = []
+    for i in range(n):
+        texts = [cost(i, t) for t in range(n) if not same[i][t]]
+        images = [cost(j, i) for j in range(n) if not same[j][i]]
+        shares.append(cost(i, i) + (sum(texts) + sum(images)) / 2)
+    return shares
+
+
 def infonce_rce(scores: Matrix, tau: float, floor: float, same: Cells | None = None) -> list[float]:
     """Half of InfoNCE and of reverse cross entropy: labels moved by ``floor``, scored by the chances."""
     n = len(scores)

@@ -21,6 +21,7 @@ from tests.rules.sources import ROOT
 # A function that some members of the family have, and the trait that says so.
 TOLD = [
     (LOSSES, "stuck", "stuck"),
+    (LOSSES, "learns", "network"),
     (SIMILARITIES, "learns", "network"),
     (INFERENCES, "item_bias", "item_bias"),
     (INFERENCES, "matches", "match"),

@@ -16,7 +16,7 @@ FAMILIES = [one for one in vars(registry).values() if isinstance(one, Family) an
 MEMBERS = [(family, name) for family in FAMILIES for name in family.names()]
 # What only some members of a family have, and others look for.
 OPTIONAL = {
-    "loss": {"stuck"},
+    "loss": {"network", "stuck"},
     "inference criterion": {"item_bias"},
     "text features": {"fit", "terms"},
     "similarity": {"network"},

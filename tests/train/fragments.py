@@ -12,6 +12,7 @@ class FragmentModel(DualEncoder):
     """Two regions an image and a vector a word; the score is the mean over words of the best region, times a learned scale."""
 
     trains_on_pixels = tests_on_pixels = False
+    loss = None
 
     def __init__(self, features: int, words: int, dim: int = 6) -> None:
         nn.Module.__init__(self)

@@ -1,7 +1,5 @@
 """Small pairs and a small model: what the tests of one step and one epoch run on."""
 
-from functools import partial
-
 import numpy as np
 import torch
 
@@ -11,7 +9,7 @@ from pipeline.project.params.schema import TrainParams
 from pipeline.project.params.typed import Member
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from pipeline.train.engine.data import Pairs
-from pipeline.train.engine.model import DualEncoder, build
+from pipeline.train.engine.model import DualEncoder, build, objective
 from pipeline.train.engine.optimise import optimizer_for
 from pipeline.train.engine.scheme.scheme import Scheme, Setting
 
@@ -50,12 +48,13 @@ def some_model(
 def some_scheme(
     pairs: Pairs, loss: str = "sum", name: str = "plain", model: DualEncoder | None = None, train=None, **options
 ) -> Scheme:
-    family = LOSSES.load(loss)
-    objective = partial(family.loss, params=family.Params())
+    model, family = model or some_model(pairs), LOSSES.load(loss)
+    if LOSSES.traits(loss).learns:
+        model.loss = family.network(family.Params()).to(next(model.parameters()).dtype)
     params = TrainParams(**{"batch_size": 8, "embed_size": 8, **(train or {})})
     setting = Setting(
-        model or some_model(pairs),
-        objective,
+        model,
+        objective(member(LOSSES, loss), model),
         pairs,
         params,
         3,

@@ -1,5 +1,7 @@
 """The dual encoder: an image side, a text side and the similarity between them."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -8,25 +10,30 @@ from torch import Tensor, nn
 from pipeline.core.seeds import derive
 from pipeline.core.strict import Strict
 from pipeline.project.params.typed import Member
-from pipeline.project.registry import IMAGE_ENCODERS, TEXT_ENCODERS
+from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, TEXT_ENCODERS
 from pipeline.ranking.engine.similarity import Similarity, build_similarity
 from pipeline.ranking.engine.words import Words
 from pipeline.train.engine.data import Batch
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.loss.terms import LossTerms
 
 
 class DualEncoder(nn.Module):
     """Images and captions into one space; ``score`` compares them.
 
-    Either has one vector, or fragments: an image its regions, a caption its words.
+    Either has one vector, or fragments: an image its regions, a caption its words. loss: what the run's loss learns, if
+    anything; in training only.
     """
 
     # Of members: they have more methods than any module.
     img: Any
     txt: Any
 
-    def __init__(self, image: nn.Module, text: nn.Module, similarity: Similarity) -> None:
+    def __init__(
+        self, image: nn.Module, text: nn.Module, similarity: Similarity, loss: nn.Module | None = None
+    ) -> None:
         super().__init__()
-        self.img, self.txt, self.sim = image, text, similarity
+        self.img, self.txt, self.sim, self.loss = image, text, similarity, loss
 
     @property
     def fragments(self) -> bool:
@@ -83,11 +90,12 @@ def build(
     embed_size: int,
     seed: int,
     backbone: nn.Module | None = None,
+    loss: Member | None = None,
 ) -> DualEncoder:
     """Fresh weights from ``seed``; image side, text side and similarity draw from generators of their own.
 
     text_inputs: words of the vocabulary, or dimensions of the text vectors. backbone: for image encoders that read pixels,
-    the network that makes the features, with its weights.
+    the network that makes the features, with its weights. loss: for training.
     """
 
     def generator(side: str) -> torch.Generator:
@@ -98,9 +106,15 @@ def build(
     )
     text_side = TEXT_ENCODERS.load(text.name).build(text.params, text_inputs, embed_size, generator("text"))
     regions = feature_shape[0] if len(feature_shape) == 2 else 1
-    return DualEncoder(
-        image_side, text_side, build_similarity(similarity, embed_size, regions, generator("similarity"))
-    )
+    learned = LOSSES.load(loss.name).network(loss.params) if loss and LOSSES.traits(loss.name).learns else None
+    measure = build_similarity(similarity, embed_size, regions, generator("similarity"))
+    return DualEncoder(image_side, text_side, measure, learned)
+
+
+def objective(loss: Member, model: DualEncoder, **values: object) -> Callable[[Scored], LossTerms]:
+    """The loss of a batch, with what it learns in ``model``; values: other ones of its options."""
+    learned = {} if model.loss is None else {"network": model.loss}
+    return partial(LOSSES.load(loss.name).loss, params=loss.params.model_copy(update=values), **learned)
 
 
 def describe(member: Member) -> dict:

@@ -74,5 +74,6 @@ def _model(files: model_files.ModelFiles) -> DualEncoder:
         embed_size=config["embed_size"],
         seed=0,
     )
-    model.load_state_dict(files.weights)
+    # What the loss learned has done its work.
+    model.load_state_dict({key: value for key, value in files.weights.items() if not key.startswith("loss.")})
     return model
