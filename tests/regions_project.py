@@ -109,7 +109,7 @@ def _write_whole(drawn: list[dict]) -> None:
             for phrase in (f"a {colour} block", f"the {colour} one")[: 1 + (chain == 0)]:
                 caption = 1000 + len(texts)
                 texts.append((caption, image, f"there is {phrase}", scene["split"]))
-                spoken.append((5000 + len(spoken), caption, image, chain, 9, phrase, about, *box, scene["split"]))
+                spoken.append((5000 + len(spoken), caption, image, chain, 9, phrase, about, *box, scene["split"], None))
     images.write(folder, _table(images.SCHEMA, rows), str(folder / "images"))
     captions.write(folder, _table(captions.SCHEMA, texts))
     phrases.write(folder, _table(phrases.SCHEMA, spoken))
@@ -120,7 +120,7 @@ def _write_regions(drawn: list[dict], rng: np.random.Generator) -> None:
     whole, folder = paths.prepared(WHOLE), paths.prepared(REGIONS)
     spoken = phrases.read(whole)
     digests = images.read(whole)["sha256"].to_pylist()
-    rows, boxes, texts, shares = [], [], [], []
+    rows, boxes, texts, shares, owner = [], [], [], [], {}
     mentions = spoken.select(["phrase_id", "image_id", "chain", "text"]).to_pylist()
     for number, scene in enumerate(drawn):
         truth = [(box, False) for _, box in scene["blocks"]]
@@ -134,10 +134,13 @@ def _write_regions(drawn: list[dict], rng: np.random.Generator) -> None:
             for one in mentions:
                 if (one["image_id"], one["chain"]) == (100 + number, chain) and not proposed:
                     texts.append((one["phrase_id"], image, one["text"], scene["split"]))
+                    owner[one["phrase_id"]] = image
     folder.mkdir(parents=True)
     images.write(folder, _table(images.SCHEMA, rows), str(whole / "images"))
     captions.write(folder, _table(captions.SCHEMA, texts))
-    phrases.write(folder, spoken)
+    phrases.write(
+        folder, spoken.drop("region_id").append_column("region_id", [[owner[one["phrase_id"]] for one in mentions]])
+    )
     regions.write(folder, _table(regions.SCHEMA, boxes), str(whole))
     n = len(rows)
     ids = [row[0] for row in rows]

@@ -36,9 +36,10 @@ SCHEMA = pa.schema(
 )
 
 
-def write(folder: Path, table: pa.Table, root: str) -> None:
-    """root: where ``file`` is relative to; itself relative to the project, or absolute."""
-    tables.write(folder / NAME, table, SCHEMA, {"root": root}, problems)
+def write(folder: Path, table: pa.Table, root: str, beside: dict[str, str] | None = None) -> None:
+    """root: where ``file`` is relative to; itself relative to the project, or absolute. beside: digests of files by name,
+    of which this one tells the change where it stands for them."""
+    tables.write(folder / NAME, table, SCHEMA, {"root": root, **(beside or {})}, problems)
 
 
 def read(folder: Path) -> pa.Table:

@@ -23,6 +23,12 @@ SCHEMA = pa.schema(
         tables.field("type", pa.string(), "kind of thing; several are joined by /"),
         *_boxes.FIELDS,
         tables.field("split", pa.string(), "of its picture"),
+        tables.field(
+            "region_id",
+            pa.int64(),
+            "in what ``format: regions`` makes the number of its box, there image_id if captions.parquet shows it; else null",
+            nullable=True,
+        ),
     ],
     metadata={"artefact": "phrases", "version": "1"},
 )

@@ -26,7 +26,7 @@ from pipeline.train.engine.data import Pairs
 from pipeline.train.engine.mixture import beta
 from pipeline.train.engine.model import DualEncoder
 from pipeline.train.engine.pixels import PixelSource
-from pipeline.train.engine.table import TrainTable
+from pipeline.train.engine.table import TrainTable, mentions_of
 
 # Pairs that share a batch while their losses are computed: that of the L2RM paper.
 BATCH = 128
@@ -96,7 +96,9 @@ def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTa
             f"run {run} was trained on other pairs than data/inject now holds for noise '{node.noise}'; {again}"
         )
     shown = pairs.read(paths.injected(node.dataset, node.noise))
-    table = TrainTable.join(captions.read(paths.prepared(node.dataset)), shown, source, seen)
+    prepared = paths.prepared(node.dataset)
+    said, mentions = captions.read(prepared), mentions_of(prepared)
+    table = TrainTable.join(said, shown, source, seen, same_text=node.train.same_text, mentions=mentions)
     truth = shown.take(pa.array(table.train_rows))
     if len(np.unique(table.train_pairs.owners)) < 2:
         raise InputError(f"audit {run}: all training pairs show one image; there is nothing to compare with")
@@ -118,18 +120,25 @@ def _measured(
     device = next(model.parameters()).device
     progress = console.track(work, len(work), f"audit {run}: losses")
     if model.fragments:
-        return measure(lambda chosen: model.encode(given.batch(chosen), device), model.score, given.owners, progress)
+        return measure(
+            lambda chosen: model.encode(given.batch(chosen), device), model.score, given.owners, progress, given.matches
+        )
     _, first, shows = np.unique(given.owners, return_index=True, return_inverse=True)
     inputs = given.array if pixels is None else pixels
     images = encode.images(model, inputs, given.rows[first], device).to(device)
     words = encode.captions(model, given.texts, given.places, device).to(device)
     assert isinstance(words, torch.Tensor)
-    found = measure(lambda chosen: (images[shows[chosen]], words[chosen]), model.score, given.owners, progress)
+    found = measure(
+        lambda chosen: (images[shows[chosen]], words[chosen]), model.score, given.owners, progress, given.matches
+    )
+    known = given.incidence
+    belong = None if known is None else known.by_image[known.images[first]][:, known.texts].nonzero()
     partners = search(
         images,
         words,
         shows,
         model.score,
         progress=lambda blocks: console.track(blocks, len(blocks), f"audit {run}: partners"),
+        belong=belong,
     )
     return Measured(found.losses, found.scores, partners)

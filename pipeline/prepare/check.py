@@ -21,10 +21,13 @@ def problems(params: Params, node: Node) -> list[Problem]:
             node.advice,
         )
         if (node.out / phrases.NAME).exists():
-            # Where regions are the pictures, their captions are phrases of the data set that has the whole pictures.
-            key = "phrase_id" if (node.out / regions.NAME).exists() else "caption_id"
-            named, known = phrases.read(node.out)[key].to_numpy(), texts["caption_id"].to_numpy()
-            found += ids(node.out / phrases.NAME, key, named, known, node.out / captions.NAME, node.advice)
+            spoken, where = phrases.read(node.out), (node.out / phrases.NAME, node.out / captions.NAME)
+            said = texts["caption_id"].to_numpy()
+            # Where regions are the pictures, captions are phrases, and phrases speak of the data set with the whole ones.
+            if (node.out / regions.NAME).exists():
+                found += ids(where[1], "caption_id", said, spoken["phrase_id"].to_numpy(), where[0], node.advice)
+            else:
+                found += ids(where[0], "caption_id", spoken["caption_id"].to_numpy(), said, where[1], node.advice)
         if (node.out / regions.NAME).exists():
             found += _regions(node, pictures["image_id"])
     return found

@@ -10,6 +10,7 @@ from pipeline.artifacts import captions, images, phrases, regions
 from pipeline.core import memory
 from pipeline.core.console import say, warn
 from pipeline.core.errors import InputError
+from pipeline.core.files import sha256
 from pipeline.core.locks import claim
 from pipeline.core.whole import whole_folder
 from pipeline.prepare.engine.source import Source
@@ -38,12 +39,14 @@ def prepare(params: Params, dataset: str) -> Path:
         source = read(Path(node.source), folder, node.format.params, params.seed)
         check(dataset, source)
         _decide(dataset, source, node)
-        images.write(folder, source.images, _settled_root(source.root, folder, out))
-        captions.write(folder, source.captions)
+        beside = {}
         if source.phrases is not None:
             phrases.write(folder, source.phrases)
         if source.regions is not None:
             regions.write(folder, source.regions.table, source.regions.source, source.regions.recall)
+            beside = {phrases.NAME: sha256(folder / phrases.NAME)}
+        images.write(folder, source.images, _settled_root(source.root, folder, out), beside)
+        captions.write(folder, source.captions)
     seconds = time.monotonic() - started
     timing.record(out, seconds)
     _report(dataset, source, seconds)

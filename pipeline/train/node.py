@@ -13,7 +13,8 @@ def inputs(params: Params, run: str) -> list[Path]:
     node = params.runs[run]
     prepared = paths.prepared(node.dataset)
     return [
-        # Of regions it also stands for regions.parquet, which no other data set has: the boxes are in the files' names.
+        # Of regions it also stands for regions.parquet and phrases.parquet, which other data sets lack: the boxes are in the
+        # files' names, the phrases' digest in its footer.
         prepared / images.NAME,
         prepared / captions.NAME,
         paths.injected(node.dataset, node.noise) / pairs.NAME,

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.artifacts import captions, features, history, model_files, pairs, regions, rematching, texts
+from pipeline.artifacts import captions, features, history, model_files, pairs, phrases, regions, rematching, texts
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError
@@ -28,7 +28,7 @@ from pipeline.train.engine.model import DualEncoder, build, describe, objective
 from pipeline.train.engine.pixels import PixelNetwork
 from pipeline.train.engine.regions import TrainRegions
 from pipeline.train.engine.scheme.scheme import Setting
-from pipeline.train.engine.table import TrainTable
+from pipeline.train.engine.table import TrainTable, mentions_of
 
 _FILES = (*model_files.FILES, f"{model_files.PEER}/*", history.NAME, rematching.NAME, "last/*")
 
@@ -130,14 +130,16 @@ def _regions(node: Run, stored: features.Features, table: TrainTable, name: str)
             f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no {regions.NAME}; train on a data set "
             "of format regions"
         )
-    return TrainRegions.of(regions.read(folder), stored, table.train_pairs.owners, name)
+    known = table.train_pairs.incidence
+    assert known is not None  # of regions
+    return TrainRegions.of(regions.read(folder), phrases.read(folder), stored, known, name)
 
 
 def _inputs(node: Run) -> list[Path]:
     """The files whose digests say what the run reads."""
     named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
     inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
-    inputs += [paths.prepared(node.dataset) / regions.NAME] if _of_regions(node) else []
+    inputs += [paths.prepared(node.dataset) / file for file in (regions.NAME, phrases.NAME) if _of_regions(node)]
     return inputs + [folder / file for folder in named for file in (features.META, features.INDEX)]
 
 
@@ -161,10 +163,8 @@ def _table(
         drawing = encoder.Drawing.of(node.image.params, seed)
         pictures = encoder.Pictures.of(node.dataset, stored, network.described, device, drawing)
     texts.require_captions(words, prepared)
-    same_text = node.train.same_text or _of_regions(node)
-    return TrainTable.join(
-        captions.read(prepared), pairs.read(injected), stored, texts.read(words), pictures, same_text
-    )
+    said, shown, mentions = captions.read(prepared), pairs.read(injected), mentions_of(prepared)
+    return TrainTable.join(said, shown, stored, texts.read(words), pictures, node.train.same_text, mentions)
 
 
 def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:

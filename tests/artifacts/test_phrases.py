@@ -9,6 +9,7 @@ from pipeline.core.errors import InputError
 PHRASE = {
     "phrase_id": 1, "caption_id": 1, "image_id": 1, "chain": 7, "start": 0, "text": "a dog", "type": "animals",
     "x1": 0.0, "y1": 2.0, "x2": 4.0, "y2": 2.0, "split": "test",
+    "region_id": None,
 }  # fmt: skip
 REGION = {
     "image_id": 1, "source_id": 9, "x1": 0.0, "y1": 2.0, "x2": 4.0, "y2": 2.0, "proposed": False, "score": 0.0,

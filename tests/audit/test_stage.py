@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pipeline.artifacts import audit as artefact
-from pipeline.artifacts import captions, embeddings, features, model_files, pairs, rematching
+from pipeline.artifacts import captions, embeddings, features, model_files, pairs, phrases, rematching
 from pipeline.audit import stage
 from pipeline.core import tables
 from pipeline.core.errors import InputError, IntegrityError, LockedError
@@ -19,6 +19,7 @@ from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.train.engine import encode, restore
 from pipeline.train.stage import train
+from tests import regions_project
 from tests.fragment_project import run_of, write_fragment_project
 from tests.naive import audit as naive
 from tests.toy_project import PARAMS, load_params, write_prepared
@@ -60,6 +61,22 @@ def own(tmp_path, monkeypatch):
 def _train_pairs(noise: str) -> pa.Table:
     table = pairs.read(paths.injected("toy", noise))
     return table.filter(np.asarray(table["split"]) == "train")
+
+
+def test_no_partner_on_regions_belongs_to_its_phrase_or_region(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = regions_project.run_of(train={"epochs": 1})
+    params = regions_project.write_regions_project(tmp_path, told=run)
+    train(params, "told", "cpu")
+    stage.audit(params, "told", device="cpu")
+    spoken = phrases.read(paths.prepared(regions_project.REGIONS)).to_pylist()
+    belong = {(one["region_id"], one["text"]) for one in spoken if one["split"] == "train"}
+    text = {one["phrase_id"]: one["text"] for one in spoken}
+    rows = artefact.read_pairs(paths.audited("told")).to_pylist()
+    assert len(rows) > 20
+    for row in rows:
+        assert (row["image_id"], text[row["rematch_caption_id"]]) not in belong
+        assert (row["rematch_image_id"], text[row["caption_id"]]) not in belong
 
 
 def test_a_row_per_training_pair_with_its_truth(trained):

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
+from pipeline.train.engine.loss.matches import Matches
 from pipeline.train.engine.loss.sample import sample_losses
 from pipeline.train.engine.loss.scored import Scored
 
@@ -51,12 +52,16 @@ def batches(pairs: int, size: int, rng: np.random.Generator) -> list[ndarray]:
 
 
 def measure(
-    encode: Callable[[ndarray], tuple], score: Score, owners: Int[ndarray, " pairs"], work: Iterable[ndarray]
+    encode: Callable[[ndarray], tuple],
+    score: Score,
+    owners: Int[ndarray, " pairs"],
+    work: Iterable[ndarray],
+    matches: Callable[[ndarray, torch.device], Matches | None] = lambda pairs, device: None,
 ) -> Measured:
     """Loss, similarity and partners of every pair within its batch.
 
     encode: pairs to what ``score`` takes of their images and captions; owners: the image that each pair shows; work:
-    batches that hold each pair once. The loss is L2RM's (Han et al., CVPR 2024, Eq. 4, as its code has it), except that
+    batches that hold each pair once; matches: what else belongs together in a batch, as of ``Pairs.matches``. The loss is L2RM's (Han et al., CVPR 2024, Eq. 4, as its code has it), except that
     captions shown with the same image are no negatives of each other and that the mean is over negatives alone: with
     few images a batch holds several captions of one, and a pair's loss would tell how many. It depends on which pairs
     share a batch.
@@ -66,7 +71,7 @@ def measure(
     for pairs in work:
         found = score(*encode(pairs))
         owner = torch.from_numpy(owners[pairs]).to(found.device)
-        batch = Scored.of(found, owner, mask_same_image=True)
+        batch = Scored.of(found, owner, mask_same_image=True, matches=matches(pairs, found.device))
         negatives = (~batch.same).sum(dim=1).clamp_min(1)
         mean = sample_losses(batch).double() * len(pairs) / negatives
         losses[pairs] = mean.cpu().numpy().round(_DECIMALS)
@@ -90,14 +95,16 @@ def search(
     score: Score,
     cells: int = _CELLS,
     progress: Callable[[range], Iterable[int]] = iter,
+    belong: tuple[Int[ndarray, " cells"], Int[ndarray, " cells"]] | None = None,
 ) -> Partners:
     """Partners among all training pairs, for models that compare vectors.
 
     images: each image once; shows: the row of ``images`` that each pair shows. Every image is scored against every caption
     once, ``cells`` scores at a time (one row at least). Of equal scores the first caption and the first image win;
-    ``image`` is a pair that shows the image. progress: sees the starts of the blocks.
+    ``image`` is a pair that shows the image. progress: sees the starts of the blocks. belong: rows of ``images`` and texts that
+    are no partners, being known together; without, those of the pairs.
     """
-    shown = torch.from_numpy(shows).to(texts.device)
+    shown, said = (torch.from_numpy(side).to(texts.device) for side in belong or (shows, np.arange(len(shows))))
     caption, caption_score = np.full(len(images), -1), np.full(len(images), -np.inf, np.float32)
     best = torch.full((len(texts),), -torch.inf, device=texts.device)
     where = torch.full((len(texts),), -1, device=texts.device)
@@ -106,7 +113,7 @@ def search(
         rows = slice(start, min(start + height, len(images)))
         found = score(images[rows], texts).float()
         inside = ((shown >= rows.start) & (shown < rows.stop)).nonzero()[:, 0]
-        found[shown[inside] - rows.start, inside] = -torch.inf
+        found[shown[inside] - rows.start, said[inside]] = -torch.inf
         _keep(caption, caption_score, np.arange(rows.start, rows.stop), found, np.arange(len(texts)))
         highest, row = found.max(dim=0)
         better = highest > best

@@ -157,4 +157,4 @@ def phrase_table(rows: list[tuple], where: str) -> pa.Table:
     """The columns of ``pipeline.artifacts.phrases``. Raises InputError without rows, which no stage could use."""
     if not rows:
         raise InputError(f"{where}: no phrase of the captions has a box")
-    return pa.table(list(zip(*rows, strict=True)), schema=phrases.SCHEMA)
+    return pa.table([*zip(*rows, strict=True), [None] * len(rows)], schema=phrases.SCHEMA)

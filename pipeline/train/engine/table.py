@@ -1,11 +1,13 @@
 """Captions, pairs, features and texts of one run, joined: what training and validation gather from."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pipeline.artifacts import phrases
+from pipeline.artifacts import phrases, regions
 from pipeline.artifacts.features import Features
 from pipeline.artifacts.texts import Texts
 from pipeline.core.errors import InputError
@@ -57,12 +59,14 @@ class TrainTable:
         texts: Texts,
         pictures: PixelSource | None = None,
         same_text: bool = False,
+        mentions: pa.Table | None = None,
     ) -> "TrainTable":
         """Raises InputError when captions and pairs differ, an image or a caption has no features, or a split is empty.
 
         Images that ``extract`` recorded as unreadable are left out with their captions, and with every pair that shows
         them; one that is missing for another reason is an error. same_text: captions that read alike are one text, which
-        belongs to all their images.
+        belongs to all their images. mentions: as of ``mentions_of``; those of train that no pair was drawn for belong together
+        too.
         """
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
             raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
@@ -79,7 +83,10 @@ class TrainTable:
                 f"training needs train and val captions{without}, the data set has {len(train)} and {len(val)}"
             )
         shown, true = shown[train], own[val]
-        told = phrases.key(caption_table).dictionary_encode().indices.to_numpy() if same_text else None
+        told: np.ndarray | None = None
+        further: tuple[np.ndarray, ...] = ()
+        if same_text or mentions is not None:
+            told, further = _same_text(caption_table, train, mentions)
         val_images = true[np.sort(np.unique(true, return_index=True)[1])]
         return cls(
             array=features.array,
@@ -92,7 +99,7 @@ class TrainTable:
                 shown,
                 pictures,
                 _mismatched(pair_table["mismatched"], train),
-                None if told is None else Incidence.of(shown, told[train]),
+                None if told is None else Incidence.of(shown, told[train], *further),
             ),
             val_captions=texts.places_of(ids[val]),
             val_caption_images=true,
@@ -104,6 +111,29 @@ class TrainTable:
             pictures=pictures,
             val_texts=None if told is None else told[val],
         )
+
+
+def mentions_of(folder: Path) -> pa.Table | None:
+    """phrases.parquet of a data set of regions, ``folder`` below data/prepare; None of any other."""
+    return phrases.read(folder) if (folder / regions.NAME).is_file() else None
+
+
+def _same_text(
+    caption_table: pa.Table, train: np.ndarray, mentions: pa.Table | None
+) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """The number of each caption's text; and regions and texts of the mentions in train that are not the pairs ``train`` of the
+    captions: what ``inject`` did to those stays."""
+    words = [phrases.key(caption_table)]
+    if mentions is None:
+        return words[0].dictionary_encode().indices.to_numpy(), ()
+    mentions = mentions.filter(pc.equal(mentions["split"], "train"))
+    numbers = pa.concat_arrays([*words, phrases.key(mentions)]).dictionary_encode().indices.to_numpy().astype(np.int64)
+    told, texts = np.split(numbers, [len(caption_table)])
+    named = mentions["region_id"].to_numpy()
+    cells = numbers.max() + 1
+    drawn = caption_table["image_id"].to_numpy()[train] * cells + told[train]
+    left = ~np.isin(named * cells + texts, drawn)
+    return told, (named[left], texts[left])
 
 
 def _mismatched(column: pa.ChunkedArray, train: np.ndarray) -> np.ndarray | None:

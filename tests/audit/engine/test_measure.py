@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audit.engine.measure import batches, measure, search
+from pipeline.train.engine.incidence import Incidence
 from tests.naive import audit as naive
 
 
@@ -43,6 +44,30 @@ def test_search_finds_the_best_of_all_whatever_the_block(owners, seed, ties, cel
         if not ties:
             assert found.caption[i] == caption
             assert owners[found.image[i]] == image
+
+
+@given(OWNERS, st.lists(st.integers(0, 6), min_size=20, max_size=20), st.integers(0, 50), st.integers(1, 60))
+def test_what_belongs_together_is_no_partner_and_no_negative(owners, said, seed, cells):
+    owners = np.unique([*owners, 9], return_inverse=True)[1].tolist()
+    said = [*said[: len(owners) - 1], 7]
+    images, texts = _sides(owners, seed, ties=False)
+    known = Incidence.of(np.array(owners), np.array(said), np.array([0]), np.array([7]))
+    seen = {*zip(owners, said, strict=True), (0, 7)}
+    matrix = _matrix(images, texts, owners)
+    belong = known.by_image[:, known.texts].nonzero()
+    partners = search(images, texts, np.array(owners), _dot, cells=cells, belong=belong)
+    rows = images[torch.tensor(owners)]
+    whole = measure(
+        lambda pairs: (rows[pairs], texts[pairs]), _dot, np.array(owners), [np.arange(len(owners))], known.of_batch
+    )
+    for found in (partners, whole.partners):
+        for i, (owner, text) in enumerate(zip(owners, said, strict=True)):
+            others = [j for j in range(len(owners)) if (owner, said[j]) not in seen]
+            assert found.caption[i] == max(others, key=lambda j: matrix[i][j], default=-1)
+            others = [j for j in range(len(owners)) if (owners[j], text) not in seen]
+            best = max(others, key=lambda j: matrix[j][i], default=-1)
+            assert (found.image[i] < 0) == (best < 0)
+            assert best < 0 or owners[found.image[i]] == owners[best]
 
 
 def test_of_equal_scores_the_first_wins():

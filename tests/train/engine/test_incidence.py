@@ -10,11 +10,16 @@ CPU = torch.device("cpu")
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 29), min_size=2, max_size=12, unique=True))
-def test_kin_and_positives_are_those_of_all_pairs(seed, taken):
+def test_kin_and_positives_are_those_of_all_that_is_known(seed, taken):
     rng = np.random.default_rng(seed)
     owners, said = rng.integers(100, 110, 30), rng.integers(5, 14, 30)
-    seen, pairs = set(zip(owners.tolist(), said.tolist(), strict=True)), np.array(taken)
-    found = Incidence.of(owners, said).of_batch(pairs, CPU)
+    more = rng.integers(98, 112, 9), rng.integers(4, 15, 9)
+    both = (np.concatenate(side).tolist() for side in zip((owners, said), more, strict=True))
+    seen, pairs = set(zip(*both, strict=True)), np.array(taken)
+    known = Incidence.of(owners, said, *more)
+    found = known.of_batch(pairs, CPU)
+    assert known.ids[known.images].tolist() == owners.tolist()
+    assert known.belong(pairs, pairs[:3]).tolist() == [[(owners[i], said[j]) in seen for j in taken[:3]] for i in taken]
     images, texts = (np.unique(side[pairs]).tolist() for side in (owners, said))
     assert [images[number] for number in found.images.tolist()] == owners[pairs].tolist()
     assert [texts[number] for number in found.texts.tolist()] == said[pairs].tolist()

@@ -5,6 +5,7 @@ import pytest
 from pipeline.artifacts import regions as artefact
 from pipeline.artifacts.features import Features
 from pipeline.core.errors import InputError
+from pipeline.train.engine.incidence import Incidence
 from pipeline.train.engine.regions import TrainRegions
 
 # Six regions of three pictures; the last three are proposals, one in a picture that no pair shows.
@@ -17,7 +18,11 @@ COLUMNS = {
     "score": np.zeros(6),
     "split": ["train"] * 6,
 }
-OWNERS = np.array([10, 30, 10])
+# Region 70 is of a mention for which no pair was drawn, in the picture of the third.
+KNOWN = Incidence.of(np.array([10, 30, 10]), np.arange(3), np.array([70, 10]), np.array([0, 1]))
+MENTIONS = pa.table(
+    {"region_id": [70, 10], "image_id": [9, 8], "x1": [1.0, 0], "y1": [2.0, 0], "x2": [3.0, 9], "y2": [4.0, 9]}
+)
 
 
 def _features(failed=()) -> Features:
@@ -29,18 +34,19 @@ def _table(**changes) -> pa.Table:
     return pa.table({**COLUMNS, **changes}).cast(artefact.SCHEMA)
 
 
-def test_boxes_of_pairs_and_the_proposals_of_their_pictures():
-    found = TrainRegions.of(_table(), _features(), OWNERS, "r")
-    assert found.pictures.tolist() == [8, 7, 8]
-    assert found.boxes.tolist() == [[1, 1, 6, 6], [0, 0, 5, 5], [1, 1, 6, 6]]
+def test_boxes_of_all_mentions_and_the_proposals_of_the_pictures_of_pairs():
+    found = TrainRegions.of(_table(), MENTIONS, _features(), KNOWN, "r")
+    assert KNOWN.ids.tolist() == [10, 30, 70]
+    assert found.pictures.tolist() == [8, 7, 9]
+    assert found.boxes.tolist() == [[1, 1, 6, 6], [0, 0, 5, 5], [1, 2, 3, 4]]
     assert (found.proposed_in.tolist(), found.rows.tolist()) == ([7, 8], [3, 4])
     assert found.proposals.tolist() == [[5, 5, 10, 10], [4, 4, 9, 9]]
 
 
 def test_proposals_that_could_not_be_read_are_left_out():
-    assert TrainRegions.of(_table(), _features([40]), OWNERS, "r").rows.tolist() == [4]
+    assert TrainRegions.of(_table(), MENTIONS, _features([40]), KNOWN, "r").rows.tolist() == [4]
 
 
 def test_without_proposals_there_is_nothing_to_mine():
     with pytest.raises(InputError, match="train r: no picture of its training pairs has a proposal; add train to the"):
-        TrainRegions.of(_table(proposed=[False] * 6), _features(), OWNERS, "r")
+        TrainRegions.of(_table(proposed=[False] * 6), MENTIONS, _features(), KNOWN, "r")

@@ -5,18 +5,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import torch
 
 from pipeline.artifacts import captions as captions_artefact
-from pipeline.artifacts import features, history, model_files, regions, texts
+from pipeline.artifacts import features, history, model_files, phrases, regions, texts
+from pipeline.artifacts import images as images_artefact
 from pipeline.artifacts import pairs as pairs_artefact
 from pipeline.core.errors import InputError, UsageError
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.train.engine import checkpoint
-from pipeline.train.engine.table import TrainTable
+from pipeline.train.engine.regions import TrainRegions
+from pipeline.train.engine.table import TrainTable, mentions_of
 from pipeline.train.schemes.hard_negatives.scheme import HardNegatives
 from pipeline.train.stage import train
 from tests.regions_project import FEATURES, NOISE, REGIONS, SECTIONS, TEXTS, run_of, write_regions_project
@@ -103,15 +107,21 @@ def test_mined_regions_enter_as_negatives_of_their_phrases(project, monkeypatch)
             rows = np.flatnonzero((pairs.array == feature.numpy()).all(axis=1))
             assert table["proposed"].to_numpy(zero_copy_only=False)[rows].any()
             same = pairs.incidence.texts == pairs.incidence.texts[pair]
-            assert np.isin(table["source_id"].to_numpy()[rows], setting.regions.pictures[same]).any()
+            assert np.isin(
+                table["source_id"].to_numpy()[rows], setting.regions.pictures[pairs.incidence.images[same]]
+            ).any()
 
 
-def _joined(same_text: bool) -> TrainTable:
+def _stored() -> features.Features:
+    return features.read(paths.extracted(REGIONS, FEATURES))
+
+
+def _joined(same_text: bool, mentions: pa.Table | None = None) -> TrainTable:
     folder = paths.prepared(REGIONS)
-    stored = features.read(paths.extracted(REGIONS, FEATURES))
+    stored = _stored()
     shown = pairs_artefact.read(paths.injected(REGIONS, NOISE))
     words = texts.read(paths.extracted(REGIONS, TEXTS))
-    return TrainTable.join(captions_artefact.read(folder), shown, stored, words, same_text=same_text)
+    return TrainTable.join(captions_artefact.read(folder), shown, stored, words, same_text=same_text, mentions=mentions)
 
 
 def test_phrases_that_read_alike_are_one_phrase(project):
@@ -132,6 +142,59 @@ def test_phrases_that_read_alike_are_one_phrase(project):
     seen = {*zip(train_rows.image_id, train_rows.text, strict=True)}
     expected = [[(image, text) in seen for text in train_rows.text] for image in train_rows.image_id]
     assert matches.same.tolist() == expected
+
+
+def _fewer_pairs(each: int) -> None:
+    """Of each phrase in train the first ``each`` mentions alone stay captions, as ``regions_per_phrase`` does; regions without any
+    caption are no rows any more."""
+    folder = paths.prepared(REGIONS)
+    told = captions_artefact.read(folder)
+    rows = told.to_pandas()
+    kept = ((rows.groupby(["split", "text"]).cumcount() < each) | (rows.split != "train")).to_numpy()
+    captions_artefact.write(folder, told.filter(pa.array(kept)))
+    gone = pa.array(sorted(set(rows.image_id) - set(rows.image_id[kept])))
+    pictured, boxes = images_artefact.read(folder), regions.read(folder)
+    left = pc.invert(pc.is_in(boxes["image_id"], value_set=gone))
+    images_artefact.write(folder, pictured.filter(left), str(images_artefact.root(pictured)))
+    regions.write(folder, boxes.filter(left), str(regions.source(boxes)))
+
+
+def test_regions_that_were_not_drawn_for_a_phrase_are_its_own_all_the_same(project):
+    folder = paths.prepared(REGIONS)
+    spoken = phrases.read(folder).to_pandas()
+    # Two blocks of every picture are called the same, and each keeps another name beside.
+    spoken.loc[spoken.split.eq("train") & spoken.text.str.startswith("a "), "text"] = "it"
+    phrases.write(folder, pa.Table.from_pandas(spoken, preserve_index=False))
+    told = captions_artefact.read(folder)
+    text = spoken.set_index("phrase_id").text[told["caption_id"].to_numpy()]
+    captions_artefact.write(folder, told.set_column(2, "text", [text.to_numpy()]))
+    whole = {*zip(*spoken[spoken.split == "train"][["region_id", "text"]].to_numpy().T, strict=True)}
+    _fewer_pairs(3)
+    inject(project, NOISE)
+    extract_texts(project, TEXTS)
+    found = _joined(True, mentions_of(folder)).train_pairs
+    rows = captions_artefact.read(folder).to_pandas().query("split == 'train'")
+    assert len(rows) == len(found) < len(whole)
+    matches = found.matches(np.arange(len(rows)), torch.device("cpu"))
+    expected = [[(image, text) in whole for text in rows.text] for image in rows.image_id]
+    assert matches.same.tolist() == expected
+    alone = _joined(True).train_pairs.matches(np.arange(len(rows)), torch.device("cpu"))
+    assert alone.same.sum() < matches.same.sum()
+    known = found.incidence
+    assert set(known.ids.tolist()) == {region for region, _ in whole}
+    assert len(known.ids) > rows.image_id.nunique()
+    of = TrainRegions.of(regions.read(folder), phrases.read(folder), _stored(), known, "r")
+    boxes = spoken.drop_duplicates("region_id").set_index("region_id").loc[known.ids]
+    assert of.boxes.tolist() == boxes[["x1", "y1", "x2", "y2"]].to_numpy().tolist()
+    assert of.pictures.tolist() == boxes.image_id.tolist()
+
+
+def test_pairs_that_were_mixed_up_stay_so(project):
+    noises = {NOISE: {"dataset": REGIONS, "protocol": "image", "rate": 1.0}}
+    inject(load_params(Path.cwd(), **{**SECTIONS, "noises": noises}, runs={"mined": MINED}), NOISE)
+    shown, with_mentions = (_joined(True, of).train_pairs for of in (None, mentions_of(paths.prepared(REGIONS))))
+    assert (shown.incidence.by_image != with_mentions.incidence.by_image).nnz == 0
+    assert shown.mismatched.any()
 
 
 def test_a_data_set_without_boxes_is_refused(tmp_path, monkeypatch):

@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from pipeline.project.registry import SCHEMES
+from pipeline.train.engine.incidence import Incidence
 from pipeline.train.schemes.memory_bank import weights as _weights
 from tests.train.some import some_pairs, some_scheme
 
@@ -80,6 +83,29 @@ def test_excluding_by_image_leaves_the_pair_s_own_image_out():
     assert int(own.sum()) == 8
     by_caption = _bank(share=1.0)[1]._left_out(batch)
     assert int(by_caption.sum()) == 4
+
+
+def test_texts_that_read_alike_are_one_and_belong_to_all_their_images():
+    pairs = some_pairs(40, each=4)
+    said = np.arange(40) % 15
+    seen = {*zip(pairs.owners.tolist(), said.tolist(), strict=True), (10, 14)}
+    known = Incidence.of(pairs.owners, said, np.array([10]), np.array([14]))
+    batch = np.array([0, 9])
+    for exclude in ("caption", "image"):
+        scheme = some_scheme(
+            replace(pairs, incidence=known), "hal", "memory_bank", train=None, share=1.0, exclude=exclude
+        )
+        scheme.start(1)
+        places = scheme.pairs.tolist()
+        expected = [
+            [
+                said[j] in said[batch]
+                or (exclude == "image" and ((pairs.owners[i], said[j]) in seen or (pairs.owners[j], said[i]) in seen))
+                for j in places
+            ]
+            for i in batch
+        ]
+        assert scheme._left_out(pairs.batch(batch)).tolist() == expected
 
 
 def test_the_loss_is_finite_and_reaches_both_sides():

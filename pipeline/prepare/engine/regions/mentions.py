@@ -8,9 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.artifacts import _boxes, images, phrases, regions
+from pipeline.core import memory
 from pipeline.core.errors import InputError
 from pipeline.prepare.engine.regions.proposing import clipped
 from pipeline.prepare.engine.source import existing
+
+# Bytes of a mention and its region: measured, 950.
+_OF_MENTION = 1000
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Mentions:
     @classmethod
     def read(cls, source: Path) -> "Mentions":
         """source: a folder below data/prepare. Raises MissingResource without it, InputError: a data set without phrases or
-        one of regions, a phrase whose picture is not there or is of another split."""
+        one of regions, a phrase whose picture is not there or is of another split, more phrases than memory may hold."""
         if (existing(source) / regions.NAME).exists():
             raise InputError(f"{source}: holds regions already; name the data set that has the whole pictures")
         if not (source / phrases.NAME).is_file():
@@ -35,6 +39,7 @@ class Mentions:
                 "phrases: true, do"
             )
         table, pictures = phrases.read(source), images.read(source)
+        memory.take(str(source / phrases.NAME), table.num_rows * _OF_MENTION)
         rows = pc.index_in(table["image_id"].combine_chunks(), value_set=pictures["image_id"].combine_chunks())
         _refuse(source, table.filter(pc.is_null(rows)), f"{{image_id}} is no image_id of {images.NAME}")
         differs = pc.not_equal(pictures["split"].take(rows), table["split"])
@@ -70,6 +75,11 @@ class Mentions:
         numbers = np.empty_like(order)
         numbers[order] = np.arange(len(order))
         return numbers[inverse.reshape(-1)], first[order]
+
+    def numbered(self, regions: np.ndarray) -> pa.Table:
+        """``table`` with these as ``region_id``."""
+        at = self.table.schema.get_field_index("region_id")
+        return self.table.set_column(at, phrases.SCHEMA.field("region_id"), pa.array(regions))
 
     def kept(self, region: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
         """Rows of the mentions that become captions, in order: all of val and test; of train one for each pair of a region and

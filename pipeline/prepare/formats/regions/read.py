@@ -13,7 +13,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     size, and by the proposals that look at them.
 
     Raises MissingResource without the folder; InputError: no phrases in it, a phrase of an unknown picture or with a box
-    outside of its picture, a picture for which no box is proposed; IntegrityError for a picture that has changed since; else
+    outside of its picture, a picture for which no box is proposed, more phrases
+    or proposals than memory may hold; IntegrityError for a picture that has changed since; else
     what the proposals raise.
     """
     method = PROPOSALS.load(params.proposals)

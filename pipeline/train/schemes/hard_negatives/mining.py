@@ -54,7 +54,7 @@ def mine(
     means for several is not said there.
     """
     assert pairs.incidence is not None
-    blocks = list(_blocks(regions, at_once))
+    blocks = list(_blocks(regions.pictures[pairs.incidence.images], regions, at_once))
     found = [
         _mined(model, _Block.of(pairs, regions, chosen, limit), pairs, device)
         for chosen in track(blocks, len(blocks), "hard negatives")
@@ -65,12 +65,12 @@ def mine(
     return Mined(texts[kept], rows[kept])
 
 
-def _blocks(regions: TrainRegions, at_once: int) -> Iterator[tuple[ndarray, slice]]:
-    """Pairs, and proposals, of consecutive pictures that have both."""
-    order = np.argsort(regions.pictures, kind="stable")
+def _blocks(shown: ndarray, regions: TrainRegions, at_once: int) -> Iterator[tuple[ndarray, slice]]:
+    """Pairs, and proposals, of consecutive pictures that have both. shown: the picture of each pair."""
+    order = np.argsort(shown, kind="stable")
     pictures, starts, counts = np.unique(regions.proposed_in, return_index=True, return_counts=True)
-    first = np.searchsorted(regions.pictures, pictures, side="left", sorter=order)
-    last = np.searchsorted(regions.pictures, pictures, side="right", sorter=order)
+    first = np.searchsorted(shown, pictures, side="left", sorter=order)
+    last = np.searchsorted(shown, pictures, side="right", sorter=order)
     number = 0
     while number < len(pictures):
         end = max(number + 1, int(np.searchsorted(starts + counts, starts[number] + at_once, side="right")))
@@ -93,16 +93,23 @@ class _Block:
     @classmethod
     def of(cls, pairs: Pairs, regions: TrainRegions, chosen: tuple[ndarray, slice], limit: float | None) -> "_Block":
         shown, proposed = chosen
-        assert pairs.incidence is not None
-        said = np.stack([regions.pictures[shown], pairs.incidence.texts[shown]])
-        (pictures, texts), first, mention = np.unique(said, axis=1, return_index=True, return_inverse=True)
-        truths, its_first, truth = np.unique(pairs.rows[shown], return_index=True, return_inverse=True)
-        matching = torch.zeros(len(truths), len(texts), dtype=torch.bool)
-        matching[torch.from_numpy(truth), torch.from_numpy(mention.reshape(-1))] = True
+        known = pairs.incidence
+        assert known is not None
+        said = np.stack([regions.pictures[known.images[shown]], known.texts[shown]])
+        (pictures, texts), first = np.unique(said, axis=1, return_index=True)
+        # All that belong to the text, in pairs or not; of those in pairs alone there are features.
+        named = np.flatnonzero(np.isin(regions.pictures, pictures))
+        belong = (known.by_image[named][:, texts].toarray() > 0) & (
+            regions.pictures[named][:, None] == pictures[None, :]
+        )
+        matching = torch.from_numpy(belong)
         there = torch.from_numpy(regions.proposed_in[proposed][:, None] == pictures[None, :])
         if limit is not None:
-            boxes = torch.from_numpy(regions.proposals[proposed]), torch.from_numpy(regions.boxes[shown[its_first]])
+            boxes = torch.from_numpy(regions.proposals[proposed]), torch.from_numpy(regions.boxes[named])
             there &= ((iou(*boxes) >= limit).float() @ matching.float()) == 0
+        images, its_first = np.unique(known.images[shown], return_index=True)
+        matching = matching[torch.from_numpy(np.searchsorted(named, images))]
+        truths = pairs.rows[shown[its_first]]
         return cls(texts, pairs.places[shown[first]], regions.rows[proposed], truths, there, matching)
 
 

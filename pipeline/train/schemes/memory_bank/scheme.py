@@ -46,7 +46,7 @@ class MemoryBank(Scheme):
         texts = encode.captions(setting.model, pairs.texts, pairs.places[chosen], device)
         assert isinstance(texts, Tensor)
         self.images, self.texts = images.to(device), texts.to(device)
-        self.pairs = torch.from_numpy(chosen).to(device)
+        self.chosen, self.pairs = chosen, torch.from_numpy(chosen).to(device)
         self.owners = torch.from_numpy(pairs.owners[chosen]).to(device)
         megabytes = (images.nbytes + texts.nbytes) / 2**20
         # Both directions as float32, once more with the mask, and the mask itself.
@@ -68,12 +68,17 @@ class MemoryBank(Scheme):
         return replace(scored, weights=factors)
 
     def _left_out(self, batch: Batch) -> Tensor:
-        """(pairs, bank): entries that are no neighbours of a pair."""
-        pairs = torch.from_numpy(batch.pairs).to(self.pairs.device)
-        inside = left_out(pairs, self.pairs)
+        """(pairs, bank): entries that are no neighbours of a pair. Where texts that read alike are one, a caption is its text, and
+        an image's are all that belong to it."""
+        known, device = self.setting.pairs.incidence, self.pairs.device
+        captions = torch.arange(len(self.setting.pairs)) if known is None else torch.from_numpy(known.texts)
+        inside = left_out(captions[batch.pairs].to(device), captions[self.chosen].to(device))
         if self.params.exclude == "caption":
             return inside
-        return inside | left_out(batch.owners.to(self.pairs.device), self.owners, whole_batch=False)
+        if known is None:
+            return inside | left_out(batch.owners.to(device), self.owners, whole_batch=False)
+        own = known.belong(batch.pairs, self.chosen) | known.belong(self.chosen, batch.pairs).T
+        return inside | torch.from_numpy(own).to(device)
 
 
 def _kept(pairs: int, batch_size: int, share: float, rng: np.random.Generator) -> np.ndarray:

@@ -29,12 +29,15 @@ def _setting(seed: int, count: int = 40, proposals: int = 60, pictures: int = 7)
     owners, said = np.divmod(np.sort(rng.choice(60, count, replace=False)), 6)
     vectors = rng.standard_normal((6, 5)).astype(np.float32)
     texts = Texts("vectors", np.arange(6), {}, None, [], vectors, np.arange(6))
-    pairs = Pairs(array, owners, texts, said, owners, incidence=Incidence.of(owners, said))
-    of_region, boxes = rng.permutation(10) % pictures, _boxes(rng, 10)
-    where = np.sort(rng.integers(0, pictures - 1, proposals))
-    regions = TrainRegions(
-        boxes[owners], of_region[owners], 10 + rng.permutation(proposals), _boxes(rng, proposals), where
-    )
+    # Regions 10 to 14 belong to texts and are in no pair.
+    further = rng.integers(0, 15, 12), rng.integers(0, 6, 12)
+    known = Incidence.of(owners, said, *further)
+    pairs = Pairs(array, owners, texts, said, owners, incidence=known)
+    of_region, boxes = rng.permutation(15) % pictures, _boxes(rng, 15)
+    shown = np.setdiff1d(of_region[owners], [pictures - 1])
+    where = np.sort(rng.choice(shown, proposals))
+    named = boxes[known.ids], of_region[known.ids]
+    regions = TrainRegions(*named, 10 + rng.permutation(proposals), _boxes(rng, proposals), where)
     model = some_model(pairs, text=member(TEXT_ENCODERS, "two_branch", nonlinear=False), size=4, seed=seed)
     return model, pairs, regions
 
@@ -42,11 +45,18 @@ def _setting(seed: int, count: int = 40, proposals: int = 60, pictures: int = 7)
 def _expected(model, pairs, regions, limit) -> set[tuple[int, int]]:
     with evaluating(model):
         scores = model.score(model.img(torch.from_numpy(pairs.array)), model.txt(torch.from_numpy(pairs.texts.array)))
+    known, shown = pairs.incidence, set(pairs.rows.tolist())
     told = [
-        {"text": text, "picture": picture, "box": box, "score": float(scores[row, text])}
-        for text, picture, box, row in zip(
-            pairs.places.tolist(), regions.pictures.tolist(), regions.boxes.tolist(), pairs.rows.tolist(), strict=True
-        )
+        {
+            "text": text,
+            "picture": regions.pictures[number],
+            "box": regions.boxes[number].tolist(),
+            "score": float(scores[region, text]) if region in shown else None,
+            "pair": (region, text) in {*zip(pairs.rows.tolist(), pairs.places.tolist(), strict=True)},
+        }
+        for number, region in enumerate(known.ids.tolist())
+        for text in range(6)
+        if known.by_image[number, text]
     ]
     others = [
         {"row": row, "picture": picture, "box": box, "score": scores[row].tolist()}
