@@ -83,12 +83,12 @@ def _picture(drawn: list[Localisation], image: int, collector: Collector) -> dic
             f"'{one.catalogue.name}'; run `vse-pipe localize --run {one.run}` again"
         )
     size = one.catalogue.images.loc[image, ["width", "height"]].to_numpy(dtype=float)
-    runs = [{"run": each.run, "phrases": _phrases(each, named.index, size)} for each in drawn]
+    found = [_phrases(each, named.index, size) for each in drawn]
     text = one.catalogue.captions.at[caption, "text"]
     return {
         "picture": collector.picture(one.catalogue, image),
-        "runs": runs,
-        "sentence": _parts(text, named, runs[0]["phrases"]),
+        "runs": [{"run": each.run, "phrases": phrases} for each, phrases in zip(drawn, found, strict=True)],
+        "sentence": _parts(text, named, found[0]),
     }
 
 
