@@ -134,6 +134,12 @@ def prepare(
             help="a name under datasets:; all of them when left out", autocompletion=_completion.section("datasets")
         ),
     ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            help="of proposals made by a network: auto, cpu, cuda or cuda:N", autocompletion=_completion.devices
+        ),
+    ] = "auto",
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -145,7 +151,7 @@ def prepare(
     with _reserved(map(paths.prepared, names)):
         from pipeline.prepare import stage
 
-    _wrote([stage.prepare(params, name) for name in names], as_json)
+    _wrote([stage.prepare(params, name, device) for name in names], as_json)
 
 
 app.command(rich_help_panel=_STAGES)(extract.extract)

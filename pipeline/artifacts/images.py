@@ -24,8 +24,12 @@ SCHEMA = pa.schema(
             "path relative to the image root, or what pipeline.pictures.address reads, such as a box in a picture; <split>_ims.npy#<row> for precomputed features",
         ),
         tables.field("split", pa.string(), "train, val or test; proposal: a box that ``format: regions`` proposes"),
-        tables.field("width", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"),
-        tables.field("height", pa.int32(), "pixels; 0 where there is no picture: precomputed features, broken files"),
+        tables.field(
+            "width", pa.int32(), "pixels, upright; 0 where there is no picture: precomputed features, broken files"
+        ),
+        tables.field(
+            "height", pa.int32(), "pixels, upright; 0 where there is no picture: precomputed features, broken files"
+        ),
         tables.field(
             "sha256",
             pa.string(),

@@ -5,6 +5,7 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -18,7 +19,7 @@ from pipeline.pictures.transforms import Transform
 
 Size = tuple[int, int]
 _GRAY16 = ("I;16", "I;16L", "I;16B", "I;16N")
-_ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
+_ORIENTATION = 0x0112
 _wholes = Decoded()
 
 
@@ -71,10 +72,20 @@ def upright_size(root: Path, item: Item) -> Size:
     content, name = _content(root, item)
     image = opened(content, name)
     try:
-        turned = image.getexif().get(_ORIENTATION) in _ON_ITS_SIDE
+        return upright(image.size, orientation(image))
     except Exception as error:
         raise undecodable(name, error) from error
-    return image.size[::-1] if turned else image.size
+
+
+def orientation(image: Image.Image) -> int:
+    """How EXIF says that it is turned, 1 to 8; 1, upright, where it says nothing or something else. Raises whatever Pillow raises."""
+    found: Any = image.getexif().get(_ORIENTATION)
+    return int(found) if found in range(1, 9) else 1
+
+
+def upright(size: Size, turned: int) -> Size:
+    """Of a picture with ``size`` as stored. turned: as of ``orientation``; from 5 on width and height are exchanged."""
+    return size[::-1] if turned >= 5 else size
 
 
 def shown(path: Path) -> bytes | None:
@@ -115,10 +126,8 @@ def reduced(content: bytes, name: str, enough: Callable[[int, int], Size | None]
     if least is not None:
         image.draft(None, least)
     smaller = image.size != stored
-    upright, turned = _decoded(image, name)
-    if not smaller:
-        return upright, upright.size
-    return upright, stored[::-1] if turned else stored
+    picture, turned = _decoded(image, name)
+    return picture, upright(stored, turned) if smaller else picture.size
 
 
 def _content(root: Path, item: Item) -> tuple[bytes, str]:
@@ -148,11 +157,11 @@ def _box(root: Path, item: Item, whole: str, box: Box) -> Image.Image:
     return cropped(picture, box, _name(root, item))
 
 
-def _decoded(image: Image.Image, name: str) -> tuple[Image.Image, bool]:
-    """The upright picture, and whether its sides were exchanged for it."""
+def _decoded(image: Image.Image, name: str) -> tuple[Image.Image, int]:
+    """The upright picture, and its ``orientation`` before."""
     try:
         image.load()
-        turned = image.getexif().get(_ORIENTATION) in _ON_ITS_SIDE
+        turned = orientation(image)
         ImageOps.exif_transpose(image, in_place=True)
         return _rgb(image), turned
     except Exception as error:

@@ -15,6 +15,16 @@ def _members(params: Params, name: str) -> dict[Family, str]:
     )
 
 
+def _inputs(params: Params, name: str) -> list[Path]:
+    """The source, and the file that its way to propose boxes reads."""
+    node = params.datasets[name]
+    if not FORMATS.traits(node.format.name).proposes:
+        return [Path(node.source)]
+    own = node.format.params
+    given = own.options.get(PROPOSALS.traits(own.proposals).reads)
+    return [Path(node.source), *([Path(given)] if given else [])]
+
+
 NODES = (
     Declaration(
         group="prepare",
@@ -22,7 +32,7 @@ NODES = (
         option="--dataset",
         names=lambda params: params.datasets,
         out=lambda params, name: paths.prepared(name),
-        inputs=lambda params, name: [Path(params.datasets[name].source)],
+        inputs=_inputs,
         members=_members,
         finds=(FORMATS, PROPOSALS),
     ),

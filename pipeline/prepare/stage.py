@@ -21,11 +21,11 @@ from pipeline.project.registry import FORMATS
 _SHOWN = 3
 
 
-def prepare(params: Params, dataset: str) -> Path:
+def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
     """Write data/prepare/<dataset>/. Raises InputError on unusable data and then leaves what was there before.
 
     Images that are missing or do not decode are unusable data too, unless the data set says ``on_error: skip``: then
-    they keep their rows, and ``extract`` records why they have no features.
+    they keep their rows, and ``extract`` records why they have no features. device: of proposals that a network makes.
     """
     started = time.monotonic()
     node = params.datasets[dataset]
@@ -36,7 +36,8 @@ def prepare(params: Params, dataset: str) -> Path:
         whole_folder(out, [images.NAME, captions.NAME, phrases.NAME, regions.NAME, images.DRAWN]) as folder,
     ):
         read = FORMATS.load(node.format.name).read
-        source = read(Path(node.source), folder, node.format.params, params.seed)
+        where = [device] if FORMATS.traits(node.format.name).proposes else []
+        source = read(Path(node.source), folder, node.format.params, params.seed, *where)
         check(dataset, source)
         _decide(dataset, source, node)
         beside = {}

@@ -15,6 +15,7 @@ from pipeline.project.traits import (
     FormatTraits,
     ImageEncoderTraits,
     LossTraits,
+    ProposalTraits,
     ProtocolTraits,
     SchemeTraits,
     SimilarityTraits,
@@ -73,7 +74,7 @@ class Family(Generic[Own]):
 
 
 FORMATS = Family("format", "pipeline.prepare.formats", FormatTraits(), "read")
-PROPOSALS = Family("proposals", "pipeline.prepare.proposals", Traits(), "propose")
+PROPOSALS = Family("proposals", "pipeline.prepare.proposals", ProposalTraits(), "propose")
 BACKBONES = Family("backbone", "pipeline.extract.backbones", BackboneTraits(), "build")
 ENGINES = Family("engine", "pipeline.extract.engines", Traits())
 TEXT_FEATURES = Family("text features", "pipeline.extract.texts", TextFeatureTraits())

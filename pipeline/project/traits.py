@@ -22,6 +22,15 @@ class FormatTraits(Traits):
 
 
 @dataclass(frozen=True)
+class ProposalTraits(Traits):
+    """threads: False where one picture keeps all cores busy; reads: its option that names a file without which it proposes
+    nothing, or none."""
+
+    threads: bool = True
+    reads: str = ""
+
+
+@dataclass(frozen=True)
 class BackboneTraits(Traits):
     """trainable: it is a network that makes features of images, so that an image encoder can hold it and train it."""
 

@@ -27,7 +27,8 @@ def compile_all() -> None:
     chosen = [criteria.parse(name, {}) for name in INFERENCES.names()]
     for _ in measure(inputs, chosen, EvaluateParams(resamples=1)):
         pass
-    gru = TEXT_ENCODERS.load("gru").build(TEXT_ENCODERS.options("gru").Params(), _DIM, _DIM, torch.Generator())
+    options = TEXT_ENCODERS.options("gru").Params(pooling="gpo")
+    gru = TEXT_ENCODERS.load("gru").build(options, _DIM, _DIM, torch.Generator())
     gru(torch.ones(2, 3, dtype=torch.int64), torch.tensor([3, 2])).sum().backward()
 
 

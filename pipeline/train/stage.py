@@ -84,6 +84,7 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
         fresh,
         partial(objective, node.loss, model),
         known,
+        node.loss.params,
     )
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)

@@ -26,9 +26,9 @@ from PIL import Image, ImageFilter
 
 from pipeline.artifacts import images
 from pipeline.core import device as devices
+from pipeline.core import precision
 from pipeline.extract import stage
 from pipeline.extract.engine import job as jobs
-from pipeline.extract.engine import precision
 from pipeline.extract.engine.compute import Computer
 from pipeline.extract.engine.forward import Forward
 from pipeline.project import paths

@@ -1,5 +1,6 @@
 """Whatever bytes a .npy file has, it is mapped as it is or refused in one line."""
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -59,3 +60,34 @@ def test_damaged_headers_end_in_one_line(tmp_path: Path, name: str) -> None:
     found = refusals(path, mutants(path.read_bytes(), 300, last=100), lambda: READERS[name](path))
     assert all(isinstance(error, IntegrityError if name == "features" else InputError) for error in found)
     assert len(found) > 200 or name == "plan"
+
+
+def _packed(path: Path, header: dict, content: bytes) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"fortran_order": False, **header})
+        file.write(content)
+
+
+@pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3), np.asfortranarray(np.eye(2, 3)), np.array(["ab", ""]), np.zeros((0, 4)), np.float32(3)])  # fmt: skip
+def test_members_of_an_archive(tmp_path: Path, array: np.ndarray) -> None:
+    np.savez_compressed(tmp_path / "a.npz", a=array, b=array)
+    found = arrays.packed(tmp_path / "a.npz", DAMAGE, ["a"], ["c"])
+    assert list(found) == ["a"]
+    np.testing.assert_array_equal(found["a"], array)
+    assert found["a"].dtype == array.dtype
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"), [((2**40, 4), "<f8"), ((2**61, 8), "<f8"), ((-1, -4), "<f8"), ((2**40,), "<U0")]
+)
+def test_members_that_promise_more_than_they_hold(tmp_path: Path, shape: tuple, kind: str) -> None:
+    _packed(tmp_path / "a.npz", {"descr": kind, "shape": shape}, bytes(64))
+    with pytest.raises(InputError, match=r"a\.npz: a\.npy: not a whole \.npy file \(\d+ bytes, its header promises"):
+        arrays.packed(tmp_path / "a.npz", DAMAGE, ["a"])
+
+
+def test_text_without_letters_takes_no_memory(tmp_path: Path) -> None:
+    with (tmp_path / "a.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<U0", "fortran_order": False, "shape": (2**45,)})
+    with pytest.raises(InputError, match=r"not a whole \.npy file"):
+        arrays.opened(tmp_path / "a.npy", DAMAGE)

@@ -12,10 +12,10 @@ from torchvision import models
 from torchvision.transforms import v2
 
 from pipeline.artifacts import features, images
+from pipeline.core import precision
 from pipeline.core.errors import InputError, IntegrityError, LockedError
 from pipeline.core.locks import claim
 from pipeline.extract import stage
-from pipeline.extract.engine import precision
 from pipeline.extract.engine.forward import Forward
 from tests.extract import project
 from tests.naive import extract as naive

@@ -61,11 +61,36 @@ def caption(
         pooled = forward[-1] if backward is None else _averaged([forward[-1]], [backward[0]])[0]
     elif pooling == "mean":
         pooled = [sum(column) / len(words) for column in zip(*words, strict=True)]
+    elif pooling == "gpo":
+        pooled = gpo({name.removeprefix("gpo."): values for name, values in weights.items()}, words)
     else:
         pooled = [max(column) for column in zip(*words, strict=True)]
     if "fc.weight" in weights:
         pooled = affine(weights["fc.weight"], weights["fc.bias"], pooled)
     return unit(pooled)
+
+
+def gpo(weights: dict[str, list], rows: list[Vector]) -> Vector:
+    """Each dimension's numbers from the largest to the smallest, times the weight of their place."""
+    size = len(weights["gru.weight_ih_l0"][0])
+    inputs = []
+    for place in range(len(rows)):
+        angles = [place / 10000 ** (2 * (i // 2) / size) for i in range(size)]
+        inputs.append([math.cos(angle) if i % 2 else math.sin(angle) for i, angle in enumerate(angles)])
+    named = {name.replace("gru.", "rnn."): values for name, values in weights.items()}
+    states = _averaged(_run(named, "l0", inputs), _run(named, "l0_reverse", inputs[::-1])[::-1])
+    chances = [math.exp(sum(w * x for w, x in zip(weights["linear.weight"][0], s, strict=True)) / 0.1) for s in states]
+    ordered = [sorted(column, reverse=True) for column in zip(*rows, strict=True)]
+    return [sum(c * x for c, x in zip(chances, column, strict=True)) / sum(chances) for column in ordered]
+
+
+def pooled(weights: dict[str, list], features: list[Vector], pooling: str) -> Vector:
+    """The linear layer on every region, one vector of them all, unit length."""
+    rows = [affine(weights["fc.weight"], weights["fc.bias"], region) for region in features]
+    if pooling == "gpo":
+        return unit(gpo({name.removeprefix("gpo."): values for name, values in weights.items()}, rows))
+    reduce = max if pooling == "max" else lambda column: sum(column) / len(column)
+    return unit([reduce(column) for column in zip(*rows, strict=True)])
 
 
 def words(weights: dict[str, list], tokens: list[int], layers: int = 1, bidirectional: bool = False) -> list[Vector]:

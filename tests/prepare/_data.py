@@ -109,14 +109,20 @@ def read(kind: str, source: Path, out: Path, seed: int = 1, **options) -> Source
 
 
 def prepare(
-    kind: str, source: Path | str, seed: int = 1, on_error: str = "fail", memory: int = 4096, **options
+    kind: str,
+    source: Path | str,
+    seed: int = 1,
+    on_error: str = "fail",
+    memory: int = 4096,
+    device: str = "auto",
+    **options,
 ) -> Path:
     """Run the stage on a data set called ``tiny``; the working folder must be the test's own."""
     dataset = Dataset(Member(kind, FORMATS.options(kind).Params(**options)), str(source), on_error, memory)
     empty = {"features": {}, "texts": {}, "noises": {}, "runs": {}, "inference": {}}
     sections = {"grid": GridParams(inferences=["nns"]), "evaluate": EvaluateParams(), "report": ReportParams()}
     params = Params(seed=seed, datasets={"tiny": dataset}, **sections, **empty)
-    return stage.prepare(params, "tiny")
+    return stage.prepare(params, "tiny", device)
 
 
 def captions_by_file(source: Source) -> dict[str, list[str]]:

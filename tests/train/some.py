@@ -1,5 +1,7 @@
 """Small pairs and a small model: what the tests of one step and one epoch run on."""
 
+from functools import partial
+
 import numpy as np
 import torch
 
@@ -48,21 +50,22 @@ def some_model(
 def some_scheme(
     pairs: Pairs, loss: str = "sum", name: str = "plain", model: DualEncoder | None = None, train=None, **options
 ) -> Scheme:
-    model, family = model or some_model(pairs), LOSSES.load(loss)
+    model, chosen = model or some_model(pairs), member(LOSSES, loss)
     if LOSSES.traits(loss).learns:
-        model.loss = family.network(family.Params()).to(next(model.parameters()).dtype)
+        model.loss = LOSSES.load(loss).network(chosen.params).to(next(model.parameters()).dtype)
     params = TrainParams(**{"batch_size": 8, "embed_size": 8, **(train or {})})
     setting = Setting(
         model,
-        objective(member(LOSSES, loss), model),
+        objective(chosen, model),
         pairs,
         params,
         3,
         torch.device("cpu"),
         lambda seed: some_model(pairs, seed=seed),
+        partial(objective, chosen, model),
+        loss_options=chosen.params,
     )
-    chosen = member(SCHEMES, name, **options)
-    return SCHEMES.load(name).scheme(setting, chosen.params)
+    return SCHEMES.load(name).scheme(setting, member(SCHEMES, name, **options).params)
 
 
 def adam(model: torch.nn.Module, lr: float) -> torch.optim.Optimizer:

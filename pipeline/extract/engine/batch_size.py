@@ -13,8 +13,8 @@ from functools import partial
 import numpy as np
 
 from pipeline.core import device as devices
+from pipeline.core import precision
 from pipeline.core.errors import InputError
-from pipeline.extract.engine import precision
 from pipeline.extract.engine.backbone import Output
 from pipeline.extract.engine.compute import Computer
 from pipeline.extract.engine.forward import Forward

@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 import torch
 
+from pipeline.core import precision
 from pipeline.core.console import track
 from pipeline.core.errors import InputError
-from pipeline.extract.engine import precision
 from pipeline.extract.engine.backbone import Failure, Output
 from pipeline.extract.engine.forward import Forward, joined
 from pipeline.extract.engine.job import Job

@@ -89,7 +89,7 @@ def known(node: FeatureSet, seed: int, about: dict) -> Job:
 
 def plan(node: FeatureSet, seed: int, device) -> Job:
     """Reads images.parquet, finds and loads the weights. device: a torch.device. Raises what they raise."""
-    from pipeline.extract.engine import precision
+    from pipeline.core import precision
 
     job = known(node, seed, {})
     backbone = BACKBONES.load(node.backbone.name).build(node.backbone.params, seed)

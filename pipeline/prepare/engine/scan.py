@@ -14,15 +14,17 @@ from pipeline.core.errors import InputError, MissingResource, UnreadableImage
 from pipeline.core.inside import inside
 from pipeline.pictures import read
 from pipeline.pictures.address import cut, path_of
+from pipeline.pictures.images import Size, orientation, upright
 from pipeline.pictures.picture import opened, undecodable
 from pipeline.prepare.engine.source import is_text
 
-Read = tuple[int, int, str, str | None]
+Read = tuple[Size, int, str, str | None]
 
 
 @dataclass(frozen=True)
 class Scanned:
-    """Parallel to the files given. widths and heights: pixels as stored, before any EXIF rotation; digests: sha256, hex.
+    """Parallel to the files given. widths and heights: pixels of the upright picture; digests: sha256, hex; orientations: of
+    EXIF, 1 to 8, where 1 is upright as stored.
 
     Of an image that cannot be used both sizes are 0, and the digest is ``UNREAD`` where there are no bytes to digest;
     broken: "<where>: <file> <reason>" of each of those, in order.
@@ -31,6 +33,7 @@ class Scanned:
     widths: list[int]
     heights: list[int]
     digests: list[str]
+    orientations: list[int]
     broken: list[str] = field(default_factory=list)
 
 
@@ -55,8 +58,9 @@ def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: b
         for place, file, result in zip(places, files, results, strict=True)
         if result[3] is not None
     ]
-    widths, heights = [result[0] for result in results], [result[1] for result in results]
-    return Scanned(widths, heights, [result[2] for result in results], broken)
+    sizes, orientations, digests, _ = zip(*results, strict=True) if results else ((), (), (), ())
+    widths, heights = [size[0] for size in sizes], [size[1] for size in sizes]
+    return Scanned(widths, heights, list(digests), list(orientations), broken)
 
 
 def _locate(root: Path, file: str, where: str, in_shards: bool) -> None:
@@ -80,23 +84,24 @@ def _locate(root: Path, file: str, where: str, in_shards: bool) -> None:
 
 
 def _open(root: Path, file: str, where: str) -> Read:
-    """Width, height, sha256, and None or why the image cannot be used."""
+    """Upright size, orientation, sha256, and None or why the image cannot be used."""
     digest = UNREAD
     try:
         content = read.content(root, file, where)
         digest = hashlib.sha256(content).hexdigest()
         return *_size(content), digest, None
     except UnreadableImage as error:
-        return 0, 0, digest, error.reason
+        return (0, 0), 1, digest, error.reason
 
 
-def _size(content: bytes) -> tuple[int, int]:
+def _size(content: bytes) -> tuple[Size, int]:
     with opened(content, "") as image:
         size = image.size
         try:
+            turned = orientation(image)
             # A JPEG still has to be read to its last block, but is drawn at an eighth of its size.
             image.draft(image.mode, (1, 1))
             image.load()
         except Exception as error:
             raise undecodable("", error) from error
-    return size
+    return upright(size, turned), turned

@@ -12,6 +12,7 @@ from pipeline.project.registry import Family
 from pipeline.tools.check import dvc_stages
 from pipeline.tools.check.dvc_stages import DVC_YAML, Stage
 
+_PUT_THERE = "put it there or correct its path"
 _RESTORE, _WRONG_NAME = "`git checkout pipeline` brings it back", "correct the name or remove the line"
 _REPORT = {str(paths.REPORTS / "index.html"), str(paths.REPORTS / "metrics.json")}
 # Features carry the digest of the code that reads pictures for them, and their folder is a dependency of these stages.
@@ -30,7 +31,7 @@ def problems(params: Params, document: dict) -> list[Problem]:
     listed = [_problem(*text.split(": ", 1)) for text in wrong]
     by_name = {stage.name: stage for stage in found}
     for node in nodes(params):
-        listed += _node(node, by_name.get(node.stage), found)
+        listed += _node(node, by_name.get(node.stage), found) + _unnamed(params, node)
     listed += _report(by_name.get("report"))
     if not Path("pipeline").is_dir():
         listed.append(Problem(PARAMS, str(DVC_YAML), "its stages depend on pipeline/, which is not there", _RESTORE))
@@ -56,6 +57,15 @@ def _node(node: Node, stage: Stage | None, found: list[Stage]) -> list[Problem]:
     if not stage.cmd.endswith(node.command):
         listed.append(_problem(stage.name, f"runs `{stage.cmd}`, expected `{node.command}`"))
     return listed
+
+
+def _unnamed(params: Params, node: Node) -> list[Problem]:
+    """Raw data beside the source, which dvc.yaml cannot name because few data sets have any."""
+    if node.group != "prepare":
+        return []
+    _, *beside = node.declaration.inputs(params, node.name)
+    where = f"params.yaml datasets.{node.name}"
+    return [Problem(PARAMS, where, f"{path} does not exist", _PUT_THERE) for path in beside if not path.exists()]
 
 
 def _report(stage: Stage | None) -> list[Problem]:

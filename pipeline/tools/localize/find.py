@@ -38,7 +38,7 @@ def find(params: Params, run: str, photo: Photo, phrases: Sequence[str], device:
         network = network.parts[0]
     assert isinstance(network, Network)  # a run of one network or two; ensembles have no entry under runs
     asked = [network.sentence(phrase) for phrase in phrases]
-    boxes = _proposed(params, params.runs[run].dataset, photo)
+    boxes = _proposed(params, params.runs[run].dataset, photo, device)
     seen = network.boxes(photo.folder, [photo.item(box) for box in boxes])
     similarity = network.similarity()
     scores = torch.cat([similarity(seen, one.side) for one in asked], dim=1)
@@ -51,10 +51,10 @@ def find(params: Params, run: str, photo: Photo, phrases: Sequence[str], device:
     ]
 
 
-def _proposed(params: Params, dataset: str, photo: Photo) -> list[Box]:
+def _proposed(params: Params, dataset: str, photo: Photo, device: str) -> list[Box]:
     own = params.datasets[dataset].format.params
     options = PROPOSALS.options(own.proposals).Params.model_validate(own.options)
-    proposer = PROPOSALS.load(own.proposals).proposer(options, own.count, params.seed)
+    proposer = PROPOSALS.load(own.proposals).proposer(options, own.count, params.seed, device)
     seen = Seen(photo.folder, photo.item(), *photo.picture.size)
     found = settled(proposer(seen), seen, own.count).boxes.astype(int).tolist()
     return [Box(x1, y1, x2 - x1 + 1, y2 - y1 + 1) for x1, y1, x2, y2 in found]

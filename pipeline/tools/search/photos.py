@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from pipeline.artifacts import features, model_files
+from pipeline.core import precision
 from pipeline.core.errors import IntegrityError, MissingResource, UsageError
 from pipeline.core.files import read_json
-from pipeline.extract.engine import precision
 from pipeline.extract.engine.backbone import Backbone
 from pipeline.extract.engine.forward import Forward
 from pipeline.pictures import images

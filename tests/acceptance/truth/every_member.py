@@ -45,6 +45,9 @@ _OF_RUNS = {
     "infonce": {"similarity": "scan_t2i", **_REGIONS},
     "infonce_rce": {"similarity": "sgr", **_REGIONS},
     "rcl": {"features": "torchvision", "image": "finetune"},
+    "crcl": {"scheme": "crcl"},
+    "decl": {"scheme": "decl"},
+    "sigmoid": {"features": "bottom_up", "image": "pooled"},
 }
 
 

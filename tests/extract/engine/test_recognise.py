@@ -87,7 +87,7 @@ def test_other_images_code_and_libraries(tiny: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_precision_auto_is_what_torch_makes_of_it(tiny: Path) -> None:
-    from pipeline.extract.engine import precision
+    from pipeline.core import precision
 
     node = project.params().features["small"]
     told = recognise._precision(node, "cpu", "?")

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import torch
 from PIL import Image
 from safetensors.torch import save_file
+from scipy import io
 
 from pipeline.artifacts import noise_index
 from pipeline.core import states
@@ -24,6 +25,10 @@ from pipeline.extract.backbones.precomp import build as precomp_build
 from pipeline.extract.text_engine import vectors as word_vectors
 from pipeline.pictures import images
 from pipeline.pictures.images import Item
+from pipeline.prepare.engine.regions.proposing import Seen
+from pipeline.prepare.proposals import file as from_file
+from pipeline.prepare.proposals.file import tables
+from pipeline.prepare.proposals.file.propose import proposer
 from pipeline.prepare.stage import check
 from pipeline.project.params.document import read_document
 from pipeline.project.params.load import load
@@ -36,6 +41,7 @@ from tests.faults.fuzz.child import Reader
 from tests.prepare import _data as data
 from tests.prepare.formats.test_parquet import hub
 from tests.prepare.formats.test_webdataset import sample, shard
+from tests.prepare.proposals import test_file as boxes_files
 from tests.rules.sources import ROOT
 
 _KINDS = {"png": {}, "jpg": {}, "gif": {}, "webp": {}, "bmp": {}, "tiff": {"compression": "tiff_lzw"}, "ppm": {}}
@@ -44,6 +50,7 @@ _WEIGHTS = {"a.weight": torch.arange(12.0).reshape(3, 4), "a.bias": torch.zeros(
 _MARKED = ["[/EN#1/people A man] with [/EN#2/clothing/other a hat] , [/EN#0/notvisual who] waits", "[/EN#3/scene rain]"]
 _BOXES = data.marked(11, {(1, 2): (1, 1, 8, 6), (2,): (3, 2, 5, 2), (3,): "scene", (4,): "nobndbox"})
 _ENTITIES = ("Sentences/11.txt", "Annotations/11.xml", "train.txt")
+_PROPOSED = ("boxes/packed.mat", "boxes/cell.mat", "boxes/plain.mat", "boxes/b.npz", "boxes/b.csv")
 _NPY = {
     "images": (Path("a.npy"), Path("ids.npy")),
     "captions": (Path("b.npy"), Path("captions.txt"), Path("owners.npy")),
@@ -86,6 +93,12 @@ def _data_sets() -> None:
     told = json.dumps({"caption": ["one", "two"]}).encode()
     shard(Path("tarjson/t.tar"), [("a.png", data.picture(0)), ("a.json", told)])
     data.entities(Path("entities"), {11: ("train", _MARKED, _BOXES)})
+    for name in _PROPOSED:
+        Path(name).parent.mkdir(exist_ok=True)
+        boxes_files.write(Path(name))
+    cell = boxes_files.cell(np.ones((2, 5)), np.zeros((0, 5)))
+    io.savemat("boxes/cell.mat", {"image": [12.0, 7.0], "boxes": cell})
+    io.savemat("boxes/plain.mat", {"image": [12.0], "boxes": [[0.0, 0.0, 9.0, 9.0]], "scores": [1.0]})
     Path("parquet").mkdir()
     pq.write_table(
         pa.table({"image": hub(0, 3), "caption": [["a", "b"], ["NA"], ["c"]]}), "parquet/t.parquet", row_group_size=2
@@ -111,6 +124,11 @@ def _prepared(kind: str, source: str, **options: object) -> object:
     found = data.read(kind, Path(source), Path("out"), **options)
     check(kind, found)
     return found.images, found.captions, found.root, found.broken, found.phrases
+
+
+def _proposed(path: Path) -> object:
+    params = from_file.Params(path=str(path))
+    return tables.read(path, None), proposer(params, 3, 1)(Seen(Path(), Item(7, "12.png", "", "x"), 120, 80))
 
 
 def _noise(path: Path) -> object:
@@ -173,6 +191,7 @@ def readers() -> list[Reader]:
     }
     alone: dict[str, tuple[str, Callable[[Path], object]]] = {
         "noise index.npy": ("index.npy", _noise),
+        **{f"proposals {name}": (name, _proposed) for name in _PROPOSED},
         "bottom-up a.tsv": ("tsv/a.tsv", _regions),
         "precomp row": ("cc/test_ims.npy", _row),
         **{f"weights {name}": (name, states.read) for name in ("w.pth", "old.pt", "w.safetensors")},

@@ -63,10 +63,19 @@ GOOD = [
 
 
 @pytest.mark.parametrize("content", [case[1] for case in GOOD], ids=[case[0] for case in GOOD])
-def test_sizes_are_those_stored(tmp_path, content):
+def test_sizes(tmp_path, content):
     (tmp_path / "image.jpg").write_bytes(content)
     scanned = scan(tmp_path, ["image.jpg"], str)
     assert (scanned.widths, scanned.heights) == ([45], [31])
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_sizes_are_those_of_the_upright_picture(tmp_path, kind):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    (tmp_path / "a").write_bytes(_saved(Image.fromarray(_noise((31, 45, 3))), kind, exif=exif))
+    scanned = scan(tmp_path, ["a"], str)
+    assert (scanned.widths, scanned.heights, scanned.orientations) == ([31], [45], [6])
 
 
 def test_order_is_that_of_the_files(tmp_path):

@@ -1,15 +1,20 @@
 """Flickr30k Entities: phrases where the authors' interface finds them, the boxes that enclose those of a chain."""
 
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image, ImageOps
 
 from pipeline.artifacts import captions, phrases
 from pipeline.core import memory
 from pipeline.core.errors import InputError, MissingResource, PipelineError
+from pipeline.pictures import images
 from pipeline.prepare.formats.entities.annotations import read as annotation
+from pipeline.prepare.formats.entities.annotations import turned as box_turned
 from pipeline.prepare.formats.entities.sentences import parse
 from tests import bombs
 from tests.naive.prepare import entities_sentence
@@ -65,6 +70,60 @@ def test_the_stage_writes_them_and_says_what_has_no_box(tmp_path, monkeypatch, c
     rest = "3 without annotation (3 chains), 1 without words (1 chains)"
     assert f"raw: 3 phrases have a box; left out: {left}, {rest}; 1 boxes reached over an edge" in said
     assert "train 1 images / 3 captions / 2 phrases, val 0 images / 0 captions / 0 phrases, test 1 images" in said
+
+
+def turned(folder: Path, orientation: int, stored: tuple[int, int], told: tuple[int, int]) -> Path:
+    """Picture 11 as stored is black, but for a red box at 1, 2 to 3, 3, which its annotations of a picture of size ``told`` name."""
+    pair(folder, ["[/EN#1/other a box] and [/EN#2/other all]"], {(1,): (2, 3, 4, 4), (2,): (1, 1, *told)}, size=told)
+    pixels = np.zeros((*stored[::-1], 3), np.uint8)
+    pixels[2:4, 1:4] = 255, 0, 0
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(pixels).save(folder / "flickr30k-images/11.jpg", "PNG", exif=exif)
+    return folder
+
+
+@pytest.mark.parametrize("orientation", [5, 6, 7, 8])
+def test_boxes_turn_with_the_picture_that_they_were_drawn_on(tmp_path, orientation):
+    source = read("entities", turned(tmp_path, orientation, (9, 5), (9, 5)), tmp_path)
+    assert source.images.select(["width", "height"]).to_pylist()[0] == {"width": 5, "height": 9}
+    seen = np.asarray(images.load(tmp_path / "flickr30k-images", images.Item(11, "11.jpg", "", "x")))
+    box, whole, _ = ([int(row[edge]) for edge in COLUMNS[7:11]] for row in source.phrases.to_pylist())
+    red = np.zeros(seen.shape[:2], bool)
+    red[box[1] : box[3] + 1, box[0] : box[2] + 1] = True
+    np.testing.assert_array_equal(seen[:, :, 0] == 255, red)
+    assert whole == [0, 0, 4, 8]
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_turning_a_box_against_turning_its_pixels(orientation):
+    pixels = np.zeros((5, 9), np.uint8)
+    pixels[2:4, 1:4] = 255
+    picture = Image.fromarray(pixels)
+    picture.getexif()[0x0112] = orientation
+    rows, columns = np.nonzero(np.asarray(ImageOps.exif_transpose(picture)))
+    expected = columns.min(), rows.min(), columns.max(), rows.max()
+    assert box_turned((1, 2, 3, 3), orientation, (9, 5)) == expected
+
+
+@pytest.mark.parametrize(("orientation", "stored"), [(6, (9, 5)), (9, (5, 9)), (1, (5, 9))])
+def test_boxes_of_the_upright_picture_stay(tmp_path, orientation, stored):
+    source = read("entities", turned(tmp_path, orientation, stored, (5, 9)), tmp_path)
+    assert [source.phrases[edge][0].as_py() for edge in COLUMNS[7:11]] == [1, 2, 3, 3]
+    assert (source.images["width"][0].as_py(), source.images["height"][0].as_py()) == (5, 9)
+
+
+@pytest.mark.parametrize(
+    ("orientation", "told", "message"),
+    [
+        (3, (9, 5), "11.jpg: shown turned, by its EXIF orientation 3, and its size does not tell whether its boxes"),
+        (6, (9, 6), "11.jpg: 5 x 9 pixels, but its annotations are of 9 x 6; use the pictures that"),
+    ],
+)
+def test_turned_pictures_whose_boxes_fit_no_way_or_every_way(tmp_path, orientation, told, message):
+    turned(tmp_path, orientation, (9, 5), told)
+    with pytest.raises(InputError, match=re.escape(message)):
+        read("entities", tmp_path, tmp_path)
 
 
 WORDS = st.text("aE\u00e9\u732b\U0001f408.,'#:-0N", min_size=1, max_size=4)

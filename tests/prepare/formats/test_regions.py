@@ -1,13 +1,20 @@
 """``format: regions`` in params.yaml, and what ``check`` says of what it made."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from pipeline.artifacts import phrases, regions
 from pipeline.core.errors import ParamsError
 from pipeline.prepare.check import problems
 from pipeline.project.nodes import nodes
+from pipeline.project.params.document import read_document
+from pipeline.project.step import waiting
+from pipeline.tools.check import dvc_yaml
 from tests.prepare._data import prepare
 from tests.prepare.engine.regions._whole import SOURCE, write
+from tests.rules.sources import ROOT
 from tests.toy_project import load_params
 
 
@@ -34,6 +41,19 @@ def test_the_check_compares_boxes_with_pictures_row_by_row(tmp_path):
     assert [one.what for one in problems(params, checked)] == [
         "its image_ids are not those of data/prepare/toy/images.parquet, row by row"
     ]
+
+
+def test_a_file_of_boxes_is_missed_before_anything_runs(tmp_path):
+    write([(1, "a man", (0, 0, 9, 9))], {1: "test"})
+    node = {"format": "regions", "source": str(SOURCE), "proposals": "file", "options": {"path": "edges.csv"}}
+    params = load_params(tmp_path, datasets={"toy": node})
+    assert waiting(params, "prepare", "toy").because == "edges.csv does not exist yet"
+    shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
+    told = "params.yaml datasets.toy: edges.csv does not exist; put it there or correct its path"
+    assert told in [one.line for one in dvc_yaml.problems(params, read_document(tmp_path / "params.yaml"))]
+    Path("edges.csv").write_text("image,x1,y1,x2,y2\np1,0,0,9,9\n")
+    assert waiting(params, "prepare", "toy") is None
+    assert told not in [one.line for one in dvc_yaml.problems(params, read_document(tmp_path / "params.yaml"))]
 
 
 def test_params_name_the_proposals_and_their_options(tmp_path):

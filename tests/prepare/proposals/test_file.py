@@ -43,6 +43,22 @@ def write(path: Path, image=IMAGE, boxes=BOXES, scores=SCORES) -> Path:
     return path
 
 
+def cell(*arrays) -> np.ndarray:
+    found = np.empty((len(arrays), 1), object)
+    found[:, 0] = arrays
+    return found
+
+
+def stored(path: Path, name: str, kind: int) -> None:
+    """A MATLAB file in which the numbers of one array are said to be of another type: scipy's reader ends the process."""
+    numbers = np.arange(5.0)[:, None]
+    io.savemat(path, {"image": numbers, "boxes": BOXES})
+    content = bytearray(path.read_bytes())
+    at = content.index((numbers if name == "image" else BOXES).tobytes("F")) - 8
+    content[at : at + 4] = kind.to_bytes(4, "little")
+    path.write_bytes(content)
+
+
 @pytest.mark.parametrize("ending", ["npz", "mat", "csv"])
 def test_the_best_boxes_of_the_picture(tmp_path: Path, of: Seen, ending: str):
     path = write(tmp_path / f"edges.{ending}")
@@ -77,12 +93,12 @@ def test_by_the_name_of_the_file(tmp_path: Path, of: Seen):
     [
         (
             {"boxes": BOXES + np.array([0, 0, 1, 0])},
-            "row 2: the box from 0, 0 to 120, 79, counted from 0, reaches outside 12.png of 120 x 80 pixels",
+            "line 2: the box from 0, 0 to 120, 79, counted from 0, reaches outside 12.png of 120 x 80 pixels",
         ),
-        ({"boxes": BOXES - 1}, "row 2: the box from -1, -1 to 118, 78, counted from 0, reaches outside 12.png"),
-        ({"boxes": BOXES[:, [2, 1, 0, 3]]}, "row 2: 119, 0, 0, 79 is a box without area, in the form corners"),
-        ({"boxes": np.where(BOXES == 60, np.nan, BOXES)}, "row 3: boxes [5.0, 6.0, 50.0, nan]: not all are finite"),
-        ({"scores": np.where(SCORES == 1, np.inf, SCORES)}, "row 5: scores inf: not all are finite"),
+        ({"boxes": BOXES - 1}, "line 2: the box from -1, -1 to 118, 78, counted from 0, reaches outside 12.png"),
+        ({"boxes": BOXES[:, [2, 1, 0, 3]]}, "line 2: 119, 0, 0, 79 is a box without area, in the form corners"),
+        ({"boxes": np.where(BOXES == 60, np.nan, BOXES)}, "line 3: boxes [5.0, 6.0, 50.0, nan]: not all are finite"),
+        ({"scores": np.where(SCORES == 1, np.inf, SCORES)}, "line 5: scores inf: not all are finite"),
         ({"image": ["1", "2", "3", "4", "5"]}, "no boxes for 12.png, looked for by stem as '12'"),
     ],
 )
@@ -106,7 +122,7 @@ def test_a_stem_of_two_pictures(tmp_path: Path, of: Seen):
         (
             "o.npz",
             lambda p: np.savez(p, image=np.array(IMAGE, object), boxes=BOXES),
-            "no .npz file with plain arrays image and boxes",
+            "o.npz: image.npy: holds pickled Python objects",
         ),
         ("o.npz", lambda p: np.savez(p, image=np.array(IMAGE)), "no .npz file with plain arrays image and boxes"),
         (
@@ -122,13 +138,40 @@ def test_a_stem_of_two_pictures(tmp_path: Path, of: Seen):
         ("o.npz", lambda p: np.savez(p, image=np.zeros(0), boxes=np.zeros((0, 4))), "o.npz: no boxes"),
         (
             "o.npz",
+            lambda p: np.savez(p, image="12", boxes=BOXES),
+            "o.npz: shapes {'image': (), 'boxes': (5, 4)}, expected",
+        ),
+        (
+            "o.npz",
+            lambda p: np.savez(p, image=np.full(5, 2**60), boxes=BOXES),
+            "row 0: image 1.15292e+18 is neither a name",
+        ),
+        (
+            "o.npz",
+            lambda p: np.savez(p, image=np.arange(5), boxes=np.full((5, 4), np.finfo(np.longdouble).max)),
+            "row 0: boxes [inf, inf, inf, inf]: not all are finite",
+        ),
+        ("o.mat", lambda p: stored(p, "boxes", 77), "no MATLAB file of version 5 to 7 ('boxes' is stored as type 77)"),
+        ("o.mat", lambda p: stored(p, "image", 8), "no MATLAB file of version 5 to 7 ('image' is stored as type 8)"),
+        (
+            "o.npz",
             lambda p: np.savez(p, image=np.full(5, 1.5), boxes=BOXES),
             "o.npz row 0: image 1.5 is neither a name nor a whole",
         ),
         (
             "o.mat",
-            lambda p: io.savemat(p, {"image": [1.0], "boxes": np.array([[BOXES]], object)}),
-            "'boxes' is cell, expected plain numbers",
+            lambda p: io.savemat(p, {"image": cell(BOXES), "boxes": BOXES}),
+            "'image' is cell, expected plain numbers",
+        ),
+        (
+            "o.mat",
+            lambda p: io.savemat(p, {"image": [1.0, 2.0], "boxes": cell(BOXES)}),
+            "2 image and boxes of 1 cells with arrays [(4,)]; expected one array (k, 4)",
+        ),
+        (
+            "o.mat",
+            lambda p: io.savemat(p, {"image": [1.0, 2.0], "boxes": cell(BOXES, "abc")}),
+            "'boxes' 2 is char, expected plain numbers",
         ),
         (
             "o.mat",
@@ -136,21 +179,32 @@ def test_a_stem_of_two_pictures(tmp_path: Path, of: Seen):
             "'boxes' is struct, expected plain numbers",
         ),
         ("o.mat", lambda p: io.savemat(p, {"image": "abc", "boxes": BOXES}), "'image' is char, expected plain numbers"),
-        ("o.mat", lambda p: io.savemat(p, {"image": [1.0]}), "'boxes' is nothing, expected plain numbers"),
+        ("o.mat", lambda p: io.savemat(p, {"image": [1.0]}), "o.mat: has no 'boxes'; expected image and boxes"),
         (
             "o.mat",
             lambda p: p.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(600)),
-            "o.mat: no MATLAB file of version 4 to 7",
+            "o.mat: a MATLAB file of version 7.3; save it with '-v7'",
         ),
+        ("o.mat", lambda p: io.savemat(p, {"image": [1.0]}, format="4"), "o.mat: no MATLAB file of version 5 to 7"),
         (
             "o.csv",
             lambda p: p.write_text("image,x1,y1,x2\na,1,2,3\n"),
-            "o.csv row 1: expected the columns image,x1,y1,x2,y2 or",
+            "o.csv line 1: expected the columns image,x1,y1,x2,y2 or",
         ),
         (
             "o.csv",
-            lambda p: p.write_text("image,x1,y1,x2,y2\na,1,2,3,four\n"),
-            "o.csv: no table of image,x1,y1,x2,y2[,score]",
+            lambda p: p.write_text("image,x1,y1,x2,y2\na,1,2,3,4\n\r\n\na,1,2,3,four\n"),
+            "o.csv: no table of image,x1,y1,x2,y2[,score] (In CSV column #4: line 5: CSV conversion error to double: invalid value 'four')",
+        ),
+        (
+            "o.csv",
+            lambda p: p.write_text("\nimage,x1,y1,x2,y2\n\na,1,2\n"),
+            "CSV parse error: line 4: Expected 5 columns, got 3",
+        ),
+        (
+            "o.csv",
+            lambda p: p.write_text("\nimage,x1,y1,x2,y2\r\n\n12,1,2,3,4\n\n12,9,2,3,4\n"),
+            "o.csv line 6: 9, 2, 3, 4 is a box without area",
         ),
         (
             "o.csv",

@@ -1,6 +1,8 @@
 """The region proposal network: torchvision's own boxes, in pixels of the picture."""
 
 import hashlib
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +10,16 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pipeline.core.errors import IntegrityError, MissingResource, UnknownMember
+from pipeline.core import precision
+from pipeline.core.errors import IntegrityError, MissingResource, UnknownMember, UsageError
 from pipeline.core.weights import Weights
 from pipeline.pictures import detector
+from pipeline.prepare.engine.regions import dataset
 from pipeline.prepare.engine.regions.proposing import settled
 from pipeline.prepare.proposals.rpn import Params
 from pipeline.prepare.proposals.rpn.propose import proposer
+from tests.prepare._data import prepare
+from tests.prepare.engine.regions._whole import SOURCE, write
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
 
 SMALL = {"detector": "fasterrcnn_mobilenet_v3_large_320_fpn", "shorter": 96, "longer": 200}
@@ -46,6 +52,32 @@ def test_boxes_are_those_of_the_network_scaled_back(tmp_path: Path, network):
         if box not in expected and box[2] >= box[0] and box[3] >= box[1]:
             expected.append(box)
     assert np.allclose(boxes, expected[:40])
+
+
+@pytest.mark.usefixtures("_built_once")
+def test_pictures_go_one_by_one_to_the_device_asked_for_with_the_same_kernels(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    threads, devices = set(), []
+    network, entered = detector.Detector.proposals, precision.inference
+
+    def proposals(self, picture):
+        threads.add(threading.get_ident())
+        time.sleep(0.01)
+        return network(self, picture)
+
+    monkeypatch.setattr(detector.Detector, "proposals", proposals)
+    monkeypatch.setattr(dataset, "CORES", 4)
+    monkeypatch.setattr(precision, "inference", lambda *given: devices.append(given) or entered(*given))
+    write([(number, "a man", (0, 0, 9, 9)) for number in range(4)], dict.fromkeys(range(4), "test"))
+    options = {"proposals": "rpn", "options": {"weights": "random", **SMALL}}
+    prepare("regions", SOURCE, device="cpu", **options)
+    assert len(threads) == 1
+    assert devices == [(torch.device("cpu"), "float32")] * 4
+
+
+def test_a_device_that_is_not_there(tmp_path: Path):
+    with pytest.raises(UsageError, match="unknown device 'tpu'"):
+        proposer(Params(weights="random", **SMALL), 9, 1, "tpu")
 
 
 def test_weights_come_from_a_file_with_a_digest_or_not_at_all(tmp_path: Path, network):

@@ -12,9 +12,9 @@ from tests.train.some import adam, member, some_model, some_pairs, some_scheme
 CPU = torch.device("cpu")
 
 
-def _gradients(loss: str, chunk: int, dropout: float = 0.0) -> tuple[float, dict[str, torch.Tensor]]:
+def _gradients(loss: str, chunk: int, **options) -> tuple[float, dict[str, torch.Tensor]]:
     pairs = some_pairs(40, each=4)
-    model = some_model(pairs, text=member(TEXT_ENCODERS, "gru", word_dim=5, dropout=dropout)).double().train()
+    model = some_model(pairs, text=member(TEXT_ENCODERS, "gru", word_dim=5, **options)).double().train()
     scheme = some_scheme(pairs, loss, model=model)
     batch = pairs.batch(np.arange(0, 40, 2))
     torch.manual_seed(0)
@@ -42,15 +42,16 @@ def test_chunks_give_the_gradient_of_the_whole_batch(loss, chunk):
         assert weight.grad.any(), name
 
 
-def test_both_passes_drop_the_same_words():
+@pytest.mark.parametrize("options", [{"dropout": 0.5}, {"drop_words": 0.5, "pooling": "gpo"}], ids=" ".join)
+def test_both_passes_drop_the_same_words(options):
     """Were the second pass to draw anew, the gradient would not be that of the value returned."""
-    value, found = _gradients("sum", 5, dropout=0.5)
-    again, same = _gradients("sum", 5, dropout=0.5)
+    value, found = _gradients("sum", 5, **options)
+    again, same = _gradients("sum", 5, **options)
     assert value == again
     weight = "txt.rnn.weight_hh_l0"
     torch.testing.assert_close(found[weight], same[weight], rtol=0, atol=0)
     pairs = some_pairs(40, each=4)
-    model = some_model(pairs, text=member(TEXT_ENCODERS, "gru", word_dim=5, dropout=0.5)).train()
+    model = some_model(pairs, text=member(TEXT_ENCODERS, "gru", word_dim=5, **options)).train()
     scheme = some_scheme(pairs, "sum", model=model)
     batch = pairs.batch(np.arange(0, 40, 2))
     torch.manual_seed(0)

@@ -24,16 +24,19 @@ from pipeline.prepare.engine.source import RegionRows, Source, caption_table, im
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
+CORES = os.cpu_count() or 1
 _NONE = Proposed(np.zeros((0, 4)), np.zeros(0))
 # Bytes of one with its rows: measured, 650.
 _OF_PROPOSAL = 700
 
 
-def assembled(source: Path, proposer: Proposer, count: int, splits: Sequence[str], most: int, seed: int) -> Source:
+def assembled(
+    source: Path, proposer: Proposer, threads: int, count: int, splits: Sequence[str], most: int, seed: int
+) -> Source:
     """The rows of a picture stand together: the boxes of its phrases as they are first named, then what is proposed for it,
     best first. Ids of images are running numbers, those of captions the numbers of the phrases, of which all are kept.
 
-    source: the folder of the data set with whole pictures; count: proposals of a picture; splits: whose pictures get any;
+    source: the folder of the data set with whole pictures; threads: in which ``proposer`` is called; count: proposals of a picture; splits: whose pictures get any;
     most: in train, boxes of one phrase. Of a picture that cannot be read the boxes are listed as ``broken`` and nothing is
     proposed. Raises as ``formats.regions.read``.
     """
@@ -44,7 +47,8 @@ def assembled(source: Path, proposer: Proposer, count: int, splits: Sequence[str
     keep = mentions.kept(region, most, generator(seed, "regions", "of phrases"))
     named = np.unique(region[keep])
     chosen = np.isin(_column(mentions.pictures, "split"), splits) & ~np.array([bool(reason) for reason in reasons])
-    found = _in_threads(partial(_proposed, proposer, count), list(zip(seen, chosen.tolist(), strict=True)), "proposals")
+    asked = list(zip(seen, chosen.tolist(), strict=True))
+    found = _in_threads(partial(_proposed, proposer, count), asked, "proposals", threads)
     picture = np.concatenate(
         [mentions.picture[first[named]], np.repeat(np.arange(len(seen)), [len(p.scores) for p in found])]
     )
@@ -103,8 +107,8 @@ def _proposed(proposer: Proposer, count: int, about: tuple[Seen, bool]) -> Propo
     return found
 
 
-def _in_threads(work: Callable[[Given], Made], given: Sequence[Given], what: str) -> list[Made]:
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+def _in_threads(work: Callable[[Given], Made], given: Sequence[Given], what: str, threads: int = CORES) -> list[Made]:
+    with ThreadPoolExecutor(threads) as pool:
         try:
             return list(track(pool.map(work, given), len(given), what))
         except BaseException:

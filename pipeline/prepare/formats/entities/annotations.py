@@ -60,6 +60,16 @@ def read(path: Path) -> Annotation:
     return found
 
 
+def turned(box: Box, orientation: int, size: tuple[int, int]) -> Box:
+    """The box where it is once the picture of ``size``, on which it was drawn, is upright. orientation: of EXIF, 1 to 8."""
+    (x1, y1, x2, y2), (width, height) = box, size
+    if orientation in (2, 3, 7, 8):
+        x1, x2 = width - 1 - x2, width - 1 - x1
+    if orientation in (3, 4, 6, 7):
+        y1, y2 = height - 1 - y2, height - 1 - y1
+    return (y1, x1, y2, x2) if orientation >= 5 else (x1, y1, x2, y2)
+
+
 def _add(found: Annotation, element: ET.Element) -> None:
     chains = [_whole(_CHAIN, name.text, "name") for name in element.iterfind("name")]
     outline = element.find("bndbox")

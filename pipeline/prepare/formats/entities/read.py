@@ -8,6 +8,7 @@ from pathlib import Path
 from pipeline.core import memory
 from pipeline.core.console import say, track
 from pipeline.core.errors import InputError, MissingResource
+from pipeline.pictures.images import upright
 from pipeline.prepare.engine.scan import scan
 from pipeline.prepare.engine.source import (
     Source,
@@ -30,12 +31,13 @@ _OF_PHRASE = 600
 
 @dataclass
 class _Rows:
-    """without: picture and chain of each phrase without a box, by the reason; clipped: boxes."""
+    """without: picture and chain of each phrase without a box, by the reason; clipped: boxes; turned: pictures."""
 
     captions: list[tuple] = field(default_factory=list)
     phrases: list[tuple] = field(default_factory=list)
     without: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     clipped: int = 0
+    turned: int = 0
 
     def add(self, path: Path, image_id: int, split: str, annotation: Annotation) -> None:
         """path: of the picture's sentences."""
@@ -58,13 +60,21 @@ class _Rows:
         if len(self.captions) == before:
             raise InputError(f"{path}: holds no captions")
 
+    def turn(self, turns: dict[int, tuple[int, tuple[int, int]]]) -> None:
+        """turns: orientation and size, as of ``annotations.turned``, of pictures whose boxes are turned with them."""
+        self.turned = len(turns)
+        for place, row in enumerate(self.phrases):
+            if (image_id := row[2]) in turns:
+                self.phrases[place] = (*row[:7], *annotations.turned(row[7:11], *turns[image_id]), *row[11:])
+
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """source: the folder of ``Sentences``, ``Annotations`` and the files of splits, whose pictures alone are read.
 
     image_id is the picture's id, caption_id and phrase_id are running numbers. Lines without a caption are passed over, as by
     the authors' interface. A phrase whose chain has no box gets no row, and a box that reaches over an edge of its picture is
-    cut there: how many is said. Raises InputError and MissingResource: what ``parse`` and ``annotations.read`` refuse, a picture
+    cut there: how many is said. Of a picture that EXIF turns the boxes are turned too, if it is the stored one that has the
+    annotations' size. Raises InputError and MissingResource: what ``parse`` and ``annotations.read`` refuse, a picture
     that is listed twice, without its files or of another size than its annotations say, an empty caption, no phrase with a box.
     """
     listed = list(_listed(existing(source)))
@@ -76,18 +86,36 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         sizes.append((annotation.width, annotation.height))
     files = [f"{image_id}.jpg" for _, image_id, _ in listed]
     scanned = scan(source / params.images, files, lambda number: listed[number][0])
-    for file, size, *there in zip(files, sizes, scanned.widths, scanned.heights, strict=True):
-        if any(there) and tuple(there) != size:
-            raise InputError(
-                f"{source / params.images / file}: {there[0]} x {there[1]} pixels, but its annotations are of {size[0]} x {size[1]}; "
-                "use the pictures that the boxes were drawn on"
-            )
     ids, splits = ([one[column] for one in listed] for column in (1, 2))
+    shapes = zip(scanned.widths, scanned.heights, strict=True)
+    turns = {
+        image_id: (orientation, size)
+        for (_, image_id, _), file, size, orientation, shown in zip(
+            listed, files, sizes, scanned.orientations, shapes, strict=True
+        )
+        if any(shown) and _turns(source / params.images / file, size, shown, orientation)
+    }
+    rows.turn(turns)
     images = image_table(ids, files, splits, scanned.widths, scanned.heights, scanned.digests)
     phrases = phrase_table(rows.phrases, str(source))
     _say(source, rows)
     captions = caption_table(*zip(*rows.captions, strict=True))
     return Source(images, captions, str(source / params.images), scanned.broken, phrases)
+
+
+def _turns(path: Path, size: tuple[int, int], shown: tuple[int, int], orientation: int) -> bool:
+    """Whether the boxes were drawn on the picture as it is stored, and it is shown turned. size: that of its annotations."""
+    if orientation != 1 and size == shown == upright(shown, orientation):
+        raise InputError(
+            f"{path}: shown turned, by its EXIF orientation {orientation}, and its size does not tell whether its boxes were "
+            "drawn before or after that; write its pixels as its boxes fit them, without the orientation"
+        )
+    if size not in (shown, upright(shown, orientation)):
+        raise InputError(
+            f"{path}: {shown[0]} x {shown[1]} pixels, but its annotations are of {size[0]} x {size[1]}; "
+            "use the pictures that the boxes were drawn on"
+        )
+    return size != shown
 
 
 def _listed(source: Path) -> Iterator[tuple[str, int, str]]:
@@ -125,4 +153,9 @@ def _say(source: Path, rows: _Rows) -> None:
     counts = [f"{len(found)} {reason} ({len(set(found))} chains)" for reason, found in sorted(rows.without.items())]
     left = f"; left out: {', '.join(counts)}" if counts else ""
     cut = f"; {rows.clipped} boxes reached over an edge of their picture and were cut there" if rows.clipped else ""
-    say(f"{source}: {len(rows.phrases)} phrases have a box{left}{cut}")
+    turn = (
+        f"; in {rows.turned} pictures, shown turned by their EXIF orientation, boxes were turned too"
+        if rows.turned
+        else ""
+    )
+    say(f"{source}: {len(rows.phrases)} phrases have a box{left}{cut}{turn}")

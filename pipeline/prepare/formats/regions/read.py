@@ -8,9 +8,9 @@ from pipeline.prepare.formats.regions import Params
 from pipeline.project.registry import PROPOSALS
 
 
-def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+def read(source: Path, out: Path, params: Params, seed: int, device: str = "auto") -> Source:
     """source: data/prepare/<dataset>/ with images.parquet and phrases.parquet. Its pictures are read in place: once for their
-    size, and by the proposals that look at them.
+    size, and by the proposals that look at them. device: of proposals that a network makes.
 
     Raises MissingResource without the folder; InputError: no phrases in it, a phrase of an unknown picture or with a box
     outside of its picture, a picture for which no box is proposed, more phrases
@@ -19,5 +19,6 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """
     method = PROPOSALS.load(params.proposals)
     own = PROPOSALS.options(params.proposals).Params.model_validate(params.options)
-    proposer = method.proposer(own, params.count, seed)
-    return dataset.assembled(source, proposer, params.count, params.splits, params.regions_per_phrase, seed)
+    proposer = method.proposer(own, params.count, seed, device)
+    threads = dataset.CORES if PROPOSALS.traits(params.proposals).threads else 1
+    return dataset.assembled(source, proposer, threads, params.count, params.splits, params.regions_per_phrase, seed)

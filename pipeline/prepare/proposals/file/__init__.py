@@ -5,6 +5,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pipeline.core.strict import Digest, Strict
+from pipeline.project.traits import ProposalTraits
+
+TRAITS = ProposalTraits(reads="path")
 
 
 class Params(Strict):

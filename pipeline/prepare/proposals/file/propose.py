@@ -10,7 +10,7 @@ from pipeline.prepare.engine.regions.proposing import Proposed, Proposer, Seen
 from pipeline.prepare.proposals.file import Params, tables
 
 
-def proposer(params: Params, count: int, seed: int) -> Proposer:
+def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
     """The best ``count`` boxes that the file has for a picture. Raises what ``tables.read`` raises; InputError with the row for
     a box without area, for one that reaches outside its picture, for a picture without boxes, and where two pictures would
     get the same ones because ``by`` does not tell them apart.

@@ -5,6 +5,9 @@ from typing import Self
 from pydantic import Field, PositiveInt, model_validator
 
 from pipeline.core.strict import Digest, Strict, WeightsName
+from pipeline.project.traits import ProposalTraits
+
+TRAITS = ProposalTraits(threads=False)
 
 
 class Params(Strict):

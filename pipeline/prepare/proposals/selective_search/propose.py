@@ -16,7 +16,7 @@ from pipeline.prepare.proposals.selective_search import Params
 _drawing = threading.Lock()
 
 
-def proposer(params: Params, count: int, seed: int) -> Proposer:
+def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
     """The boxes in OpenCV's order: by a random number times their place in the hierarchy, drawn anew for each picture from
     ``seed``, whatever came before it. One picture at a time. Source: Uijlings et al., Selective Search for Object
     Recognition, IJCV 2013. Raises MissingResource without OpenCV's contributed modules."""

@@ -13,7 +13,7 @@ from pipeline.prepare.proposals.windows import Params
 _FINEST, _COARSEST, _HALVINGS = 1e-6, 1e6, 60
 
 
-def proposer(params: Params, count: int, seed: int) -> Proposer:
+def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
     """Windows of each scale and ratio in even rows and columns from edge to edge, one alone in the middle. Between two is at
     least the same share of the window's side for all of them, the smallest with which they are no more than ``count``
     together; where one of each is already more, the first ones are taken, scale by scale. No picture is looked into; all have the score 0.

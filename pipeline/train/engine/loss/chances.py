@@ -22,6 +22,12 @@ def log_chances(batch: Scored, tau: float) -> tuple[Float[Tensor, "pairs pairs"]
     return logits.log_softmax(dim=1), logits.T.log_softmax(dim=1)
 
 
+def own_chances(batch: Scored, tau: float) -> Float[Tensor, " pairs"]:
+    """``p_ii``, how probably each pair is matched, the mean of both directions."""
+    texts, images = log_chances(batch, tau)
+    return (texts.diagonal().exp() + images.diagonal().exp()) / 2
+
+
 def cross_entropy(batch: Scored, tau: float) -> LossTerms:
     """InfoNCE: ``-log p_ii`` of both directions, added."""
     texts, images = log_chances(batch, tau)

@@ -19,7 +19,8 @@ class Scored:
     diagonal, under ``train.mask_same_image`` every text of the same image, and with ``matches`` all that match; owners:
     the image that each pair shows, by its id; images, texts: the vectors, or regions and words; weights: factors that a
     scheme gives to the cells, None where it gives none; matches: where a text can have several images, else None;
-    mined: vectors of further images, each a negative of the text of pair ``mined_for`` and of no other.
+    mined: vectors of further images, each a negative of the text of pair ``mined_for`` and of no other; targets: how far a
+    scheme takes each pair for matched, from 0 to 1, None where it judges none.
     """
 
     scores: Float[Tensor, "pairs pairs"]
@@ -31,6 +32,12 @@ class Scored:
     matches: Matches | None = None
     mined: Float[Tensor, "mined dim"] | None = None
     mined_for: Int[Tensor, " mined"] | None = None
+    targets: Float[Tensor, " pairs"] | None = None
+
+    @property
+    def trust(self) -> Float[Tensor, " pairs"]:
+        """``targets``, and 1 where nobody judges."""
+        return torch.ones_like(self.scores[0]) if self.targets is None else self.targets
 
     @classmethod
     def of(

@@ -30,3 +30,10 @@ def against_truth(
         "precision": right / taken if taken else None,
         "recall": right / known if known else None,
     }
+
+
+def told(trust: Float[ndarray, " pairs"], above: float, mismatched: Bool[ndarray, " pairs"] | None) -> str:
+    """How many pairs are trusted more than ``above``, and how well trust tells the mismatched ones, where they are known."""
+    area = None if mismatched is None else auc(-trust, mismatched)
+    truth = "" if area is None else f", AUC of the mismatched {area:.3f}"
+    return f"{int((trust > above).sum())} of {len(trust)} pairs are taken for matched{truth}"

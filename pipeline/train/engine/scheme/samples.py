@@ -1,17 +1,17 @@
-"""The loss of every training pair under the model as it is: what matched and mismatched pairs are told apart by."""
+"""A number for every training pair under the model as it is: what matched and mismatched pairs are told apart by."""
 
 import contextlib
-from typing import Literal
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from numpy import ndarray
+from torch import Tensor
 
 from pipeline.core.console import track
 from pipeline.core.seeds import generator
 from pipeline.train.engine.data import Pairs
-from pipeline.train.engine.loss.sample import sample_losses
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.model import DualEncoder
 
@@ -27,25 +27,22 @@ def groups(pairs: int, size: int, seed: int, epoch: int) -> list[ndarray]:
 
 
 @torch.inference_mode()
-def pair_losses(
+def of_pairs(
     model: DualEncoder,
     pairs: Pairs,
     work: list[ndarray],
     device: torch.device,
-    margin: float = 0.2,
-    reduction: Literal["mean", "hardest"] = "mean",
+    judge: Callable[[Scored], Tensor],
     mask_same_image: bool = False,
     precision: str = "float32",
     pixels_of: int | None = None,
     title: str = "losses of pairs",
 ) -> Float[ndarray, " pairs"]:
-    """The triplet loss of each pair within its batch of ``work``, in evaluation mode and without gradients.
+    """What ``judge`` says of each pair within its batch of ``work``, in evaluation mode and without gradients.
 
-    Works with any model that has ``encode`` and ``score``. reduction: over the batch, the ``mean`` as in the authors' code,
-    or the ``hardest`` negatives of the paper's Eq. 2; pixels_of: the epoch whose crops are shown, for encoders that read
-    images. A value depends on which pairs share the batch. Pairs that are in no batch are NaN.
-
-    Source: L2RM (Han et al., CVPR 2024) Eq. 4. Raises InputError for a batch of one pair.
+    Works with any model that has ``encode`` and ``score``. judge: a batch to (pairs,) numbers; pixels_of: the epoch whose
+    crops are shown, for encoders that read images. A value depends on which pairs share the batch. Pairs that are in no
+    batch are NaN. Raises InputError for a batch of one pair.
     """
     found = np.full(len(pairs), np.nan)
     was_training = model.training
@@ -57,7 +54,7 @@ def pair_losses(
                 scores = model.score(images, texts)
                 matches = pairs.matches(batch.pairs, scores.device)
                 scored = Scored.of(scores, batch.owners.to(scores.device), mask_same_image, matches=matches)
-                found[batch.pairs] = sample_losses(scored, margin, reduction == "hardest").cpu().numpy()
+                found[batch.pairs] = judge(scored).cpu().numpy()
     finally:
         model.train(was_training)
     return found

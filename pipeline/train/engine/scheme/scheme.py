@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from pipeline.project.params.schema import TrainParams
 from pipeline.ranking.engine.words import Words
 from pipeline.train.engine.data import Batch, Pairs
+from pipeline.train.engine.loss.sample import sample_losses
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.engine.model import DualEncoder
@@ -26,7 +28,7 @@ FEWEST = 2
 class Setting:
     """What a scheme may use. loss: the run's loss with its parameters; pairs: all training pairs; build: a model like
     ``model`` with fresh weights from a seed, on the CPU; loss_with: the run's loss with other values of its options, by name;
-    regions: of schemes that need them (``SchemeTraits.regions``).
+    regions: of schemes that need them (``SchemeTraits.regions``); loss_options: the ``Params`` of the run's loss.
     """
 
     model: DualEncoder
@@ -38,6 +40,7 @@ class Setting:
     build: Callable[[int], DualEncoder] | None = None
     loss_with: Callable[..., Callable[[Scored], LossTerms]] | None = None
     regions: TrainRegions | None = None
+    loss_options: Any = None
 
 
 class Scheme:
@@ -95,11 +98,16 @@ class Scheme:
     def pair_losses(
         self, model: DualEncoder, epoch: int, margin: float, reduction: Literal["mean", "hardest"] = "mean"
     ) -> np.ndarray:
-        """``samples.pair_losses`` of all training pairs under ``model``, in batches that follow from (seed, epoch)."""
+        """The triplet loss of all training pairs under ``model``: L2RM (Han et al., CVPR 2024), Eq. 4. reduction: over the
+        batch, the ``mean`` as in the authors' code, or the ``hardest`` negatives of the paper's Eq. 2."""
+        return self.of_pairs(model, epoch, partial(sample_losses, margin=margin, hardest=reduction == "hardest"))
+
+    def of_pairs(self, model: DualEncoder, epoch: int, judge: Callable[[Scored], Tensor]) -> np.ndarray:
+        """``samples.of_pairs`` of all training pairs under ``model``, in batches that follow from (seed, epoch)."""
         train, pairs, pixels = (self.setting.train, self.setting.pairs, epoch if model.trains_on_pixels else None)
         work = groups(len(pairs), train.batch_size, self.setting.seed, epoch)
-        how = margin, reduction, train.mask_same_image, train.precision, pixels
-        return samples.pair_losses(model, pairs, work, self.setting.device, *how)
+        how = train.mask_same_image, train.precision, pixels
+        return samples.of_pairs(model, pairs, work, self.setting.device, judge, *how)
 
     def scored(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> Scored:
         """images, texts: (pairs, dim) vectors of the batch."""

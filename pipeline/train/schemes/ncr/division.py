@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from pipeline.core.errors import PipelineError
+from pipeline.train.engine.mixture import gaussian
 from pipeline.train.engine.scheme.scheme import FEWEST
-from pipeline.train.schemes.ncr import gaussian
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from pipeline.core.errors import InputError
 from pipeline.project.registry import TEXT_ENCODERS
 from pipeline.train.encoders.text.gru import Params
 from pipeline.train.encoders.text.gru.encoder import build
+from pipeline.train.engine.encoder.thin import thinned
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 
 WORDS, SIZE = 12, 4
-POOLINGS = ("last", "mean", "max")
+POOLINGS = ("last", "mean", "max", "gpo")
 LAYOUTS = list(product(POOLINGS, (1, 2), (False, True)))
 CAPTIONS = st.lists(st.lists(st.integers(0, WORDS - 1), min_size=1, max_size=6), min_size=1, max_size=4)
 
@@ -142,14 +143,14 @@ def test_without_dropout_training_leaves_the_generator_alone():
 
 @pytest.mark.parametrize("init", ["code", "xavier"])
 def test_weights_come_from_the_generator(init):
-    check_draws(lambda rng: build(Params(bidirectional=True, projection=True, init=init), 12, 7, rng))
+    check_draws(lambda rng: build(Params(bidirectional=True, projection=True, pooling="gpo", init=init), 12, 7, rng))
 
 
 def test_options_do_not_move_the_draws_of_the_default():
-    plain, more = _encoder().state_dict(), _encoder(pooling="max", dropout=0.5, projection=True).state_dict()
+    plain, more = _encoder().state_dict(), _encoder(pooling="gpo", dropout=0.5, projection=True).state_dict()
     assert all(torch.equal(values, more[name]) for name, values in plain.items())
     assert list(plain) == ["embed.weight", "rnn.weight_ih_l0", "rnn.weight_hh_l0", "rnn.bias_ih_l0", "rnn.bias_hh_l0"]
-    assert set(more) - set(plain) == {"fc.weight", "fc.bias"}
+    assert {name.partition(".")[0] for name in set(more) - set(plain)} == {"fc", "gpo"}
 
 
 @pytest.mark.parametrize(
@@ -180,6 +181,24 @@ def test_initial_weights_fill_the_stated_range(init, bounds):
 def test_gradients_reach_every_weight(pooling, layers, bidirectional):
     encoder = _encoder(pooling=pooling, layers=layers, bidirectional=bidirectional, projection=True).train()
     check_gradients(encoder, encoder(*_padded([[1, 2, 3], [4, 5], [6]])))
+
+
+def test_words_are_left_out_in_training_only_and_one_of_every_caption_stays():
+    encoder, plain = _encoder(pooling="mean", drop_words=0.5), _encoder(pooling="mean")
+    captions = [[1, 2, 3, 4, 5, 6], [7], [8, 9]]
+    tokens = _padded(captions)
+    with torch.no_grad():
+        assert torch.equal(encoder(*tokens), plain(*tokens))
+        encoder.train()
+        torch.manual_seed(2)
+        read = thinned(torch.arange(6) < tokens[1][:, None], 0.5)
+        left = [
+            [word for word, stays in zip(*both, strict=False) if stays] for both in zip(captions, read, strict=True)
+        ]
+        assert 0 < len(left[0]) < 6
+        torch.manual_seed(2)
+        torch.testing.assert_close(encoder(*tokens), plain(*_padded(left)))
+        assert torch.equal(encoder.words(*tokens), plain.words(*tokens))
 
 
 def test_gradients_of_words_reach_every_weight():

@@ -1,10 +1,13 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
 from pipeline.core.errors import InputError
 from pipeline.project.registry import TEXT_ENCODERS
-from pipeline.train.engine.scheme.samples import groups, pair_losses
+from pipeline.train.engine.loss.sample import sample_losses
+from pipeline.train.engine.scheme.samples import groups, of_pairs
 from tests.naive.losses import hinge
 from tests.train.some import member, some_model, some_pairs
 
@@ -30,7 +33,8 @@ def test_losses_are_those_of_the_plain_loops(reduction, masked):
     pairs = some_pairs(24, each=3)
     model = some_model(pairs)
     work = groups(24, 8, 0, 0)
-    found = pair_losses(model, pairs, work, CPU, 0.3, reduction, masked)
+    judge = partial(sample_losses, margin=0.3, hardest=reduction == "hardest")
+    found = of_pairs(model, pairs, work, CPU, judge, masked)
     for group in work:
         with torch.no_grad():
             images, texts = model.eval().encode(pairs.batch(group), CPU)
@@ -46,7 +50,7 @@ def test_dropout_is_off_and_the_mode_comes_back():
     pairs = some_pairs()
     model = some_model(pairs, text=member(TEXT_ENCODERS, "gru", word_dim=5, dropout=0.9)).train()
     work = groups(24, 8, 0, 0)
-    first, again = (pair_losses(model, pairs, work, CPU) for _ in range(2))
+    first, again = (of_pairs(model, pairs, work, CPU, sample_losses) for _ in range(2))
     np.testing.assert_array_equal(first, again)
     assert model.training
     assert all(weight.grad is None for weight in model.parameters())
@@ -54,7 +58,7 @@ def test_dropout_is_off_and_the_mode_comes_back():
 
 def test_pairs_left_out_are_not_a_number():
     pairs = some_pairs()
-    found = pair_losses(some_model(pairs), pairs, [np.array([1, 5, 9])], CPU)
+    found = of_pairs(some_model(pairs), pairs, [np.array([1, 5, 9])], CPU, sample_losses)
     assert np.flatnonzero(np.isfinite(found)).tolist() == [1, 5, 9]
 
 
@@ -62,5 +66,5 @@ def test_a_batch_of_one_pair_is_refused_and_the_mode_comes_back():
     pairs = some_pairs()
     model = some_model(pairs).train()
     with pytest.raises(InputError, match="at least 2 pairs"):
-        pair_losses(model, pairs, [np.array([3])], CPU)
+        of_pairs(model, pairs, [np.array([3])], CPU, sample_losses)
     assert model.training

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pipeline.core.errors import PipelineError
-from pipeline.train.schemes.ncr import gaussian
+from pipeline.train.engine.mixture import gaussian
 from pipeline.train.schemes.ncr.division import Division
 
 

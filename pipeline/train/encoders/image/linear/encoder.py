@@ -1,12 +1,11 @@
 """One vector of features to a vector an image."""
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from pipeline.train.encoders.image.linear import Params
+from pipeline.train.engine.encoder.layer import draw
 from pipeline.train.engine.encoder.norm import l2norm
 from pipeline.train.engine.encoder.shapes import check_width, one_vector
 
@@ -31,7 +30,5 @@ class LinearImageEncoder(nn.Module):
 def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> LinearImageEncoder:
     """Weights uniform in +-sqrt(6 / (in + out)), bias 0. Raises InputError for region features (rows, R, D)."""
     encoder = LinearImageEncoder(params, one_vector("linear", feature_shape), embed_size)
-    bound = math.sqrt(6.0 / (feature_shape[0] + embed_size))
-    nn.init.uniform_(encoder.fc.weight, -bound, bound, generator=rng)
-    nn.init.zeros_(encoder.fc.bias)
+    draw(encoder.fc, rng)
     return encoder

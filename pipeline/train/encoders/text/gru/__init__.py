@@ -1,4 +1,4 @@
-"""Word embeddings and a GRU over them; a caption is the last state, or the mean or the maximum of all (VSE++ EncoderText)."""
+"""Word embeddings and a GRU over them; a caption is the last state, or a pooling of all (VSE++ EncoderText)."""
 
 from typing import Annotated, Literal
 
@@ -19,9 +19,11 @@ class Params(Strict):
     """absolute values at the end (order)"""
     bidirectional: bool = False
     """a second GRU reads backwards and both states are averaged"""
-    pooling: Literal["last", "mean", "max"] = "last"
+    pooling: Literal["last", "mean", "max", "gpo"] = "last"
     """of the tokens' states, ``last`` being that of the last token read (``mean`` and ``max``: the "temporal
-    pooling" of HAL)"""
+    pooling" of HAL), ``gpo`` a learned mean of each dimension's numbers in order of size (VSE-infinity)"""
+    drop_words: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """share of the words of a caption left out at random, in training (VSE-infinity: 0.2)"""
     projection: bool = False
     """a linear layer after pooling (W_g of the VSE++ paper)"""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0

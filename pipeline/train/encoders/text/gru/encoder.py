@@ -8,8 +8,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from pipeline.train.encoders.text.gru import Params, packed_gru
+from pipeline.train.engine.encoder.gpo import GPO
+from pipeline.train.engine.encoder.layer import draw
 from pipeline.train.engine.encoder.norm import l2norm, l2norm_eps
 from pipeline.train.engine.encoder.shapes import check_lengths
+from pipeline.train.engine.encoder.thin import thinned
 
 
 class GRUTextEncoder(nn.Module):
@@ -27,13 +30,14 @@ class GRUTextEncoder(nn.Module):
             params.word_dim, embed_size, params.layers, batch_first=True, bidirectional=params.bidirectional
         )
         self.fc = nn.Linear(embed_size, embed_size) if params.projection else nn.Identity()
+        self.gpo = GPO() if params.pooling == "gpo" else None
 
     def forward(
         self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " _"]
     ) -> Float[Tensor, "captions dim"]:
         """A vector for each caption. ``lengths`` on the CPU; raises InputError unless each is 1 to L."""
-        states, final = self._read(tokens, lengths)
-        vectors = l2norm(self.fc(self._pooled(states, final, lengths)))
+        states, final = self._read(tokens, lengths, self.params.drop_words if self.training else 0.0)
+        vectors = l2norm(self.fc(self._pooled(states, final)))
         return vectors.abs() if self.params.use_abs else vectors
 
     def words(
@@ -41,14 +45,19 @@ class GRUTextEncoder(nn.Module):
     ) -> Float[Tensor, "captions length dim"]:
         """A vector for each token, as local models compare them: its state by itself at unit length, zero past the end.
 
-        Source: SGRAF ``EncoderText`` (SCAN and L2RM alike). Pooling, projection and use_abs have no part in it.
+        Source: SGRAF ``EncoderText`` (SCAN and L2RM alike). Pooling, drop_words, projection and use_abs have no part in it.
         """
         states, _ = self._read(tokens, lengths)
         return l2norm_eps(pad_packed_sequence(states, batch_first=True, total_length=tokens.shape[1])[0])
 
-    def _read(self, tokens: Tensor, lengths: Tensor) -> tuple[PackedSequence, Tensor]:
-        """Every token's state and (B, embed_size) final states, directions averaged."""
+    def _read(self, tokens: Tensor, lengths: Tensor, drop: float = 0.0) -> tuple[PackedSequence, Tensor]:
+        """Every token's state and (B, embed_size) final states, directions averaged. drop: share of the tokens that are not
+        read."""
         check_lengths("text encoder 'gru'", tokens, lengths)
+        if drop:
+            read = thinned(torch.arange(tokens.shape[1]) < lengths[:, None], drop)
+            order = (~read).to(torch.int8).argsort(dim=1, stable=True)
+            tokens, lengths = tokens.gather(1, order.to(tokens.device)), read.sum(dim=1)
         packed = pack_padded_sequence(tokens, lengths, batch_first=True, enforce_sorted=False)
         states, final = self._states(packed)
         if not self.params.bidirectional:
@@ -72,13 +81,16 @@ class GRUTextEncoder(nn.Module):
         words, places = packed.data.unique(return_inverse=True)
         return packed_gru.run(self.rnn, _with_data(packed, places), self.embed(words))
 
-    def _pooled(self, states: PackedSequence, final: Tensor, lengths: Tensor) -> Tensor:
+    def _pooled(self, states: PackedSequence, final: Tensor) -> Tensor:
         if self.params.pooling == "last":
             return final
-        if self.params.pooling == "mean":
-            padded = pad_packed_sequence(states, batch_first=True)[0]
-            return padded.sum(dim=1) / lengths.to(padded.device)[:, None]
-        return pad_packed_sequence(states, batch_first=True, padding_value=-math.inf)[0].max(dim=1).values
+        if self.params.pooling == "max":
+            return pad_packed_sequence(states, batch_first=True, padding_value=-math.inf)[0].max(dim=1).values
+        padded, lengths = pad_packed_sequence(states, batch_first=True)
+        lengths = lengths.to(padded.device)[:, None]
+        if self.gpo is not None:
+            return self.gpo(padded, torch.arange(padded.shape[1], device=padded.device) < lengths)
+        return padded.sum(dim=1) / lengths
 
 
 def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:
@@ -86,7 +98,7 @@ def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:
 
 
 def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> GRUTextEncoder:
-    """inputs: words of the vocabulary. Draws embeddings, then the GRU, then the projection.
+    """inputs: words of the vocabulary. Draws embeddings, then the GRU, the projection and GPO.
 
     init ``code``: embeddings uniform in +-0.1, GRU uniform in +-1/sqrt(embed_size) (PyTorch's default, as the authors
     leave it); ``xavier``: each matrix, in the GRU each gate's, uniform in +-sqrt(6 / (in + out)), biases 0. The projection is
@@ -102,9 +114,9 @@ def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) ->
             bound = _xavier(weight.shape[-1], embed_size) if weight.ndim == 2 else 0.0
         nn.init.uniform_(weight, -bound, bound, generator=rng)
     if isinstance(encoder.fc, nn.Linear):
-        bound = _xavier(embed_size, embed_size)
-        nn.init.uniform_(encoder.fc.weight, -bound, bound, generator=rng)
-        nn.init.zeros_(encoder.fc.bias)
+        draw(encoder.fc, rng)
+    if encoder.gpo is not None:
+        encoder.gpo.draw(rng)
     return encoder
 
 

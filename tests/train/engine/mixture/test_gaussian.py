@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.mixture import GaussianMixture
 
-from pipeline.train.schemes.ncr import gaussian
+from pipeline.train.engine.mixture import gaussian
 from tests.naive import mixture as naive
 
 

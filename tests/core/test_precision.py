@@ -5,7 +5,7 @@ import pytest
 import torch
 from torchvision import models
 
-from pipeline.extract.engine import precision
+from pipeline.core import precision
 from pipeline.extract.engine.forward import Forward
 from pipeline.extract.engine.network import Extractor, without_classifier
 from pipeline.extract.engine.params import FeatureParams

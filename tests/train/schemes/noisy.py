@@ -1,0 +1,37 @@
+"""A toy project half of whose train pairs are mixed up, for whole runs of schemes that find them."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.artifacts import history, model_files
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
+from pipeline.project import paths
+from pipeline.project.params.typed import Params
+from pipeline.train.engine import checkpoint
+from tests.toy_project import PARAMS, load_params, write_prepared
+
+OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
+
+
+def noisy_project(root: Path) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        write_prepared(train=160)
+        params = load_params(root)
+        inject(params, "half")
+        extract_texts(params, "words")
+    return root
+
+
+def params_of(root: Path, name: str, epochs: int, **options: object) -> Params:
+    """The run ``sum`` with loss and scheme of one name."""
+    run = {**PARAMS["runs"]["sum"], "loss": name, "scheme": name, "noise": "half", "options": {"scheme": options}}
+    section = {**PARAMS["train"], "epochs": epochs, "batch_size": 32}
+    text = {"gru": {"word_dim": 6, "dropout": 0.1}}
+    return load_params(root, runs={"sum": run}, train=section, text=text)
+
+
+def outputs() -> dict[str, bytes]:
+    return {name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS}
