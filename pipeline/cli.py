@@ -286,5 +286,5 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 def _failed(message: str, status: int) -> int:
     for line in message.splitlines():
-        sys.stderr.write(f"error: {line}\n")
+        sys.stderr.write(f"error: {console.plain(line)}\n")
     return status

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.artifacts import _boxes
+from pipeline.artifacts import _boxes, phrases, regions
 from pipeline.core import tables
-from pipeline.core.files import read_json, require, write_json
+from pipeline.core.files import read_json, require, sha256, write_json
 
 METRICS, RANKS = "metrics.json", "ranks.parquet"
 FILES = (METRICS, RANKS)
@@ -45,6 +45,13 @@ def read_ranks(folder: Path) -> pa.Table:
 
 def read_metrics(folder: Path) -> dict:
     return read_json(require(folder / METRICS, _made_by(folder)))
+
+
+def data(prepared: Path) -> dict[str, str]:
+    """Digests of what says where phrases and boxes are, by file: ``data`` of metrics.json. prepared: folder of the regions;
+    files that are not there are left out."""
+    names = (phrases.NAME, regions.NAME)
+    return {name: sha256(prepared / name) for name in names if (prepared / name).is_file()}
 
 
 def source(ranks: pa.Table) -> Path:

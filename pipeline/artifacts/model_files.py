@@ -50,6 +50,11 @@ def read_config(folder: Path, run: str | None = None) -> dict:
     return config
 
 
+def digest_of(folder: Path, run: str) -> str | None:
+    """Of the weights that are there now, as config.json says; None where there is none. Raises as ``read_config``."""
+    return read_config(folder, run)["sha256"].get(MODEL) if (folder / CONFIG).is_file() else None
+
+
 def open_weights(folder: Path) -> list[str]:
     """The names of the tensors, from the file's header; none is read. Raises IntegrityError when it is damaged."""
     try:

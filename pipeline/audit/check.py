@@ -13,8 +13,6 @@ def problems(params: Params, node: Node) -> list[Problem]:
         metrics = audit.read_metrics(node.out)
         audit.read_pairs(node.out)
         audit.read_histogram(node.out)
-        trained = paths.trained(node.name)
-        if (trained / model_files.CONFIG).is_file():
-            now = model_files.read_config(trained, node.name)["sha256"].get(model_files.MODEL)
-            found += digest(node.out, "weights", metrics.get("model_sha256"), now, node.advice)
+        now = model_files.digest_of(paths.trained(node.name), node.name)
+        found += digest(node.out, "weights", metrics.get("model_sha256"), now, node.advice)
     return found

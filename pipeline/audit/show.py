@@ -1,6 +1,6 @@
 """The audit on the terminal: a table for people or one JSON document for programs."""
 
-from pipeline.core.console import document, stdout
+from pipeline.core.console import document, ruled, stdout
 
 _ROWS = (
     ("training pairs", "pairs", "{:,}"),
@@ -24,10 +24,7 @@ def show(metrics: dict, as_json: bool) -> None:
     if as_json:
         document(metrics)
         return
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table = ruled()
     table.add_column(f"run {metrics['run']}", overflow="fold")
     table.add_column(f"threshold {metrics['threshold']:g}", justify="right", no_wrap=True)
     for title, key, form in _ROWS:

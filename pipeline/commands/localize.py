@@ -1,7 +1,7 @@
 """vse-pipe localize."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +9,9 @@ from pipeline.commands import _completion, _plans, _project
 from pipeline.commands._project import AsJson, Device, DryRun
 from pipeline.core.errors import UsageError
 from pipeline.project import paths
+
+if TYPE_CHECKING:
+    from pipeline.tools.localize.question import Question
 
 
 def localize(
@@ -33,16 +36,39 @@ def localize(
         raise UsageError("--dry-run tells what a run's figures would take; a photo with --image has no plan")
     if image is None and out is not None:
         raise UsageError("--out names the drawing of a photo; give one with --image")
-    photo, drawn = None if image is None else (image.resolve(), image.name), (out or Path("localized.png")).resolve()
+    if image is not None:
+        from pipeline.tools.localize.question import Question
+
+        drawn = (out or Path("localized.png")).resolve()
+        return _in_photo(run, Question(image.resolve(), image.name, tuple(phrase or ()), drawn), device, as_json)
     params = _project.params()
     names = _project.chosen_runs(run, params)
-    if photo is not None:
-        from pipeline.tools.localize import stage as tool
-
-        return tool.localize(params, run, *photo, list(phrase or []), drawn, device, as_json)
     if dry_run:
         return _plans.of_nodes(params, {"localize": names}, as_json)
+    from pipeline.localize import localizable
+
+    localizable.check(params, run)
     with _project.reserved(map(paths.localized, names)):
+        from pipeline.core.device import resolve
+
+        resolve(device)
         from pipeline.localize import show, stage
 
     return show.show(stage.localize(params, run, device), as_json)
+
+
+def _in_photo(run: str, question: "Question", device: str, as_json: bool) -> None:
+    from pipeline.tools.localize.question import check
+
+    question.check()
+    params = _project.params()
+    _project.chosen_runs(run, params)
+    check(params, run)
+    from pipeline.core.device import resolve
+    from pipeline.pictures import read
+
+    resolve(device)
+    content = read.photo(question.photo)
+    from pipeline.tools.localize import stage
+
+    return stage.localize(params, run, content, question, device, as_json)

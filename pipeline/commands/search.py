@@ -13,7 +13,7 @@ import typer
 
 from pipeline.commands import _project
 from pipeline.commands._project import AsJson, Device
-from pipeline.core.errors import InputError, UsageError
+from pipeline.core.errors import UsageError
 
 
 def search(
@@ -36,7 +36,7 @@ def search(
     """Find the images that fit a sentence, or the captions that fit an image."""
     if sum(one is not None for one in (text, image, image_id)) != 1:
         raise UsageError("search for what? give a sentence, --image FILE or --image-id ID, one of them")
-    asked = _Asked(text, None if image is None else _content(image), None if image is None else image.name, image_id)
+    asked = _Asked(text, _content(image), None if image is None else image.name, image_id)
     out = None if html is None else html.resolve()
     with _uncollected():
         if out is not None:
@@ -108,8 +108,9 @@ def _leave() -> None:
         gc.freeze()
 
 
-def _content(image: Path) -> bytes:
-    try:
-        return image.read_bytes()
-    except OSError as error:
-        raise InputError(f"{image}: cannot be read: {error.strerror}") from error
+def _content(image: Path | None) -> bytes | None:
+    if image is None:
+        return None
+    from pipeline.pictures import read
+
+    return read.photo(image)

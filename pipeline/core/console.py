@@ -5,10 +5,14 @@ import json
 import os
 import sys
 import time
+import unicodedata
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Item = TypeVar("Item")
 _PLAIN_EVERY_S = 15.0
@@ -61,16 +65,25 @@ def outlive_readers() -> None:
             setattr(sys, name, io.TextIOWrapper(heard, stream.encoding, stream.errors, line_buffering=True))
 
 
+def plain(text: str) -> str:
+    """Without characters that a terminal would obey; spaces of all widths stay."""
+    return "".join(one if one.isprintable() or unicodedata.category(one) == "Zs" else "\ufffd" for one in text)
+
+
+def _shown(message: str) -> str:
+    return "\n".join(map(plain, message.split("\n")))
+
+
 def say(message: str) -> None:
     """One log line on stderr, so that stdout stays free for results."""
     if _level != QUIET:
-        stderr.print(message, markup=False)
+        stderr.print(_shown(message), markup=False)
 
 
 def detail(message: str) -> None:
     """A log line for those who asked for more with --verbose."""
     if _level == VERBOSE:
-        stderr.print(message, markup=False)
+        stderr.print(_shown(message), markup=False)
 
 
 def spent() -> None:
@@ -93,17 +106,25 @@ def trace() -> None:
 
 
 def warn(message: str) -> None:
-    stderr.print(f"warning: {message}", markup=False, style="yellow")
+    stderr.print(f"warning: {_shown(message)}", markup=False, style="yellow")
 
 
 def line(text: str) -> None:
     """One line on stdout as it stands, however narrow the terminal."""
-    stdout.print(text, markup=False, highlight=False, soft_wrap=True)
+    stdout.print(_shown(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def document(content: object) -> None:
     """One JSON document on stdout, keys in order. NaN and infinities are refused (ValueError)."""
     stdout.file.write(json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def ruled(**options: Any) -> "Table":
+    """An empty table, ruled below its head alone. options: of rich's."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    return Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, **options)
 
 
 def watched() -> bool:

@@ -21,6 +21,17 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def may_replace(path: Path, mark: bytes, within: int) -> bool:
+    """Is nothing at ``path``, or a regular file with ``mark`` in its first ``within`` bytes: what an earlier call wrote?"""
+    try:
+        if not path.is_file():
+            return not path.exists()
+        with path.open("rb") as file:
+            return mark in file.read(within)
+    except OSError:
+        return False
+
+
 def write_text(path: Path, text: str) -> None:
     """UTF-8, whole or not at all."""
     content = text.encode()

@@ -32,10 +32,8 @@ def _folder(params: Params, node: Node, folder: Path, key: str) -> list[Problem]
         found.append(Problem(ARTEFACT, str(folder), what, node.advice))
     if "weights_sha256" in about:
         require(folder / fragments.WEIGHTS, node.command)
-    trained = paths.trained(node.name)
-    if (trained / model_files.CONFIG).is_file():
-        config = model_files.read_config(trained, node.name)
-        found += digest(folder, "weights", about.get(key), config["sha256"].get(model_files.MODEL), node.advice)
+    now = model_files.digest_of(paths.trained(node.name), node.name)
+    found += digest(folder, "weights", about.get(key), now, node.advice)
     prepared = paths.prepared(params.runs[node.name].dataset)
     if prepared.is_dir():
         for side, kind, name, read in [

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pipeline.artifacts.evaluation import DIRECTIONS, KS, few_items
-from pipeline.core.console import document, stdout
+from pipeline.core.console import document, ruled, stdout
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
 # Characters a line of a name that gives way to the figures.
@@ -42,12 +42,10 @@ def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) ->
 
 def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: str | None, folded: bool):
     """joint: what stands between rsum and its interval; None leaves the interval out. folded: names may take several lines."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
     from rich.text import Text
 
     said = Text("\n".join(notes(list(results.values()))))
-    table = Table(caption=said, caption_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table = ruled(caption=said, caption_justify="left")
     if joint != " ":
         table.padding = 0
     for place, name in enumerate(labels):

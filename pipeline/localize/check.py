@@ -1,4 +1,4 @@
-"""data/localize/<run>/: readable, and of the model that is there now."""
+"""data/localize/<run>/: readable, and of the model, the phrases and the boxes that are there now."""
 
 from pipeline.artifacts import localisation, model_files
 from pipeline.project import paths
@@ -12,8 +12,9 @@ def problems(params: Params, node: Node) -> list[Problem]:
     with collected(found):
         metrics = localisation.read_metrics(node.out)
         localisation.read_ranks(node.out)
-        trained = paths.trained(node.name)
-        if (trained / model_files.CONFIG).is_file():
-            now = model_files.read_config(trained, node.name)["sha256"].get(model_files.MODEL)
-            found += digest(node.out, "weights", metrics.get("model_sha256"), now, node.advice)
+        now = model_files.digest_of(paths.trained(node.name), node.name)
+        found += digest(node.out, "weights", metrics.get("model_sha256"), now, node.advice)
+        made_from = metrics.get("data", {})
+        for name, held in localisation.data(paths.prepared(params.runs[node.name].dataset)).items():
+            found += digest(node.out, name, made_from.get(name), held, node.advice)
     return found

@@ -1,6 +1,6 @@
 """Figures of a localisation on the terminal: a table for people or one JSON document for programs."""
 
-from pipeline.core.console import document, stdout
+from pipeline.core.console import document, ruled, stdout
 from pipeline.localize.engine.figures import ALL
 
 _COLUMNS = {"r@1": "R@1", "r@5": "R@5", "r@10": "R@10", "bound": "bound", "map": "mAP", "random_r@1": "random R@1"}
@@ -11,10 +11,7 @@ def show(metrics: dict, as_json: bool) -> None:
     if as_json:
         document(metrics)
         return
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table = ruled()
     table.add_column(f"run {metrics['run']}, IoU >= {metrics['threshold']:g}", overflow="fold")
     for title in ("mentions", *_COLUMNS.values()):
         table.add_column(title, justify="right", no_wrap=True)

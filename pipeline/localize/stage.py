@@ -29,13 +29,12 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
     et al., CVPR 2016, section 3.3). Raises as ``inputs.read``, and InputError for scores that are not finite.
     """
     started = time.monotonic()
-    out, chosen = paths.localized(run), params.localize
+    out, chosen, where = paths.localized(run), params.localize, resolve(device)
     with claim(out):
         given = inputs.read(params, run)
         about = given.embedded.images.about
         if given.embedded.peer_sha256:
             warn(f"localize {run}: of the run's two networks the first alone is asked")
-        where = resolve(device)
         found = list(scenes(given.mentions, given.proposals, given.embedded.similarity(where), where))
         if not all(scene.scores.isfinite().all() for scene in found):
             raise InputError(f"{paths.embedded(run)}: the model's scores are not finite; train the run again")
@@ -45,9 +44,11 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
         metrics = {
             "run": run,
             "model_sha256": about.get("model_sha256"),
+            "data": artefact.data(paths.prepared(params.runs[run].dataset)),
             "similarity": given.embedded.compared_by,
             **chosen.model_dump(),
             "candidates": round(float(ranks.candidates.mean()), 1),
+            "proposals": given.recall,
             "left_out": given.embedded.left_out(chosen.split).get("captions", 0),
             **figures.metrics(found, ranks, texts, types, chosen, params.seed),
         }

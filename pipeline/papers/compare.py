@@ -7,7 +7,8 @@ from pipeline.papers.catalogue import Entry
 from pipeline.papers.differences import differences
 from pipeline.project.params.typed import Run
 
-_WAYS = {"i2t": "image_to_text", "t2i": "text_to_image"}
+# A way that a paper measures, and the part of metrics.json: of an evaluation, or of a localisation.
+_WAYS = {"i2t": "image_to_text", "t2i": "text_to_image", "phrase": "all"}
 # The paper's word, and the key in metrics.json.
 _NAMES = {
     "r1": ("R@1", "r@1"),
@@ -15,14 +16,18 @@ _NAMES = {
     "r10": ("R@10", "r@10"),
     "medr": ("Med r", "med_r"),
     "meanr": ("Mean r", "mean_r"),
+    "map": ("mAP", "map"),
 }
-_PROTOCOLS = {"1k": "full", "5k": "full", "c1": "first", "c2": "folds"}
+_PROTOCOLS = {"1k": "full", "5k": "full", "c1": "first", "c2": "folds", "phrases": "full"}
+# Of two-branch networks' Table 3: what a box overlaps the true one by that is right, and the split.
+_LOCALISED = {"threshold": 0.5, "split": "test"}
 
 
 def beside(marker: str, metrics: Mapping, inference: str = "nns") -> list[tuple[str, float, float, float]]:
     """(figure, published, ours, ours - published) for every figure that the paper printed and ``metrics`` holds.
 
-    marker: ``runs.<name>.row``, such as ``hal-aaai2020 2.12``; metrics: the figures of one evaluation, as in metrics.json.
+    marker: ``runs.<name>.row``, such as ``hal-aaai2020 2.12``; metrics: the figures of one evaluation, as in metrics.json,
+    or of a localisation, whose mean average precision is that of ``localize.average_precision``.
     inference: the criterion behind ``metrics``; where the paper ranks the same model under it in another row, that row's
     figures are taken. Empty when the paper has none under that criterion. Raises UsageError for a row that does not exist.
     """
@@ -55,6 +60,12 @@ def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]
     wanted = _PROTOCOLS.get(entry.block.protocol)
     if "protocol" in metrics and metrics["protocol"] != wanted:
         said.append(f"measured under protocol {metrics['protocol']}, the row under {wanted} ({entry.block.protocol})")
+    if entry.block.protocol == "phrases" and "threshold" in metrics:
+        said += [
+            f"measured with {key} {metrics[key]}, the row with {value}"
+            for key, value in _LOCALISED.items()
+            if metrics[key] != value
+        ]
     apart = differences(entry, run) if run else []
     if apart:
         said.append(f"the run is not the row: {'; '.join(apart)}")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pipeline.core.console import line, stdout
+from pipeline.core.console import line, ruled, stdout
 from pipeline.papers import catalogue
 from pipeline.papers.catalogue import Entry
 from pipeline.papers.compare import label
@@ -110,10 +110,7 @@ def _state(one: Entry, variants: list[Entry]) -> str:
 
 
 def _table(title: str, /, **columns: "JustifyMethod"):
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table = ruled(title=title or None, title_justify="left")
     for name, justify in columns.items():
         table.add_column(name, justify=justify, overflow="fold", no_wrap=name == "row")
     return table

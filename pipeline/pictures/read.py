@@ -3,7 +3,7 @@
 import stat
 from pathlib import Path
 
-from pipeline.core.errors import InputError, IntegrityError, UnreadableImage
+from pipeline.core.errors import InputError, IntegrityError, MissingResource, UnreadableImage
 from pipeline.core.inside import inside
 from pipeline.pictures import cells
 from pipeline.pictures.address import Cell, TarMember, parse, path_of
@@ -30,6 +30,14 @@ def at(path: Path) -> bytes:
 def file_of(path: Path) -> Path:
     """The file on the disk that holds the picture. path: as of ``at``."""
     return Path(path_of(str(path)))
+
+
+def photo(path: Path) -> bytes:
+    """A file that somebody names on the command line. Raises MissingResource when it is not there, UnreadableImage as
+    ``content``."""
+    if not path.exists():
+        raise MissingResource(f"{path}: no such file")
+    return _plain(path, "--image")
 
 
 def _content(path: Path, file: str, where: str) -> bytes:

@@ -1,10 +1,14 @@
 """vse-pipe localize: what is wrong is one line with its status, and what it prints."""
 
 import json
+import os
 
 import pytest
 
 from tests import regions_project as made
+
+ASKED = ("--run", "toy", "--image", "none\x1b[31m.png", "--phrase")
+REGIONS = ("-S", "datasets.boxes.format=regions", "-S", "datasets.boxes.source=data/prepare/scenes")
 
 
 @pytest.fixture
@@ -36,13 +40,47 @@ def test_a_table_and_one_document(call, project, capsys) -> None:
         (("--run", "toy", "--out", "drawn.png"), 2, "error: --out names the drawing of a photo; give one with --image"),
         (("--run", "toy", "--image", "p.png", "--phrase", "a", "--dry-run"), 2, "error: --dry-run tells what a run's"),
         (("--run", "toy", "--image", "photo.png"), 2, "error: give a photo with --image and what to find in it"),
-        (("--run", "toy", "--image", "none.png", "--phrase", "a dog"), 3, "error: none.png: cannot be read"),
+        ((*ASKED, ""), 2, "error: --phrase: a phrase is empty; write what to find in the photo"),
+        ((*ASKED, "x" * 100_000), 2, "error: --phrase: a phrase of 100000 characters; expected no more than 1000"),
+        ((*ASKED, "a dog", "--out", "params.yaml"), 2, "error: --out params.yaml: name a .png file in a folder that"),
+        ((*ASKED, "a dog", "--out", "none/a.png"), 2, "error: --out none/a.png: name a .png file in a folder that"),
+        ((*ASKED, "a dog", "--out", "notes.png"), 2, "error: --out: notes.png exists and is no drawing of `vse-pipe"),
+        ((*ASKED, "a dog", "--out", "pipe.png"), 2, "error: --out: pipe.png exists and is no drawing of `vse-pipe"),
+        ((*ASKED, "a dog", "--device", "gpu"), 2, "error: unknown device 'gpu'; known: auto, cpu, cuda, cuda:N"),
+        (("--run", "toy", "--device", "gpu"), 2, "error: unknown device 'gpu'; known: auto, cpu, cuda, cuda:N"),
+        ((*ASKED, "a dog"), 4, "error: none\ufffd[31m.png: no such file"),
+        (("--run", "toy", "--image", "pipe.png", "--phrase", "a dog"), 3, "error: pipe.png is no regular file"),
     ],
 )
 def test_what_is_wrong_is_one_line(call, project, given, status, message) -> None:
-    found, out, err = call("localize", *given)
+    (project / "notes.png").write_text("keep me")
+    os.mkfifo(project / "pipe.png")
+    found, out, err = call(*REGIONS, "localize", *given)
     lines = [line for line in err.splitlines() if line.startswith("error")]
     assert (found, out, len(lines)) == (status, "", 1)
     assert message in lines[0].replace(f"{project}/", "")
     assert not list(project.glob("data/localize/*/"))
     assert not (project / "localized.png").exists()
+    assert (project / "notes.png").read_text() == "keep me"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "status", "message"),
+    [
+        (
+            REGIONS,
+            3,
+            "error: data/prepare/boxes/regions.parquet does not exist; make it with `vse-pipe prepare --dataset",
+        ),
+        (
+            (),
+            2,
+            "error: localize toy: data set 'boxes' has no regions; train the run on a data set of `format: regions`",
+        ),
+    ],
+)
+def test_regions_that_are_not_made_and_pictures_that_have_none(call, project, overrides, status, message) -> None:
+    (project / "data/prepare/boxes/regions.parquet").unlink()
+    found, _, err = call(*overrides, "localize", "--run", "toy")
+    assert found == status
+    assert err.splitlines()[-1].startswith(message)

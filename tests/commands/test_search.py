@@ -90,9 +90,10 @@ def test_a_correction_says_when_it_was_computed(call):
 
 
 def test_a_terminal_obeys_no_caption(call):
-    from pipeline.tools.search.show import plain
+    from pipeline.core.console import plain
 
     assert plain("a\x1b[31m dog\x07\n") == "a\ufffd[31m dog\ufffd\ufffd"
+    assert plain("caf\xe9\xa0\u3000") == "caf\xe9\xa0\u3000"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,8 @@ def test_a_terminal_obeys_no_caption(call):
         (("a red disc", "--run", "summ"), 2, "unknown run 'summ'; did you mean 'sum'?"),
         (("a red disc", "--run", "sum", "--inference", "gm"), 2, "gm matches all queries of a set"),
         (("", "--run", "sum"), 3, "the sentence is empty"),
-        (("--image", "nothing.jpg", "--run", "sum"), 3, "nothing.jpg: cannot be read: No such file"),
+        (("--image", "nothing.jpg", "--run", "sum"), 4, "nothing.jpg: no such file"),
+        (("--image", ".", "--run", "sum"), 3, ". is a folder"),
         (("--image", "params.yaml", "--run", "sum"), 3, "params.yaml is no image in a known format"),
         (("--image", "pictures/5.png", "--run", "given"), 2, "features.plain of run 'given' are 'precomp'"),
         (("--image-id", 6, "--run", "sum"), 3, "data/embed/sum/images.parquet: run 'sum' has embedded no"),

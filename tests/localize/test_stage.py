@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from pipeline.artifacts import embeddings, localisation, phrases, regions
-from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.errors import InputError, IntegrityError, UsageError
 from pipeline.localize import check, plan
 from pipeline.localize.stage import localize
 from pipeline.project import paths
@@ -77,7 +77,23 @@ def test_capitals_tell_no_phrases_apart(project) -> None:
     told = phrases.read(folder)
     spoken = [text.capitalize() if row % 3 else text for row, text in enumerate(told["text"].to_pylist())]
     phrases.write(folder, told.set_column(told.column_names.index("text"), "text", [spoken]))
-    assert localize(params(project), "toy", "cpu") == before
+    after = localize(params(project), "toy", "cpu")
+    assert after.pop("data") != before.pop("data")
+    assert after == before
+
+
+def test_a_type_that_no_draw_holds_has_no_interval(project) -> None:
+    """One draw of six pictures, and a type that one of them has: of some seeds the draw lacks it."""
+    folder = paths.prepared(made.REGIONS)
+    told = phrases.read(folder)
+    last = pc.equal(told["image_id"], pc.max(told["image_id"]))
+    phrases.write(
+        folder, told.set_column(told.column_names.index("type"), "type", pc.if_else(last, "rare", told["type"]))
+    )
+    found = [localize(params(project, localize={"resamples": 1}, seed=seed), "toy", "cpu") for seed in range(4)]
+    lacking = [one for one in found if "r@1" not in one["types"]["rare"].get("intervals", {})]
+    assert 0 < len(lacking) < 4
+    json.dumps(found, allow_nan=False)
 
 
 def test_options_change_what_they_say(project) -> None:
@@ -121,7 +137,7 @@ def test_what_cannot_be_localised_is_one_line_and_leaves_nothing(project) -> Non
     phrases.write(folder, table.filter(pc.not_equal(table["phrase_id"], table["phrase_id"][-1])))
     refused(IntegrityError, "embeds phrase_id 5076, which the data set does not have any more; run `vse-pipe embed")
     (folder / regions.NAME).unlink()
-    refused(InputError, "data set 'boxes' has no regions; train the run on a data set of `format: regions`")
+    refused(UsageError, "data set 'boxes' has no regions; train the run on a data set of `format: regions`")
 
 
 def test_fragments_are_refused(project, monkeypatch) -> None:
@@ -144,4 +160,14 @@ def test_check_finds_a_localisation_of_another_model(project) -> None:
     trained.mkdir(parents=True)
     (trained / "config.json").write_text('{"sha256": {"model.safetensors": "' + "1" * 64 + '"}}')
     (problem,) = check.problems(params(project), node)
-    assert "data/localize/toy" in str(problem)
+    assert "data/localize/toy: made from other weights than there are now" in problem.line
+
+
+def test_check_finds_a_localisation_of_other_boxes(project) -> None:
+    localize(params(project), "toy", "cpu")
+    folder = paths.prepared(made.REGIONS)
+    boxes = regions.read(folder)
+    regions.write(folder, boxes, str(regions.source(boxes)), {"test": {"mentions": 21, "proposals": 60, "recall": 0.9}})
+    (problem,) = check.problems(params(project), Node(declarations()["localize"], "toy", paths.localized("toy")))
+    assert "made from other regions.parquet than there are now; run `dvc repro localize@toy`" in problem.line
+    assert localize(params(project), "toy", "cpu")["proposals"]["test"]["recall"] == 0.9

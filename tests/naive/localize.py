@@ -1,19 +1,15 @@
 """Phrase localisation by loops: one phrase, one box at a time."""
 
+from functools import partial
 from itertools import combinations
+
+from tests.naive import regions
 
 # A mention: its picture, its phrase, its box, and the score of each proposal of the picture.
 Box = tuple[float, float, float, float]
 Mention = tuple[int, str, Box, list[float]]
-
-
-def overlap(one: Box, other: Box) -> float:
-    """Pixels that both hold over pixels that either holds; whole pixels, both corners inside."""
-    held = [
-        {(x, y) for x in range(int(box[0]), int(box[2]) + 1) for y in range(int(box[1]), int(box[3]) + 1)}
-        for box in (one, other)
-    ]
-    return len(held[0] & held[1]) / len(held[0] | held[1])
+# Right and lower pixels belong to the boxes.
+overlap, suppressed = partial(regions.overlap, last=1.0), partial(regions.suppressed, last=1.0)
 
 
 def rank(mention: Mention, proposals: list[Box], threshold: float) -> int | None:
@@ -27,15 +23,6 @@ def chance(hits: list[bool], k: int) -> float:
     """The share of all ways to draw k (or all, where there are fewer) that hold a hit."""
     draws = list(combinations(hits, min(k, len(hits))))
     return sum(any(draw) for draw in draws) / len(draws)
-
-
-def suppressed(boxes: list[Box], scores: list[float], threshold: float) -> list[int]:
-    """Places that stay, best first."""
-    stay: list[int] = []
-    for place in sorted(range(len(boxes)), key=lambda place: (-scores[place], place)):
-        if all(overlap(boxes[place], boxes[other]) <= threshold for other in stay):
-            stay.append(place)
-    return stay
 
 
 def average_precision(

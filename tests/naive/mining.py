@@ -1,15 +1,6 @@
 """Hard negatives in plain loops."""
 
-from tests.naive.regions import Box
-
-
-def overlap(a: Box, b: Box) -> float:
-    """IoU of boxes whose right and lower edges belong to them."""
-    width = min(a[2], b[2]) - max(a[0], b[0]) + 1
-    height = min(a[3], b[3]) - max(a[1], b[1]) + 1
-    shared = max(width, 0) * max(height, 0)
-    areas = [(box[2] - box[0] + 1) * (box[3] - box[1] + 1) for box in (a, b)]
-    return shared / (sum(areas) - shared)
+from tests.naive.localize import overlap
 
 
 def mined(pairs: list[dict], proposals: list[dict], limit: float | None) -> set[tuple[int, int]]:

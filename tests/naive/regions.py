@@ -1,6 +1,7 @@
 """Plain loops for regions: grid cells, overlap of boxes, relaxed suppression."""
 
 import math
+from collections.abc import Sequence
 
 Box = list[float]
 
@@ -35,19 +36,20 @@ def pooled(image: list[list[float]], rows: int, columns: int, pool) -> list[floa
     return found
 
 
-def overlap(a: Box, b: Box) -> float:
-    """Intersection over union."""
-    width = min(a[2], b[2]) - max(a[0], b[0])
-    height = min(a[3], b[3]) - max(a[1], b[1])
+def overlap(a: Sequence[float], b: Sequence[float], last: float = 0.0) -> float:
+    """Intersection over union. last: 1 where right and lower pixels belong to the boxes, 0 where they are edges."""
+    width = min(a[2], b[2]) - max(a[0], b[0]) + last
+    height = min(a[3], b[3]) - max(a[1], b[1]) + last
     inter = max(0.0, width) * max(0.0, height)
-    return inter / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - inter)
+    areas = [(x2 - x1 + last) * (y2 - y1 + last) for x1, y1, x2, y2 in (a, b)]
+    return inter / (sum(areas) - inter)
 
 
-def suppressed(boxes: list[Box], scores: list[float], threshold: float) -> list[int]:
+def suppressed(boxes: Sequence, scores: list[float], threshold: float, last: float = 0.0) -> list[int]:
     """Greedy non-maximum suppression: what is left, best first; of equal scores the first comes first."""
     kept: list[int] = []
     for i in sorted(range(len(boxes)), key=lambda i: (-scores[i], i)):
-        if all(overlap(boxes[i], boxes[j]) <= threshold for j in kept):
+        if all(overlap(boxes[i], boxes[j], last) <= threshold for j in kept):
             kept.append(i)
     return kept
 

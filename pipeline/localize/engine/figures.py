@@ -45,14 +45,12 @@ def metrics(
     """{"all": figures, "types": {type: figures}}, in percent. texts, types: of each mention.
 
     A mention counts under each of its types, a unique phrase under each type that a mention of it has. Intervals draw
-    pictures with replacement; draws without a mention of a type say nothing of that type. Of mAP the
-    draws are moved to have their median at the estimate: a draw holds fewer different pictures of a phrase, among which
+    pictures with replacement; draws without a mention of a type say nothing of that type, which has
+    no intervals where none has one. Of mAP the draws are moved to have their median at the estimate: a draw holds fewer different pictures of a phrase, among which
     it is found more easily.
     """
     unique, names = np.unique(texts, return_inverse=True)
-    of = [set(name.split("/")) for name in types.tolist()]
-    masks = {name: np.array([name in one for one in of]) for name in sorted(set().union(*of))}
-    masks = {ALL: np.ones(len(texts), bool), **masks}
+    masks = {ALL: np.ones(len(texts), bool), **_masks(types)}
     places = np.repeat([scene.place for scene in scenes], [len(scene.truth) for scene in scenes])
     images = np.arange(len(scenes))
     sides = {
@@ -76,11 +74,20 @@ def metrics(
     if chosen.resamples:
         for (kind, name), draws in measured([localised], chosen.resamples, seed)[0].items():
             draws = draws[np.isfinite(draws)]
+            if not len(draws):
+                continue
             if name == "map":
                 draws = np.clip(draws - np.median(draws) + estimate[kind, name], 0, 100)
             limits = [round(limit, _DIGITS) for limit in interval(draws)]
             found[kind].setdefault("intervals", {})[name] = limits
     return {ALL: found.pop(ALL), "types": found}
+
+
+def _masks(types: np.ndarray) -> dict[str, Bool[np.ndarray, " mentions"]]:
+    """By type, in order: which mentions are of it. types: of each mention; several are joined by /."""
+    joined, which = np.unique(types, return_inverse=True)
+    parts = [set(name.split("/")) for name in joined.tolist()]
+    return {name: np.array([name in one for one in parts])[which] for name in sorted(set().union(*parts))}
 
 
 def _means(ranks: Ranks) -> dict[str, np.ndarray]:

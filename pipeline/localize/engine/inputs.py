@@ -12,6 +12,7 @@ from pipeline.artifacts.embeddings import Side as Vectors
 from pipeline.artifacts.images import PROPOSAL
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.evaluate.engine.embedded import Embedded
+from pipeline.localize import localizable
 from pipeline.localize.engine.scenes import BoxSide
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
@@ -19,23 +20,21 @@ from pipeline.project.params.typed import Params
 
 @dataclass(frozen=True)
 class LocalizeInputs:
-    """source: the folder of the data set that has the whole pictures."""
+    """source: the folder of the data set that has the whole pictures; recall: of the proposals, as ``regions.recall`` has it."""
 
     embedded: Embedded
     mentions: BoxSide
     proposals: BoxSide
     source: Path
+    recall: dict[str, dict]
 
 
 def read(params: Params, run: str) -> LocalizeInputs:
-    """Raises InputError where the data set has no regions, the run compares fragments, or a split has no embeddings;
-    IntegrityError where the embeddings are of other regions."""
+    """Raises UsageError as ``localizable.check``, InputError where the embeddings are of fragments or a split has none,
+    IntegrityError where they are of other regions."""
+    localizable.check(params, run)
     dataset, split = params.runs[run].dataset, params.localize.split
     prepared, folder = paths.prepared(dataset), paths.embedded(run)
-    if prepared.is_dir() and not (prepared / regions.NAME).exists():
-        raise InputError(
-            f"localize {run}: data set '{dataset}' has no regions; train the run on a data set of `format: regions`"
-        )
     boxes, spoken = regions.read(prepared), phrases.read(prepared)
     embedded = Embedded.read(folder, run)
     seen, said = embedded.images, embedded.captions
@@ -60,6 +59,7 @@ def read(params: Params, run: str) -> LocalizeInputs:
         BoxSide.of(mentions, "image_id", _boxes.of(mentions), asked.vectors),
         BoxSide.of(candidates, "source_id", _boxes.of(candidates), proposed.vectors[here]),
         regions.source(boxes),
+        regions.recall(boxes),
     )
 
 

@@ -5,33 +5,25 @@ measured (Plummer et al., ICCV 2015; utilities/getIOU.m and external/nms_iou.m o
 """
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torchvision import ops
 
 
 def iou(left: Float[Tensor, "left 4"], right: Float[Tensor, "right 4"]) -> Float[Tensor, "left right"]:
     """Intersection over union of each box with each other."""
-    return ops.box_iou(_exclusive(left), _exclusive(right))
-
-
-def union(boxes: Float[Tensor, "boxes 4"]) -> Float[Tensor, " 4"]:
-    """The smallest box that encloses all: the one ground truth of a phrase with several (pl-clc, Entity.getGTBox)."""
-    return torch.cat([boxes[:, :2].amin(dim=0), boxes[:, 2:].amax(dim=0)])
-
-
-def nms(boxes: Float[Tensor, "boxes 4"], scores: Float[Tensor, " boxes"], threshold: float) -> Int[Tensor, " kept"]:
-    """Places of the boxes that stay, best first: whichever has an IoU above ``threshold`` with a better one goes."""
-    return ops.nms(_exclusive(boxes), scores, threshold)
+    beyond = left.new_tensor([0, 0, 1, 1])
+    return ops.box_iou(left + beyond, right + beyond)
 
 
 def kept(
     overlap: Float[Tensor, "boxes boxes"], scores: Float[Tensor, "rows boxes"], threshold: float
 ) -> Bool[Tensor, "rows boxes"]:
-    """``nms`` of the same boxes by many scores at once: which stay in each row. overlap: their ``iou``.
+    """Non-maximum suppression of the same boxes by many scores at once: which stay in each row, whichever has an overlap above
+    ``threshold`` with a better one that stays goes. overlap: their ``iou``.
 
-    A box stays when no better one that stays overlaps it. That is asked of all boxes at once and again until nothing
-    changes, which greedy suppression is the fixed point of (Cluster-NMS, Zheng et al., 2020). Equal scores in order.
+    That is asked of all boxes at once and again until nothing changes, which greedy suppression is the fixed point of
+    (Cluster-NMS, Zheng et al., 2020). Equal scores in order.
     """
     worse, better = (overlap > threshold).fill_diagonal_(False).nonzero(as_tuple=True)
     beaten = (scores[:, better] > scores[:, worse]) | ((scores[:, better] == scores[:, worse]) & (better < worse))
@@ -41,7 +33,3 @@ def kept(
         if torch.equal(gone, ~stays):
             return stays
         stays = ~gone
-
-
-def _exclusive(boxes: Tensor) -> Tensor:
-    return boxes + boxes.new_tensor([0, 0, 1, 1])

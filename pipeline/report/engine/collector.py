@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from pipeline.core.inside import inside
 from pipeline.pictures.read import file_of
-from pipeline.project import paths
 from pipeline.report.engine.pictures import data_uri, fit, thumbnail
 from pipeline.report.engine.results import DatasetIndex
 
@@ -119,7 +118,7 @@ def _path(catalogue: DatasetIndex, image_id: int) -> Path | None:
     # Width 0 is how prepare marks images that exist as precomputed features only.
     if not row["width"]:
         return None
-    where = f"{paths.prepared(catalogue.name) / 'images.parquet'}: image_id {image_id}"
+    where = f"{catalogue.folder / 'images.parquet'}: image_id {image_id}"
     return inside(catalogue.root, row["file"], where)
 
 

@@ -1,6 +1,7 @@
 """The localisations that params names under report.localized, read and checked; never what happens to lie on disk."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
@@ -12,7 +13,7 @@ from pipeline.project.params.typed import Params
 from pipeline.report.engine.audits import model_of
 from pipeline.report.engine.results import DatasetIndex
 
-_NEEDED = ("model_sha256", "split", "threshold", "all", "types")
+_NEEDED = ("model_sha256", "data", "proposals", "split", "threshold", "all", "types")
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,21 @@ class Localisation:
     def recall(self) -> float:
         return self.metrics["all"]["r@1"]
 
+    def comparable(self, other: "Localisation") -> bool:
+        """Is ``other`` about the same mentions of the same pictures?"""
+        return self.catalogue is other.catalogue and self.mentions.index.sort_values().equals(
+            other.mentions.index.sort_values()
+        )
+
 
 def read(params: Params) -> dict[str, Localisation]:
-    """By run, in the order of report.localized. Raises InputError for what is missing, made with another model, or measured
-    otherwise than params.yaml now asks for."""
-    catalogues: dict[str, DatasetIndex] = {}
+    """By run, in the order of report.localized. Raises InputError for what is missing, made with another model, of other
+    phrases or boxes, or measured otherwise than params.yaml now asks for."""
+    catalogues: dict[Path, DatasetIndex] = {}
     return {run: _localisation(params, run, catalogues) for run in params.report.localized}
 
 
-def _localisation(params: Params, run: str, catalogues: dict[str, DatasetIndex]) -> Localisation:
+def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]) -> Localisation:
     folder = paths.localized(run)
     metrics = localisation.read_metrics(folder)
     asked = params.localize.model_dump()
@@ -46,19 +53,28 @@ def _localisation(params: Params, run: str, catalogues: dict[str, DatasetIndex])
     )  # fmt: skip
     if not problem and metrics["model_sha256"] != model_of(run):
         problem = f"it is of another model than {paths.trained(run)} now holds"
+    prepared = paths.prepared(params.runs[run].dataset)
+    held = localisation.data(prepared).items()
+    if not problem and (changed := [name for name, digest in held if metrics["data"].get(name) != digest]):
+        problem = f"it is of another {changed[0]} than {prepared} now holds"
     if problem:
         raise InputError(f"{folder / localisation.METRICS}: {problem}; run `vse-pipe localize --run {run}` again")
     ranks = localisation.read_ranks(folder)
-    dataset = localisation.source(ranks).name
-    if dataset not in catalogues:
-        catalogues[dataset] = catalogue(dataset)
-    return Localisation(run, metrics, ranks.to_pandas().set_index("phrase_id"), catalogues[dataset])
+    source = _named(localisation.source(ranks))
+    if source not in catalogues:
+        catalogues[source] = catalogue(source)
+    return Localisation(run, metrics, ranks.to_pandas().set_index("phrase_id"), catalogues[source])
 
 
-def catalogue(dataset: str) -> DatasetIndex:
-    folder = paths.prepared(dataset)
+def _named(folder: Path) -> Path:
+    """As ``paths.prepared`` has it, where it is that however it was written."""
+    own = paths.prepared(folder.name)
+    return own if own.resolve() == folder.resolve() else folder.resolve()
+
+
+def catalogue(folder: Path) -> DatasetIndex:
     pictures = images.read(folder)
     texts = captions.read(folder).to_pandas().set_index("caption_id")
     digests = {name: sha256(folder / name) for name in (images.NAME, captions.NAME)}
     table = pictures.to_pandas().set_index("image_id")
-    return DatasetIndex(dataset, table, texts, images.root(pictures), digests)
+    return DatasetIndex(folder, table, texts, images.root(pictures), digests)

@@ -3,23 +3,25 @@
 from dataclasses import dataclass
 
 from pipeline.papers import catalogue, compare
-from pipeline.report.engine.results import Evaluation, Results, RunResult
+from pipeline.report.engine.localised import Localisation
+from pipeline.report.engine.results import BASELINE, Results, RunResult
 
 Row = tuple[str, float, float, float]
 
 
 @dataclass(frozen=True)
 class Table:
-    """title: paper and row; rows: (figure, published, ours, difference), ours measured under ``inference``."""
+    """title: paper and row; rows: (figure, published, ours, difference); how ours came about: "ranked with nns", "localised"."""
 
-    inference: str
+    how: str
     title: str
     rows: list[Row]
 
 
 @dataclass(frozen=True)
 class Published:
-    """A run and the row it repeats: a table for each criterion that the paper ranks this model under and the run has.
+    """A run and the row it repeats: a table for each criterion that the paper ranks this model under and the run has, or of its
+    localisation.
 
     kind: run or ensemble; cautions: what keeps our figures from being those of the row, a sentence each.
     """
@@ -33,18 +35,22 @@ class Published:
 
 def collect(results: Results) -> list[Published]:
     """One for each run that names a row, in the order of the page. Raises UsageError for a row that does not exist."""
-    return [_published(run, run.row) for run in results.runs() if run.row]
+    return [_published(run, run.row, results.localised.get(run.name)) for run in results.runs() if run.row]
 
 
-def _published(run: RunResult, row: str) -> Published:
-    tables = [table for one in run.evaluations.values() if (table := _table(one, row))]
-    return Published(run.name, run.kind, row, tables, compare.cautions(row, run.baseline.metrics, run.params))
+def _published(run: RunResult, row: str, localised: Localisation | None) -> Published:
+    measured = [(f"ranked with {one.inference}", one.metrics, one.inference) for one in run.evaluations.values()]
+    if localised:
+        measured.append(("localised", localised.metrics, BASELINE))
+    tables = [table for one in measured if (table := _table(*one, row))]
+    metrics = {**run.baseline.metrics, **(localised.metrics if localised else {})}
+    return Published(run.name, run.kind, row, tables, compare.cautions(row, metrics, run.params))
 
 
-def _table(one: Evaluation, row: str) -> Table | None:
-    found = compare.beside(row, one.metrics, one.inference)
+def _table(how: str, metrics: dict, inference: str, row: str) -> Table | None:
+    found = compare.beside(row, metrics, inference)
     if not found:
         return None
-    entry = compare.under(row)[one.inference]
+    entry = compare.under(row)[inference]
     paper = catalogue.load(entry.paper)
-    return Table(one.inference, f"{paper.title} ({paper.venue}), row {entry.id}", found)
+    return Table(how, f"{paper.title} ({paper.venue}), row {entry.id}", found)

@@ -41,7 +41,7 @@ def read(params: Params) -> Results:
     for name, node in params.ensembles.items():
         dataset = params.runs[node.first].dataset
         by_dataset[dataset].append(RunResult(name, None, None, evaluations[name], (node.first, node.second), node.row))
-    groups = [Group(localised.catalogue(dataset), runs) for dataset, runs in by_dataset.items()]
+    groups = [Group(localised.catalogue(paths.prepared(dataset)), runs) for dataset, runs in by_dataset.items()]
     return Results(params, groups, audits.read(params), there.missing, localised.read(params))
 
 

@@ -132,14 +132,19 @@ class TrainedRun(RunResult):
 
 @dataclass(frozen=True)
 class DatasetIndex:
-    """A data set's pictures and texts. images: indexed by image_id; captions: indexed by caption_id; root: of the files;
-    digests: SHA-256 of its tables, by file name."""
+    """A data set's pictures and texts. folder: where it lies; images: indexed by image_id; captions: indexed by caption_id; root:
+    of the files; digests: SHA-256 of its tables, by file name."""
 
-    name: str
+    folder: Path
     images: pd.DataFrame
     captions: pd.DataFrame
     root: Path
     digests: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Its folder for one of another project, which may have a name of this one's."""
+        return self.folder.name if self.folder == paths.prepared(self.folder.name) else str(self.folder)
 
     @cached_property
     def captions_of(self) -> dict[int, list[int]]:
@@ -153,9 +158,7 @@ class DatasetIndex:
         strange = [number for number in ids if number not in table.index]
         if strange:
             advice = "run `vse-pipe evaluate` again"
-            raise InputError(
-                f"{paths.prepared(self.name)}: no {key} {strange[0]}, but the evaluation names it; {advice}"
-            )
+            raise InputError(f"{self.folder}: no {key} {strange[0]}, but the evaluation names it; {advice}")
         return ids
 
 

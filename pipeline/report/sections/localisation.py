@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.artifacts.evaluation import KS
+from pipeline.artifacts.images import DESCRIBED
 from pipeline.core.errors import InputError
 from pipeline.core.seeds import generator
 from pipeline.report.engine.collector import Collector
@@ -27,14 +28,17 @@ def context(results: Results, collector: Collector) -> dict | None:
     if not found:
         return None
     best = max(found, key=lambda one: one.recall)
+    others = [one for one in found if one is not best and best.comparable(one)]
+    drawn = [*others[:1], best]
     first = found[0].metrics
     return {
         "threshold": first["threshold"],
         "split": first["split"],
         "runs": [_row(one.run, one.metrics["all"]) for one in found],
         "types": [(one.run, [_row(name, figures) for name, figures in one.metrics["types"].items()]) for one in found],
-        "best": best.run,
-        "pictures": _pictures(best, results, collector),
+        "bounds": _bounds(found, results),
+        "drawn": [one.run for one in drawn],
+        "pictures": _pictures(drawn, results, collector),
     }
 
 
@@ -44,15 +48,32 @@ def _row(name: str, figures: dict) -> dict:
     return {"name": name, "figures": cells, **{key: figures[key] for key in ("mentions", "bound", "random_r@1")}}
 
 
-def _pictures(one: Localisation, results: Results, collector: Collector) -> list[dict]:
+def _bounds(localised: list[Localisation], results: Results) -> list[tuple[str, list[dict]]]:
+    """Of each data set of regions by split; one that was written by hand may not say."""
+    found = {}
+    for one in localised:
+        told = one.metrics["proposals"]
+        rows = [
+            {**told[split], "split": split, "percent": 100 * told[split]["recall"]}
+            for split in DESCRIBED
+            if split in told
+        ]
+        found[results.params.runs[one.run].dataset] = rows
+    return [(name, rows) for name, rows in found.items() if rows]
+
+
+def _pictures(drawn: list[Localisation], results: Results, collector: Collector) -> list[dict]:
     """As many as the report shows examples, drawn by the seed; of each the sentence that names most."""
+    one = drawn[-1]
     chance = generator(results.params.seed, "report", "localisation", one.run)
     ids = np.sort(one.mentions["image_id"].unique())
     shown = chance.permutation(ids)[: results.params.report.examples]
-    return [_picture(one, int(image), collector) for image in shown]
+    return [_picture(drawn, int(image), collector) for image in shown]
 
 
-def _picture(one: Localisation, image: int, collector: Collector) -> dict:
+def _picture(drawn: list[Localisation], image: int, collector: Collector) -> dict:
+    """drawn: runs that found boxes of the same mentions."""
+    one = drawn[-1]
     mentions = one.mentions[one.mentions["image_id"] == image]
     caption = int(mentions["caption_id"].value_counts(sort=True).index[0])
     named = mentions[mentions["caption_id"] == caption].sort_values("start")
@@ -62,16 +83,18 @@ def _picture(one: Localisation, image: int, collector: Collector) -> dict:
             f"'{one.catalogue.name}'; run `vse-pipe localize --run {one.run}` again"
         )
     size = one.catalogue.images.loc[image, ["width", "height"]].to_numpy(dtype=float)
-    phrases = [
-        _phrase(row, place % _COLOURS + 1, size, one.metrics["threshold"])
-        for place, row in enumerate(named.to_dict("records"))
-    ]
+    found = [_phrases(each, named.index, size) for each in drawn]
     text = one.catalogue.captions.at[caption, "text"]
     return {
         "picture": collector.picture(one.catalogue, image),
-        "phrases": phrases,
-        "sentence": _parts(text, named, phrases),
+        "runs": [{"run": each.run, "phrases": phrases} for each, phrases in zip(drawn, found, strict=True)],
+        "sentence": _parts(text, named, found[0]),
     }
+
+
+def _phrases(one: Localisation, ids: pd.Index, size: np.ndarray) -> list[dict]:
+    rows = one.mentions.loc[ids].to_dict("records")
+    return [_phrase(row, place % _COLOURS + 1, size, one.metrics["threshold"]) for place, row in enumerate(rows)]
 
 
 def _phrase(row: dict[str, Any], colour: int, size: np.ndarray, threshold: float) -> dict:

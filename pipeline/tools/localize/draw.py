@@ -3,19 +3,25 @@
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
 
+from pipeline.core.console import plain
 from pipeline.core.whole import whole_file
 from pipeline.tools.localize.find import FoundBox
+from pipeline.tools.localize.question import SOFTWARE
 
 # Okabe and Ito's colours, told apart by colour-blind people; without black and yellow, which photos and paper swallow.
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 _TEXT, _LINE, _MARGIN = 16, 24, 8
+# Characters of a phrase that are written.
+_WIDEST = 100
 
 
 def drawn(photo: Image.Image, found: list[FoundBox]) -> Image.Image:
-    """Each box two pixels wide inside a white rim, so that it is seen on any ground; a line of text a phrase."""
+    """Each box a frame of three pixels, a white one inside it, so that it is seen on any ground; a line of text a phrase, which is
+    cut after 100 characters."""
     font = ImageFont.load_default(_TEXT)
-    lines = [f"{number}  {one.phrase}" for number, one in enumerate(found, start=1)]
+    lines = [f"{number}  {_written(one.phrase)}" for number, one in enumerate(found, start=1)]
     width = max(photo.width, *(int(font.getlength(line)) + 3 * _MARGIN + _LINE for line in lines))
     page = Image.new("RGB", (width, photo.height + _LINE * len(found) + 2 * _MARGIN), "white")
     page.paste(photo, (0, 0))
@@ -34,6 +40,12 @@ def drawn(photo: Image.Image, found: list[FoundBox]) -> Image.Image:
 
 
 def write(path: Path, photo: Image.Image, found: list[FoundBox]) -> None:
-    """As PNG, whole or not at all."""
+    """As PNG that says what drew it, whole or not at all."""
+    about = PngInfo()
+    about.add_text("Software", SOFTWARE)
     with whole_file(path) as temporary, temporary.open("wb") as file:
-        drawn(photo, found).save(file, "PNG")
+        drawn(photo, found).save(file, "PNG", pnginfo=about)
+
+
+def _written(phrase: str) -> str:
+    return plain(phrase if len(phrase) <= _WIDEST else f"{phrase[:_WIDEST]}...")

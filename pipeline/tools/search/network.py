@@ -1,6 +1,6 @@
 """One trained network and what it made of a data set."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,6 @@ from torch import Tensor
 from pipeline.artifacts import model_files
 from pipeline.core.errors import InputError, IntegrityError, MissingResource
 from pipeline.core.files import read_json
-from pipeline.pictures.address import Box
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import SIMILARITIES, TEXT_ENCODERS
 from pipeline.ranking.engine.fragments import Sides
@@ -24,6 +23,7 @@ from pipeline.tools.search.sentences import Reader
 from pipeline.train.engine.model import restore
 
 if TYPE_CHECKING:
+    from pipeline.pictures.images import Item
     from pipeline.tools.search.photos import Eye
 
 # What a search reads of config.json.
@@ -101,8 +101,15 @@ class Network:
                 side = encoder(*inputs).float()
         return Asked(_finite(side), read.unknown, read.notes)
 
-    def photo(self, content: bytes, name: str, boxes: Sequence[Box] = ()) -> Asked:
-        """The whole of it, or its boxes, a row each. Raises as ``Eye.see``."""
+    def photo(self, content: bytes, name: str) -> Asked:
+        """Raises as ``Eye.see``."""
+        return Asked(_finite(self._opened_eye().see(content, name)))
+
+    def boxes(self, folder: Path, items: "list[Item]") -> Sides:
+        """A row for each of the pictures, or boxes in them, below ``folder``. Raises as ``images.load``."""
+        return _finite(self._opened_eye().of(folder, items))
+
+    def _opened_eye(self) -> "Eye":
         from pipeline.tools.search.photos import (
             Eye,  # Pillow and the backbones, which a sentence does not need
         )
@@ -110,7 +117,7 @@ class Network:
         with self._lock:
             if self._eye is None:
                 self._eye = Eye.open(self._params, self.gallery.run, self._trained, self._files, self.device)
-        return Asked(_finite(self._eye.see(content, name, boxes)))
+            return self._eye
 
     @cached_property
     def _files(self) -> model_files.ModelFiles:

@@ -8,7 +8,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from pipeline.core.errors import UsageError
-from pipeline.core.files import write_text
+from pipeline.core.files import may_replace, write_text
 from pipeline.pictures.images import shown
 from pipeline.report.engine.formatting import environment
 from pipeline.report.engine.pictures import data_uri, fit, thumbnail
@@ -24,14 +24,7 @@ _BUDGET = 32 * 2**20
 
 def check_free(out: Path) -> None:
     """Raises UsageError where something lies at ``out`` that is no page of ``write``."""
-    try:
-        with out.open("rb") as file:
-            ours = _MARK in file.read(_HEAD)
-    except FileNotFoundError:
-        return
-    except OSError:
-        ours = False
-    if not ours:
+    if not may_replace(out, _MARK, _HEAD):
         raise UsageError(f"--html: {out} exists and is no page of `vse-pipe search`; choose another name")
 
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from pipeline.core.files import read_json
 from pipeline.extract.engine.backbone import Backbone
 from pipeline.extract.engine.forward import Forward
 from pipeline.pictures import images
-from pipeline.pictures.address import Box
 from pipeline.pictures.images import Item
 from pipeline.project import paths
 from pipeline.project.params.typed import FeatureSet, Params
@@ -69,18 +67,17 @@ class Eye:
         forward = Forward(backbone.module.to(device), source.backbone.params, device)
         return cls(model, files.config, device, backbone, forward, meta.get("precision", "float32"))
 
-    def see(self, content: bytes, name: str, boxes: Sequence[Box] = ()) -> Tensor:
-        """(1, dim) or (1, R, dim) of the whole photo, or a row for each of ``boxes``. name: for messages. Raises InputError
-        when ``content`` is no picture that can be read."""
+    def see(self, content: bytes, name: str) -> Tensor:
+        """(1, dim) or (1, R, dim). name: for messages. Raises InputError when ``content`` is no picture that can be read."""
         images.decode(content, name)
         with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
             (Path(folder) / "photo").write_bytes(content)
-            digest = hashlib.sha256(content).hexdigest()
-            items = [Item(0, file, digest, name) for file in [box.of("photo") for box in boxes] or ["photo"]]
-            parts = [
-                self._embedded(Path(folder), items[start : start + _BATCH]) for start in range(0, len(items), _BATCH)
-            ]
-        return torch.cat(parts)
+            return self.of(Path(folder), [Item(0, "photo", hashlib.sha256(content).hexdigest(), name)])
+
+    def of(self, folder: Path, items: list[Item]) -> Tensor:
+        """A row for each of the pictures, or boxes in them, below ``folder``."""
+        starts = range(0, len(items), _BATCH)
+        return torch.cat([self._embedded(folder, items[start : start + _BATCH]) for start in starts])
 
     def _embedded(self, folder: Path, items: list[Item]) -> Tensor:
         if self.backbone is None:

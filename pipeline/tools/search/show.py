@@ -2,7 +2,7 @@
 
 import json
 
-from pipeline.core.console import say, stdout
+from pipeline.core.console import plain, say, stdout
 from pipeline.tools.search.sentences import shortened
 
 _SHOWN = 20
@@ -43,11 +43,6 @@ def corrected(told: dict) -> str:
         f"{told['inference']}: corrected by {about['queries']:,} {kind} of {about['bank']}, computed {when} in "
         f"{about['seconds']:.1f} s and kept"
     )
-
-
-def plain(text: str) -> str:
-    """Without characters that a terminal would obey."""
-    return "".join(one if one.isprintable() else "\ufffd" for one in text)
 
 
 def _table(told: dict) -> None:

@@ -1,11 +1,12 @@
-"""Overlaps pixel by pixel, and suppression one box at a time."""
+"""Overlaps pixel by pixel, those of the oracles as well, and suppression one box at a time."""
 
 import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ranking.engine.boxes import iou, nms, union
+from pipeline.ranking.engine.boxes import iou, kept
+from tests.naive import localize as naive
 
 corner = st.integers(0, 12)
 box = st.tuples(corner, corner, corner, corner).map(
@@ -27,20 +28,17 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> float:
 
 @given(boxes, boxes)
 def test_pixels_are_counted(left, right):
-    assert np.allclose(iou(left, right), [[overlap(a, b) for b in right] for a in left], rtol=1e-15)
-
-
-@given(boxes)
-def test_the_union_encloses_them_and_no_more(found):
-    rows, columns = np.any([drawn(one) for one in found], axis=0).nonzero()
-    assert union(found).tolist() == [columns.min(), rows.min(), columns.max(), rows.max()]
+    counted = [[overlap(a, b) for b in right] for a in left]
+    assert np.allclose(iou(left, right), counted, rtol=1e-15)
+    assert np.allclose([[naive.overlap(a, b) for b in right.tolist()] for a in left.tolist()], counted, rtol=1e-15)
 
 
 @given(boxes, st.randoms(), st.sampled_from([0.3, 0.5, 0.8]))
 def test_whatever_overlaps_a_better_one_goes(found, random, threshold):
     scores = torch.tensor(random.sample(range(len(found)), len(found)), dtype=torch.float64)
-    kept = []
+    stays = []
     for place in scores.argsort(descending=True).tolist():
-        if all(overlap(found[place], found[other]) <= threshold for other in kept):
-            kept.append(place)
-    assert nms(found, scores, threshold).tolist() == kept
+        if all(overlap(found[place], found[other]) <= threshold for other in stays):
+            stays.append(place)
+    assert kept(iou(found, found), scores[None], threshold)[0].nonzero().ravel().tolist() == sorted(stays)
+    assert naive.suppressed(found.tolist(), scores.tolist(), threshold) == stays

@@ -7,19 +7,23 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.artifacts import embeddings, images, regions
+from pipeline.artifacts import embeddings, regions
+from pipeline.artifacts import images as artefact
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError, UnreadableImage, UsageError
 from pipeline.embed.stage import embed
 from pipeline.extract.stage import extract
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
+from pipeline.pictures import images
 from pipeline.pictures.address import Box
 from pipeline.prepare.stage import prepare
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.tools.localize import draw
 from pipeline.tools.localize.find import FoundBox, find
+from pipeline.tools.localize.photo import unpacked
+from pipeline.tools.localize.question import Question, check
 from pipeline.tools.localize.stage import localize
 from pipeline.tools.search import together
 from pipeline.train.stage import train
@@ -76,15 +80,16 @@ def _known(root) -> tuple[str, dict]:
     side = embeddings.read(paths.embedded("toy") / embeddings.IMAGES)
     rows = dict(zip(side.ids.tolist(), side.vectors, strict=True))
     vectors = np.stack([rows[row["image_id"]] for row in own])
-    whole = images.read(paths.prepared("scenes"))
+    whole = artefact.read(paths.prepared("scenes"))
     place = whole["image_id"].to_pylist().index(first)
-    return str(images.root(whole) / whole["file"][place].as_py()), {"boxes": own, "vectors": vectors}
+    return str(artefact.root(whole) / whole["file"][place].as_py()), {"boxes": own, "vectors": vectors}
 
 
 def test_a_picture_of_the_data_set_is_seen_as_the_stages_saw_it(root, params) -> None:
     """The same proposals, and the best of them by the same vectors."""
     file, known = _known(root)
-    (found,) = find(params, "toy", Path(file).read_bytes(), "photo", ["a red circle"], "cpu")
+    with unpacked(Path(file).read_bytes(), "photo") as photo:
+        (found,) = find(params, "toy", photo, ["a red circle"], "cpu")
     assert found.candidates == len(known["boxes"])
     word = together.open_run(params, "toy", "test", resolve("cpu")).sentence("a red circle").side.numpy()[0]
     scores = known["vectors"] @ word
@@ -99,6 +104,7 @@ def test_it_is_printed_and_drawn(root, params, monkeypatch, capsys) -> None:
     given = ("localize", "--run", "toy", "--image", _known(root)[0], "--phrase", "a red circle", "--phrase", "a star")
     status, out, err = call(*given, "--out", "boxes.png", "--json")
     assert status == 0, err
+    assert call(*given, "--out", "boxes.png", "--json")[0] == 0  # over its own drawing
     told = json.loads(out)
     assert [one["phrase"] for one in told["phrases"]] == ["a red circle", "a star"]
     with Image.open("boxes.png") as page:
@@ -107,15 +113,37 @@ def test_it_is_printed_and_drawn(root, params, monkeypatch, capsys) -> None:
 
 
 def test_what_cannot_be_found_is_one_line_and_draws_nothing(root, params, tmp_path) -> None:
-    out = tmp_path / "out.png"
+    def refused(content: bytes, phrase: str, error: type, pattern: str) -> None:
+        question = Question(tmp_path / "a.png", "a.png", (phrase,), tmp_path / "out.png")
+        with pytest.raises(error, match=pattern) as caught:
+            localize(params, "toy", content, question, "cpu", False)
+        assert "\n" not in str(caught.value)
+        assert not question.out.exists()
+
+    refused(b"no picture", "a star", UnreadableImage, r"^a\.png is no image")
+    known = Path(_known(root)[0]).read_bytes()
+    refused(known, "zzz qqq", InputError, "no word of the sentence is in the vocabulary")
+
+
+def test_a_photo_is_decoded_once(root, params, tmp_path, monkeypatch) -> None:
+    times, decode = [], images._decoded
+    monkeypatch.setattr(images, "_decoded", lambda *given: times.append(given) or decode(*given))
     content = Path(_known(root)[0]).read_bytes()
-    with pytest.raises(UnreadableImage, match=r"no\.jpg"):
-        find(params, "toy", b"no picture", "no.jpg", ["a star"], "cpu")
-    with pytest.raises(InputError, match="no word of the sentence is in the vocabulary"):
-        find(params, "toy", content, "photo", ["zzz qqq"], "cpu")
-    with pytest.raises(UsageError, match="name a PNG file in a folder that is there"):
-        localize(params, "toy", tmp_path / "a.png", "a.png", ["a star"], tmp_path / "none" / "out.png", "cpu", False)
-    assert not out.exists()
+    localize(params, "toy", content, Question(tmp_path, "a", ("a star", "a circle"), tmp_path / "o.png"), "cpu", False)
+    assert len(times) == 1
+
+
+def test_proposals_of_a_file_know_no_photo(root, params) -> None:
+    check(params, "toy")
+    boxes = {**NODES["datasets"]["boxes"], "proposals": "file", "options": {"path": "boxes.npz"}}
+    params = load_params(root, **{**NODES, "datasets": {**NODES["datasets"], "boxes": boxes}})
+    with pytest.raises(UsageError, match="the proposals of data set 'boxes' are read from a file, which has none for"):
+        check(params, "toy")
+
+
+def test_a_phrase_of_any_length_makes_a_page_of_some_width() -> None:
+    found = [FoundBox("a\nlong\x1b one " * 60, Box(5, 5, 30, 30), 0.5, 9, (), ())]
+    assert draw.drawn(Image.new("RGB", (60, 90)), found).width < 1500
 
 
 def test_boxes_and_phrases_have_the_same_colours() -> None:
