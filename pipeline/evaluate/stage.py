@@ -11,7 +11,6 @@ from pipeline.core.device import resolve
 from pipeline.core.errors import IntegrityError, UsageError
 from pipeline.core.unknown import unknown
 from pipeline.core.whole import whole_folder
-from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.engine.ensemble import Ensemble, of_run
 from pipeline.evaluate.engine.measure import Inputs, Result, measure
 from pipeline.project import paths, timing
@@ -20,6 +19,7 @@ from pipeline.project.params.typed import Params
 from pipeline.ranking.engine import bank_source, criteria
 from pipeline.ranking.engine.bank_source import BankSource
 from pipeline.ranking.engine.criteria import Criterion
+from pipeline.ranking.engine.embedded import Embedded
 from pipeline.ranking.engine.fragments import tables
 from pipeline.ranking.engine.split import Split, collapsed
 

@@ -9,9 +9,9 @@ from pipeline.artifacts import embeddings, evaluation, fragments
 from pipeline.core.errors import InputError, IntegrityError, ParamsError, UsageError
 from pipeline.embed.engine import fragments as embed_fragments
 from pipeline.embed.stage import embed
-from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.stage import evaluate
 from pipeline.project import paths
+from pipeline.ranking.engine.embedded import Embedded
 from pipeline.tools.export.stage import export_run
 from pipeline.train.engine.restore import load
 from pipeline.train.stage import train

@@ -8,8 +8,8 @@ import torch
 
 from pipeline.artifacts import embeddings
 from pipeline.core.errors import InputError
-from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.engine.ensemble import Ensemble
+from pipeline.ranking.engine.embedded import Embedded
 from tests.evaluate.embedded import sides
 
 CPU = torch.device("cpu")

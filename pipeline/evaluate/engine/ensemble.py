@@ -9,7 +9,7 @@ import torch
 
 from pipeline.artifacts import embeddings
 from pipeline.core.errors import InputError
-from pipeline.evaluate.engine.embedded import Embedded
+from pipeline.ranking.engine.embedded import Embedded
 from pipeline.ranking.engine.fragments import MeanScore, Several
 from pipeline.ranking.engine.scores import Similarity
 from pipeline.ranking.engine.split import Split

@@ -11,11 +11,11 @@ from pipeline.artifacts import _boxes, embeddings, phrases, regions
 from pipeline.artifacts.embeddings import Side as Vectors
 from pipeline.artifacts.images import PROPOSAL
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.localize import localizable
 from pipeline.localize.engine.scenes import BoxSide
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
+from pipeline.ranking.engine.embedded import Embedded
 
 
 @dataclass(frozen=True)

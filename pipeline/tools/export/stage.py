@@ -13,7 +13,6 @@ from pipeline.core.files import sha256, write_json
 from pipeline.core.strict import Strict
 from pipeline.core.unknown import unknown
 from pipeline.core.whole import whole_folder
-from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.engine.measure import Inputs, is_open, tuning_ground
 from pipeline.evaluate.external import inputs as external
 from pipeline.evaluate.external.inputs import InputFiles
@@ -27,6 +26,7 @@ from pipeline.project.traits import Traits
 from pipeline.ranking.engine import criteria, tuning
 from pipeline.ranking.engine.bank import ItemBias
 from pipeline.ranking.engine.criteria import Criterion
+from pipeline.ranking.engine.embedded import Embedded
 from pipeline.ranking.engine.fragments import plain
 from pipeline.ranking.engine.split import Split
 from pipeline.tools.export.fold import Folded, FoldedSide, folded

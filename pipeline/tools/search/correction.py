@@ -12,7 +12,6 @@ from torch import Tensor
 from pipeline.artifacts import embeddings, evaluation
 from pipeline.core.console import say
 from pipeline.core.errors import InputError, MissingResource, UsageError
-from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.engine.measure import is_open
 from pipeline.evaluate.stage import warn_of_residual
 from pipeline.project import code, paths
@@ -21,6 +20,7 @@ from pipeline.project.registry import INFERENCES
 from pipeline.ranking.engine import bank_source, criteria
 from pipeline.ranking.engine.bank_source import BankSource
 from pipeline.ranking.engine.criteria import PLAIN, Criterion
+from pipeline.ranking.engine.embedded import Embedded
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.split import Split
 from pipeline.tools.search import stored

@@ -14,8 +14,8 @@ from pipeline.artifacts import embeddings, fragments
 from pipeline.artifacts.embeddings import Side
 from pipeline.artifacts.fragments import FragmentSide
 from pipeline.core.errors import InputError
-from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.project import paths
+from pipeline.ranking.engine.embedded import Embedded
 from pipeline.ranking.engine.scores import Similarity
 from pipeline.ranking.engine.words import Words
 from pipeline.tools.search import stored

@@ -6,8 +6,8 @@ import torch
 
 from pipeline.artifacts.embeddings import Side
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.project import paths
+from pipeline.ranking.engine.embedded import Embedded
 from pipeline.ranking.engine.split import collapsed
 from pipeline.ranking.metrics.truth import Relevance
 from tests.evaluate.embedded import sides, write

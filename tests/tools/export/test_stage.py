@@ -10,11 +10,11 @@ import torch
 from pipeline.artifacts import evaluation
 from pipeline.core.errors import InputError, MissingResource, UsageError
 from pipeline.core.files import sha256
-from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.external.stage import evaluate_files
 from pipeline.evaluate.stage import evaluate
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.project.registry import INFERENCES
+from pipeline.ranking.engine.embedded import Embedded
 from pipeline.tools.export.stage import TARGETS, export_files, export_run
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run

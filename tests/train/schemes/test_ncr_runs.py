@@ -13,13 +13,13 @@ from pipeline.audit.stage import audit
 from pipeline.core.errors import InputError, IntegrityError, UsageError
 from pipeline.core.whole import partial
 from pipeline.embed.stage import embed
-from pipeline.evaluate.engine.embedded import Embedded
 from pipeline.evaluate.engine.ensemble import Ensemble, of_run
 from pipeline.evaluate.stage import evaluate
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.project.params.schema import EnsembleNode
+from pipeline.ranking.engine.embedded import Embedded
 from pipeline.tools.export.stage import export_run
 from pipeline.train.engine import checkpoint, restore
 from pipeline.train.stage import train

@@ -7,7 +7,7 @@ import torch
 from pipeline.artifacts import embeddings, fragments
 from pipeline.artifacts.fragments import FragmentRows
 from pipeline.core.errors import InputError
-from pipeline.evaluate.engine.embedded import Embedded
+from pipeline.ranking.engine.embedded import Embedded
 from tests.evaluate.embedded import ABOUT, sides
 
 CPU = torch.device("cpu")
