@@ -48,7 +48,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 python -m pytest -n 2
 test: setup
 	$(PYTEST) -m "not acceptance"
 
-# What takes minutes: pages walked, workflows, the whole pipeline, browsers, kills, compilers.
+# What takes minutes: pages walked, workflows, the whole pipeline, processes and their exit status, browsers, kills, compilers.
 acceptance: setup
 	$(PYTEST) -m acceptance
 

@@ -18,6 +18,8 @@ from tests.made import record
 from tests.small_project import set_params
 from tests.toy_project import PARAMS, write_params
 
+pytestmark = pytest.mark.acceptance
+
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):

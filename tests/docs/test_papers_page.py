@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -91,15 +92,25 @@ def test_sections_of_the_page_have_the_titles_named():
     assert len(named) >= 3
 
 
+@cache
+def _known() -> set[str]:
+    """What any line may name: overlays, the runs in them, members."""
+    found = {name for family in FAMILIES for name in family.names()}
+    for one in overlay.names():
+        found |= {one, *overlay.read_document(overlay.find(one)).get("runs", {})}
+    return found
+
+
+@cache
+def _rows(paper: str) -> set[str]:
+    ids = {entry.id for entry in catalogue.entries(paper)}
+    return ids | {f":{one.rpartition(':')[2]}" for one in ids if ":" in one}
+
+
 def _exists(part: Part, span: str) -> bool:
     """Paths are checked on every page, commands where they are run."""
-    rows = catalogue.entries(part.paper)
-    ids = {entry.id for entry in rows} | {f":{entry.id.rpartition(':')[2]}" for entry in rows if ":" in entry.id}
-    known = {*ids, *overlay.names(), *(name for family in FAMILIES for name in family.names())}
-    runs = {name for one in overlay.names() for name in overlay.read_document(overlay.find(one)).get("runs", {})}
     return (
-        span in known
-        or span in runs
+        span in _rows(part.paper) | _known()
         or span.startswith("vse-pipe ")
         or (ROOT / span).exists()
         or re.fullmatch(r"\w+: \w+|IMAGENET1K_V1|imagenet|hs_sum|(\w+\+)?r?gm", span) is not None

@@ -32,6 +32,7 @@ def applied(tmp_path, entry):
     return load(path)
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("paper", catalogue.names())
 def test_every_row_that_can_run_makes_params_that_load(monkeypatch, paper):
     """Without writing them: reading YAML is most of the time, and rows below are written and read."""

@@ -24,6 +24,8 @@ from tests.train.killed import Killed, killed_after
 from tests.train.painted import RUN, loaded, original
 from tests.train.some import adam
 
+pytestmark = pytest.mark.acceptance
+
 OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
 FT = {"after": 2, "lr": 1e-3}
 NORMS = ("running_mean", "running_var", "num_batches_tracked")
@@ -95,7 +97,6 @@ def test_updated_statistics_move(painted_project, epochs):
     assert not any(torch.equal(_network(epochs[1], True)[name], value) for name, value in still.items())
 
 
-@pytest.mark.acceptance
 @pytest.mark.parametrize("options", [FT, {**FT, "after": 1, "batch_norm": "updated", "before": "crops"}])
 @pytest.mark.parametrize("done", [1, 3])
 def test_a_killed_run_goes_on_and_ends_bit_equal(painted_project, monkeypatch, options, done):
@@ -108,7 +109,6 @@ def test_a_killed_run_goes_on_and_ends_bit_equal(painted_project, monkeypatch, o
     assert _bytes() == whole
 
 
-@pytest.mark.acceptance
 def test_two_networks_of_a_run_each_train_a_backbone_of_their_own(painted_project):
     options = {"scheme": {"warm_up": 1}}
     run = {**RUN, "scheme": "ncr", "loss": "max", "options": options}
@@ -254,7 +254,6 @@ def test_a_memory_bank_holds_what_the_network_sees_now(painted_project):
     assert len(seen) == 3, "validation twice, the bank of the second epoch once"
 
 
-@pytest.mark.acceptance
 def test_l2rm_rematches_images_that_the_network_is_trained_on(painted_project):
     """Its foreign images are read anew every epoch: features before epoch ``after``, pixels from then on."""
     run = {**RUN, "scheme": "l2rm", "noise": "half", "options": {"scheme": {"warm_up": 1, "cost_lr": 1e-3}}}

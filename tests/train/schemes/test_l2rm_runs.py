@@ -15,6 +15,8 @@ from tests.fragment_project import run_of, write_fragment_project
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.killed import killed_after
 
+pytestmark = pytest.mark.acceptance
+
 OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, rematching.NAME, str(checkpoint.FILE)]
 RUN = {**PARAMS["runs"]["sum"], "scheme": "l2rm", "loss": "max", "noise": "half"}
 
@@ -90,7 +92,6 @@ def test_one_batch_of_everything_is_enough(project):
     assert len(rematching.read(paths.trained("sum"))) == 2
 
 
-@pytest.mark.acceptance
 @pytest.mark.parametrize(("similarity", "chunk"), [("scan_t2i", 0), ("saf", 0), ("sgr", 20)])
 def test_fragments_go_on_bit_equal_after_a_kill(tmp_path, monkeypatch, similarity, chunk):
     monkeypatch.chdir(tmp_path)

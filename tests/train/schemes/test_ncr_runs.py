@@ -27,6 +27,8 @@ from tests.fragment_project import run_of, write_fragment_project
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.killed import killed_after
 
+pytestmark = pytest.mark.acceptance
+
 CPU = torch.device("cpu")
 FILES = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG]
 OUTPUTS = [*FILES, *(f"peer/{name}" for name in FILES), history.NAME, str(checkpoint.FILE)]
