@@ -105,3 +105,10 @@ def test_a_flipped_bit_is_found_by_the_checksum(path):
     assert pq.read_table(path).num_rows == 500, "nothing but the checksum may show it"
     with pytest.raises(IntegrityError, match="damaged Parquet file"):
         parquet.read(path, ["image_id", "embedding"])
+
+
+def test_a_footer_that_is_no_text_is_damage(path):
+    pq.write_table(pa.table({"image_id": [1]}).replace_schema_metadata({"run": "marked"}), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"marked", b"m\xffrked"))
+    with pytest.raises(IntegrityError, match="damaged Parquet file"):
+        parquet.read(path, ["image_id"])
