@@ -63,7 +63,10 @@ def test_contract(name):
 def test_gradient(name, passed):
     scores = some_batch().scores.requires_grad_()
     options = {"gradient": "full"} if name == "hal_emnlp" else {}
-    total = lambda given: _loss(name, replace(Scored.of(given), passed=passed), curriculum=2.0, **options).total()
+
+    def total(given):
+        return _loss(name, replace(Scored.of(given), passed=passed), curriculum=2.0, **options).total()
+
     assert torch.autograd.gradcheck(total, (scores,))
 
 
@@ -80,7 +83,7 @@ def test_a_batch_of_two_has_one_negative_from_the_start():
 
 def test_every_step_knows_how_far_training_has_come(monkeypatch):
     scheme = some_scheme(some_pairs(40, each=2), "max")
-    optimizer, seen = adam(scheme.model), []
+    optimizer, seen = adam(scheme.model, 1e-3), []
 
     def step(given, optimizer, batch):
         images, texts = given.model.encode(batch, torch.device("cpu"))
