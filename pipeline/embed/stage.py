@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.artifacts import captions, embeddings, images, model_files
+from pipeline.artifacts import captions, content, embeddings, images, model_files
 from pipeline.artifacts import fragments as weights
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.locks import claim
 from pipeline.core.whole import whole_folder
-from pipeline.embed.engine import content, fragments, vectors
+from pipeline.embed.engine import fragments, vectors
 from pipeline.embed.engine.inputs import Sources
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import Params
