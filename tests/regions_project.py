@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from pipeline.artifacts import captions, content, embeddings, features, images, phrases, regions
+from pipeline.artifacts import _content, captions, embeddings, features, images, phrases, regions
 from pipeline.artifacts.embeddings import Side
 from pipeline.core.files import sha256
 from pipeline.extract.text_stage import extract_texts
@@ -72,7 +72,7 @@ def write_embedded(
     spoken = np.eye(len(NAMES))[[NAMES.index(text.split()[1]) for text in said["text"].to_pylist()]]
     about = {"run": run, "model_sha256": "0", "similarity": "cosine", "similarity_params": "{}", "normalised": "true"}
     about[embeddings.DATA] = json.dumps(
-        content.by_split(of.filter(pc.invert(pc.is_in(of["image_id"], pa.array(without, pa.int64())))), said)
+        _content.by_split(of.filter(pc.invert(pc.is_in(of["image_id"], pa.array(without, pa.int64())))), said)
     )
     sides = {
         embeddings.IMAGES: (of["image_id"], of["image_id"], of["split"], seen),

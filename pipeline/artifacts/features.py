@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import made_from
+from pipeline.artifacts import _made_from
 from pipeline.core import arrays, tables
 from pipeline.core.damage import Damage
 from pipeline.core.disk import named
@@ -201,7 +201,7 @@ def read(folder: Path, verify: bool = True) -> Features:
 def require_images(held: Features, prepared: Path) -> None:
     """Raises IntegrityError when the features, as of ``read``, are of other images than ``prepared`` now holds."""
     assert held.folder is not None
-    made_from.require(held.folder, held.meta, "images", prepared, f"vse-pipe extract --features {held.folder.name}")
+    _made_from.require(held.folder, held.meta, "images", prepared, f"vse-pipe extract --features {held.folder.name}")
 
 
 def open_array(path: Path) -> np.ndarray:

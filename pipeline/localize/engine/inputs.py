@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import _boxes, captions, content, embeddings, images, phrases, regions
+from pipeline.artifacts import _boxes, _content, captions, embeddings, images, phrases, regions
 from pipeline.artifacts.embeddings import Side as Vectors
 from pipeline.artifacts.images import PROPOSAL
 from pipeline.core.errors import InputError, IntegrityError
@@ -69,7 +69,7 @@ def _of_now(prepared: Path, embedded: Embedded, split: str, run: str) -> None:
     are of are not compared."""
     ids = {"image_id": embedded.images.ids, "caption_id": embedded.captions.ids}
     tables = zip((images.read(prepared), captions.read(prepared)), ids.items(), strict=True)
-    held = content.by_split(*(table.filter(np.isin(table[key].to_numpy(), own)) for table, (key, own) in tables))
+    held = _content.by_split(*(table.filter(np.isin(table[key].to_numpy(), own)) for table, (key, own) in tables))
     for name in (PROPOSAL, split):
         if embedded.data(name) not in (None, held.get(name)):
             raise IntegrityError(
