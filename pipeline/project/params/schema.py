@@ -44,6 +44,16 @@ Limit = Annotated[NonNegativeFloat, AfterValidator(_a_count_or_a_share)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
+def _distinct(seeds: list[int]) -> list[int]:
+    twice = [seed for index, seed in enumerate(seeds) if seed in seeds[:index]]
+    if twice:
+        raise ValueError(f"seed {twice[0]} is named twice; the second model would be the first one again")
+    return seeds
+
+
+Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(_distinct)]
+
+
 class _Open(Strict):
     """A node whose further keys are the options of the member it names; those are checked by the member."""
 
@@ -161,6 +171,9 @@ class RunNode(Strict):
     """values for this run's members on top of the family sections, by family: ``{loss: {gamma: 60}}``"""
     train: dict = Field(default_factory=dict)
     """values on top of the section train"""
+    seeds: Seeds | None = None
+    """a model each, ``[1, 2, 3]``: the run is trained once a seed, and reported as mean and spread; null: one model, of the
+    project's seed"""
 
 
 class EmbedParams(Strict):
