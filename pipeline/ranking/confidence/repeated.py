@@ -22,6 +22,7 @@ from jaxtyping import Float
 from scipy.special import stdtr, stdtrit
 
 from pipeline.ranking.confidence.figures import Address, Figures, Sample, sample
+from pipeline.ranking.confidence.intervals import interval, p_value
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,24 @@ class Spread:
         away = float(stdtrit(min(self.freedom, 1e9), (1 + level) / 2)) * self.error
         return [self.mean - away, self.mean + away]
 
-    @property
-    def p_value(self) -> float:
-        """Two-sided, that the truth is 0: below 1 - level just where the interval leaves 0 out."""
+    def p_value(self, null: float = 0.0) -> float:
+        """Two-sided, that the truth is ``null``: below 1 - level just where the interval leaves it out."""
         if self.error == 0:
-            return float(self.mean == 0)
-        return float(2 * stdtr(min(self.freedom, 1e9), -abs(self.mean) / self.error))
+            return float(self.mean == null)
+        return float(2 * stdtr(min(self.freedom, 1e9), -abs(self.mean - null) / self.error))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The same of the draws of images for two models, one of either side, whose training is not left to chance."""
+
+    draws: Float[np.ndarray, " draws"]
+
+    def interval(self, level: float = 0.95) -> list[float]:
+        return interval(self.draws, level)
+
+    def p_value(self, null: float = 0.0) -> float:
+        return p_value(self.draws - null)
 
 
 def of_one(method: Repetitions) -> Spread:

@@ -110,7 +110,7 @@ def _code(params: Params, found: list[Stage]) -> list[Problem]:
     entries = {node.stage: node.name for node in nodes(params)}
     for stage in found:
         declared, name = declarations().get(stage.group), entries.get(stage.name, "")
-        if declared is None or not name and "@" in stage.name:
+        if declared is None or (not name and "@" in stage.name):
             continue
         deps = [Path(dep) for dep in stage.deps]
         for file in uncovered(declared, declared.members(params, name), deps):
