@@ -6,9 +6,6 @@ from dataclasses import dataclass, field
 
 from pipeline.core.errors import InputError
 from pipeline.project.params.typed import Params
-from pipeline.ranking.confidence.figures import Figures
-from pipeline.ranking.confidence.intervals import nest
-from pipeline.ranking.confidence.repeated import spreads
 from pipeline.report.engine.results import Evaluation, RunResult, TrainedRun
 
 
@@ -37,15 +34,23 @@ def _evaluation(name: str, ones: list[Evaluation], params: Params) -> RepeatedEv
     metrics = mean(documents)
     metrics.pop("intervals", None)
     if params.evaluate.resamples:
-        figures = [Figures.of(one.ranks, one.occurrence) for one in ones]
-        intervals: dict = {}
-        for address, spread in spreads(figures, params.evaluate.resamples, params.seed).items():
-            nest(intervals, address, spread.interval())
-        metrics["intervals"] = intervals
+        metrics["intervals"] = _intervals(ones, params.evaluate.resamples, params.seed)
     deviations = _numbers(documents, statistics.stdev) if len(ones) > 1 else {}
     return RepeatedEvaluation(
         name, first.inference, metrics, first.ranks, first.occurrence, first.relaxation, deviations
     )
+
+
+def _intervals(ones: list[Evaluation], resamples: int, seed: int) -> dict:
+    # Numba takes a second to import, which reports without seeds need not wait for.
+    from pipeline.ranking.confidence.figures import Figures
+    from pipeline.ranking.confidence.intervals import nest
+    from pipeline.ranking.confidence.repeated import spreads
+
+    found: dict = {}
+    for address, spread in spreads([Figures.of(one.ranks, one.occurrence) for one in ones], resamples, seed).items():
+        nest(found, address, spread.interval())
+    return found
 
 
 def mean(documents: Sequence[dict]) -> dict:
