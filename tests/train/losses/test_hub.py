@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 
 from pipeline.project.registry import LOSSES
 from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.losses.hub.loss import _towards
+from pipeline.train.losses.hub.plan import plan
 from tests.naive import losses as naive
 from tests.train.losses.contract import OWNERS, check_contract, check_masked_cells, some_batch, some_scores
 
@@ -37,7 +39,7 @@ def test_equals_plain_loops(pairs, seed, tau, centrality, uniform, beta, owners,
 @pytest.mark.parametrize("mask", [False, True])
 def test_in_the_plan_everything_is_found_as_often(mask):
     batch = some_batch(owners=OWNERS, mask=mask)
-    found = member.plan(batch, 0.2, 400)
+    found = plan(batch, 0.2, 400)
     torch.testing.assert_close(found.sum(dim=0), torch.ones(7, dtype=torch.float64))
     torch.testing.assert_close(found.sum(dim=1), torch.ones(7, dtype=torch.float64), atol=1e-3, rtol=0)
     assert not found[batch.same & ~torch.eye(7, dtype=torch.bool)].any()
@@ -69,10 +71,10 @@ def test_a_text_that_all_images_find_is_pushed_from_them_more():
 
 def test_gradient_is_the_slope_of_all_but_the_plan():
     scores = some_batch(5, 2).scores
-    found, params = member.plan(Scored.of(scores), 0.2, 50), member.Params(tau=0.2, centrality=0.8)
+    found, params = plan(Scored.of(scores), 0.2, 50), member.Params(tau=0.2, centrality=0.8)
 
     def share(given):
-        return member.towards(Scored.of(given), found, params).per_pair
+        return _towards(Scored.of(given), found, params).per_pair
 
     assert torch.autograd.gradcheck(share, (scores.clone().requires_grad_(),))
     whole, fixed = (scores.clone().requires_grad_() for _ in range(2))

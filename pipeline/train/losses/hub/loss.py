@@ -1,4 +1,4 @@
-"""The centrality weights, the plan in which everything is found as often, and the cross entropies of both."""
+"""The centrality weights, and the cross entropies of the pairs and from the plan."""
 
 import torch
 from jaxtyping import Float
@@ -9,6 +9,7 @@ from pipeline.train.engine.loss.evidence import counted
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.losses.hub import Params
+from pipeline.train.losses.hub.plan import plan
 
 
 def loss(batch: Scored, params: Params) -> LossTerms:
@@ -24,21 +25,10 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     against a bank, and the distance of local from global similarities are not built. Cells that are no negatives, the
     positives apart, have no part.
     """
-    return towards(batch, plan(batch, params.tau, params.iterations), params)
+    return _towards(batch, plan(batch, params.tau, params.iterations), params)
 
 
-@torch.no_grad()
-def plan(batch: Scored, tau: float, iterations: int) -> Float[Tensor, "pairs pairs"]:
-    """``e^(S / tau)`` with rows and columns scaled in turn to sum 1: columns do, rows as nearly as ``iterations`` allow."""
-    logits = (batch.scores.detach() / tau).masked_fill(~counted(batch), -torch.inf)
-    columns = torch.zeros_like(logits[0])
-    for _ in range(iterations):
-        rows = -(logits + columns).logsumexp(dim=1, keepdim=True)
-        columns = -(logits + rows).logsumexp(dim=0)
-    return (logits + rows + columns).exp()
-
-
-def towards(batch: Scored, plan: Float[Tensor, "pairs pairs"], params: Params) -> LossTerms:
+def _towards(batch: Scored, plan: Float[Tensor, "pairs pairs"], params: Params) -> LossTerms:
     """The loss with this plan."""
     open_ = counted(batch)
     near = batch.scores.masked_fill(~open_, 0)
