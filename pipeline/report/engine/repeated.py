@@ -25,7 +25,9 @@ def repeated(name: str, runs: Sequence[TrainedRun], params: Params) -> RunResult
         raise InputError(
             f"run {name}: its seeds were evaluated on different data; run `vse-pipe evaluate --run {name}` again"
         )
-    found = {one: _evaluation(name, [run.evaluations[one] for run in runs], params) for one in common}
+    found: dict[str, Evaluation] = {
+        one: _evaluation(name, [run.evaluations[one] for run in runs], params) for one in common
+    }
     return RunResult(name, first.params, None, found, row=first.row, repetitions=tuple(runs))
 
 
@@ -63,8 +65,9 @@ def _numbers(documents: Sequence[dict], of: Callable[[list], float]) -> dict:
     found: dict = {}
     for key, value in documents[0].items():
         values = [one.get(key) for one in documents]
-        if isinstance(value, dict) and all(isinstance(one, dict) for one in values):
-            found[key] = _numbers(values, of)
+        below = [one for one in values if isinstance(one, dict)]
+        if isinstance(value, dict) and len(below) == len(values):
+            found[key] = _numbers(below, of)
         elif all(isinstance(one, int | float) and not isinstance(one, bool) for one in values):
             found[key] = of(values)
     return found
