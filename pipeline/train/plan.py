@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from pipeline.artifacts import model_files, pairs
+from pipeline.core.files import read_json
 from pipeline.core.whole import partial
 from pipeline.project import paths
 from pipeline.project.params.typed import Params, Run
@@ -21,7 +22,7 @@ def plan(params: Params, run: str) -> Step:
     count, epochs = by_split(shown).get("train", 0), node.train.epochs
     at = partial(out) if (partial(out) / _STATE).is_file() else out
     done = _epochs_done(at)
-    left = max(0, epochs - done)
+    left = 0 if at == out and node.train.patience and _ended_early(out) else max(0, epochs - done)
     spent, because = seconds(count * left, [_earlier(params, one) for one in _alike(params, run)])
     state = RUNS
     if (at / _STATE).is_file():
@@ -50,6 +51,13 @@ def _earlier(params: Params, run: str) -> Earlier:
     shown = paths.injected(node.dataset, node.noise) / pairs.NAME
     epochs = _epochs_done(out)
     return Earlier(out, by_split(shown).get("train", 0) * epochs if shown.is_file() and epochs else None)
+
+
+def _ended_early(out: Path) -> bool:
+    """As its config.json says, if it is finished."""
+    return (out / model_files.CONFIG).is_file() and read_json(out / model_files.CONFIG).get("ended", {}).get(
+        "by"
+    ) == "patience"
 
 
 def _epochs_done(out: Path) -> int:

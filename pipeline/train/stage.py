@@ -94,7 +94,8 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     with _same_kernels(device) if network else contextlib.nullcontext():
         progress = loop.fit(scheme, sampler, check, building, mark, name)
 
-    config = {**_config(node, table, progress), "run": name, "pairs_sha256": shown}
+    ended = loop.ending(scheme, progress)
+    config = {**_config(node, table, progress), "ended": ended, "run": name, "pairs_sha256": shown}
     if network:
         config["backbone"] = network.described
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
@@ -102,6 +103,7 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
     put(building, out, _FILES)
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
+    _say_how_it_ended(name, ended)
     _warn_if_stuck(name, node, progress)
 
 
@@ -252,6 +254,13 @@ def _config(node: Run, table: TrainTable, progress: checkpoint.Progress) -> dict
     digests = {"features_sha256": table.features_digest, "texts_sha256": table.texts.digest}
     best = {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}
     return {**members, **sizes, **sources, **digests, "best": best}
+
+
+def _say_how_it_ended(name: str, ended: dict) -> None:
+    if ended["by"] == "patience":
+        say(f"train {name}: ended after epoch {ended['epoch']}: rsum has not risen for train.patience epochs")
+    if not ended["converged"]:
+        say(f"train {name}: not converged, rsum was still rising in the last of train.epochs {ended['epoch']}")
 
 
 def _warn_if_stuck(name: str, node: Run, progress: checkpoint.Progress) -> None:
