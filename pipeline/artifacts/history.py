@@ -6,6 +6,7 @@ import pandas as pd
 
 from pipeline.core.files import write_csv
 from pipeline.core.frames import read_csv
+from pipeline.project.repetitions import of_folder
 
 NAME = "history.csv"
 # rsum of the weights as they are, of runs that average them; ``val_rsum`` and the recalls are then the average's.
@@ -20,4 +21,4 @@ def write(folder: Path, rows: list[dict]) -> None:
 
 def read(folder: Path) -> pd.DataFrame:
     """Raises InputError when it is missing or unfit."""
-    return read_csv(folder / NAME, COLUMNS, f"vse-pipe train --run {folder.name}")
+    return read_csv(folder / NAME, COLUMNS, f"vse-pipe train --run {of_folder(folder)}")

@@ -1,6 +1,7 @@
 """Exponential moving averages of a run's weights: what is validated, kept and exported in their place."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -16,7 +17,8 @@ class Averages:
 
     def __init__(self, models: Sequence[DualEncoder], decay: float | None) -> None:
         self._own = tuple(models)
-        self._averaged = [
+        # Any: their ``module`` is a DualEncoder, which torch does not say.
+        self._averaged: list[Any] = [
             AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay), use_buffers=True)
             for model in self._own
             if decay is not None

@@ -157,6 +157,7 @@ def _epoch(
     pixels_of = epoch if setting.model.trains_on_pixels else None
     with contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading:
         for number, batch in enumerate(track(reading, len(batches), f"train {name} epoch {epoch + 1}")):
+            scheme.passed = epoch + number / len(batches)
             scheme.set_rates(optimizer, epoch, number, len(batches))
             try:
                 value = step(scheme, optimizer, batch)
