@@ -41,13 +41,13 @@ def flush_denormals() -> None:
     torch.set_flush_denormal(True)
 
 
-def train(params: Params, run: str, device: str = "auto") -> Path:
-    """Write data/train/<run>/, which takes the place of an earlier model when it is whole.
+def train(params: Params, run: str, device: str = "auto", out: Path | None = None) -> Path:
+    """Write data/train/<run>/, or ``out``, which takes the place of an earlier model when it is whole.
 
     A killed call goes on from its last epoch when called again with the same inputs.
     """
     node = params.runs[run]
-    out = paths.trained(run)
+    out = out or paths.trained(run)
     with claim(out):
         _train(node, params.features[node.features], run, params.seed, out, resolve(device))
     return out
