@@ -1,6 +1,6 @@
 """Each setting of a grid trained and validated, and the best of each run written into params.yaml; test is never read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,7 @@ class Tried:
         return values | figures
 
 
-def params_of(setting: Candidate, overrides: list[str], further: list[Check]) -> Params:
+def params_of(setting: Candidate, overrides: list[str], further: Sequence[Check]) -> Params:
     """params.yaml with the setting in it, its run with the seed of the file. Raises ParamsError where a value does not fit."""
     return load(PARAMS, [*overrides, f"runs.{setting.run}.seeds=null", *setting.overrides], further=further)
 
@@ -59,7 +59,7 @@ def best(found: list[Tried]) -> Tried:
     return max(found, key=lambda one: one.val_rsum)
 
 
-def write(chosen: list[Candidate], seeds: int, further: list[Check]) -> None:
+def write(chosen: list[Candidate], seeds: int, further: Sequence[Check]) -> None:
     """Put the values into params.yaml, and that each run is repeated with seeds 1, 2, ... Comments stay."""
     changes = [change for setting in chosen for change in setting.overrides]
     if seeds:
