@@ -18,6 +18,7 @@ from pipeline.commands import (
     apply,
     audit,
     check,
+    choose,
     doctor,
     evaluate,
     export,
@@ -45,7 +46,7 @@ from pipeline.project import paths
 
 _STAGES = "Stages, in their order"
 _BESIDE_THE_STAGES = {
-    "Results": (compare, timings.timings, audit.audit, localize.localize, papers.papers, plots.plots),
+    "Results": (choose.choose, compare, timings.timings, audit.audit, localize.localize, papers.papers, plots.plots),
     "Search and export": (search.search, serve.serve, export.export),
     "Project and machine": (apply.apply, check.check, doctor.doctor, verify.verify),
 }
@@ -68,7 +69,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            goes_on = ctx.invoked_subcommand in ("extract", "train")
+            goes_on = ctx.invoked_subcommand in ("extract", "train", "choose")
             advice = "; the same command goes on where it was" if goes_on else ""
             raise _Interrupted(error, advice) from error
 

@@ -9,11 +9,14 @@ from pipeline.core.frames import read_csv
 from pipeline.project.repetitions import of_folder
 
 NAME = "history.csv"
+# rsum of the weights as they are, of runs that average them; ``val_rsum`` and the recalls are then the average's.
+OWN = "own_rsum"
 COLUMNS = ["epoch", "lr", "loss", "val_rsum", *[f"val_{d}_r{k}" for d in ("i2t", "t2i") for k in (1, 5, 10)]]
 
 
 def write(folder: Path, rows: list[dict]) -> None:
-    write_csv(folder / NAME, pd.DataFrame(rows, columns=COLUMNS))
+    columns = [*COLUMNS, OWN] if rows and OWN in rows[0] else COLUMNS
+    write_csv(folder / NAME, pd.DataFrame(rows, columns=columns))
 
 
 def read(folder: Path) -> pd.DataFrame:

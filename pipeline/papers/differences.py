@@ -2,7 +2,7 @@
 
 from pipeline.papers.catalogue import Entry
 from pipeline.papers.schema import MEMBERS
-from pipeline.project.params.schema import TrainParams
+from pipeline.project.params.training import TrainParams
 from pipeline.project.params.typed import Run
 from pipeline.project.registry import RUN_FAMILIES
 

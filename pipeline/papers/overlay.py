@@ -13,7 +13,7 @@ from pipeline.papers.differences import COMPUTING
 from pipeline.papers.schema import MEMBERS, MemberKey, Settings
 from pipeline.project import paths
 from pipeline.project.params.runs import never_learns
-from pipeline.project.params.schema import TrainParams
+from pipeline.project.params.training import TrainParams
 from pipeline.project.registry import (
     BACKBONES,
     FORMATS,

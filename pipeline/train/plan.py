@@ -2,9 +2,11 @@
 
 import csv
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.artifacts import model_files, pairs
+from pipeline.core.files import read_json
 from pipeline.core.whole import partial
 from pipeline.project import paths
 from pipeline.project.params.typed import Params, Run
@@ -13,16 +15,18 @@ from pipeline.project.step import AGAIN, DONE, GOES_ON, RUNS, Earlier, Step, by_
 _HISTORY, _STATE = "history.csv", Path("last") / "state.safetensors"
 
 
-def plan(params: Params, run: str) -> Step:
-    """Work is pairs times epochs; of a run that goes on, those that are left, as far as its parameters are what they were:
+def plan(params: Params, run: str, out: Path | None = None, timed: Iterable[Earlier] = ()) -> Step:
+    """out: where it is trained if not in data/train/<run>/; timed: what its time is estimated from before anything else.
+
+    Work is pairs times epochs; of a run that goes on, those that are left, as far as its parameters are what they were:
     the command itself compares everything and begins again where anything differs."""
-    node, out = params.runs[run], paths.trained(run)
+    node, out = params.runs[run], out or paths.trained(run)
     shown = paths.injected(node.dataset, node.noise) / pairs.NAME
     count, epochs = by_split(shown).get("train", 0), node.train.epochs
     at = partial(out) if (partial(out) / _STATE).is_file() else out
     done = _epochs_done(at)
-    left = max(0, epochs - done)
-    spent, because = seconds(count * left, [_earlier(params, one) for one in _alike(params, run)])
+    left = 0 if at == out and node.train.patience and _ended_early(out) else max(0, epochs - done)
+    spent, because = seconds(count * left, [*timed, *(_earlier(params, one) for one in _alike(params, run))])
     state = RUNS
     if (at / _STATE).is_file():
         finished = at == out and not left and (out / model_files.MODEL).is_file()
@@ -46,10 +50,22 @@ def _alike(params: Params, run: str) -> list[str]:
 
 
 def _earlier(params: Params, run: str) -> Earlier:
-    node, out = params.runs[run], paths.trained(run)
+    return Earlier(paths.trained(run), work_done(params, run, paths.trained(run)))
+
+
+def work_done(params: Params, run: str, out: Path) -> int | None:
+    """Pairs times epochs of the run as it was trained in ``out``."""
+    node = params.runs[run]
     shown = paths.injected(node.dataset, node.noise) / pairs.NAME
     epochs = _epochs_done(out)
-    return Earlier(out, by_split(shown).get("train", 0) * epochs if shown.is_file() and epochs else None)
+    return by_split(shown).get("train", 0) * epochs if shown.is_file() and epochs else None
+
+
+def _ended_early(out: Path) -> bool:
+    """As its config.json says, if it is finished."""
+    return (out / model_files.CONFIG).is_file() and read_json(out / model_files.CONFIG).get("ended", {}).get(
+        "by"
+    ) == "patience"
 
 
 def _epochs_done(out: Path) -> int:

@@ -41,13 +41,13 @@ def flush_denormals() -> None:
     torch.set_flush_denormal(True)
 
 
-def train(params: Params, run: str, device: str = "auto") -> Path:
-    """Write data/train/<run>/, which takes the place of an earlier model when it is whole.
+def train(params: Params, run: str, device: str = "auto", out: Path | None = None) -> Path:
+    """Write data/train/<run>/, or ``out``, which takes the place of an earlier model when it is whole.
 
     A killed call goes on from its last epoch when called again with the same inputs.
     """
     node = params.runs[run]
-    out = paths.trained(run)
+    out = out or paths.trained(run)
     with claim(out):
         _train(node, params.features[node.features], run, params.seed, out, resolve(device))
     return out
@@ -95,7 +95,8 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
     with _same_kernels(device) if network else contextlib.nullcontext():
         progress = loop.fit(scheme, sampler, check, building, mark, name)
 
-    config = {**_config(node, table, progress), "run": name, "pairs_sha256": shown}
+    ended = loop.ending(scheme, progress)
+    config = {**_config(node, table, progress), "ended": ended, "run": name, "pairs_sha256": shown}
     if network:
         config["backbone"] = network.described
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
@@ -105,6 +106,7 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
     put(building, out, repetitions.patterns(FILES))
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
+    _say_how_it_ended(name, ended)
     _warn_if_stuck(name, node, progress)
 
 
@@ -261,6 +263,13 @@ def _config(node: Run, table: TrainTable, progress: checkpoint.Progress) -> dict
     digests = {"features_sha256": table.features_digest, "texts_sha256": table.texts.digest}
     best = {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}
     return {**members, **sizes, **sources, **digests, "best": best}
+
+
+def _say_how_it_ended(name: str, ended: dict) -> None:
+    if ended["by"] == "patience":
+        say(f"train {name}: ended after epoch {ended['epoch']}: rsum has not risen for train.patience epochs")
+    if not ended["converged"]:
+        say(f"train {name}: not converged, rsum was still rising in the last of train.epochs {ended['epoch']}")
 
 
 def _warn_if_stuck(name: str, node: Run, progress: checkpoint.Progress) -> None:

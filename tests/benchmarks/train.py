@@ -21,7 +21,7 @@ import torch
 
 from pipeline.artifacts.texts import Texts
 from pipeline.core.tokens import Tokens
-from pipeline.project.params.schema import TrainParams
+from pipeline.project.params.training import TrainParams
 from pipeline.project.params.typed import Member
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
 from pipeline.train.encoders.text.gru import packed_gru

@@ -151,6 +151,11 @@ TABLE = [
     Rewriting(r"vse-pipe --install-completion", "vse-pipe --show-completion", "it writes into the user's shell set-up"),
     Rewriting(r"vse-pipe (-[qv]) COMMAND", r"vse-pipe \1 timings", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe compare", "vse-pipe compare --help", "named without what to compare"),
+    Rewriting(
+        r"vse-pipe (.* )?choose( --grid grid\.yaml( --dry-run)?)?",
+        r"vse-pipe choose --help",
+        "trains for hours, on a file of the reader's: tests/tools/choose chooses among four settings",
+    ),
     Rewriting(r"dvc plots|dvc queue logs", r"\g<0> --help", "a group of commands, or one that wants a name"),
     Rewriting(
         r"dvc (push|pull)( --run-cache)?",

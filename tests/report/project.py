@@ -10,7 +10,8 @@ from pipeline.artifacts import captions, evaluation, history, images
 from pipeline.core.files import write_json
 from pipeline.core.strict import Strict
 from pipeline.project import paths
-from pipeline.project.params.schema import EvaluateParams, GridParams, ReportParams, TrainParams
+from pipeline.project.params.schema import EvaluateParams, GridParams, ReportParams
+from pipeline.project.params.training import TrainParams
 from pipeline.project.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run, TextSet
 
 IMAGES, CAPTIONS_EACH = 60, 5

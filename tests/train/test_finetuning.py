@@ -13,12 +13,14 @@ from pipeline.embed.stage import embed
 from pipeline.evaluate.stage import evaluate
 from pipeline.inject.stage import inject
 from pipeline.project import paths
-from pipeline.project.params.schema import TrainParams
+from pipeline.project.params.training import TrainParams
 from pipeline.project.registry import BACKBONES
 from pipeline.train import stage
 from pipeline.train.encoders.image.finetune import network as backbone
 from pipeline.train.encoders.image.finetune.pictures import Pictures
-from pipeline.train.engine import checkpoint, fingerprint, gradient_cache, loop, optimise
+from pipeline.train.engine import checkpoint, fingerprint, gradient_cache, loop
+from pipeline.train.engine.encoder.rate import OwnRate
+from pipeline.train.engine.schedule import Moment, set_rates
 from pipeline.train.stage import _inputs, train
 from tests.train.killed import Killed, killed_after
 from tests.train.painted import RUN, loaded, original
@@ -149,12 +151,12 @@ def test_moments_come_back_laid_out_like_their_weights(tmp_path):
 
 def test_rates_fall_alike_and_the_network_s_from_its_own_epoch():
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
-    model[1].own_rate = optimise.OwnRate(1e-3, after=3)
+    model[1].own_rate = OwnRate(1e-3, after=3)
     optimizer = adam(model, 1e-1)
     params = TrainParams(lr=1e-1, lr_update=2)
     found = []
     for epoch in range(8):
-        returned = optimise.set_rates(optimizer, params, epoch)
+        returned = set_rates(optimizer, params, Moment(epoch))
         rates = [group["lr"] for group in optimizer.param_groups]
         assert returned == rates[0]
         found.append(rates)

@@ -7,7 +7,8 @@ from typing import Any, TypeGuard
 
 from pydantic import BaseModel
 
-from pipeline.project.params.schema import Root, RunNode, TrainParams
+from pipeline.project.params.schema import Root, RunNode
+from pipeline.project.params.training import TrainParams
 
 # What files of an earlier version lack, and what they still have.
 _ADDED: dict[tuple[type[BaseModel] | None, str], str] = {

@@ -44,10 +44,7 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
     source = find(overlay)
     changes = read_document(source)
     replaced = _replaced(changes.pop("replace", []), source.name)
-    read_document(params)  # the editor that keeps comments does not say what is wrong with a file
-    editor = YAML()
-    editor.width = 120
-    content = editor.load(params.read_text(encoding="utf-8"))
+    editor, content = _opened(params)
     if "runs" in replaced:
         _forget_runs(content)
     for section in replaced:
@@ -62,16 +59,34 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
             _merge(there, values)
     content["ensembles"] = _on_one_line(content.get("ensembles") or {})
     with_overrides(content, overrides, params.name)
+    try:
+        _write(params, editor, content, further)
+    except ParamsError as error:
+        if replaced or not changes.keys() & set(NODES):
+            raise
+        advice = f"what {source.name} does not name stays; `replace: nodes` in it takes all other nodes out"
+        raise ParamsError([*error.problems, advice]) from error
+
+
+def edit(params: Path, overrides: list[str], further: Iterable[Check] = ()) -> None:
+    """Write ``overrides`` into ``params``, comments kept, nothing unless all of it validates. further: as of ``load``."""
+    editor, content = _opened(params)
+    _write(params, editor, with_overrides(content, overrides, params.name), further)
+
+
+def _opened(params: Path) -> tuple[YAML, dict]:
+    """The editor that keeps comments, and what it read."""
+    read_document(params)  # the editor does not say what is wrong with a file
+    editor = YAML()
+    editor.width = 120
+    return editor, editor.load(params.read_text(encoding="utf-8"))
+
+
+def _write(params: Path, editor: YAML, content: dict, further: Iterable[Check]) -> None:
     with whole_file(params) as temporary:
         with temporary.open("w", encoding="utf-8") as file:
             editor.dump(content, file)
-        try:
-            load(temporary, shown_as=params.name, further=further)
-        except ParamsError as error:
-            if replaced or not changes.keys() & set(NODES):
-                raise
-            advice = f"what {source.name} does not name stays; `replace: nodes` in it takes all other nodes out"
-            raise ParamsError([*error.problems, advice]) from error
+        load(temporary, shown_as=params.name, further=further)
 
 
 def _replaced(asked: object, name: str) -> tuple[str, ...]:

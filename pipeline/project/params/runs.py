@@ -5,7 +5,8 @@ from typing import Any
 
 from pipeline.core.unknown import near_miss
 from pipeline.project.params.reader import ParamsReader
-from pipeline.project.params.schema import Root, RunNode, TrainParams
+from pipeline.project.params.schema import Root, RunNode
+from pipeline.project.params.training import TrainParams
 from pipeline.project.params.typed import Run
 from pipeline.project.registry import (
     BACKBONES,
@@ -36,6 +37,10 @@ def run(reader: ParamsReader, root: Root, name: str, node: RunNode) -> Run:
     for key, text in _misfits(root, node, {key for key, member in members.items() if member}):
         reader.problem(f"{address}.{key}", text)
     train = reader.model(TrainParams, {**root.train.model_dump(), **node.train}, f"{address}.train")
+    if train and train.warm_up >= train.epochs:
+        reader.problem(
+            f"{address}.train.warm_up", f"{train.warm_up:g} epochs leave none of train.epochs {train.epochs}"
+        )
     return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row)
 
 

@@ -8,13 +8,13 @@ from pydantic import (
     Field,
     NonNegativeFloat,
     NonNegativeInt,
-    PositiveFloat,
     PositiveInt,
     StringConstraints,
 )
 
-from pipeline.core.strict import Strict, Width
+from pipeline.core.strict import Strict
 from pipeline.project.params.seeds import Seed, Seeds
+from pipeline.project.params.training import TrainParams
 
 # What the pipeline appends to a node's folder while it is written, locked and timed.
 _ENDINGS = (".partial", ".lock", ".timing.json")
@@ -95,40 +95,6 @@ class NoiseNode(_Open):
     """a name under datasets"""
     protocol: str
     """which pairs are mismatched"""
-
-
-class TrainParams(Strict):
-    """train: how every run is optimised; ``runs.<name>.train`` overrides single values."""
-
-    epochs: PositiveInt = 30
-    """over all training pairs"""
-    batch_size: Annotated[int, Field(ge=2)] = 128
-    """pairs of a batch"""
-    optimiser: Literal["adam", "sgd"] = "adam"
-    """Adam at its default betas, or plain descent with momentum"""
-    lr: PositiveFloat = 2e-4
-    """the first rate"""
-    lr_update: PositiveInt = 15
-    """epochs after which it falls to a tenth, again and again"""
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """of sgd, which the structure-preserving paper trains with"""
-    weight_decay: NonNegativeFloat = 0.0
-    """the L2 penalty"""
-    grad_clip: PositiveFloat = 2.0
-    """the largest norm of all gradients together"""
-    embed_size: Width = 1024
-    """dimensions of the joint space"""
-    val_images: PositiveInt = 1000
-    """the first so many validation images choose the best epoch"""
-    mask_same_image: bool = False
-    """captions of the same image are no negatives of each other"""
-    same_text: bool = False
-    """captions that read alike are one text, which matches all their images; of regions phrases always do"""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """bfloat16 runs the products of the step in bfloat16 (autocast), weights stay float32"""
-    chunk: NonNegativeInt = 0
-    """pairs encoded at once; fewer than batch_size save memory by gradient caching, at the price of a second
-    forward pass; 0: the whole batch"""
 
 
 class RunNode(Strict):

@@ -11,8 +11,8 @@ from pipeline.project.params.schema import (
     GridParams,
     LocalizeParams,
     ReportParams,
-    TrainParams,
 )
+from pipeline.project.params.training import TrainParams
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from pipeline.core.files import save_tensors
 FILE = Path("last") / "state.safetensors"
 # What of a Progress is no tensor.
 _NUMBERS = ("epoch", "best_rsum", "best_epoch", "history", "records")
+_TENSORS = ("best", "best_peer", "scheme", "average")
 
 
 @dataclass
@@ -29,7 +30,7 @@ class Progress:
     """Where a run stands: ``epoch`` epochs are done; ``best`` is the model of the best validation rsum so far.
 
     best_peer: the model that the scheme trains beside it, as it was then, if there is one. records: of the scheme, an epoch
-    each; scheme: what it keeps from epoch to epoch.
+    each; scheme: what it keeps from epoch to epoch; average: of the weights, where they are averaged.
     """
 
     epoch: int = 0
@@ -40,11 +41,12 @@ class Progress:
     records: list[dict] = field(default_factory=list)
     scheme: dict[str, Tensor] = field(default_factory=dict)
     best_peer: dict[str, Tensor] = field(default_factory=dict)
+    average: dict[str, Tensor] = field(default_factory=dict)
 
 
 def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, mark: str) -> None:
     tensors = tensors_of(model, optimizer)
-    for kind in ("best", "best_peer", "scheme"):
+    for kind in _TENSORS:
         tensors |= {f"{kind}/{name}": tensor for name, tensor in getattr(progress, kind).items()}
     header = {"fingerprint": mark} | {key: getattr(progress, key) for key in _NUMBERS}
     owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -65,7 +67,7 @@ def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimize
         return Progress()
     header, tensors = found
     load_into(model, optimizer, tensors)
-    kept: dict[str, Any] = {kind: _named(tensors, f"{kind}/") for kind in ("best", "best_peer", "scheme")}
+    kept: dict[str, Any] = {kind: _named(tensors, f"{kind}/") for kind in _TENSORS}
     return Progress(**{key: header[key] for key in _NUMBERS}, **kept)
 
 

@@ -1,6 +1,7 @@
 """The epochs of one run: train, validate, keep the best, checkpoint."""
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,11 +14,14 @@ from pipeline.core import mapped
 from pipeline.core.console import say, track
 from pipeline.core.errors import PipelineError, out_of_memory, shortage
 from pipeline.core.seeds import derive
+from pipeline.ranking.metrics.convergence import converged, waited
 from pipeline.train.engine import checkpoint
+from pipeline.train.engine.average import Averages
 from pipeline.train.engine.checkpoint import Progress
 from pipeline.train.engine.gradient_cache import ADVICE
 from pipeline.train.engine.model import DualEncoder
-from pipeline.train.engine.optimise import optimizer_for, set_rates, step
+from pipeline.train.engine.optimise import optimizer_for, step
+from pipeline.train.engine.schedule import set_rates
 from pipeline.train.engine.scheme.scheme import Scheme
 
 Validate = Callable[[Sequence[DualEncoder]], dict[str, float]]
@@ -31,38 +35,67 @@ def fit(
     fingerprint: str,
     name: str,
 ) -> Progress:
-    """Train to ``epochs`` of the scheme's setting, going on from ``out``'s checkpoint when it belongs to ``fingerprint``.
+    """Train to ``epochs`` of the scheme's setting, or until ``patience`` is over, going on from ``out``'s checkpoint when it belongs to ``fingerprint``.
 
     sampler: an epoch, counted from 0, to the positions of the pairs of each of its batches. validate: the models of the
-    scheme, as one, to their validation recalls and ``rsum``; the first best epoch by rsum is kept (strict >), of those from
-    the scheme's ``selects_from`` on.
+    scheme, or the averages of their weights, as one, to validation recalls and ``rsum``; the first best epoch by rsum is kept
+    (strict >), of those from the scheme's ``selects_from`` on.
     """
     model, params = scheme.setting.model, scheme.setting.train
     optimizer = optimizer_for(model, params)
     progress = checkpoint.resume(out, model, optimizer, fingerprint)
+    averages = Averages(scheme.models, params.average)
     if progress.epoch:
         scheme.load_state(progress.scheme)
+        averages.load_state(progress.average)
         _write(out, progress)
     if 0 < progress.epoch < params.epochs:
         say(f"train {name}: going on after epoch {progress.epoch} of {params.epochs}")
     for epoch in range(progress.epoch, params.epochs):
-        lr = set_rates(optimizer, params, epoch, scheme.decays_from)
+        if _patience_over(scheme, optimizer, progress):
+            break
+        set_rates(optimizer, params, scheme.moment(epoch))
         with _enough_memory(epoch, name):
-            mean = _epoch(scheme, optimizer, sampler, epoch, name)
-            row = {"epoch": epoch + 1, "lr": lr, "loss": mean, **_validated(validate, scheme.models, epoch, name)}
+            mean = _epoch(scheme, optimizer, averages, sampler, epoch, name)
+            row = {"epoch": epoch + 1, "lr": optimizer.param_groups[0]["lr"], "loss": mean}
+            row |= _validated(validate, averages.models, epoch, name)
+            if averages:
+                row[history.OWN] = _validated(validate, scheme.models, epoch, name)["val_rsum"]
         progress.epoch = epoch + 1
         progress.history.append(row)
-        progress.scheme, record = scheme.state(), scheme.record()
+        progress.scheme, progress.average, record = scheme.state(), averages.state(), scheme.record()
         progress.records += [{"epoch": epoch + 1, **record}] if record else []
         if epoch >= scheme.selects_from and row["val_rsum"] > progress.best_rsum:
             progress.best_rsum, progress.best_epoch = row["val_rsum"], epoch + 1
-            progress.best, *peer = map(_copied, scheme.models)
+            progress.best, *peer = map(_copied, averages.models)
             progress.best_peer = peer[0] if peer else {}
         mapped.require_unchanged(scheme.setting.pairs.array)
         checkpoint.save(out, model, optimizer, progress, fingerprint)
         _write(out, progress)
         say(f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}")
     return progress
+
+
+def _patience_over(scheme: Scheme, optimizer: torch.optim.Optimizer, progress: Progress) -> bool:
+    """Nobody waits in a warm-up, of the scheme or the rate, nor before all layers train and epochs can be the best."""
+    params = scheme.setting.train
+    if params.patience is None:
+        return False
+    rates = [rate for group in optimizer.param_groups for rate in (group["rate"], group["later"]) if rate]
+    since = max(scheme.decays_from, scheme.selects_from, math.ceil(params.warm_up), *(rate.after for rate in rates))
+    return waited(_selectable(scheme, progress), since - scheme.selects_from) >= params.patience
+
+
+def _selectable(scheme: Scheme, progress: Progress) -> list[float]:
+    """rsum of the epochs that can be the best."""
+    return [row["val_rsum"] for row in progress.history[scheme.selects_from :]]
+
+
+def ending(scheme: Scheme, progress: Progress) -> dict:
+    """After which epoch the run ended, by its ``epochs`` or by ``patience``, and whether it has converged, for config.json."""
+    params, last = scheme.setting.train, progress.epoch
+    by = "epochs" if last == params.epochs else "patience"
+    return {"epoch": last, "by": by, "converged": converged(_selectable(scheme, progress), params.patience)}
 
 
 def _write(out: Path, progress: Progress) -> None:
@@ -102,7 +135,12 @@ def _validated(validate: Validate, models: Sequence[DualEncoder], epoch: int, na
 
 
 def _epoch(
-    scheme: Scheme, optimizer: torch.optim.Optimizer, sampler: Callable[[int], list[np.ndarray]], epoch: int, name: str
+    scheme: Scheme,
+    optimizer: torch.optim.Optimizer,
+    averages: Averages,
+    sampler: Callable[[int], list[np.ndarray]],
+    epoch: int,
+    name: str,
 ) -> float:
     """One pass over the epoch's batches. Returns the mean loss of a pair's batch, weighted by batch size; 0 without any."""
     setting = scheme.setting
@@ -111,6 +149,7 @@ def _epoch(
     for model in scheme.models:
         model.start(epoch)
     scheme.start(epoch)
+    averages.start(epoch, anew=epoch in scheme.starts)
     batches = scheme.batches(epoch, sampler(epoch))
     for model in scheme.models:
         model.train()
@@ -119,11 +158,14 @@ def _epoch(
     with contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading:
         for number, batch in enumerate(track(reading, len(batches), f"train {name} epoch {epoch + 1}")):
             scheme.passed = epoch + number / len(batches)
+            scheme.set_rates(optimizer, epoch, number, len(batches))
             try:
                 value = step(scheme, optimizer, batch)
             except PipelineError as error:
                 first = ", ".join(map(str, batch.pairs[:5]))
                 raise type(error)(f"train {name}, epoch {epoch + 1}, pairs {first}, ...: {error}") from error
+            averages.follow(scheme.model)
             total += value * len(batch.pairs)
             seen += len(batch.pairs)
+    averages.end()
     return total / max(seen, 1)

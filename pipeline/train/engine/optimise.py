@@ -1,4 +1,4 @@
-"""One optimisation step and the schedules: Adam or SGD, gradient clipping, step decay (vsepp and its descendants)."""
+"""One optimisation step: Adam or SGD, gradient clipping (vsepp and its descendants)."""
 
 from inspect import unwrap
 from typing import Any
@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from pipeline.core.errors import PipelineError
-from pipeline.project.params.schema import TrainParams
+from pipeline.project.params.training import TrainParams
 from pipeline.train.engine import gradient_cache
 from pipeline.train.engine.data import Batch
 from pipeline.train.engine.encoder.rate import OwnRate
@@ -50,23 +50,6 @@ def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimize
     if params.optimiser == "sgd":
         return _SGD(trained, momentum=params.momentum, **common)
     return _Adam(trained, **common)
-
-
-def set_rates(optimizer: torch.optim.Optimizer, params: TrainParams, epoch: int, decays_from: int = 0) -> float:
-    """Give every group its rate for ``epoch``, counted from 0. Returns that of the parameters without an own rate.
-
-    decays_from: the epoch from which decay is counted, L2RM's end of the warm-up.
-    """
-    for group in optimizer.param_groups:
-        later: OwnRate | None = group["later"]
-        rate: OwnRate = later if later and epoch >= later.after else group["rate"]
-        group["lr"] = decayed(rate.lr, max(epoch - max(rate.after, decays_from), 0), params.lr_update)
-    return optimizer.param_groups[0]["lr"]
-
-
-def decayed(lr: float, epoch: int, lr_update: int) -> float:
-    """``lr * 0.1 ^ (epoch // lr_update)``, epochs counted from 0."""
-    return lr * 0.1 ** (epoch // lr_update)
 
 
 def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> float:

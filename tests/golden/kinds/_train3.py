@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import torch
 
-from pipeline.project.params.schema import TrainParams
+from pipeline.project.params.training import TrainParams
 from pipeline.project.params.typed import Member
 from pipeline.project.registry import LOSSES, SIMILARITIES
 from pipeline.train.encoders.image.linear import encoder as linear

@@ -7,6 +7,7 @@ import torch
 from pipeline.project.registry import LOSSES, SCHEMES
 from pipeline.train.engine import optimise
 from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.schedule import set_rates
 from pipeline.train.schemes.l2rm.partial import partial_plan
 from pipeline.train.schemes.l2rm.partition import Partition
 from pipeline.train.schemes.l2rm.rematch import rematch_loss
@@ -141,7 +142,7 @@ def test_the_rate_decays_from_the_end_of_the_warm_up():
     scheme = _scheme(train={"lr": 0.1, "lr_update": 2})
     optimizer = torch.optim.SGD(scheme.setting.model.parameters(), lr=0.1)
     optimizer = optimise.optimizer_for(scheme.setting.model, scheme.setting.train)
-    rates = [optimise.set_rates(optimizer, scheme.setting.train, epoch, scheme.decays_from) for epoch in range(6)]
+    rates = [set_rates(optimizer, scheme.setting.train, scheme.moment(epoch)) for epoch in range(6)]
     assert rates == pytest.approx([0.1, 0.1, 0.1, 0.01, 0.01, 0.001])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.project.params.schema import TrainParams
+from pipeline.project.params.training import TrainParams
 from pipeline.ranking.engine.words import Words
 from pipeline.train.engine.data import Batch, Pairs
 from pipeline.train.engine.loss.sample import sample_losses
@@ -17,6 +17,7 @@ from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.engine.model import DualEncoder
 from pipeline.train.engine.regions import TrainRegions
+from pipeline.train.engine.schedule import Moment, set_rates
 from pipeline.train.engine.scheme import samples
 from pipeline.train.engine.scheme.samples import groups
 
@@ -50,11 +51,13 @@ class Scheme:
     stopped; anything else that lasts from epoch to epoch goes through ``state`` and ``load_state``.
 
     decays_from: the epoch, counted from 0, from which the rate's decay is counted; until then the rate is ``train.lr``.
+    starts: the epochs that begin with a network of fresh weights, the first among them.
     selects_from: the first epoch that can be the best. passed: epochs trained so far, with the share of the one at hand; set
     before each step.
     """
 
     decays_from = 0
+    starts: tuple[int, ...] = (0,)
     selects_from = 0
     passed = 0.0
 
@@ -74,6 +77,15 @@ class Scheme:
     def optimizer(self, own: torch.optim.Optimizer) -> torch.optim.Optimizer:
         """That of ``model``. own: that of the run's own model."""
         return own
+
+    def moment(self, epoch: int, step: int = 0, steps: int = 1) -> Moment:
+        """Before that step of the epoch, for the rates."""
+        anew = max(start for start in self.starts if start <= epoch)
+        return Moment(epoch, step, steps, anew, self.decays_from)
+
+    def set_rates(self, own: torch.optim.Optimizer, epoch: int, step: int, steps: int) -> None:
+        """Before that step of the epoch, of all its steps. own: the optimizer of the run's own model."""
+        set_rates(own, self.setting.train, self.moment(epoch, step, steps))
 
     def start(self, epoch: int) -> None:
         """Before the first step of ``epoch``, counted from 0."""

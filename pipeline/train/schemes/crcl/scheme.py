@@ -51,12 +51,12 @@ class Crcl(Scheme):
         super().__init__(setting)
         self.params = params
         self.targets = torch.ones(len(setting.pairs), device=setting.device)
-        self._starts = [0, *accumulate(params.restarts)]
-        self.decays_from = self.selects_from = self._starts[-1]
+        self.starts = (0, *accumulate(params.restarts))
+        self.decays_from = self.selects_from = self.starts[-1]
         self._alpha, self._keeps_chances, self._anew = 1.0, False, False
 
     def start(self, epoch: int) -> None:
-        params, last = self.params, max(start for start in self._starts if start <= epoch)
+        params, last = self.params, self.moment(epoch).anew
         within = epoch - last
         self._alpha = 1.0 if within < params.warm_up else params.alpha
         self._keeps_chances = not last and within == params.warm_up - 1

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pipeline.ranking.engine.words import Words
 from pipeline.train.engine.data import Batch
-from pipeline.train.engine.optimise import decayed
+from pipeline.train.engine.schedule import Moment, share
 from pipeline.train.engine.scheme.scheme import Setting
 from pipeline.train.schemes.l2rm.cost import CostNetwork, cosine_distance, supervised_cost
 
@@ -27,10 +27,11 @@ class Costs:
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=lr)
         self._foreign: Tensor | None = None
 
-    def start(self, decays: int) -> None:
-        """decays: epochs since the warm-up. The images of the queue are read anew, as other epochs may show them otherwise."""
+    def start(self, at: Moment) -> None:
+        """Before an epoch, for all of which the rate stays. The images of the queue are read anew, as other epochs may show
+        them otherwise."""
         for group in self.optimizer.param_groups:
-            group["lr"] = decayed(self.lr, decays, self.setting.train.lr_update)
+            group["lr"] = self.lr * share(self.setting.train, at)
         self._foreign = None
 
     @torch.no_grad()

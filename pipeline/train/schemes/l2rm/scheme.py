@@ -55,7 +55,7 @@ class L2rm(Scheme):
             return
         found = Partition.of(self._losses(epoch), self.params.clean, self.params.threshold)
         self.tally = Tally(found, self.setting.pairs)
-        self.costs.start(epoch - self.params.warm_up)
+        self.costs.start(self.moment(epoch))
         for doubt in found.mixture.doubts:
             warn(f"l2rm, epoch {epoch + 1}: {doubt}")
         say(f"l2rm: {int(found.clean.sum())} of {len(found.clean)} pairs are taken for matched")

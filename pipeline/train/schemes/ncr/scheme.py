@@ -16,7 +16,8 @@ from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.engine.mixture.quality import auc
 from pipeline.train.engine.model import DualEncoder
-from pipeline.train.engine.optimise import optimizer_for, set_rates
+from pipeline.train.engine.optimise import optimizer_for
+from pipeline.train.engine.schedule import set_rates
 from pipeline.train.engine.scheme.scheme import Scheme, Setting
 from pipeline.train.schemes.ncr import Params
 from pipeline.train.schemes.ncr.division import Division
@@ -53,7 +54,8 @@ class Ncr(Scheme):
         # What each network is taught by, and which network and part of its pass each step of the epoch is.
         self.teachers: list[Division | None] = [None, None]
         self._plan: list[tuple[int, Part]] = []
-        self._step, self._now = 0, (0, "warm_up")
+        self._first = self._step = 0
+        self._now = 0, "warm_up"
         self._margins: Tensor | None = None
         if params.warm_up >= setting.train.epochs:
             warn(f"ncr: {params.warm_up} epochs of warm-up leave none of train.epochs {setting.train.epochs}")
@@ -69,8 +71,13 @@ class Ncr(Scheme):
     def optimizer(self, own: torch.optim.Optimizer) -> torch.optim.Optimizer:
         return self._peers_optimizer if self._now[0] else own
 
+    def set_rates(self, own: torch.optim.Optimizer, epoch: int, step: int, steps: int) -> None:
+        """The first network is trained for its whole pass, then the second: each has its own steps."""
+        first, peers = self._first, step >= self._first
+        at = self.moment(epoch, step - first, steps - first) if peers else self.moment(epoch, step, first)
+        set_rates(self._peers_optimizer if peers else own, self.setting.train, at)
+
     def start(self, epoch: int) -> None:
-        set_rates(self._peers_optimizer, self.setting.train, epoch, self.decays_from)
         self.teachers = [None, None]
         if epoch < self.params.warm_up:
             return
@@ -88,7 +95,7 @@ class Ncr(Scheme):
                 )
 
     def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
-        self._step, self._plan = 0, []
+        self._first, self._step, self._plan = 0, 0, []
         after = self.setting.train.epochs - self.params.warm_up
         noisy = epoch - self.params.warm_up >= int(after * self.params.noisy_from)
         work: list[np.ndarray] = []
@@ -103,6 +110,7 @@ class Ncr(Scheme):
                 steps = [(pairs, "labelled" if clean else "unlabelled") for pairs, clean in cut]
             work += [pairs for pairs, _ in steps]
             self._plan += [(place, part) for _, part in steps]
+            self._first = self._first or len(steps)
         return work
 
     def prepare(self, batch: Batch) -> Batch:

@@ -4,11 +4,11 @@ from pydantic import ValidationError
 from torch import nn
 
 from pipeline.core.errors import InputError
-from pipeline.project.params.schema import TrainParams
+from pipeline.project.params.training import TrainParams
 from pipeline.train.encoders.image.finetune import Params
 from pipeline.train.encoders.image.finetune.encoder import build
 from pipeline.train.encoders.image.two_branch import encoder as two_branch
-from pipeline.train.engine.optimise import set_rates
+from pipeline.train.engine.schedule import Moment, set_rates
 from tests.train.some import adam
 
 
@@ -159,7 +159,7 @@ def test_the_other_layers_go_on_or_start_again(restart, others):
     params = TrainParams(lr=1e-2, lr_update=2)
     found = []
     for epoch in (0, 2, 4):
-        assert set_rates(optimizer, params, epoch) == optimizer.param_groups[0]["lr"]
+        assert set_rates(optimizer, params, Moment(epoch)) == optimizer.param_groups[0]["lr"]
         found.append([group["lr"] for group in optimizer.param_groups])
     assert [rates[0] for rates in found] == pytest.approx(others)
     assert [rates[1] for rates in found] == pytest.approx([3e-4, 3e-4, 3e-5])

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from pipeline.project.registry import IMAGE_ENCODERS
+from pipeline.train.engine.schedule import Moment
 from pipeline.train.schemes.l2rm.costs import Costs
 from tests.train.some import member, some_model, some_pairs, some_scheme
 
@@ -66,8 +67,8 @@ def test_the_model_takes_nothing_from_it_and_keeps_its_mode():
 def test_the_rate_decays_from_the_end_of_the_warm_up():
     costs = _costs()
     rates = []
-    for decays in (0, 14, 15, 30):
-        costs.start(decays)
+    for epoch in (2, 16, 17, 32):
+        costs.start(Moment(epoch, decays_from=2))
         rates.append(costs.optimizer.param_groups[0]["lr"])
     assert rates == pytest.approx([1e-3, 1e-3, 1e-4, 1e-5])
 
@@ -78,7 +79,7 @@ def test_its_state_goes_on_where_it_was():
         costs.learn(*_halves(costs), 0, np.random.default_rng(0))
     second.load_state({name: tensor.clone() for name, tensor in first.state().items()})
     for costs in (whole, second):
-        costs.start(1)
+        costs.start(Moment(1))
         costs.learn(*_halves(costs), 1, np.random.default_rng(1))
     assert second.queue.tolist() == whole.queue.tolist()
     for name, tensor in whole.state().items():

@@ -1,0 +1,69 @@
+"""vse-pipe choose."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands import _completion, _project
+from pipeline.commands._project import AsJson, Device, DryRun
+
+
+def choose(
+    grid: Annotated[Path, typer.Option(help="a YAML file of what to try, values by run and address")],
+    run: Annotated[
+        str | None,
+        typer.Option(help="only this run of the grid", autocompletion=_completion.section("runs")),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=0, help="how many the chosen setting is to be trained with; 0: as it is")
+    ] = 5,
+    device: Device = "auto",
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train every setting of a grid, choose on val, and write the best of each run into params.yaml.
+
+    All runs of a grid have the same number of settings. Settings are kept below data/choose/: a call that was killed goes on
+    where it was, and a grid that has grown trains what is new. Test is never read.
+    """
+    from pipeline.core.console import document, line, say
+    from pipeline.papers import rows
+    from pipeline.tools.choose import grid as grids
+    from pipeline.tools.choose import stage
+
+    path, further = grid.resolve(), [rows.problems]
+    found = grids.read(path, _project.params())
+    names = _project.chosen(run, found, "run of the grid")
+    settings = [setting for name in names for setting in found[name]]
+    params = {setting.out: stage.params_of(setting, _project.overrides, further) for setting in settings}
+    steps = [stage.planned(params[one.out], one, found[one.run]) for one in settings]
+    if dry_run:
+        from pipeline.commands._plan_table import show
+
+        show(steps, as_json)
+    seconds = [step.seconds for step in steps]
+    known = "at an unknown rate" if None in seconds else f"about {sum(map(float, filter(None, seconds))) / 3600:.2g} h"
+    say(f"choose: {len(settings)} settings of {len(names)} runs, {known}")
+    if dry_run:
+        return
+    from pipeline.train.stage import flush_denormals, train
+
+    flush_denormals()
+    tried = {name: [stage.tried(one, params[one.out], train, device) for one in found[name]] for name in names}
+    best = {name: stage.best(ones) for name, ones in tried.items()}
+    stage.write([one.setting for one in best.values()], seeds, further)
+    if as_json:
+        document(
+            {name: {"tried": [one.as_json() for one in tried[name]], "best": best[name].as_json()} for name in names}
+        )
+        return
+    for name in names:
+        for one in sorted(tried[name], key=lambda one: -one.val_rsum):
+            spent = "" if one.seconds is None else f", {one.seconds:.0f} s"
+            state = "" if one.converged else ", not converged"
+            mark = "*" if one is best[name] else " "
+            line(f"{mark} {name} {one.setting}: val rsum {one.val_rsum:.1f} (epoch {one.epoch}{state}{spent})")
+    say(
+        "params.yaml now has the settings marked *; `dvc repro` trains them, `git checkout params.yaml` takes them back"
+    )

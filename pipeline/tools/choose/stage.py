@@ -1,0 +1,68 @@
+"""Each setting of a grid trained and validated, and the best of each run written into params.yaml; test is never read."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.artifacts import model_files
+from pipeline.project import timing
+from pipeline.project.params import overlay
+from pipeline.project.params.load import Check, load
+from pipeline.project.params.typed import Params
+from pipeline.project.paths import PARAMS
+from pipeline.project.step import Earlier, Step
+from pipeline.tools.choose.grid import Candidate
+from pipeline.train import plan
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A setting that was trained: rsum of its best epoch on val, that epoch, whether it converged, and seconds spent."""
+
+    setting: Candidate
+    val_rsum: float
+    epoch: int
+    converged: bool
+    seconds: float | None
+
+    @classmethod
+    def of(cls, setting: Candidate) -> "Tried":
+        config = model_files.read_config(setting.out, setting.run)
+        best, ended = config["best"], config["ended"]
+        return cls(setting, best["val_rsum"], best["epoch"], ended["converged"], timing.of(setting.out))
+
+    def as_json(self) -> dict:
+        values = {"run": self.setting.run, "values": self.setting.values, "out": str(self.setting.out)}
+        figures = {"val_rsum": self.val_rsum, "epoch": self.epoch, "converged": self.converged, "seconds": self.seconds}
+        return values | figures
+
+
+def params_of(setting: Candidate, overrides: list[str], further: Sequence[Check]) -> Params:
+    """params.yaml with the setting in it, its run with the seed of the file. Raises ParamsError where a value does not fit."""
+    return load(PARAMS, [*overrides, f"runs.{setting.run}.seeds=null", *setting.overrides], further=further)
+
+
+def planned(params: Params, setting: Candidate, others: list[Candidate]) -> Step:
+    """params: as of ``params_of``. others: settings of the same run, whose seconds stand for those of this one."""
+    earlier = [Earlier(one.out, plan.work_done(params, setting.run, one.out)) for one in others]
+    return plan.plan(params, setting.run, setting.out, earlier)
+
+
+def tried(setting: Candidate, params: Params, train: Callable[..., Path], device: str) -> Tried:
+    """Train the setting, or find it trained. train: that of the stage."""
+    train(params, setting.run, device, setting.out)
+    return Tried.of(setting)
+
+
+def best(found: list[Tried]) -> Tried:
+    """The first of those with the highest rsum."""
+    return max(found, key=lambda one: one.val_rsum)
+
+
+def write(chosen: list[Candidate], seeds: int, further: Sequence[Check]) -> None:
+    """Put the values into params.yaml, and that each run is repeated with seeds 1, 2, ... Comments stay."""
+    changes = [change for setting in chosen for change in setting.overrides]
+    if seeds:
+        listed = list(range(1, seeds + 1))
+        changes += [f"runs.{setting.run}.seeds={listed}" for setting in chosen]
+    overlay.edit(PARAMS, changes, further)

@@ -1,0 +1,96 @@
+"""Settings of a grid against a loop over trainings, and what is left in params.yaml."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.artifacts import history
+from pipeline.core.errors import MissingResource, ParamsError, UsageError
+from pipeline.project.params.load import load
+from pipeline.tools.choose import grid, stage
+from tests.command_line import caller
+from tests.toy_project import PARAMS, write_params
+
+pytestmark = pytest.mark.acceptance
+
+GRID = "sum: {train.lr: [1.0e-2, 1.0e-4], loss.margin: [0.1, 0.3]}\n"
+
+
+@pytest.fixture
+def project(made):
+    path = write_params(made, train=PARAMS["train"] | {"epochs": 2})
+    path.write_text("# kept\n" + path.read_text())
+    (made / "grid.yaml").write_text(GRID)
+    return made
+
+
+@pytest.fixture
+def call(project, monkeypatch, capsys):
+    return caller(monkeypatch, capsys)
+
+
+def _written(root):
+    return load(root / "params.yaml")
+
+
+def test_the_best_on_val_is_written_and_nothing_of_test_is_read(project, call):
+    evaluated = {path: path.read_bytes() for path in Path("data/evaluate").rglob("*") if path.is_file()}
+    status, out, err = call("choose", "--grid", "grid.yaml", "--json", "--device", "cpu")
+    assert status == 0, err
+    found = json.loads(out)["sum"]
+    assert [one["values"] for one in found["tried"]] == [
+        {"train.lr": lr, "loss.margin": margin} for lr in (1e-2, 1e-4) for margin in (0.1, 0.3)
+    ]
+    for one in found["tried"]:
+        assert one["val_rsum"] == history.read(Path(one["out"])).val_rsum.max()
+    best = max(found["tried"], key=lambda one: one["val_rsum"])
+    assert found["best"] == best
+    params = _written(project)
+    assert params.groups["sum"] == tuple(f"sum/{seed}" for seed in (1, 2, 3, 4, 5))
+    run = params.runs["sum/1"]
+    assert {"train.lr": run.train.lr, "loss.margin": run.loss.params.margin} == best["values"]
+    assert (project / "params.yaml").read_text().startswith("# kept\n")
+    assert evaluated == {path: path.read_bytes() for path in Path("data/evaluate").rglob("*") if path.is_file()}
+    again, out, err = call("choose", "--grid", "grid.yaml", "--device", "cpu", "--seeds", "3")
+    assert again == 0
+    assert err.count("is up to date") == 4, "the seeds that the first call wrote train nothing anew"
+    assert out.count("* sum") == 1
+    assert len(_written(project).groups["sum"]) == 3
+
+
+def test_the_plan_trains_nothing(project, call):
+    status, out, err = call("choose", "--grid", "grid.yaml", "--dry-run")
+    assert status == 0
+    assert out.count("train sum") == 4
+    assert "choose: 4 settings of 1 runs, about" in err
+    assert not Path("data/choose").exists()
+    assert not _written(project).groups
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("summ: {train.lr: [1]}", ParamsError, "unknown run 'summ'; did you mean 'sum'"),
+        ("sum: {}", ParamsError, "grid.yaml sum: expected values by address"),
+        ("sum: {lr: [1]}", ParamsError, "unknown address 'lr'"),
+        ("sum: {train.lr: 1}", ParamsError, r"grid.yaml sum.train.lr: expected a list of values, got 1"),
+        ("sum: {train.lr: [1, 2]}\nmax: {train.lr: [1]}", UsageError, "these have sum 2, max 1"),
+    ],
+)
+def test_what_is_wrong_with_a_grid_is_said(project, text, error, said):
+    runs = {**PARAMS["runs"], "max": {**PARAMS["runs"]["sum"], "loss": "max"}}
+    params = load(write_params(project, runs=runs))
+    (project / "grid.yaml").write_text(text)
+    with pytest.raises(error, match=said):
+        grid.read(project / "grid.yaml", params)
+
+
+def test_no_grid_and_a_value_that_does_not_fit(project):
+    params = _written(project)
+    with pytest.raises(MissingResource, match="no such file"):
+        grid.read(Path("none.yaml"), params)
+    before = (project / "params.yaml").read_bytes()
+    with pytest.raises(ParamsError, match=r"runs\.sum\.train\.lr: input should be greater than 0"):
+        stage.params_of(grid.Candidate("sum", {"train.lr": -1}), [], [])
+    assert (project / "params.yaml").read_bytes() == before

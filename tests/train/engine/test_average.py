@@ -1,0 +1,179 @@
+"""Averages against a loop over weights, and runs that keep them."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from pipeline.artifacts import history, model_files
+from pipeline.embed.stage import embed
+from pipeline.evaluate.stage import evaluate
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
+from pipeline.project import paths
+from pipeline.project.step import DONE
+from pipeline.train.engine import checkpoint, loop
+from pipeline.train.engine.average import Averages
+from pipeline.train.engine.optimise import optimizer_for, step
+from pipeline.train.plan import plan
+from pipeline.train.stage import train
+from tests.toy_project import PARAMS, load_params, write_prepared
+from tests.train.killed import killed_after
+from tests.train.some import some_pairs, some_scheme
+
+OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
+
+
+def _state(model):
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+@pytest.mark.parametrize(("loss", "name"), [("sigmoid", "plain"), ("max", "ncr"), ("decl", "decl")])
+def test_averages_are_those_of_a_loop_over_weights(loss, name):
+    options = {} if name == "plain" else {"warm_up": 3}
+    scheme = some_scheme(some_pairs(), loss, name, train={"lr": 0.1, "epochs": 4}, **options)
+    for model in scheme.models:
+        model.register_buffer("running", torch.zeros(2))
+    averages, own = Averages(scheme.models, 0.7), optimizer_for(scheme.setting.model, scheme.setting.train)
+    wanted = [None] * len(scheme.models)
+    work = scheme.batches(0, [np.arange(8), np.arange(8, 16), np.arange(16, 24)])
+    for pairs in work:
+        step(scheme, own, scheme.setting.pairs.batch(pairs))
+        scheme.model.running += 1
+        averages.follow(scheme.model)
+        place = scheme.models.index(scheme.model)
+        now, before = _state(scheme.model), wanted[place]
+        wanted[place] = now if before is None else {key: 0.7 * before[key] + 0.3 * now[key] for key in now}
+    for found, expected in zip(averages.models, wanted, strict=True):
+        for key, tensor in found.state_dict().items():
+            assert torch.allclose(tensor, expected[key], atol=1e-6), key
+    assert any(key.startswith("loss.") for key in wanted[0]) is (loss == "sigmoid")
+
+
+def test_fresh_weights_begin_a_new_average():
+    model = some_scheme(some_pairs()).setting.model
+    averages = Averages([model], 0.9)
+    for value in (1.0, 2.0, 5.0):
+        with torch.no_grad():
+            model.img.fc.bias.fill_(value)
+        averages.start(int(value), anew=value == 5.0)
+        averages.follow(model)
+        averages.end()
+        assert averages.models[0].img.fc.bias[0].item() == pytest.approx({1.0: 1.0, 2.0: 1.1, 5.0: 5.0}[value])
+
+
+def test_weights_set_without_a_step_are_their_own_average():
+    model = some_scheme(some_pairs()).setting.model
+    averages = Averages([model], 0.9)
+    with torch.no_grad():
+        model.img.fc.bias.fill_(3.0)
+    averages.end()
+    assert averages.models[0].img.fc.bias.eq(3.0).all()
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_prepared()
+    params = load_params(tmp_path)
+    inject(params, "clean")
+    extract_texts(params, "words")
+    return tmp_path
+
+
+def _params(root, **changes):
+    return load_params(root, train={**PARAMS["train"], **changes})
+
+
+def _bytes():
+    return {name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS}
+
+
+def test_the_average_is_validated_and_kept_and_the_weights_train_as_without(project):
+    train(_params(project), "sum", "cpu")
+    plain, state = history.read(paths.trained("sum")), load_file(paths.trained("sum") / checkpoint.FILE)
+    assert history.OWN not in plain
+    train(_params(project, average=0.8), "sum", "cpu")
+    rows, kept = history.read(paths.trained("sum")), load_file(paths.trained("sum") / checkpoint.FILE)
+    assert rows[history.OWN].tolist() == plain.val_rsum.tolist()
+    assert rows.val_rsum.tolist() != plain.val_rsum.tolist()
+    assert all(
+        torch.equal(kept[name], tensor) for name, tensor in state.items() if name.startswith(("model/", "optim"))
+    )
+    weights = load_file(paths.trained("sum") / model_files.MODEL)
+    best = json.loads((paths.trained("sum") / model_files.CONFIG).read_text())["best"]
+    assert best["val_rsum"] == rows.val_rsum.max()
+    assert best["epoch"] == rows.val_rsum.idxmax() + 1
+    if best["epoch"] == rows.epoch.max():
+        assert all(torch.equal(kept[f"average/0/module.{name}"], tensor) for name, tensor in weights.items())
+    embed(_params(project), "sum", "cpu")
+    val = load_params(project, evaluate={"split": "val", "ties": "pessimistic"})
+    assert evaluate(val, "sum", ["nns"], "cpu")["nns"]["rsum"] == pytest.approx(best["val_rsum"], abs=1e-3)
+
+
+@pytest.mark.parametrize("changes", [{}, {"schedule": "cosine", "warm_up": 1.5}])
+def test_a_killed_run_goes_on_to_the_same_bytes(project, changes):
+    params = _params(project, average=0.8, **changes)
+    train(params, "sum", "cpu")
+    whole = _bytes()
+    shutil.rmtree(paths.trained("sum"))
+    killed_after(2, params, "sum")
+    train(params, "sum", "cpu")
+    assert _bytes() == whole
+
+
+def test_rates_of_the_last_steps_are_in_the_history(project):
+    train(_params(project, schedule="cosine", warm_up=1.5, batch_size=100), "sum", "cpu")
+    assert history.read(paths.trained("sum")).lr.tolist() == pytest.approx(
+        [1e-2 * 2 / 3, 1e-2, 1e-2 * (0.5 + 0.5 * np.cos(np.pi * 0.2)), 1e-2 * (0.5 + 0.5 * np.cos(np.pi * 0.6))]
+    )
+
+
+def _told(monkeypatch, rsums):
+    """Validation that finds these, epoch by epoch."""
+    left = iter(rsums)
+    monkeypatch.setattr(
+        loop,
+        "_validated",
+        lambda *_: {column: next(left) if column == "val_rsum" else 0.0 for column in history.COLUMNS[3:]},
+    )
+
+
+@pytest.mark.parametrize(
+    ("rsums", "patience", "ended"),
+    [
+        ([5, 6, 6, 5, 9, 9], 2, {"epoch": 4, "by": "patience", "converged": True}),
+        ([5, 6, 6, 7, 7, 9], 2, {"epoch": 6, "by": "epochs", "converged": False}),
+        ([5, 6, 7, 7, 7, 7], None, {"epoch": 6, "by": "epochs", "converged": True}),
+        ([5, 6, 7, 7, 7, 9], None, {"epoch": 6, "by": "epochs", "converged": False}),
+    ],
+)
+def test_patience_ends_a_run_and_its_config_says_how(project, monkeypatch, capsys, rsums, patience, ended):
+    params = _params(project, epochs=6, patience=patience)
+    _told(monkeypatch, rsums)
+    train(params, "sum", "cpu")
+    rows = history.read(paths.trained("sum"))
+    assert rows.val_rsum.tolist() == rsums[: ended["epoch"]]
+    assert json.loads((paths.trained("sum") / model_files.CONFIG).read_text())["ended"] == ended
+    said = capsys.readouterr().err
+    step = plan(params, "sum")
+    assert (step.state, step.rows["epochs"]) == (DONE, 0)
+    assert ("not converged" in said) is not ended["converged"]
+    assert ("rsum has not risen" in said) is (ended["by"] == "patience")
+
+
+def test_a_run_killed_after_its_last_epoch_of_patience_trains_no_further(project, monkeypatch):
+    params = _params(project, epochs=6, patience=2)
+    _told(monkeypatch, [5, 6, 6, 5])
+    killed_after(4, params, "sum")
+    train(params, "sum", "cpu")
+    assert history.read(paths.trained("sum")).epoch.tolist() == [1, 2, 3, 4]
+
+
+def test_nobody_waits_in_a_warm_up(project, monkeypatch):
+    _told(monkeypatch, [9, 8, 7, 6, 5, 4])
+    train(_params(project, epochs=6, patience=1, warm_up=2.5), "sum", "cpu")
+    assert history.read(paths.trained("sum")).epoch.tolist() == [1, 2, 3, 4]
