@@ -3,13 +3,10 @@
 from pipeline.artifacts import audit, pairs
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from pipeline.project.step import AGAIN, RUNS, Earlier, Step, by_split, rows_in, scaled, seconds
+from pipeline.project.step import Step, by_split, whole
 
 
 def plan(params: Params, run: str) -> Step:
-    node, out = params.runs[run], paths.audited(run)
-    shown = paths.injected(node.dataset, node.noise) / pairs.NAME
-    count, before = by_split(shown).get("train", 0), rows_in(out / audit.PAIRS)
-    spent, because = seconds(count, [Earlier(out, before)])
-    written = scaled(out, count / before if before else None)
-    return Step("audit", run, str(out), AGAIN if before else RUNS, {"pairs": count}, written, spent, because)
+    node = params.runs[run]
+    shown = by_split(paths.injected(node.dataset, node.noise) / pairs.NAME)
+    return whole("audit", run, paths.audited(run), {"pairs": shown.get("train", 0)}, audit.PAIRS)

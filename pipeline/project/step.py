@@ -71,6 +71,15 @@ def blocked(stage: str, name: str, out: Path, missing: Iterable[Path]) -> Step |
     return Step(stage, name, str(out), BLOCKED, because=f"{', '.join(absent[:_NAMED])}{more} {verb} not exist yet")
 
 
+def whole(stage: str, name: str, out: Path, rows: dict[str, int], table: str) -> Step:
+    """A step that writes all of ``out`` anew. rows: of one name, those of ``table`` in it: bytes and seconds go by how many an earlier
+    call wrote."""
+    (count,), before = rows.values(), rows_in(out / table)
+    spent, because = seconds(count, [Earlier(out, before)])
+    written = scaled(out, count / before if before else None)
+    return Step(stage, name, str(out), AGAIN if before else RUNS, rows, written, spent, because)
+
+
 def size(folder: Path) -> int:
     """Bytes below a folder, or of a file."""
     paths = [folder] if folder.is_file() else folder.rglob("*")

@@ -80,7 +80,7 @@ class TrainTable:
         if len(train) < 2 or not len(val):
             without = f" that have features ({sum(left_out)} have none)" if any(left_out) else ""
             raise InputError(
-                f"training needs train and val captions{without}, the data set has {len(train)} and {len(val)}"
+                f"training needs train and val captions{without}, two and one at least; the data set has {len(train)} and {len(val)}"
             )
         shown, true = shown[train], own[val]
         told: np.ndarray | None = None
