@@ -12,7 +12,7 @@ from pipeline.artifacts.texts import Texts
 from pipeline.core.console import say
 from pipeline.core.errors import MissingResource, UsageError
 from pipeline.core.tokens import SPECIAL
-from pipeline.extract.text_engine.vectors.read import read
+from pipeline.core.word_vectors.read import read
 from pipeline.project.params.typed import Member
 from pipeline.project.registry import TEXT_ENCODERS
 
@@ -43,7 +43,7 @@ def start(text: Member, texts: Texts, run: str) -> Start | None:
     """The vectors of the words of the vocabulary, and a line about how many have one; None where the table is drawn.
 
     Raises MissingResource for a file that is not there, UsageError for one of another ``word_dim``, and as
-    ``vectors.read.read``.
+    ``core.word_vectors.read.read``.
     """
     given, params = files(text), text.params
     for path in given:

@@ -18,11 +18,11 @@ from scipy import io
 from pipeline.artifacts import noise_index
 from pipeline.core import states
 from pipeline.core.files import sha256
+from pipeline.core.word_vectors import read as word_vectors
 from pipeline.evaluate.external import npy, qrels, sides
 from pipeline.extract.backbones import precomp
 from pipeline.extract.backbones.bottom_up import tsv
 from pipeline.extract.backbones.precomp import build as precomp_build
-from pipeline.extract.text_engine.vectors import read as word_vectors
 from pipeline.pictures import images
 from pipeline.pictures.images import Item
 from pipeline.prepare.engine.regions.proposing import Seen

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float32
 
 from pipeline.core.errors import InputError, PipelineError, UsageError
-from pipeline.extract.text_engine.vectors import arrays
-from pipeline.extract.text_engine.vectors.arrays import Vector
+from pipeline.core.word_vectors import arrays
+from pipeline.core.word_vectors.arrays import Vector
 
 _CHUNK = 2**20
 _LONGEST_WORD = 4096
