@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from pipeline.core.strict import Strict, Width
+from pipeline.project.params.seeds import Seed, Seeds
 
 # What the pipeline appends to a node's folder while it is written, locked and timed.
 _ENDINGS = (".partial", ".lock", ".timing.json")
@@ -41,17 +42,6 @@ def _a_count_or_a_share(most: float) -> float:
 
 
 Limit = Annotated[NonNegativeFloat, AfterValidator(_a_count_or_a_share)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
-
-
-def _distinct(seeds: list[int]) -> list[int]:
-    twice = [seed for index, seed in enumerate(seeds) if seed in seeds[:index]]
-    if twice:
-        raise ValueError(f"seed {twice[0]} is named twice; the second model would be the first one again")
-    return seeds
-
-
-Seeds = Annotated[list[Seed], Field(min_length=1), AfterValidator(_distinct)]
 
 
 class _Open(Strict):
