@@ -18,6 +18,7 @@ from pipeline.commands import (
     apply,
     audit,
     check,
+    claims,
     doctor,
     evaluate,
     export,
@@ -45,7 +46,7 @@ from pipeline.project import paths
 
 _STAGES = "Stages, in their order"
 _BESIDE_THE_STAGES = {
-    "Results": (compare, timings.timings, audit.audit, localize.localize, papers.papers, plots.plots),
+    "Results": (compare, claims.claims, timings.timings, audit.audit, localize.localize, papers.papers, plots.plots),
     "Search and export": (search.search, serve.serve, export.export),
     "Project and machine": (apply.apply, check.check, doctor.doctor, verify.verify),
 }

@@ -1,14 +1,12 @@
 """Whether a training had converged when it ended, by its history."""
 
-from pathlib import Path
-
 import pandas as pd
 
 from pipeline.artifacts import evaluation, history
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 
-# Epochs whose mean is compared with that of as many before, and by how many points of rsum it may be higher.
+# The last epochs, and by how many points of rsum they may be better than all before them.
 WINDOW, RISE = 3, 1.0
 # Solved by its first epoch, without steps that could be too few.
 _SOLVED = ("cca",)
@@ -17,13 +15,13 @@ _SOLVED = ("cca",)
 def problem(params: Params, model: str) -> str | None:
     """Why nothing should be said of a run, a repetition or an ensemble; None where it has converged.
 
-    It has not where its best epoch on val is the last one, or where rsum on val was still rising: its mean over the last
-    ``WINDOW`` epochs is more than ``RISE`` points above that over as many before (half of the epochs where there are fewer).
+    It has not where its best epoch on val is the last one, or where rsum on val was still rising: the best of the last
+    ``WINDOW`` epochs is more than ``RISE`` points above the best before them.
     Raises InputError for a history that cannot be used.
     """
     ensemble = params.ensembles.get(model)
     for run in (ensemble.first, ensemble.second) if ensemble else (model,):
-        if params.runs[run].scheme.name in _SOLVED:
+        if run in params.runs and params.runs[run].scheme.name in _SOLVED:
             continue
         folder = paths.trained(run)
         if not (folder / history.NAME).is_file():
@@ -37,9 +35,9 @@ def _unfinished(epochs: pd.DataFrame) -> str | None:
     rsum = epochs["val_rsum"].to_numpy()
     if rsum.argmax() == len(rsum) - 1:
         return f"its best epoch on val is the last one, {len(rsum)}"
-    window = min(WINDOW, len(rsum) // 2)
-    rise = rsum[-window:].mean() - rsum[-2 * window : -window].mean()
-    return f"rsum on val rose by {rise:.1f} over its last {2 * window} epochs" if rise > RISE else None
+    last = min(WINDOW, len(rsum) - 1)
+    rise = rsum[-last:].max() - rsum[:-last].max()
+    return f"its best rsum on val rose by {rise:.1f} in the last {last} epochs" if rise > RISE else None
 
 
 def below(params: Params, run: str, criterion: str, floor: float | None) -> str | None:

@@ -11,7 +11,7 @@ from pipeline.ranking.confidence.compared import Compared, Method
 from pipeline.ranking.confidence.difference import SIGNIFICANT, Difference, differences
 from pipeline.ranking.confidence.intervals import holm
 from pipeline.report.claims import converged
-from pipeline.report.claims.schema import ClaimsFile, ClaimSide, PaperClaim
+from pipeline.report.claims.schema import ClaimsFile, PaperClaim
 
 HOLDS, FAILS, UNSURE, NONE = "holds", "does not hold", "cannot be told from these data", "no verdict"
 _FILES = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
