@@ -11,7 +11,7 @@ covariance below 0 counts as 0). The t quantile has the seeds' degrees of freedo
 Welch's) divided by their share in the variance. Satterthwaite's, which the same studies use (Hillis, Statistics in
 Medicine 26, 2007), divide by the square of that share: at 3 seeds that covers 92% where the share is 0.9, this 94% to 96%
 everywhere. Seeds and images both drawn with replacement, percentiles taken, cover 78% to 83% where seeds matter most:
-docs/evaluate.md has the simulation.
+docs/comparisons.md has the simulation.
 """
 
 from collections.abc import Sequence
