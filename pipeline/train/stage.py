@@ -166,6 +166,7 @@ def _table(
         encoder = IMAGE_ENCODERS.load(node.image.name)
         drawing = encoder.Drawing.of(node.image.params, seed)
         pictures = encoder.Pictures.of(node.dataset, stored, network.described, device, drawing)
+    features.require_images(stored, prepared)
     texts.require_captions(words, prepared)
     said, shown, mentions = captions.read(prepared), pairs.read(injected), mentions_of(prepared)
     return TrainTable.join(said, shown, stored, texts.read(words), pictures, node.train.same_text, mentions)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from pipeline.artifacts import embeddings, localisation, phrases, regions
+from pipeline.artifacts import captions, embeddings, images, localisation, phrases, regions
 from pipeline.core.errors import InputError, IntegrityError, UsageError
 from pipeline.localize import check, plan
 from pipeline.localize.stage import localize
@@ -109,13 +109,8 @@ def test_a_picture_without_proposals_is_a_miss(project) -> None:
     folder = paths.prepared(made.REGIONS)
     table = regions.read(folder)
     first = pc.min(table.filter(pc.field("split") == "test")["source_id"]).as_py()
-    gone = table.filter((pc.field("source_id") == first) & pc.field("proposed"))["image_id"].to_numpy()
-    path = paths.embedded("toy") / embeddings.IMAGES
-    side = embeddings.read(path)
-    keep = ~np.isin(side.ids, gone)
-    rest = (values[keep] for values in (side.ids, side.image_ids, side.splits, side.vectors))
-    about = {key: value for key, value in side.about.items() if key not in ("artefact", "version", "ARROW:schema")}
-    embeddings.write(path, embeddings.Side(*rest, about))
+    gone = table.filter((pc.field("source_id") == first) & pc.field("proposed"))["image_id"].to_pylist()
+    made.write_embedded("toy", without=gone)
     localize(params(project), "toy", "cpu")
     rows = localisation.read_ranks(paths.localized("toy")).filter(pc.field("image_id") == first).to_pylist()
     assert rows
@@ -138,6 +133,28 @@ def test_what_cannot_be_localised_is_one_line_and_leaves_nothing(project) -> Non
     refused(IntegrityError, "embeds phrase_id 5076, which the data set does not have any more; run `vse-pipe embed")
     (folder / regions.NAME).unlink()
     refused(UsageError, "data set 'boxes' has no regions; train the run on a data set of `format: regions`")
+
+
+@pytest.mark.parametrize("column", ["file", "text"])
+def test_vectors_of_boxes_or_phrases_of_before_are_refused(project, column) -> None:
+    """The numbers are the same, what they stand for is not."""
+    folder = paths.prepared(made.REGIONS)
+    table = (images if column == "file" else captions).read(folder)
+    chosen = pc.equal(table["split"], "proposal" if column == "file" else "test")
+    moved = pc.if_else(chosen, pc.replace_substring_regex(table[column], "([0-9])$|block", "7"), table[column])
+    other = table.set_column(table.schema.get_field_index(column), column, moved)
+    if column == "file":
+        images.write(folder, other, str(images.root(table)))
+    else:
+        captions.write(folder, other)
+    split = {"file": "proposal", "text": "test"}[column]
+    with pytest.raises(
+        IntegrityError, match=f"of other boxes or phrases of split '{split}' than .* run `vse-pipe embed"
+    ):
+        localize(params(project), "toy", "cpu")
+    assert not paths.localized("toy").exists()
+    made.write_embedded("toy") if column == "file" else captions.write(folder, table)
+    localize(params(project), "toy", "cpu")
 
 
 def test_fragments_are_refused(project, monkeypatch) -> None:
