@@ -19,6 +19,7 @@ from pipeline.commands import (
     audit,
     check,
     choose,
+    claims,
     doctor,
     evaluate,
     export,
@@ -46,7 +47,16 @@ from pipeline.project import paths
 
 _STAGES = "Stages, in their order"
 _BESIDE_THE_STAGES = {
-    "Results": (choose.choose, compare, timings.timings, audit.audit, localize.localize, papers.papers, plots.plots),
+    "Results": (
+        choose.choose,
+        compare,
+        claims.claims,
+        timings.timings,
+        audit.audit,
+        localize.localize,
+        papers.papers,
+        plots.plots,
+    ),
     "Search and export": (search.search, serve.serve, export.export),
     "Project and machine": (apply.apply, check.check, doctor.doctor, verify.verify),
 }

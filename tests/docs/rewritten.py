@@ -150,6 +150,9 @@ TABLE = [
     ),
     Rewriting(r"vse-pipe --install-completion", "vse-pipe --show-completion", "it writes into the user's shell set-up"),
     Rewriting(r"vse-pipe (-[qv]) COMMAND", r"vse-pipe \1 timings", _NO_PLACEHOLDER),
+    Rewriting(r"vse-pipe compare sum hal max (.*)", r"vse-pipe compare sum hal \1", "the small project has no run max"),
+    Rewriting(r"vse-pipe claims papers", r"\g<0> --skip-unknown", "the small project has two of their runs"),
+    Rewriting(r"vse-pipe claims FILE", "vse-pipe claims papers --skip-unknown", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe compare", "vse-pipe compare --help", "named without what to compare"),
     Rewriting(
         r"vse-pipe (.* )?choose( --grid grid\.yaml( --dry-run)?)?",

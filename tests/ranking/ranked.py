@@ -1,5 +1,7 @@
 """ranks.parquet and occurrence.parquet as tables, drawn at random: for tests of what reads them."""
 
+import functools
+
 import numpy as np
 import pyarrow as pa
 
@@ -7,6 +9,7 @@ TOP = pa.list_(pa.field("element", pa.int64(), nullable=False))
 SHARES = ("ap", "ap_at_r", "r_precision", "ndcg_10")
 
 
+@functools.lru_cache(maxsize=64)
 def tables(
     images: int = 40, captions: int = 3, folds: int = 1, quality: float = 0.5, seed: int = 0, matching: bool = False
 ) -> tuple[pa.Table, pa.Table]:

@@ -205,7 +205,7 @@ def _direction(direction, scores, queries, items, right, matching):
     side = {"queries": len(queries), "items": len(items)}
     side |= {f"r@{k}": float(100 * (ranks <= k).mean()) for k in (1, 5, 10)}
     if not matching:
-        side |= {"med_r": float(np.median(ranks)), "mean_r": float(ranks.mean())}
+        side |= {"med_r": float(np.floor(np.median(ranks))), "mean_r": float(ranks.mean())}
     n = {k: np.bincount(order[:, :k].ravel(), minlength=len(items)).astype(np.int32) for k in (1, 5, 10)}
     side |= {f"skew@{k}": float(((v - v.mean()) ** 3).mean() / v.std() ** 3) for k, v in n.items()}
     side["largest_hub@10"] = int(n[10].max())

@@ -218,6 +218,8 @@ class ReportParams(Strict):
     """runs whose ``vse-pipe audit`` it shows"""
     localized: list[str] = Field(default_factory=list)
     """runs on regions whose ``vse-pipe localize`` it shows"""
+    claims: str | None = None
+    """a file of claims to judge by the runs, from the project's root, or ``papers``"""
 
 
 class GridParams(Strict):

@@ -78,10 +78,17 @@ def compared(a: Method, b: Method, resamples: int, seed: int) -> Comparison:
     images, found = differences(a, b, resamples, seed)
     rows = []
     for one in found:
-        doubt = (None, None) if one.doubt is None else (one.doubt.interval(), one.doubt.p_value())
-        spread = tuple(float(np.std(side, ddof=1)) if len(side) > 1 else None for side in (one.a, one.b))
-        rows.append(FigureRow(one.address, float(one.a.mean()), float(one.b.mean()), *doubt, spread=spread))
+        interval, p = (None, None) if one.doubt is None else (one.doubt.interval(), one.doubt.p_value())
+        rows.append(
+            FigureRow(
+                one.address, float(one.a.mean()), float(one.b.mean()), interval, p, spread=(_sd(one.a), _sd(one.b))
+            )
+        )
     return Comparison(a, b, images, rows)
+
+
+def _sd(values: np.ndarray) -> float | None:
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def paired(a: Method, b: Method) -> bool:

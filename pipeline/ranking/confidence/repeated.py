@@ -10,8 +10,8 @@ diagnostic images use with readers for seeds (Obuchowski and Rockette, Communica
 covariance below 0 counts as 0). The t quantile has the seeds' degrees of freedom (of two methods with seeds of their own
 Welch's) divided by their share in the variance. Satterthwaite's, which the same studies use (Hillis, Statistics in
 Medicine 26, 2007), divide by the square of that share: at 3 seeds that covers 92% where the share is 0.9, this 94% to 96%
-everywhere. Seeds and images both drawn with replacement, percentiles taken, cover 78% to 85% there where seeds matter most:
-docs/evaluate.md has the simulation.
+everywhere. Seeds and images both drawn with replacement, percentiles taken, cover 78% to 83% where seeds matter most:
+docs/comparisons.md has the simulation.
 """
 
 from collections.abc import Sequence

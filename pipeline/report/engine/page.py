@@ -26,6 +26,7 @@ SECTIONS = (
     "summary",
     "rankings",
     "published",
+    "claims",
     "sweeps",
     "curves",
     "relaxation",

@@ -49,7 +49,10 @@ BAD = [
     ({"baselines": ["d"]}, "baselines.0: unknown run 'd'; known: a, b, c"),
     ({"runs": ["a", "b", "a"]}, "runs.2: run 'a' is named twice"),
     ({"runs": []}, "runs: list should have at least 1 item"),
-    ({"x": "loss.margn"}, "x: run 'a' has no value 'loss.margn'; did you mean 'loss.margin'? known: loss.margin"),
+    (
+        {"x": "loss.margn"},
+        "x: run 'a' has no value 'loss.margn'; did you mean 'loss.margin'? known: loss.curriculum, loss.",
+    ),
     ({"x": "loss.margin", "runs": ["a", "c"]}, "x: run 'c' has no value 'loss.margin'"),
     ({"x": "margin"}, "x: run 'a' has no value 'margin'"),
     ({"x": "epochs"}, "x: run 'a' has no value 'epochs'; did you mean 'epoch'? known: epoch, "),

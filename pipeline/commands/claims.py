@@ -1,0 +1,37 @@
+"""vse-pipe claims."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands import _project
+from pipeline.commands._project import AsJson
+from pipeline.commands.compare import AsMarkdown, Resamples, Seed
+from pipeline.core.errors import UsageError
+
+
+def claims(
+    file: Annotated[str, typer.Argument(help="a YAML file of claims, or `papers`: those of the five papers")],
+    skip_unknown: Annotated[
+        bool, typer.Option("--skip-unknown", help="no verdict, instead of an error, where params.yaml lacks the run")
+    ] = False,
+    as_markdown: AsMarkdown = False,
+    as_json: AsJson = False,
+    resamples: Resamples = 1000,
+    seed: Seed = 1,
+) -> None:
+    """Judge claims of papers by paired intervals: each holds, does not hold, or cannot be told from these data.
+
+    The file says of each claim which figure of which two runs it is about, and in which direction. There is no verdict on a
+    run that has not converged, lies below the floor that the file names, or has fewer trainings than it asks for.
+    """
+    if as_markdown and as_json:
+        raise UsageError("--md and --json exclude each other")
+    start = Path.cwd()
+    params = _project.params()
+    from pipeline.tools.claims import show, stage
+
+    found = stage.claims(params, stage.find(file, start), resamples, seed, skip_unknown)
+    shown = show.as_document if as_json else show.markdown if as_markdown else show.terminal
+    shown(*found, resamples, seed)

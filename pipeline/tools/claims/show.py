@@ -1,0 +1,54 @@
+"""Judged claims for people (a table on the terminal, Markdown) and for programs (one JSON document)."""
+
+from typing import Any
+
+import numpy as np
+
+from pipeline.core.console import document, stdout
+from pipeline.report.claims.cells import HEADER, caption, cells, counted
+from pipeline.report.claims.schema import ClaimsFile
+from pipeline.report.claims.verdict import FAILS, HOLDS, Judged
+
+_STYLES = {HOLDS: "green", FAILS: "red"}
+
+
+def terminal(file: ClaimsFile, found: list[Judged], resamples: int, seed: int) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(
+        title=escape(f"{file.title}: {counted(found)}"), caption=escape(caption(resamples, seed)), show_lines=True
+    )
+    for name in HEADER:
+        table.add_column(name, overflow="fold")
+    for one in found:
+        table.add_row(*map(escape, cells(one)), style=_STYLES.get(one.verdict, ""))
+    stdout.print(table)
+
+
+def markdown(file: ClaimsFile, found: list[Judged], resamples: int, seed: int) -> None:
+    lines = [HEADER, ["---"] * len(HEADER), *map(cells, found)]
+    rows = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines]
+    stdout.file.write(
+        f"### {file.title}\n\n{counted(found)}\n\n" + "\n".join(rows) + f"\n\n{caption(resamples, seed)}\n"
+    )
+
+
+def as_document(file: ClaimsFile, found: list[Judged], resamples: int, seed: int) -> None:
+    """``{"title", "resamples", "seed", "claims": [{"text", "source", "figure", "says", "margin", "left", "right", "verdict",
+    "why", "left_values", "right_values", "difference", "interval", "p"}]}``, the last five absent where there are none."""
+    claims = [_plain(one) for one in found]
+    document({"title": file.title, "resamples": resamples, "seed": seed, "claims": claims})
+
+
+def _plain(one: Judged) -> dict[str, Any]:
+    claim = one.claim.model_dump(include={"text", "source", "figure", "says", "margin"})
+    plain: dict[str, Any] = {**claim, "left": one.left, "right": one.right, "verdict": one.verdict, "why": one.why}
+    if one.difference is not None and one.mean is not None:
+        sides = {"left_values": one.difference.b, "right_values": one.difference.a}
+        plain |= {name: np.round(values, 6).tolist() for name, values in sides.items()} | {
+            "difference": round(one.mean, 6)
+        }
+    if one.interval is not None and one.p is not None:
+        plain |= {"interval": [round(end, 6) for end in one.interval], "p": round(one.p, 6)}
+    return plain
