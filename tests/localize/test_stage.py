@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.artifacts import captions, embeddings, images, localisation, phrases, regions
@@ -96,6 +97,16 @@ def test_a_type_that_no_draw_holds_has_no_interval(project) -> None:
     json.dumps(found, allow_nan=False)
 
 
+def test_a_type_may_be_called_all(project) -> None:
+    folder = paths.prepared(made.REGIONS)
+    table = phrases.read(folder)
+    named = pc.replace_substring(table["type"], "warm", "all")
+    whole = localize(params(project), "toy", "cpu")
+    phrases.write(folder, table.set_column(table.schema.get_field_index("type"), "type", named))
+    found = localize(params(project), "toy", "cpu")
+    assert (found["all"], found["types"]["all"]) == (whole["all"], whole["types"]["warm"])
+
+
 def test_options_change_what_they_say(project) -> None:
     strict = localize(params(project, localize={"threshold": 0.99, "resamples": 0}), "toy", "cpu")
     whole = localize(params(project, localize={"average_precision": "eleven_point"}), "toy", "cpu")
@@ -126,8 +137,15 @@ def test_what_cannot_be_localised_is_one_line_and_leaves_nothing(project) -> Non
 
     made.write_embedded("toy", splits=("train", "val", "test"))
     refused(InputError, "nothing of split 'proposal'; data set 'boxes' has none there, or embed.splits leaves")
-    made.write_embedded("toy")
     folder = paths.prepared(made.REGIONS)
+    boxes = regions.read(folder)
+    elsewhere = boxes.filter(pc.field("proposed") & (pc.field("split") == "test"))["image_id"].to_pylist()
+    made.write_embedded("toy", without=elsewhere)
+    refused(InputError, "no picture of split 'test' has a proposal; add test to the splits that data set 'boxes'")
+    made.write_embedded("toy")
+    pq.write_table(boxes.replace_schema_metadata(None), folder / regions.NAME)
+    refused(InputError, "its footer does not say 'source', as if another program had written it; make it again")
+    regions.write(folder, boxes, str(regions.source(boxes)))
     table = phrases.read(folder)
     phrases.write(folder, table.filter(pc.not_equal(table["phrase_id"], table["phrase_id"][-1])))
     refused(IntegrityError, "embeds phrase_id 5076, which the data set does not have any more; run `vse-pipe embed")

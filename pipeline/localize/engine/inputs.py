@@ -54,6 +54,10 @@ def read(params: Params, run: str) -> LocalizeInputs:
     mentions = _rows(spoken, "phrase_id", asked.ids, run)
     candidates = _rows(boxes, "image_id", proposed.ids, run)
     here = np.isin(candidates["source_id"].to_numpy(), mentions["image_id"].to_numpy())
+    if not here.any():
+        raise InputError(
+            f"{prepared}: no picture of split '{split}' has a proposal; add {split} to the splits that data set '{dataset}' proposes boxes for"
+        )
     candidates = candidates.filter(pa.array(here))
     return LocalizeInputs(
         embedded,
