@@ -54,11 +54,11 @@ def params():
 
 
 def chosen_runs(name: str | None, params) -> list[str]:
-    """As ``chosen`` for runs. Raises UsageError that names the two runs where ``name`` is their ensemble."""
+    """As ``chosen`` for runs. Raises UsageError that names the runs where ``name`` is their ensemble."""
     if name in params.ensembles:
         node = params.ensembles[name]
         raise UsageError(
-            f"'{name}' is an ensemble and has no model of its own; name a run of it: {node.first} or {node.second}"
+            f"'{name}' is an ensemble and has no model of its own; name a run of it: {' or '.join(node.members)}"
         )
     return chosen(name, params.runs, "run")
 

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from pipeline.core.strict import Strict, Width
+from pipeline.project.params.ensemble_node import EnsembleNode as EnsembleNode
 
 # What the pipeline appends to a node's folder while it is written, locked and timed.
 _ENDINGS = (".partial", ".lock", ".timing.json")
@@ -168,17 +169,6 @@ class EmbedParams(Strict):
 
     splits: Annotated[list[Literal["train", "val", "test", "proposal"]], Field(min_length=1)] | None = None
     """whose images and captions are embedded; null: all, of models that compare fragments val and test"""
-
-
-class EnsembleNode(Strict):
-    """ensembles.<name>: two runs of one data set that are evaluated as one model, by the mean of their scores."""
-
-    first: str
-    """names under runs"""
-    second: str
-    """names under runs"""
-    row: str | None = None
-    """the row of a paper's table that it repeats, as of a run"""
 
 
 class EvaluateParams(Strict):

@@ -91,5 +91,5 @@ class Params:
     ensembles: dict[str, EnsembleNode] = field(default_factory=dict)
 
     def evaluated(self) -> list[str]:
-        """Everything that is ranked and reported: the runs, then the ensembles of two runs."""
+        """Everything that is ranked and reported: the runs, then the ensembles of runs."""
         return [*self.runs, *self.ensembles]

@@ -30,7 +30,7 @@ def present(params: Params) -> Present:
     missing = []
     for name in params.evaluated():
         node = params.ensembles.get(name)
-        kind, needed = ("ensemble", (node.first, node.second)) if node else ("run", ())
+        kind, needed = ("ensemble", node.members) if node else ("run", ())
         found = [one for one in params.grid.inferences if _is_evaluated(name, one)]
         absent = [one for one in params.grid.inferences if one not in found]
         if untrained := "" if node else _untrained(name):

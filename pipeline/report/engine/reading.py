@@ -39,8 +39,8 @@ def read(params: Params) -> Results:
             TrainedRun(name, run, _history(name), evaluations[name], row=run.row, digests=_digests(name))
         )
     for name, node in params.ensembles.items():
-        dataset = params.runs[node.first].dataset
-        by_dataset[dataset].append(RunResult(name, None, None, evaluations[name], (node.first, node.second), node.row))
+        dataset = params.runs[node.members[0]].dataset
+        by_dataset[dataset].append(RunResult(name, None, None, evaluations[name], node.members, node.row))
     groups = [Group(localised.catalogue(paths.prepared(dataset)), runs) for dataset, runs in by_dataset.items()]
     return Results(params, groups, audits.read(params), there.missing, localised.read(params))
 
