@@ -6,11 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 from tests import typechecker
 
 ROOT = Path(__file__).parents[1]
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def _with_shapes() -> list[str]:

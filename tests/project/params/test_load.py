@@ -180,7 +180,7 @@ def test_files_that_are_no_parameters(tmp_path, content, message):
     path.write_bytes(content)
     with pytest.raises(ParamsError, match=message):
         load(path)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 10
 
 
 def test_written_and_read_back(tmp_path):

@@ -1,5 +1,6 @@
 """A toy project half of whose train pairs are mixed up, for whole runs of schemes that find them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,18 +11,21 @@ from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.train.engine import checkpoint
+from pipeline.train.stage import train
 from tests.toy_project import PARAMS, load_params, write_prepared
 
 OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
 
 
-def noisy_project(root: Path) -> Path:
+def trained_noisy(root: Path, of: Callable[[Path], Params]) -> Path:
+    """The project in ``root``, with the run ``sum`` of the parameters that ``of`` gives for it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         write_prepared(train=160)
-        params = load_params(root)
+        params = of(root)
         inject(params, "half")
         extract_texts(params, "words")
+        train(params, "sum", "cpu")
     return root
 
 

@@ -18,7 +18,7 @@ from pipeline.train.engine.loss.chances import own_chances
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.stage import train
 from tests.train.killed import killed_after
-from tests.train.schemes.noisy import noisy_project, outputs, params_of
+from tests.train.schemes.noisy import outputs, params_of, trained_noisy
 from tests.train.some import adam, some_pairs, some_scheme
 
 CPU = torch.device("cpu")
@@ -118,19 +118,7 @@ def _params(root):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    root = tmp_path_factory.mktemp("crcl")
-    noisy_project(root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        train(_params(root), "sum", "cpu")
-    return root
-
-
-@pytest.fixture
-def project(trained, tmp_path, monkeypatch):
-    shutil.copytree(trained, tmp_path / "project")
-    monkeypatch.chdir(tmp_path / "project")
-    return tmp_path / "project"
+    return trained_noisy(tmp_path_factory.mktemp("crcl"), _params)
 
 
 # Within the warm-up, after the chances were kept, and before the restart.

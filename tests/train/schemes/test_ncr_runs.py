@@ -56,13 +56,6 @@ def trained(tmp_path_factory):
     return root
 
 
-@pytest.fixture
-def project(trained, tmp_path, monkeypatch):
-    shutil.copytree(trained, tmp_path / "project")
-    monkeypatch.chdir(tmp_path / "project")
-    return tmp_path / "project"
-
-
 def _bytes() -> dict[str, bytes]:
     return {name: (paths.trained("ncr") / name).read_bytes() for name in OUTPUTS}
 
