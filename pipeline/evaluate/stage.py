@@ -15,6 +15,7 @@ from pipeline.evaluate.engine import members
 from pipeline.evaluate.engine.ensemble import Ensemble
 from pipeline.evaluate.engine.measure import Inputs, Result, measure
 from pipeline.project import paths, timing
+from pipeline.project.params import criteria as grammar
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.project.params.typed import Params
 from pipeline.ranking.engine import bank_source, criteria
@@ -37,6 +38,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         known = sorted(params.evaluated())
         raise UsageError(unknown("run", run, known))
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve(device)
+    _must_rank(params, run, inferences)
     written = {}
     with locks.claim(paths.evaluations(run)):
         embedded = members.embedded(params, run, target)
@@ -47,6 +49,16 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
             write(paths.evaluated(run, result.criterion.name), result)
     timing.record(paths.evaluations(run), time.monotonic() - started)
     return written
+
+
+def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
+    node = params.ensembles.get(run)
+    for name in inferences:
+        if node is not None and node.cascade and grammar.matches(name):
+            raise UsageError(
+                f"{name} matches all queries at once and the scores of cascade '{run}' are on one scale for a query only; "
+                f"rank it under {', '.join(grammar.ranked_under(params, run)) or 'nns'}"
+            )
 
 
 def write(out: Path, result: Result) -> None:

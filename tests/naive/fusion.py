@@ -21,3 +21,10 @@ def fused(members, rule, weights):
         each = [rule(list(row)) for row in rows]
         found.append([sum(w * one[item] for w, one in zip(weights, each, strict=True)) for item in range(len(rows[0]))])
     return found
+
+
+def cascade(first, second, k):
+    """Of one query the items best first: the k best by ``first`` in the order of ``second``, then the others by ``first``."""
+    by_first = sorted(range(len(first)), key=lambda item: (-first[item], item))
+    best = sorted(by_first[:k], key=lambda item: (-second[item], item))
+    return best + by_first[k:]

@@ -10,6 +10,7 @@ import torch
 from pipeline.artifacts import embeddings
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine.bank_source import cosine
+from pipeline.ranking.engine.cascade import Cascade
 from pipeline.ranking.engine.embedded import Embedded
 from pipeline.ranking.engine.fragments import MeanScore, Several, pooled
 from pipeline.ranking.engine.fusion import Fused
@@ -21,13 +22,14 @@ from pipeline.ranking.engine.split import Split
 class Ensemble:
     """Stands where an ``Embedded`` does. Source: Diao et al., SGRAF, AAAI 2021; Lee et al., SCAN, ECCV 2018.
 
-    weights: of each part, with a sum of 1; None: the mean of the scores themselves. fusion: see ``fusion.RULES``. told: what
-    the metrics say of it.
+    weights: of each part, with a sum of 1; None: the mean of the scores themselves. fusion: see ``fusion.RULES``; cascade:
+    instead, how many of each query by the first of two parts the second puts in order. told: what the metrics say of it.
     """
 
     parts: tuple["Embedded | Ensemble", ...]
     weights: tuple[float, ...] | None = None
     fusion: str = "mean"
+    cascade: int | None = None
     told: dict[str, object] = field(default_factory=dict)
 
     @property
@@ -86,6 +88,8 @@ class Ensemble:
         if self.joint:
             return cosine
         similarities = [part.similarity(device) for part in self.parts]
+        if self.cascade:
+            return Cascade(*similarities, self.cascade)
         return MeanScore(similarities) if self.fusion == "mean" else Fused(similarities, self.fusion)
 
 

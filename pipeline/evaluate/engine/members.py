@@ -23,6 +23,10 @@ def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ense
     parts = tuple(map(_of_its_model, node.members))
     if node.pair:
         return Ensemble(parts)
+    if node.cascade:
+        return Ensemble(
+            parts, cascade=node.cascade, told={"ensemble": {"runs": list(node.members), "cascade": node.cascade}}
+        )
     shares = _chosen(params, name, parts, device) if node.weights == TUNED else node.shares
     told: dict[str, object] = {
         "runs": list(node.members),
@@ -33,7 +37,7 @@ def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ense
     # A run that does not count need not be scored.
     kept = [place for place, share in enumerate(shares) if share]
     counted = tuple(parts[place] for place in kept), tuple(shares[place] for place in kept)
-    return Ensemble(*counted, node.fusion, {"ensemble": told})
+    return Ensemble(*counted, node.fusion, told={"ensemble": told})
 
 
 def _chosen(params: Params, name: str, parts: tuple, device: torch.device) -> tuple[float, ...]:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, PositiveInt
 
 from pipeline.core.strict import Strict
 
@@ -24,6 +24,8 @@ class EnsembleNode(Strict):
     fusion: Fusion = "mean"
     """what is averaged: the scores (``mean``), the scores of each query at mean 0 and deviation 1 (``zscore``), or 1 / (60 + rank)
     (``rrf``)"""
+    cascade: PositiveInt | None = None
+    """no mean: of each query the best so many by the first run are put in order by the second, the others stay behind them"""
     row: str | None = None
     """the row of a paper's table that it repeats, as of a run"""
 
@@ -43,4 +45,4 @@ class EnsembleNode(Strict):
     @property
     def pair(self) -> bool:
         """``first`` and ``second`` and no more said: the mean, taken of the two scores themselves."""
-        return self.runs is None and self.weights is None and self.fusion == "mean"
+        return self.cascade is None and self.runs is None and self.weights is None and self.fusion == "mean"

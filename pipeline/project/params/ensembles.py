@@ -19,6 +19,9 @@ def problems(params: Params) -> Iterator[tuple[str, str]]:
             continue
         yield from _members(params, node, address)
         yield from _weights(node, f"{address}.weights")
+        plain = node.weights is None and node.fusion == "mean" and len(node.members) == 2
+        if node.cascade is not None and not plain:
+            yield f"{address}.cascade", "is of two runs in turn and takes neither weights nor a fusion; leave these out"
 
 
 # Of first and second both, or neither and a list.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from pipeline.core.errors import InputError
@@ -40,10 +40,15 @@ def reciprocal_ranks(scores: Float[Tensor, "rows items"]) -> Float[Tensor, "rows
     best rank: nothing depends on the order of the items, and a model that scores everything alike says nothing. Raises
     InputError on scores that are not finite.
     """
-    _must_be_finite(scores)
+    must_be_finite(scores)
+    return 1.0 / (RRF_K + ranks(scores)).to(scores)
+
+
+def ranks(scores: Float[Tensor, "rows items"]) -> Int[Tensor, "rows items"]:
+    """One more than the items of the row that score higher; int32."""
     ordered = scores.sort(dim=1).values
     lower = torch.searchsorted(ordered, scores.contiguous(), right=True, out_int32=True)
-    return 1.0 / (RRF_K + 1 + scores.shape[1] - lower).to(scores)
+    return scores.shape[1] + 1 - lower
 
 
 def standardised(scores: Float[Tensor, "rows items"]) -> Float[Tensor, "rows items"]:
@@ -52,7 +57,7 @@ def standardised(scores: Float[Tensor, "rows items"]) -> Float[Tensor, "rows ite
     The z-score fusion of Renda and Straccia, Web metasearch, SAC 2003, over all items and not those of a result list.
     Raises InputError on scores that are not finite.
     """
-    _must_be_finite(scores)
+    must_be_finite(scores)
     spread, mean = torch.std_mean(scores, dim=1, correction=0, keepdim=True)
     alike = scores.amax(dim=1, keepdim=True) == scores.amin(dim=1, keepdim=True)
     return (scores - mean).div_(spread.masked_fill(alike, torch.inf))
@@ -65,6 +70,7 @@ RULES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _must_be_finite(scores: Tensor) -> None:
+def must_be_finite(scores: Tensor) -> None:
+    """Raises InputError otherwise: places hide what a score was."""
     if not bool(scores.isfinite().all()):
         raise InputError("a model of the ensemble gives scores that are not finite; embed its run again")

@@ -70,6 +70,11 @@ def _ensemble(run: RunResult) -> str:
     said = run.best.metrics.get("ensemble")
     if said is None:
         return f"{run.name} is the mean of the scores of {' and '.join(run.parts)}."
+    if "cascade" in said:
+        first, second = said["runs"]
+        return (
+            f"{run.name} is a cascade: the best {said['cascade']} of each query by {first}, in the order of {second}."
+        )
     shares = ", ".join(f"{part} {weight:.3g}" for part, weight in zip(said["runs"], said["weights"], strict=True))
     chosen = ", chosen on val" if said["weights_from"] == "val" else ""
     return f"{run.name} is {_FUSIONS[said['fusion']]} of its runs, weighted{chosen}: {shares}."

@@ -82,6 +82,10 @@ def _weights(params: Params, run: str) -> tuple[float, ...] | None:
     """Those of its evaluation where they are chosen on val. Raises UsageError for an ensemble whose score of an item depends on
     the others, MissingResource where no evaluation has chosen the weights yet."""
     node = params.ensembles[run]
+    if node.cascade:
+        raise UsageError(
+            f"ensemble '{run}' is a cascade, which needs an evaluation; search '{node.members[0]}' instead"
+        )
     if node.fusion != "mean":
         raise UsageError(
             f"ensemble '{run}' is a fusion by {node.fusion}, which needs an evaluation; search works for the mean"

@@ -39,6 +39,9 @@ def test_an_ensemble_is_ranked_after_the_runs(tmp_path):
         ({"weights": [0.0, 0.0]}, "ensembles.both.weights: all are 0"),
         ({"weights": [1.0, -1.0]}, "ensembles.both.weights"),
         ({"weights": "best"}, "ensembles.both.weights"),
+        ({"cascade": 5, "fusion": "rrf"}, "ensembles.both.cascade: is of two runs in turn"),
+        ({"cascade": 5, "weights": [1.0, 2.0]}, "ensembles.both.cascade: is of two runs in turn"),
+        ({"cascade": 0}, "ensembles.both.cascade"),
         ({"fusion": "rff"}, "ensembles.both.fusion"),
     ],
 )
