@@ -36,6 +36,7 @@ from pipeline.commands._project import chosen_runs as _chosen_runs
 from pipeline.commands._project import overrides as _overrides
 from pipeline.commands._project import params as _params
 from pipeline.commands._project import reserved as _reserved
+from pipeline.commands._project import settle as _settle
 from pipeline.commands._project import wrote as _wrote
 from pipeline.commands.compare import compare
 from pipeline.core import console
@@ -203,7 +204,9 @@ def train(
         from pipeline.train import stage
 
     stage.flush_denormals()
-    _wrote([stage.train(params, name, device) for name in names], as_json)
+    outs = [stage.train(params, name, device) for name in names]
+    _settle(params, names, paths.trained, stage.FILES)
+    _wrote(outs, as_json)
 
 
 @app.command(rich_help_panel=_STAGES)
@@ -216,7 +219,9 @@ def embed(run: RunName = None, device: Device = "auto", dry_run: DryRun = False,
     with _reserved(map(paths.embedded, names)):
         from pipeline.embed import stage
 
-    _wrote([stage.embed(params, name, device) for name in names], as_json)
+    outs = [stage.embed(params, name, device) for name in names]
+    _settle(params, names, paths.embedded, stage.FILES)
+    _wrote(outs, as_json)
 
 
 app.command(rich_help_panel=_STAGES)(evaluate.evaluate)

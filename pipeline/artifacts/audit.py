@@ -9,6 +9,7 @@ import pyarrow as pa
 from pipeline.core import tables
 from pipeline.core.files import read_json, require, write_csv, write_json
 from pipeline.core.frames import read_csv
+from pipeline.project.repetitions import of_folder
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
 FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)
@@ -69,4 +70,4 @@ def read_costs(folder: Path) -> pd.DataFrame | None:
 
 
 def _made_by(folder: Path) -> str:
-    return f"vse-pipe audit --run {folder.name}"
+    return f"vse-pipe audit --run {of_folder(folder)}"

@@ -7,6 +7,7 @@ import pyarrow as pa
 from pipeline.artifacts import _boxes, phrases, regions
 from pipeline.core import tables
 from pipeline.core.files import read_json, require, sha256, write_json
+from pipeline.project.repetitions import of_folder
 
 METRICS, RANKS = "metrics.json", "ranks.parquet"
 FILES = (METRICS, RANKS)
@@ -64,4 +65,4 @@ def problems(table: pa.Table) -> list[str]:
 
 
 def _made_by(folder: Path) -> str:
-    return f"vse-pipe localize --run {folder.name}"
+    return f"vse-pipe localize --run {of_folder(folder)}"

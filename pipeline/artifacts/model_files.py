@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import read_json, require, save_tensors, sha256, write_json
+from pipeline.project.repetitions import of_folder
 
 if TYPE_CHECKING:
     from torch import Tensor  # `vse-pipe check` reads these files without torch
@@ -72,7 +73,7 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
     made_by = _made_by(folder, run)
     require(folder / MODEL, made_by)
     config = read_config(folder, run)
-    digests, wanted = config["sha256"], run or folder.name
+    digests, wanted = config["sha256"], run or of_folder(folder)
     # Models from before their config.json named the run are taken at their word.
     if config.get("run", wanted) != wanted:
         raise IntegrityError(
@@ -92,4 +93,4 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
 
 
 def _made_by(folder: Path, run: str | None) -> str:
-    return f"vse-pipe train --run {run or folder.name}"
+    return f"vse-pipe train --run {run or of_folder(folder)}"

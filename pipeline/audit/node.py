@@ -29,5 +29,6 @@ NODES = (
         out=lambda params, name: paths.audited(name),
         inputs=_inputs,
         finds=(SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS),
+        repeats=True,
     ),
 )

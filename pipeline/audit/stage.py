@@ -18,7 +18,7 @@ from pipeline.core.files import require, sha256
 from pipeline.core.locks import claim
 from pipeline.core.seeds import generator
 from pipeline.core.whole import whole_folder
-from pipeline.project import paths, timing
+from pipeline.project import paths, repetitions, timing
 from pipeline.project.params.typed import Params, Run
 from pipeline.project.registry import IMAGE_ENCODERS
 from pipeline.train.engine import encode, restore
@@ -69,7 +69,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         if records:
             metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
             moved = costs.table(records)
-        with whole_folder(out, artefact.FILES) as folder:
+        with whole_folder(out, repetitions.patterns(artefact.FILES)) as folder:
             artefact.write(folder, content, metrics, outcome.histogram(content, mixture), moved)
     timing.record(out, time.monotonic() - started)
     for doubt in mixture.doubts:

@@ -53,14 +53,35 @@ def params():
     return load(PARAMS, overrides, further=[rows.problems])
 
 
-def chosen_runs(name: str | None, params) -> list[str]:
-    """As ``chosen`` for runs. Raises UsageError that names the runs where ``name`` is their ensemble."""
+def chosen_runs(name: str | None, params, ranked: bool = False) -> list[str]:
+    """As ``chosen`` for runs; of a run with seeds its repetitions. ranked: ensembles too, else an UsageError names the
+    runs of one."""
+    if name in params.groups:
+        return list(params.groups[name])
+    if ranked:
+        return chosen(name, params.evaluated(), "run")
     if name in params.ensembles:
         node = params.ensembles[name]
         raise UsageError(
             f"'{name}' is an ensemble and has no model of its own; name a run of it: {' or '.join(node.members)}"
         )
     return chosen(name, params.runs, "run")
+
+
+def one_run(name: str, params, ranked: bool = False) -> str:
+    """As ``chosen_runs`` where one model is needed. Raises UsageError that names the repetitions of a run with seeds."""
+    from pipeline.project.repetitions import one_model
+
+    return chosen_runs(one_model(params, name), params, ranked)[0]
+
+
+def settle(params, names: Collection[str], place: Callable[[str], Path], files: Iterable[str]) -> None:
+    """What remains to be done where all repetitions of a run are among ``names``; see ``repetitions.settle``."""
+    from pipeline.project import repetitions
+
+    for run, models in params.groups.items():
+        if set(models) <= set(names):
+            repetitions.settle(place(run), {place(one) for one in models}, files)
 
 
 def chosen(name: str | None, nodes: Collection[str], kind: str) -> list[str]:
@@ -84,6 +105,17 @@ def reserved(outs: Iterable[Path], lock: Callable[[Path], contextlib.AbstractCon
         for out in outs:
             held.enter_context(lock(out))
         yield
+
+
+def show_each(found: dict[str, dict], show: Callable[[dict, bool], None], as_json: bool) -> None:
+    """Figures by run: of one as ``show`` has them, of several one after the other, or one document by name."""
+    if as_json and len(found) > 1:
+        from pipeline.core.console import document
+
+        return document(found)
+    for figures in found.values():
+        show(figures, as_json)
+    return None
 
 
 def wrote(outs: list[Path], as_json: bool) -> None:

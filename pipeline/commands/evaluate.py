@@ -112,7 +112,7 @@ def evaluate(
 
 def _evaluate_runs(run: str | None, inference: list[str] | None, device: str, as_json: bool, dry_run: bool) -> None:
     params = _project.params()
-    chosen = _project.chosen(run, params.evaluated(), "run")
+    chosen = _project.chosen_runs(run, params, ranked=True)
     if dry_run:
         return _plans.of_evaluation(params, chosen, criteria_named(inference), as_json)
     with _project.reserved(map(paths.evaluations, chosen)):
@@ -123,6 +123,7 @@ def _evaluate_runs(run: str | None, inference: list[str] | None, device: str, as
     for name in chosen:
         measured = stage.evaluate(params, name, given or ranked_under(params, name), device)
         results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
+    _project.settle(params, chosen, paths.evaluations, stage.FILES)
     return summary.show(results, as_json)
 
 

@@ -87,5 +87,4 @@ def _of_project(run: str | None) -> "tuple[str, Params]":
     if run is None:
         raise UsageError("export what? give --run, or --images and --captions")
     params = _project.params()
-    _project.chosen_runs(run, params)
-    return run, params
+    return _project.one_run(run, params), params

@@ -47,14 +47,17 @@ def localize(
         return _plans.of_nodes(params, {"localize": names}, as_json)
     from pipeline.localize import localizable
 
-    localizable.check(params, run)
+    localizable.check(params, names[0])
     with _project.reserved(map(paths.localized, names)):
         from pipeline.core.device import resolve
 
         resolve(device)
+        from pipeline.artifacts import localisation as artefact
         from pipeline.localize import show, stage
 
-    return show.show(stage.localize(params, run, device), as_json)
+    found = {name: stage.localize(params, name, device) for name in names}
+    _project.settle(params, names, paths.localized, artefact.FILES)
+    return _project.show_each(found, show.show, as_json)
 
 
 def _in_photo(run: str, question: "Question", device: str, as_json: bool) -> None:
@@ -62,7 +65,7 @@ def _in_photo(run: str, question: "Question", device: str, as_json: bool) -> Non
 
     question.check()
     params = _project.params()
-    _project.chosen_runs(run, params)
+    _project.one_run(run, params)
     check(params, run)
     from pipeline.core.device import resolve
     from pipeline.pictures import read

@@ -33,7 +33,8 @@ def serve(
     _check_packages()
     params = _project.params()
     criteria = criteria_named(inference)
-    _project.chosen(run, params.evaluated(), "run")
+    if run is not None:
+        _project.one_run(run, params, ranked=True)
     from pipeline.core.console import say
     from pipeline.tools.search.choose import default_run
     from pipeline.tools.serve.server import listen

@@ -35,5 +35,6 @@ NODES = (
             IMAGE_ENCODERS: params.runs[name].image.name,
         },
         finds=(SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS),
+        repeats=True,
     ),
 )

@@ -16,12 +16,12 @@ from pipeline.core.locks import claim
 from pipeline.core.whole import whole_folder
 from pipeline.embed.engine import content, fragments, vectors
 from pipeline.embed.engine.inputs import Sources
-from pipeline.project import paths, timing
+from pipeline.project import paths, repetitions, timing
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import IMAGE_ENCODERS
 from pipeline.train.engine import restore
 
-_FILES = (embeddings.IMAGES, embeddings.CAPTIONS, weights.WEIGHTS)
+FILES = (embeddings.IMAGES, embeddings.CAPTIONS, weights.WEIGHTS, f"{embeddings.PEER}/*")
 
 
 def embed(params: Params, run: str, device: str = "auto") -> Path:
@@ -48,7 +48,7 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
         seen, read = tables = [table.filter(source.readable(table["image_id"].to_numpy())) for table in whole]
         missing = left_out(whole, tables)
         about = {**missing, embeddings.DATA: json.dumps(content.by_split(seen, read), sort_keys=True)}
-        with whole_folder(out, [*_FILES, f"{embeddings.PEER}/*"]) as folder:
+        with whole_folder(out, repetitions.patterns(FILES)) as folder:
             for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
                 place.mkdir(exist_ok=True)
                 sources = Sources(model.to(where), seen, read, source, inputs, words)

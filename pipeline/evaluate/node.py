@@ -25,5 +25,6 @@ RUNS = Declaration(
     out=lambda params, name: paths.evaluations(name),
     inputs=inputs,
     finds=(INFERENCES, SIMILARITIES),
+    repeats=True,
 )
 NODES = (RUNS, replace(RUNS, group="evaluate_ensembles", names=lambda params: params.ensembles))

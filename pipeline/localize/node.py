@@ -28,5 +28,6 @@ NODES = (
         out=lambda params, name: paths.localized(name),
         inputs=_inputs,
         finds=(SIMILARITIES,),
+        repeats=True,
     ),
 )

@@ -16,7 +16,7 @@ from pipeline.localize.engine import figures, inputs
 from pipeline.localize.engine.inputs import LocalizeInputs
 from pipeline.localize.engine.ranks import Ranks, joined
 from pipeline.localize.engine.scenes import scenes
-from pipeline.project import paths, timing
+from pipeline.project import paths, repetitions, timing
 from pipeline.project.params.typed import Params
 
 _FROM_PHRASES = ("phrase_id", "caption_id", "image_id", "start", "text", "type", *_boxes.COLUMNS)
@@ -52,7 +52,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
             "left_out": given.embedded.left_out(chosen.split).get("captions", 0),
             **figures.metrics(found, ranks, texts, types, chosen, params.seed),
         }
-        with whole_folder(out, artefact.FILES) as folder:
+        with whole_folder(out, repetitions.patterns(artefact.FILES)) as folder:
             artefact.write(folder, _table(given, ranks), metrics, str(given.source))
     timing.record(out, time.monotonic() - started)
     whole = metrics["all"]

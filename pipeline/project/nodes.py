@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from pipeline.project import paths
+from pipeline.project import paths, repetitions
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import Family
 
@@ -23,7 +23,8 @@ class Declaration:
     names: its entries; out: the folder an entry writes; inputs: the files it cannot do without; members: those that the
     entry names and that the stage finds by name, by family; finds: families of which it may find any member.
     plan, check: the modules of that purpose, beside ``module``; depth: of ``out`` below data/<stage>, 0 elsewhere;
-    holds: whether a folder at that depth is one of its outputs, where two declarations share the depth.
+    holds: whether a folder at that depth is one of its outputs, where two declarations share the depth; repeats: whether its
+    entries are runs, whose seeds have a node and a folder each below the entry's.
     """
 
     group: str
@@ -38,6 +39,7 @@ class Declaration:
     check: str = "check"
     depth: int = 1
     holds: Callable[[Path], bool] = lambda out: True
+    repeats: bool = False
 
     @property
     def folder(self) -> str:
@@ -53,7 +55,7 @@ class Declaration:
 
 @dataclass(frozen=True)
 class Node:
-    """One entry of a declaration. out: the folder it writes."""
+    """One entry of a declaration, or one seed of it. out: the folder it writes."""
 
     declaration: Declaration
     name: str
@@ -71,7 +73,12 @@ class Node:
     @property
     def stage(self) -> str:
         """As DVC addresses it."""
-        return f"{self.group}@{self.name}"
+        return f"{self.group}@{self.entry}"
+
+    @property
+    def entry(self) -> str:
+        """In params.yaml; the run of a seed."""
+        return repetitions.entry(self.name)
 
     @property
     def advice(self) -> str:
@@ -94,8 +101,9 @@ def of_folder(out: Path) -> Node | None:
     """The node that writes ``out``, told from where it lies, so that params.yaml need not name it; None elsewhere."""
     parts = out.parts
     for one in declarations().values():
-        if parts[:2] == (*paths.DATA.parts, one.folder) and len(parts) == 2 + one.depth and one.holds(out):
-            return Node(one, parts[-1], out)
+        deep = one.depth + (one.repeats and parts[-1].isdecimal() and len(parts) > 2 + one.depth)
+        if parts[:2] == (*paths.DATA.parts, one.folder) and len(parts) == 2 + deep and one.holds(out):
+            return Node(one, "/".join(parts[1 + one.depth :]), out)
     return None
 
 
@@ -105,8 +113,11 @@ def on_disk() -> list[Path]:
 
 
 def beside_data() -> list[Path]:
-    """Whatever lies at the places of artefacts, of killed calls too."""
-    depths = {one.folder: one.depth for one in declarations().values() if one.depth}
-    return [
-        path for stage, depth in depths.items() for path in sorted((paths.DATA / stage).glob("/".join("*" * depth)))
+    """Whatever lies at the places of artefacts, of killed calls too; of a run with seeds its repetitions."""
+    known = {one.folder: one for one in declarations().values() if one.depth}
+    found = [
+        (one, path)
+        for stage, one in known.items()
+        for path in sorted((paths.DATA / stage).glob("/".join("*" * one.depth)))
     ]
+    return [one for declared, path in found for one in ((declared.repeats and repetitions.below(path)) or [path])]

@@ -20,7 +20,7 @@ from pipeline.core.locks import claim
 from pipeline.core.seeds import generator
 from pipeline.core.whole import partial as partial_folder
 from pipeline.core.whole import put, require_ours
-from pipeline.project import paths, timing
+from pipeline.project import paths, repetitions, timing
 from pipeline.project.params.typed import FeatureSet, Params, Run
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
 from pipeline.train.engine import checkpoint, fingerprint, finished, gradient_cache, loop, validate
@@ -30,7 +30,7 @@ from pipeline.train.engine.regions import TrainRegions
 from pipeline.train.engine.scheme.scheme import Setting
 from pipeline.train.engine.table import TrainTable, mentions_of
 
-_FILES = (*model_files.FILES, f"{model_files.PEER}/*", history.NAME, rematching.NAME, "last/*")
+FILES = (*model_files.FILES, f"{model_files.PEER}/*", history.NAME, rematching.NAME, "last/*")
 
 
 def flush_denormals() -> None:
@@ -53,10 +53,11 @@ def train(params: Params, run: str, device: str = "auto") -> Path:
     return out
 
 
-def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, device: torch.device) -> None:
-    started = time.monotonic()
+def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Path, device: torch.device) -> None:
+    """project_seed: that of the network behind the features, where its weights are drawn; all else is the run's own."""
+    started, seed = time.monotonic(), node.seed
     stored = features.read(paths.extracted(node.dataset, node.features))
-    network = _network(node, source, stored, seed, device)
+    network = _network(node, source, stored, project_seed, device)
     inputs = _inputs(node)
     if all(path.is_file() for path in inputs):  # what is missing is said where it is read
         mark = fingerprint.of(node, seed, inputs, device, None if network is None else network.depends)
@@ -99,7 +100,9 @@ def _train(node: Run, source: FeatureSet, name: str, seed: int, out: Path, devic
         config["backbone"] = network.described
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
     finished.record(building, mark)
-    put(building, out, _FILES)
+    if seeds := [str(path) for path in repetitions.below(out)]:
+        say(f"train {name}: takes the place of {', '.join(seeds)}, of seeds that the run no longer has")
+    put(building, out, repetitions.patterns(FILES))
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _warn_if_stuck(name, node, progress)
@@ -229,7 +232,7 @@ def _start(out: Path, mark: str) -> tuple[Path, bool]:
 
     Such a state in ``out`` itself, of a run that lacks its last files, is taken over.
     """
-    require_ours(out, _FILES)
+    require_ours(out, repetitions.patterns(FILES))
     building = partial_folder(out)
     if checkpoint.fingerprint(building) != mark:
         shutil.rmtree(building, ignore_errors=True)

@@ -28,6 +28,18 @@ def hinge(scores: Matrix, margin: float, hardest: bool, same: Cells | None = Non
     return shares
 
 
+def hinge_of_hardest(scores: Matrix, margin: float, count: int, same: Cells | None = None) -> list[float]:
+    """Share of each pair: the sum of its ``count`` largest violations over texts and over images."""
+    n = len(scores)
+    same = same or diagonal(n)
+    shares = []
+    for i in range(n):
+        texts = [max(0.0, margin - scores[i][i] + scores[i][t]) for t in range(n) if not same[i][t]]
+        images = [max(0.0, margin - scores[i][i] + scores[j][i]) for j in range(n) if not same[j][i]]
+        shares.append(sum(sorted(texts, reverse=True)[:count]) + sum(sorted(images, reverse=True)[:count]))
+    return shares
+
+
 def hal(
     scores: Matrix, gamma: float, eps: float, code: bool, same: Cells | None = None, weights: Matrix | None = None
 ) -> list[float]:

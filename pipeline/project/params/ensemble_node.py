@@ -17,10 +17,10 @@ class EnsembleNode(Strict):
     """names under runs"""
     second: str | None = None
     """names under runs"""
-    runs: Annotated[list[str], Field(min_length=2)] | None = None
-    """names under runs, instead of first and second"""
+    runs: Annotated[list[str], Field(min_length=1)] | None = None
+    """names under runs, instead of first and second; of a run with seeds all its models"""
     weights: list[NonNegativeFloat] | Literal["tuned"] | None = None
-    """of each run in turn, only their proportions count; ``tuned``: chosen on val; null: all the same"""
+    """of each run in turn, with seeds of each model, only their proportions count; ``tuned``: chosen on val; null: all the same"""
     fusion: Fusion = "mean"
     """what is averaged: the scores (``mean``), the scores of each query at mean 0 and deviation 1 (``zscore``), or 1 / (60 + rank)
     (``rrf``)"""

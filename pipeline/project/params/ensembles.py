@@ -12,7 +12,7 @@ def problems(params: Params) -> Iterator[tuple[str, str]]:
     weights that do not fit."""
     for name, node in params.ensembles.items():
         address = f"ensembles.{name}"
-        if name in params.runs:
+        if name in params.runs or name in params.groups:
             yield address, "a run has this name, and its folder in data/evaluate; rename one of them"
         if (node.first is None, node.second is None, node.runs is not None) not in _NAMED:
             yield address, "name its runs, as first and second or as a list under runs"
@@ -29,13 +29,21 @@ _NAMED = ((False, False, False), (True, True, True))
 
 
 def _members(params: Params, node: EnsembleNode, address: str) -> Iterator[tuple[str, str]]:
-    keys = ["first", "second"] if node.runs is None else [f"runs.{place}" for place in range(len(node.runs))]
+    keys = ["first", "second"] if node.runs is None else ["runs"] * len(node.members)
+    if len(keys) < 2:
+        yield f"{address}.runs", f"'{node.members[0]}' is one model; name two runs at least, or one with several seeds"
     known = sorted(params.runs)
     for place, (key, run) in enumerate(zip(keys, node.members, strict=True)):
-        if run not in params.runs:
+        if run in params.groups:
+            repeated = ", ".join(params.groups[run])
+            yield (
+                f"{address}.{key}",
+                f"run '{run}' has a model for each of its seeds; name one: {repeated}, or give it under runs",
+            )
+        elif run not in params.runs:
             yield f"{address}.{key}", unknown("run", run, known)
         if run in node.members[:place]:
-            earlier = "the first run" if node.runs is None else keys[node.members.index(run)]
+            earlier = "the first run" if node.runs is None else "among them"
             yield f"{address}.{key}", f"'{run}' is {earlier} already; its mean with itself is itself"
     datasets = {run: params.runs[run].dataset for run in node.members if run in params.runs}
     if len(set(datasets.values())) > 1:

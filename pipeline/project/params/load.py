@@ -1,15 +1,18 @@
 """Read params.yaml once, validate all of it, and report every problem with its address."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.core.errors import ParamsError
 from pipeline.core.strict import Strict
+from pipeline.project import repetitions
 from pipeline.project.params import criteria, ensembles, inputs, runs, sweeps
 from pipeline.project.params.document import read_document, with_overrides
+from pipeline.project.params.ensemble_node import EnsembleNode
 from pipeline.project.params.reader import ParamsReader
 from pipeline.project.params.schema import EvaluateParams, Measuring, Root
-from pipeline.project.params.typed import Params
+from pipeline.project.params.typed import Params, Run
 from pipeline.project.registry import INFERENCES
 
 # (address, what is wrong there) of the mistakes that a check finds in a file of the right form.
@@ -52,6 +55,7 @@ def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Stri
 
 def _params(reader: ParamsReader, root: Root) -> Params:
     """Of use only where ``reader`` has found no problem."""
+    models, groups = _models(root, {name: runs.run(reader, root, name, node) for name, node in root.runs.items()})
     return Params(
         seed=root.seed,
         grid=root.grid,
@@ -59,14 +63,33 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         features={name: inputs.features(reader, root, name, node) for name, node in root.features.items()},
         texts={name: inputs.texts(reader, root, name, node) for name, node in root.texts.items()},
         noises={name: inputs.noise(reader, root, name, node) for name, node in root.noises.items()},
-        runs={name: runs.run(reader, root, name, node) for name, node in root.runs.items()},
-        ensembles=root.ensembles,
+        runs=models,
+        groups=groups,
+        ensembles={name: _ensemble(node, groups) for name, node in root.ensembles.items()},
         embed=root.embed,
         evaluate=root.evaluate,
         localize=root.localize,
         inference=_ranked(reader, root),
-        report=_audited(reader, root),
+        report=_audited(reader, root, groups),
     )
+
+
+def _models(root: Root, read: dict[str, Run]) -> tuple[dict[str, Run], dict[str, tuple[str, ...]]]:
+    """One run a model, and the names of those that repeat a run with seeds."""
+    models: dict[str, Run] = {}
+    groups = {}
+    for name, run in read.items():
+        seeds = root.runs[name].seeds
+        names = {name: root.seed} if seeds is None else {repetitions.name(name, seed): seed for seed in seeds}
+        models |= {one: run and replace(run, seed=seed) for one, seed in names.items()}
+        if seeds is not None:
+            groups[name] = tuple(names)
+    return models, groups
+
+
+def _ensemble(node: EnsembleNode, groups: dict[str, tuple[str, ...]]) -> EnsembleNode:
+    """With the repetitions of its runs with seeds."""
+    return node if node.runs is None else node.model_copy(update={"runs": repetitions.expanded(groups, node.runs)})
 
 
 def _ranked(reader: ParamsReader, root: Root) -> dict[str, Strict]:
@@ -87,14 +110,16 @@ def _criteria(reader: ParamsReader, options: dict[str, dict], names: list[str]) 
     return {member.name: member.params for member in members if member}
 
 
-def _audited(reader: ParamsReader, root: Root):
-    """The report; what it names for a stage of theirs must be runs."""
+def _audited(reader: ParamsReader, root: Root, groups: dict[str, tuple[str, ...]]):
+    """The report; what it names for a stage of theirs must be runs, and is all repetitions of those with seeds."""
     for key, names in (("audits", root.report.audits), ("localized", root.report.localized)):
         for index, name in enumerate(names):
             address = f"report.{key}.{index}"
             if reader.reference(name, root.runs, "run", address) and name in names[:index]:
                 reader.problem(address, f"'{name}' is named twice")
-    return root.report
+    report = root.report
+    update = {key: repetitions.expanded(groups, getattr(report, key)) for key in ("audits", "localized")}
+    return report.model_copy(update=update)
 
 
 def _report(reader: ParamsReader, problems: Iterable[tuple[str, str]]) -> None:

@@ -15,6 +15,7 @@ from pydantic import (
 
 from pipeline.core.strict import Strict, Width
 from pipeline.project.params.ensemble_node import EnsembleNode as EnsembleNode
+from pipeline.project.params.seeds import Seed, Seeds
 
 # What the pipeline appends to a node's folder while it is written, locked and timed.
 _ENDINGS = (".partial", ".lock", ".timing.json")
@@ -42,7 +43,6 @@ def _a_count_or_a_share(most: float) -> float:
 
 
 Limit = Annotated[NonNegativeFloat, AfterValidator(_a_count_or_a_share)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class _Open(Strict):
@@ -162,6 +162,9 @@ class RunNode(Strict):
     """values for this run's members on top of the family sections, by family: ``{loss: {gamma: 60}}``"""
     train: dict = Field(default_factory=dict)
     """values on top of the section train"""
+    seeds: Seeds | None = None
+    """a model each, ``[1, 2, 3]``: the run is trained once a seed, and reported as mean and spread; null: one model, of the
+    project's seed"""
 
 
 class EmbedParams(Strict):

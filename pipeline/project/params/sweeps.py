@@ -15,7 +15,16 @@ _NODES = {"dataset": "datasets", "features": "features", "texts": "texts", "nois
 
 def value(params: Params, run: str, x: str) -> int | float:
     """The number at ``x`` in a run, for sweeps without problems. Raises KeyError where the run has none."""
-    return _values(params, params.runs[run])[x]
+    return _values(params, _first(params, run))[x]
+
+
+def _known(params: Params, run: str) -> bool:
+    return run in params.runs or run in params.groups
+
+
+def _first(params: Params, run: str) -> Run:
+    """The run, or of one with seeds its first repetition: they differ in the seed alone."""
+    return params.runs[params.models(run)[0]]
 
 
 def problems(params: Params) -> list[tuple[str, str]]:
@@ -27,7 +36,7 @@ def problems(params: Params) -> list[tuple[str, str]]:
         found += [(f"{address}.{key}", text) for key, text in named]
         found += [(f"{address}.{key}", text) for key, text in _criterion(params, sweep)]
         if sweep.x != EPOCH:
-            texts = [_number(params, run, sweep.x) for run in sweep.runs if run in params.runs]
+            texts = [_number(params, run, sweep.x) for run in sweep.runs if _known(params, run)]
             found += [(f"{address}.x", text) for text in dict.fromkeys(texts) if text]
     return found
 
@@ -35,13 +44,14 @@ def problems(params: Params) -> list[tuple[str, str]]:
 def _named(params: Params, sweep: SweepNode):
     for key, runs in (("runs", sweep.runs), ("baselines", sweep.baselines)):
         for index, run in enumerate(runs):
-            if run not in params.runs:
-                known = sorted(params.runs)
+            if not _known(params, run):
+                known = sorted({*params.runs, *params.groups})
                 text = unknown("run", run, known)
                 yield f"{key}.{index}", text
             elif run in runs[:index]:
                 yield f"{key}.{index}", f"run '{run}' is named twice"
-    datasets = {params.runs[run].dataset: run for run in (*sweep.runs, *sweep.baselines) if run in params.runs}
+    named = [run for run in (*sweep.runs, *sweep.baselines) if _known(params, run)]
+    datasets = {_first(params, run).dataset: run for run in named}
     if len(datasets) > 1:
         apart = ", ".join(f"'{run}' is of '{dataset}'" for dataset, run in datasets.items())
         yield "runs", f"runs of several data sets cannot be compared: {apart}"
@@ -58,7 +68,7 @@ def _criterion(params: Params, sweep: SweepNode):
 
 def _number(params: Params, run: str, x: str) -> str | None:
     """What is wrong with the value at ``x``, None where it is a number."""
-    values = _values(params, params.runs[run])
+    values = _values(params, _first(params, run))
     if x not in values:
         beside = [known for known in values if known.startswith(x.partition(".")[0] + ".")]
         every = [EPOCH, *values]

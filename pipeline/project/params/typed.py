@@ -56,7 +56,10 @@ class Noise:
 
 @dataclass(frozen=True)
 class Run:
-    """One model; the members carry the parameters of their sections with the run's ``options`` on top."""
+    """One model; the members carry the parameters of their sections with the run's ``options`` on top.
+
+    seed: of its training: first weights, order of batches, dropout, crops.
+    """
 
     dataset: str
     features: str
@@ -70,11 +73,16 @@ class Run:
     sampler: Member
     train: TrainParams
     row: str | None = None
+    seed: int = 1
 
 
 @dataclass(frozen=True)
 class Params:
-    """Everything in params.yaml, typed. ``inference`` is keyed by criterion, composite names excluded."""
+    """Everything in params.yaml, typed. ``inference`` is keyed by criterion, composite names excluded.
+
+    runs: one a model, so a run with seeds is there as its repetitions, ``max/1``, ``max/2``, ...; groups: of each run with
+    seeds the names of these.
+    """
 
     seed: int
     grid: GridParams
@@ -89,7 +97,12 @@ class Params:
     embed: EmbedParams = field(default_factory=EmbedParams)
     localize: LocalizeParams = field(default_factory=LocalizeParams)
     ensembles: dict[str, EnsembleNode] = field(default_factory=dict)
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def evaluated(self) -> list[str]:
         """Everything that is ranked and reported: the runs, then the ensembles of runs."""
         return [*self.runs, *self.ensembles]
+
+    def models(self, name: str) -> tuple[str, ...]:
+        """The names under ``runs`` or ``ensembles`` behind a name of params.yaml: itself, or the repetitions of its seeds."""
+        return self.groups.get(name, (name,))

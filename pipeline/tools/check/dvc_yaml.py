@@ -49,13 +49,15 @@ def _problem(stage: str, what: str, advice: str = "correct the stage, or `git ch
 def _node(node: Node, stage: Stage | None, found: list[Stage]) -> list[Problem]:
     if stage is None:
         groups = {one.group for one in found}
-        what = f"has no entry '{node.name}'" if node.group in groups else "the stage is missing or names no entry"
-        return [_problem(node.group, what, f"its foreach must go over the section that names '{node.name}'")]
+        what = f"has no entry '{node.entry}'" if node.group in groups else "the stage is missing or names no entry"
+        return [_problem(node.group, what, f"its foreach must go over the section that names '{node.entry}'")]
     listed = []
-    if stage.outs != (str(node.out),):
-        listed.append(_problem(stage.name, f"writes {', '.join(stage.outs) or 'nothing'}, the code {node.out}"))
-    if not stage.cmd.endswith(node.command):
-        listed.append(_problem(stage.name, f"runs `{stage.cmd}`, expected `{node.command}`"))
+    out = node.out if node.entry == node.name else node.out.parent
+    if stage.outs != (str(out),):
+        listed.append(_problem(stage.name, f"writes {', '.join(stage.outs) or 'nothing'}, the code {out}"))
+    command = node.declaration.command(node.entry)
+    if not stage.cmd.endswith(command):
+        listed.append(_problem(stage.name, f"runs `{stage.cmd}`, expected `{command}`"))
     return listed
 
 
@@ -105,10 +107,10 @@ def _parameters(stage: Stage, document: dict) -> list[Problem]:
 def _code(params: Params, found: list[Stage]) -> list[Problem]:
     """The source tree is there: every file a stage runs must be a dependency of it, or an edit would go unseen."""
     listed = []
+    entries = {node.stage: node.name for node in nodes(params)}
     for stage in found:
-        declared = declarations().get(stage.group)
-        name = stage.name.partition("@")[2]
-        if declared is None or (name and name not in declared.names(params)):
+        declared, name = declarations().get(stage.group), entries.get(stage.name, "")
+        if declared is None or (not name and "@" in stage.name):
             continue
         deps = [Path(dep) for dep in stage.deps]
         for file in uncovered(declared, declared.members(params, name), deps):

@@ -14,6 +14,7 @@ from pipeline.core.device import resolve
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.unknown import unknown
 from pipeline.project.params.typed import Params
+from pipeline.project.repetitions import one_model
 from pipeline.ranking.engine.criteria import Criterion
 from pipeline.ranking.engine.fragments import Sides, plain
 from pipeline.ranking.engine.scores import Similarity
@@ -55,7 +56,7 @@ class Engine:
         """Raises UsageError for an unknown run, criterion, split or device and for a criterion that needs all queries at
         once; MissingResource naming the command that makes what is not there; IntegrityError for embeddings of another
         model than the run's."""
-        _check_known("run", run, params.evaluated())
+        _check_known("run", one_model(params, run), params.evaluated())
         _check_known("split", split, SPLITS)
         found = cls()
         found.run, found.inference, found.split = run, inference, split

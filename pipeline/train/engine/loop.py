@@ -117,7 +117,8 @@ def _epoch(
     total, seen = 0.0, 0
     pixels_of = epoch if setting.model.trains_on_pixels else None
     with contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading:
-        for batch in track(reading, len(batches), f"train {name} epoch {epoch + 1}"):
+        for number, batch in enumerate(track(reading, len(batches), f"train {name} epoch {epoch + 1}")):
+            scheme.passed = epoch + number / len(batches)
             try:
                 value = step(scheme, optimizer, batch)
             except PipelineError as error:

@@ -7,6 +7,7 @@ from pipeline.core.errors import IntegrityError, UnknownMember
 from pipeline.project import paths
 from pipeline.project.params.typed import Run
 from pipeline.project.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
+from pipeline.project.repetitions import of_folder
 from pipeline.train.engine.model import DualEncoder, build, restore
 
 
@@ -17,7 +18,7 @@ def load_all(folder: Path) -> list[tuple[DualEncoder, model_files.ModelFiles]]:
     wanted = first[1].config.get("peer_sha256")
     if wanted is None:
         return [first]
-    second = load(folder / model_files.PEER, folder.name)
+    second = load(folder / model_files.PEER, of_folder(folder))
     if second[1].digest != wanted:
         raise IntegrityError(
             f"{folder / model_files.PEER}: holds another network than {model_files.CONFIG} names; train the run again"

@@ -20,7 +20,8 @@ class Scored:
     the image that each pair shows, by its id; images, texts: the vectors, or regions and words; weights: factors that a
     scheme gives to the cells, None where it gives none; matches: where a text can have several images, else None;
     mined: vectors of further images, each a negative of the text of pair ``mined_for`` and of no other; targets: how far a
-    scheme takes each pair for matched, from 0 to 1, None where it judges none.
+    scheme takes each pair for matched, from 0 to 1, None where it judges none; passed: epochs that have been trained, with
+    the share of the one at hand.
     """
 
     scores: Float[Tensor, "pairs pairs"]
@@ -33,6 +34,7 @@ class Scored:
     mined: Float[Tensor, "mined dim"] | None = None
     mined_for: Int[Tensor, " mined"] | None = None
     targets: Float[Tensor, " pairs"] | None = None
+    passed: float = 0.0
 
     @property
     def trust(self) -> Float[Tensor, " pairs"]:
@@ -49,6 +51,7 @@ class Scored:
         texts: Tensor | Words | None = None,
         weights: Tensor | None = None,
         matches: Matches | None = None,
+        passed: float = 0.0,
     ) -> "Scored":
         """owners: left out, every pair has an image of its own.
 
@@ -63,4 +66,4 @@ class Scored:
             same = owners[:, None] == owners[None, :]
         if matches is not None:
             same = same | matches.same
-        return cls(scores, same, owners, images, texts, weights, matches)
+        return cls(scores, same, owners, images, texts, weights, matches, passed=passed)

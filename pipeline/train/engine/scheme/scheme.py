@@ -50,11 +50,13 @@ class Scheme:
     stopped; anything else that lasts from epoch to epoch goes through ``state`` and ``load_state``.
 
     decays_from: the epoch, counted from 0, from which the rate's decay is counted; until then the rate is ``train.lr``.
-    selects_from: the first epoch that can be the best.
+    selects_from: the first epoch that can be the best. passed: epochs trained so far, with the share of the one at hand; set
+    before each step.
     """
 
     decays_from = 0
     selects_from = 0
+    passed = 0.0
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -114,7 +116,8 @@ class Scheme:
         scores = self.model.score(images, texts)
         owners, setting = batch.owners.to(scores.device), self.setting
         matches = setting.pairs.matches(batch.pairs, scores.device)
-        return Scored.of(scores, owners, setting.train.mask_same_image, images, texts, matches=matches)
+        mask = setting.train.mask_same_image
+        return Scored.of(scores, owners, mask, images, texts, matches=matches, passed=self.passed)
 
     def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         return self.setting.loss(self.scored(images, texts, batch))

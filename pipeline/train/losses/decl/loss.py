@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from pipeline.train.engine.loss.evidence import counted, evidence
-from pipeline.train.engine.loss.hinge import violations
+from pipeline.train.engine.loss.hinge import largest, violations
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.losses.decl import Params
@@ -62,5 +62,4 @@ def _from_uniform(wrong: Float[Tensor, "pairs pairs"], open_: Bool[Tensor, "pair
 
 def _hinge(batch: Scored, params: Params) -> Float[Tensor, " pairs"]:
     texts, images = violations(replace(batch, scores=batch.scores.tanh()), params.margin)
-    count = min(params.hardest, len(texts) - 1)
-    return (texts.topk(count, dim=1).values.sum(dim=1) + images.topk(count, dim=0).values.sum(dim=0)) / count
+    return largest(texts, images, params.hardest)

@@ -1,14 +1,14 @@
 """HAL of the EMNLP 2019 paper: SUM or MAX on scores that grow with the neighbourhoods they lie in."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import NonNegativeFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveInt, model_validator
 
-from pipeline.core.strict import Strict
 from pipeline.project.traits import LossTraits
+from pipeline.train.engine.loss.curriculum import Curriculum
 
 
-class Params(Strict):
+class Params(Curriculum):
     margin: NonNegativeFloat = 0.2
     """distance, on the rescaled similarity, by which a positive must beat a negative (paper: 0.2)"""
     k: PositiveInt = 3
@@ -21,6 +21,12 @@ class Params(Strict):
     follows, or ``full``"""
     negatives: Literal["sum", "max"] = "sum"
     """``sum`` (Eq. 2, the paper's default) or ``max`` (Eq. 3, its MAX+HAL)"""
+
+    @model_validator(mode="after")
+    def _comes_to_fewer(self) -> Self:
+        if self.curriculum and self.negatives == "sum":
+            raise ValueError("curriculum needs negatives: max; a sum counts all of them")
+        return self
 
 
 TRAITS = LossTraits(stuck=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pipeline.train.engine.loss.hinge import plateau, violations
+from pipeline.train.engine.loss.hinge import counted, largest, plateau, violations
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.losses.hal_emnlp import Params
@@ -31,7 +31,7 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     if params.negatives == "sum":
         per_pair = texts.sum(dim=1) + images.sum(dim=0)
     else:
-        per_pair = texts.max(dim=1).values + images.max(dim=0).values
+        per_pair = largest(texts, images, counted(batch, params.curriculum, 1))
     parts = {"violations": ((texts > 0).sum() + (images > 0).sum()).detach(), "exponent": hubs.mean().detach()}
     return LossTerms(per_pair, "sum", parts)
 

@@ -2,11 +2,11 @@
 
 from pydantic import NonNegativeFloat
 
-from pipeline.core.strict import Strict
 from pipeline.project.traits import LossTraits
+from pipeline.train.engine.loss.curriculum import Curriculum
 
 
-class Params(Strict):
+class Params(Curriculum):
     margin: NonNegativeFloat = 0.2
     """distance, in units of the similarity, by which a positive must beat its hard negative"""
 

@@ -1,6 +1,6 @@
 """The hinge of the hardest negatives of a batch."""
 
-from pipeline.train.engine.loss.hinge import hardest, plateau
+from pipeline.train.engine.loss.hinge import counted, hardest, plateau
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.losses.max import Params
@@ -11,9 +11,9 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
     Source: VSE++ (Faghri et al. 2018) Eq. 6. Summed over the batch; the gradient goes to one hardest
     negative, as in the authors' code. When all similarities are equal the value is ``2 * B * margin``, the
-    plateau users report.
+    plateau users report; ``curriculum`` leads past it with means over ever fewer of the hardest negatives.
     """
-    return hardest(batch, params.margin)
+    return hardest(batch, params.margin, counted(batch, params.curriculum, 1))
 
 
 def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:

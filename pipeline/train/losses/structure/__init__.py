@@ -4,11 +4,11 @@ from typing import Literal, Self
 
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
 
-from pipeline.core.strict import Strict
 from pipeline.project.traits import LossTraits
+from pipeline.train.engine.loss.curriculum import Curriculum
 
 
-class Params(Strict):
+class Params(Curriculum):
     """Defaults: sections 2.2 and 3.1."""
 
     margin: NonNegativeFloat = 0.1

@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from pipeline.core.errors import InputError
+from pipeline.train.engine.loss.hinge import counted
 from pipeline.train.engine.loss.matches import Matches, first
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
@@ -37,6 +38,7 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     if batch.images is None or not isinstance(batch.texts, Tensor):
         raise InputError("the loss structure needs the vectors of images and texts, not their scores alone")
     code = params.variant == "topk_mean"
+    params = params.model_copy(update={"top": counted(batch, params.curriculum, params.top)})
     matches = batch.matches or Matches.by_owner(batch.owners)
     firsts = first(matches.images, len(matches.image_kin)), first(matches.texts, len(matches.text_kin))
     images, texts = batch.images[firsts[0]], batch.texts[firsts[1]]
