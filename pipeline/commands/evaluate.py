@@ -10,7 +10,6 @@ from pipeline.commands import _completion, _plans, _project
 from pipeline.commands._project import AsJson, Device, DryRun, RankedName
 from pipeline.core.errors import UsageError
 from pipeline.project import paths
-from pipeline.project.params.criteria import ranked_under
 
 _OWN = "Vectors of your own"
 Images = Annotated[
@@ -117,6 +116,7 @@ def _evaluate_runs(run: str | None, inference: list[str] | None, device: str, as
         return _plans.of_evaluation(params, chosen, criteria_named(inference), as_json)
     with _project.reserved(map(paths.evaluations, chosen)):
         from pipeline.evaluate import stage, summary
+        from pipeline.project.params.criteria import ranked_under
 
         given = criteria_named(inference)
     results: dict[tuple[str, ...], dict] = {}

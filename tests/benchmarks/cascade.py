@@ -15,7 +15,7 @@ from pipeline.evaluate.engine.ensemble import Ensemble
 from pipeline.project import paths
 from pipeline.ranking.engine import criteria, outcome
 from pipeline.ranking.engine.bank_source import BankSource
-from pipeline.ranking.engine.cascade import Pairs, cascaded
+from pipeline.ranking.engine.cascade import ScoredPairs, cascaded
 from pipeline.ranking.engine.embedded import Embedded
 from pipeline.ranking.engine.split import Split
 from pipeline.ranking.engine.trial import Trial, trials
@@ -40,7 +40,7 @@ def rows(split: Split, first, second, ks: list[int]):
     bank = BankSource("test")
     yield "first", *measured(trials([split.part(0)], bank, first, 0, 0)), 0.0
     for k in ks:
-        pairs = Pairs(split.part(1).images, split.part(1).captions, second, 0)
+        pairs = ScoredPairs(split.part(1).images, split.part(1).captions, second, 0)
         found = trials([split.part(0)], bank, first, 0, 0)
         turned = {"image_to_text": pairs.of, "text_to_image": pairs.turned}
         of_k = {

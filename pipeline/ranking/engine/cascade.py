@@ -29,11 +29,11 @@ class Cascade:
     def __call__(self, images: Several, texts: Several) -> Float[Tensor, "images texts"]:
         """Of images as queries and no other texts than these."""
         scores = Scores.of(images.parts[0], texts.parts[0], self.first)
-        pairs = Pairs(images.parts[1], texts.parts[1], self.second, 0)
+        pairs = ScoredPairs(images.parts[1], texts.parts[1], self.second, 0)
         return torch.cat([block for _, block in cascaded(scores, pairs.of, self.k).blocks()])
 
 
-class Pairs:
+class ScoredPairs:
     """Scores of single pairs, each computed when it is first asked for, by whatever direction and criterion, and kept. memory:
     as of ``ScoreMatrix``."""
 

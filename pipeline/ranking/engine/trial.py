@@ -11,7 +11,7 @@ from pipeline.artifacts.evaluation import DIRECTIONS, KS
 from pipeline.ranking.engine import outcome, relaxation
 from pipeline.ranking.engine.bank import Bank
 from pipeline.ranking.engine.bank_source import BankSource
-from pipeline.ranking.engine.cascade import Cascade, Pairs, cascaded
+from pipeline.ranking.engine.cascade import Cascade, ScoredPairs, cascaded
 from pipeline.ranking.engine.criteria import Criterion
 from pipeline.ranking.engine.judged import judged, judged_pairs
 from pipeline.ranking.engine.matching import Allowance
@@ -72,8 +72,8 @@ def _cascades(
     """Those of the first model, with the second behind each; both directions share the pairs it has scored."""
     bank = source if source.split is None else replace(source, split=source.split.part(0))
     found = trials([fold.part(0) for fold in folds], bank, cascade.first, memory, sets)
-    seconds = [Pairs(fold.part(1).images, fold.part(1).captions, cascade.second, memory) for fold in folds]
-    for direction, of in zip(DIRECTIONS, (Pairs.of, Pairs.turned), strict=True):
+    seconds = [ScoredPairs(fold.part(1).images, fold.part(1).captions, cascade.second, memory) for fold in folds]
+    for direction, of in zip(DIRECTIONS, (ScoredPairs.of, ScoredPairs.turned), strict=True):
         found[direction] = [
             replace(trial, finish=partial(cascaded, pick=partial(of, pairs), k=cascade.k))
             for trial, pairs in zip(found[direction], seconds, strict=True)

@@ -7,7 +7,7 @@ import torch
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine import criteria
 from pipeline.ranking.engine.bank_source import BankSource
-from pipeline.ranking.engine.cascade import Cascade, Pairs, cascaded
+from pipeline.ranking.engine.cascade import Cascade, ScoredPairs, cascaded
 from pipeline.ranking.engine.fragments import Several
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.split import Split
@@ -101,7 +101,7 @@ def test_as_a_function_it_ranks_images():
 
 
 def test_scores_that_are_not_finite_are_refused():
-    pairs = Pairs(
+    pairs = ScoredPairs(
         torch.ones(2, 3), torch.ones(4, 3), lambda images, captions: torch.full((1, len(captions)), torch.nan), 0
     )
     with pytest.raises(InputError, match="not finite"):
