@@ -6,13 +6,16 @@ are tested on.
 finds the blocks; the first block of every third picture has no proposal that covers it, so that it is found by no model.
 """
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from PIL import Image
 
-from pipeline.artifacts import captions, embeddings, features, images, phrases, regions
+from pipeline.artifacts import _content, captions, embeddings, features, images, phrases, regions
 from pipeline.artifacts.embeddings import Side
 from pipeline.core.files import sha256
 from pipeline.extract.text_stage import extract_texts
@@ -57,15 +60,20 @@ def write_regions_project(root: Path, **runs: dict) -> Params:
     return params
 
 
-def write_embedded(run: str, noise: float = 0.05, splits: tuple[str, ...] = images.SPLITS) -> None:
+def write_embedded(
+    run: str, noise: float = 0.05, splits: tuple[str, ...] = images.SPLITS, without: Sequence[int] = ()
+) -> None:
     """data/embed/<run>/ as a model of colours would write it: the vector of a phrase is its colour, that of a region its
-    feature, both of unit length."""
+    feature, both of unit length. without: regions that could not be read."""
     folder = paths.prepared(REGIONS)
     of, said = images.read(folder), captions.read(folder)
     seen = features.read(paths.extracted(REGIONS, FEATURES)).array
     rng = np.random.default_rng(6)
     spoken = np.eye(len(NAMES))[[NAMES.index(text.split()[1]) for text in said["text"].to_pylist()]]
     about = {"run": run, "model_sha256": "0", "similarity": "cosine", "similarity_params": "{}", "normalised": "true"}
+    about[embeddings.DATA] = json.dumps(
+        _content.by_split(of.filter(pc.invert(pc.is_in(of["image_id"], pa.array(without, pa.int64())))), said)
+    )
     sides = {
         embeddings.IMAGES: (of["image_id"], of["image_id"], of["split"], seen),
         embeddings.CAPTIONS: (said["caption_id"], said["image_id"], said["split"], spoken),
@@ -74,7 +82,7 @@ def write_embedded(run: str, noise: float = 0.05, splits: tuple[str, ...] = imag
         vectors = vectors + noise * rng.standard_normal(vectors.shape)
         vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
         side = Side(ids.to_numpy(), owners.to_numpy(), split.to_numpy(zero_copy_only=False), vectors, about)
-        keep = np.isin(side.splits, splits)
+        keep = np.isin(side.splits, splits) & ~np.isin(side.ids, without)
         paths.embedded(run).mkdir(parents=True, exist_ok=True)
         parts = (side.ids[keep], side.image_ids[keep], side.splits[keep], side.vectors[keep])
         embeddings.write(paths.embedded(run) / name, Side(*parts, about))

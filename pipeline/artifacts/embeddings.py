@@ -17,7 +17,7 @@ IMAGES, CAPTIONS = "images.parquet", "captions.parquet"
 PEER = "peer"
 # Footer key: by split, how many images that could not be read and captions of theirs are not in the files.
 LEFT_OUT = "left_out"
-# Footer key: by split, the digest of the images and captions that are in the files (``pipeline.embed.engine.content``).
+# Footer key: by split, the digest of the images and captions that are in the files (``pipeline.artifacts._content``).
 DATA = "data"
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.artifacts import _made_from
 from pipeline.core import arrays, tables
 from pipeline.core.damage import Damage
 from pipeline.core.disk import named
@@ -195,6 +196,12 @@ def read(folder: Path, verify: bool = True) -> Features:
     if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
         raise InputError(f"{folder / INDEX}: rows up to {rows.max()}, but {ARRAY} has {len(array)}")
     return Features(array, index["image_id"].to_numpy(), rows.astype(np.int64), meta, folder, failed)
+
+
+def require_images(held: Features, prepared: Path) -> None:
+    """Raises IntegrityError when the features, as of ``read``, are of other images than ``prepared`` now holds."""
+    assert held.folder is not None
+    _made_from.require(held.folder, held.meta, "images", prepared, f"vse-pipe extract --features {held.folder.name}")
 
 
 def open_array(path: Path) -> np.ndarray:

@@ -47,7 +47,9 @@ def write(folder: Path, table: pa.Table, root: str, beside: dict[str, str] | Non
 
 
 def read(folder: Path) -> pa.Table:
-    return tables.read(folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems)
+    return tables.read(
+        folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems, told="root"
+    )
 
 
 def root(table: pa.Table) -> Path:

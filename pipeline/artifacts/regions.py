@@ -33,7 +33,9 @@ def write(folder: Path, table: pa.Table, source: str, recall: dict[str, dict] | 
 
 
 def read(folder: Path) -> pa.Table:
-    return tables.read(folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems)
+    return tables.read(
+        folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems, told="source"
+    )
 
 
 def source(table: pa.Table) -> Path:

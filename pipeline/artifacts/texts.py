@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int64
 
-from pipeline.artifacts import captions
+from pipeline.artifacts import _made_from
 from pipeline.artifacts.features import append_rows, open_array
 from pipeline.core import tables
 from pipeline.core.errors import InputError, IntegrityError
@@ -157,12 +157,8 @@ def read(folder: Path, verify: bool = True) -> Texts:
 
 def require_captions(folder: Path, prepared: Path) -> None:
     """Raises IntegrityError when the text features in ``folder`` are of other captions than ``prepared`` now holds."""
-    made_from = read_json(require(folder / META, ADVICE)).get("captions_sha256")
-    path = require(prepared / captions.NAME, f"vse-pipe prepare --dataset {prepared.name}")
-    if made_from is not None and made_from != sha256(path):
-        raise IntegrityError(
-            f"{folder}: made from other captions than {path} now holds; run `{ADVICE} --texts {folder.name}` again"
-        )
+    meta = read_json(require(folder / META, ADVICE))
+    _made_from.require(folder, meta, "captions", prepared, f"{ADVICE} --texts {folder.name}")
 
 
 def _tokens(folder: Path, meta: dict, words: list[str]) -> Texts:

@@ -12,10 +12,13 @@ from pipeline.core.errors import UsageError
 
 _RANKED = _completion.section("runs", "ensembles")
 RunA = Annotated[str, typer.Argument(help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED)]
-RunB = Annotated[
-    str | None,
+RunsB = Annotated[
+    list[str] | None,
     typer.Argument(
-        help="what to compare it with; RUN_A itself with --base", show_default=False, autocompletion=_RANKED
+        metavar="[RUN_B]...",
+        help="what to compare it with, one or several; RUN_A itself with --base",
+        show_default=False,
+        autocompletion=_RANKED,
     ),
 ]
 Inference = Annotated[
@@ -37,7 +40,7 @@ Seed = Annotated[int, typer.Option(help="of the draws")]
 def compare(
     context: typer.Context,
     run_a: RunA,
-    run_b: RunB = None,
+    runs_b: RunsB = None,
     inference: Inference = None,
     base: Base = None,
     as_markdown: AsMarkdown = False,
@@ -46,15 +49,21 @@ def compare(
     resamples: Resamples = 1000,
     seed: Seed = 1,
 ) -> None:
-    """Compare two evaluations query by query: differences with 95% intervals and p-values."""
+    """Compare evaluations query by query: differences with 95% intervals and p-values.
+
+    A run with seeds is compared as the mean of its models, and the interval holds the chance in its trainings too. Of
+    several RUN_B each is compared with RUN_A, and p-values are corrected for their number (Holm).
+    """
     _check(as_markdown, as_json, max_drop, resamples)
     start = Path.cwd()
     from pipeline.core.console import stdout
     from pipeline.tools.compare import places, regression, show, stage
 
-    folders = base is None and all(places.is_path(name) for name in (run_a, run_b) if name is not None)
+    folders = base is None and all(places.is_evaluation(name) for name in (run_a, *(runs_b or [])))
     params = None if folders else _params(context.find_root().params.get("overrides", []))
-    found = stage.compare(run_a, run_b, start, params, inference=inference, base=base, resamples=resamples, seed=seed)
+    found = stage.compare(
+        run_a, runs_b or [], start, params, inference=inference, base=base, resamples=resamples, seed=seed
+    )
     if as_markdown or as_json:
         stdout.file.write((show.document if as_json else show.markdown)(found, resamples, seed))
     else:

@@ -24,7 +24,9 @@ def localize(
     ],
     image: Annotated[Path | None, typer.Option(help="a photo, to find phrases in it instead")] = None,
     phrase: Annotated[list[str] | None, typer.Option(help="what to find in the photo; may be repeated")] = None,
-    out: Annotated[Path | None, typer.Option(help="where the photo is drawn with the boxes found")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="where the photo is drawn with the boxes found; localized.png without it")
+    ] = None,
     device: Device = "auto",
     as_json: AsJson = False,
     dry_run: DryRun = False,

@@ -65,11 +65,17 @@ def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, meta
 
 
 def read(
-    path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | None = None, problems: Problems | None = None
+    path: Path,
+    schema: pa.Schema,
+    made_by: str = "",
+    columns: list[str] | None = None,
+    problems: Problems | None = None,
+    told: str = "",
 ) -> pa.Table:
     """Read and check names, types and nulls. Raises InputError, and as ``parquet.opened``.
 
-    columns: the only ones to read, those of them that the file has; ``schema`` then holds for those. problems: as for ``write``.
+    columns: the only ones to read, those of them that the file has; ``schema`` then holds for those. problems: as for ``write``;
+    told: what the footer must say.
     """
     require(path, made_by)
     with parquet.opened(path) as file:
@@ -83,9 +89,13 @@ def read(
         if not wanted.nullable and table[wanted.name].null_count:
             raise InputError(f"{path}: column '{wanted.name}' has {table[wanted.name].null_count} nulls")
     try:
-        footer(table)
+        said = footer(table)
     except UnicodeDecodeError as error:  # checksums are of pages alone
         raise InputError(f"{path}: its footer is damaged ({error})") from error
+    if told and told not in said:
+        raise InputError(
+            f"{path}: its footer does not say '{told}', as if another program had written it; make it again"
+        )
     problems_or_pass(path, problems(table) if problems else [])
     return table
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.artifacts import captions, embeddings, images, model_files
+from pipeline.artifacts import _content, captions, embeddings, images, model_files
 from pipeline.artifacts import fragments as weights
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.locks import claim
 from pipeline.core.whole import whole_folder
-from pipeline.embed.engine import content, fragments, vectors
+from pipeline.embed.engine import fragments, vectors
 from pipeline.embed.engine.inputs import Sources
 from pipeline.project import paths, repetitions, timing
 from pipeline.project.params.typed import Params
@@ -47,7 +47,7 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
         whole = images.read(prepared), captions.read(prepared)
         seen, read = tables = [table.filter(source.readable(table["image_id"].to_numpy())) for table in whole]
         missing = left_out(whole, tables)
-        about = {**missing, embeddings.DATA: json.dumps(content.by_split(seen, read), sort_keys=True)}
+        about = {**missing, embeddings.DATA: json.dumps(_content.by_split(seen, read), sort_keys=True)}
         with whole_folder(out, repetitions.patterns(FILES)) as folder:
             for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
                 place.mkdir(exist_ok=True)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.artifacts import embeddings, phrases, regions
+from pipeline.artifacts import captions, embeddings, images, phrases, regions
 from pipeline.project import paths
 from pipeline.project.nodes import Declaration
 from pipeline.project.params.typed import Params
@@ -14,8 +14,7 @@ def _inputs(params: Params, run: str) -> list[Path]:
     return [
         embedded / embeddings.IMAGES,
         embedded / embeddings.CAPTIONS,
-        prepared / phrases.NAME,
-        prepared / regions.NAME,
+        *(prepared / file.NAME for file in (images, captions, phrases, regions)),
     ]
 
 

@@ -15,6 +15,6 @@ def show(metrics: dict, as_json: bool) -> None:
     table.add_column(f"run {metrics['run']}, IoU >= {metrics['threshold']:g}", overflow="fold")
     for title in ("mentions", *_COLUMNS.values()):
         table.add_column(title, justify="right", no_wrap=True)
-    for name, figures in {ALL: metrics[ALL], **metrics["types"]}.items():
+    for name, figures in [(ALL, metrics[ALL]), *metrics["types"].items()]:
         table.add_row(name, f"{figures['mentions']:,}", *(f"{figures[key]:.1f}" for key in _COLUMNS))
     stdout.print(table)

@@ -66,7 +66,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
 def _table(given: LocalizeInputs, ranks: Ranks) -> pa.Table:
     columns = {name: given.mentions.table[name] for name in _FROM_PHRASES}
     nowhere = ranks.best < 0
-    # A split without any proposal does not come this far, so that there is a row to take.
+    # Without any proposal nothing comes this far, so that there is a row to take.
     best = given.proposals.table.take(pa.array(np.maximum(ranks.best, 0)))
     found = dict(zip(artefact.FOUND, _boxes.COLUMNS, strict=True))
     for name, values in {"region_id": best["image_id"], **{name: best[own] for name, own in found.items()}}.items():

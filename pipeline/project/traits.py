@@ -91,10 +91,12 @@ class SimilarityTraits(Traits):
 
 @dataclass(frozen=True)
 class TextEncoderTraits(Traits):
-    """reads: of texts, token ids or a vector each; words: it also gives a vector for each word."""
+    """reads: of texts, token ids or a vector each; words: it also gives a vector for each word; vectors: its table of words,
+    ``embed``, can start from a file, as its options ``vectors``, ``words`` and ``freeze_vectors`` say."""
 
     reads: Literal["tokens", "vectors"] = "tokens"
     words: bool = False
+    vectors: bool = False
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from pipeline.core.whole import put, require_ours
 from pipeline.project import paths, repetitions, timing
 from pipeline.project.params.typed import FeatureSet, Params, Run
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
-from pipeline.train.engine import checkpoint, fingerprint, finished, gradient_cache, loop, validate
+from pipeline.train.engine import checkpoint, fingerprint, finished, gradient_cache, loop, validate, word_vectors
 from pipeline.train.engine.model import DualEncoder, build, describe, objective
 from pipeline.train.engine.pixels import PixelNetwork
 from pipeline.train.engine.regions import TrainRegions
@@ -70,7 +70,7 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
     mark = fingerprint.of(node, seed, inputs, device, None if network is None else network.depends)
     sampler = _sampler(node, table, seed)
     longest = _longest(node, table, sampler(0), name) * SCHEMES.traits(node.scheme.name).parts
-    fresh = _builder(node, table, network)
+    fresh = _builder(node, table, network, name)
     model = fresh(seed).to(device)
     if 0 < node.train.chunk < longest:
         _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
@@ -108,14 +108,18 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
     _warn_if_stuck(name, node, progress)
 
 
-def _builder(node: Run, table: TrainTable, network: PixelNetwork | None) -> Callable[[int], DualEncoder]:
-    """A seed to a model with fresh weights, on the CPU."""
+def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: str) -> Callable[[int], DualEncoder]:
+    """A seed to a model with fresh weights, on the CPU; words start from their vectors, where there are some."""
+    start = word_vectors.start(node.text, table.texts, name)
     members = node.image, node.text, node.similarity
     sizes = table.feature_shape, table.texts.inputs, node.train.embed_size
 
     def fresh(seed: int) -> DualEncoder:
         # A copy: models of one run would else train the same backbone.
-        return build(*members, *sizes, seed, None if network is None else copy.deepcopy(network.module), node.loss)
+        model = build(*members, *sizes, seed, None if network is None else copy.deepcopy(network.module), node.loss)
+        if start is not None:
+            start.fill(model.txt.embed)
+        return model
 
     return fresh
 
@@ -144,7 +148,8 @@ def _inputs(node: Run) -> list[Path]:
     named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
     inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
     inputs += [paths.prepared(node.dataset) / file for file in (regions.NAME, phrases.NAME) if _of_regions(node)]
-    return inputs + [folder / file for folder in named for file in (features.META, features.INDEX)]
+    inputs += [folder / file for folder in named for file in (features.META, features.INDEX)]
+    return inputs + word_vectors.files(node.text)
 
 
 def _network(
@@ -166,6 +171,7 @@ def _table(
         encoder = IMAGE_ENCODERS.load(node.image.name)
         drawing = encoder.Drawing.of(node.image.params, seed)
         pictures = encoder.Pictures.of(node.dataset, stored, network.described, device, drawing)
+    features.require_images(stored, prepared)
     texts.require_captions(words, prepared)
     said, shown, mentions = captions.read(prepared), pairs.read(injected), mentions_of(prepared)
     return TrainTable.join(said, shown, stored, texts.read(words), pictures, node.train.same_text, mentions)

@@ -153,6 +153,19 @@ def test_a_config_that_does_not_fit_the_weights_or_this_version(project, config,
     assert "\n" not in str(caught.value)
 
 
+def test_features_made_from_other_pictures_are_refused_by_train_and_embed(project):
+    path = paths.extracted("toy", "plain") / features.META
+    whole = path.read_bytes()
+    path.write_text(json.dumps({**json.loads(whole), "images_sha256": "0" * 64}), encoding="utf-8")
+    for command in (embed, train):
+        with pytest.raises(
+            IntegrityError, match=r"plain: made from other images than .*images\.parquet now holds; run `vse"
+        ):
+            command(project, "sum", "cpu")
+    path.write_bytes(whole)
+    embed(project, "sum", "cpu")
+
+
 def test_texts_made_from_other_captions_are_refused_by_train_and_embed(project):
     folder = paths.prepared("toy")
     path = folder / captions.NAME

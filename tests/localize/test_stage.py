@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import embeddings, localisation, phrases, regions
+from pipeline.artifacts import captions, embeddings, images, localisation, phrases, regions
 from pipeline.core.errors import InputError, IntegrityError, UsageError
 from pipeline.localize import check, plan
 from pipeline.localize.stage import localize
@@ -96,6 +97,16 @@ def test_a_type_that_no_draw_holds_has_no_interval(project) -> None:
     json.dumps(found, allow_nan=False)
 
 
+def test_a_type_may_be_called_all(project) -> None:
+    folder = paths.prepared(made.REGIONS)
+    table = phrases.read(folder)
+    named = pc.replace_substring(table["type"], "warm", "all")
+    whole = localize(params(project), "toy", "cpu")
+    phrases.write(folder, table.set_column(table.schema.get_field_index("type"), "type", named))
+    found = localize(params(project), "toy", "cpu")
+    assert (found["all"], found["types"]["all"]) == (whole["all"], whole["types"]["warm"])
+
+
 def test_options_change_what_they_say(project) -> None:
     strict = localize(params(project, localize={"threshold": 0.99, "resamples": 0}), "toy", "cpu")
     whole = localize(params(project, localize={"average_precision": "eleven_point"}), "toy", "cpu")
@@ -109,13 +120,8 @@ def test_a_picture_without_proposals_is_a_miss(project) -> None:
     folder = paths.prepared(made.REGIONS)
     table = regions.read(folder)
     first = pc.min(table.filter(pc.field("split") == "test")["source_id"]).as_py()
-    gone = table.filter((pc.field("source_id") == first) & pc.field("proposed"))["image_id"].to_numpy()
-    path = paths.embedded("toy") / embeddings.IMAGES
-    side = embeddings.read(path)
-    keep = ~np.isin(side.ids, gone)
-    rest = (values[keep] for values in (side.ids, side.image_ids, side.splits, side.vectors))
-    about = {key: value for key, value in side.about.items() if key not in ("artefact", "version", "ARROW:schema")}
-    embeddings.write(path, embeddings.Side(*rest, about))
+    gone = table.filter((pc.field("source_id") == first) & pc.field("proposed"))["image_id"].to_pylist()
+    made.write_embedded("toy", without=gone)
     localize(params(project), "toy", "cpu")
     rows = localisation.read_ranks(paths.localized("toy")).filter(pc.field("image_id") == first).to_pylist()
     assert rows
@@ -131,13 +137,42 @@ def test_what_cannot_be_localised_is_one_line_and_leaves_nothing(project) -> Non
 
     made.write_embedded("toy", splits=("train", "val", "test"))
     refused(InputError, "nothing of split 'proposal'; data set 'boxes' has none there, or embed.splits leaves")
-    made.write_embedded("toy")
     folder = paths.prepared(made.REGIONS)
+    boxes = regions.read(folder)
+    elsewhere = boxes.filter(pc.field("proposed") & (pc.field("split") == "test"))["image_id"].to_pylist()
+    made.write_embedded("toy", without=elsewhere)
+    refused(InputError, "no picture of split 'test' has a proposal; add test to the splits that data set 'boxes'")
+    made.write_embedded("toy")
+    pq.write_table(boxes.replace_schema_metadata(None), folder / regions.NAME)
+    refused(InputError, "its footer does not say 'source', as if another program had written it; make it again")
+    regions.write(folder, boxes, str(regions.source(boxes)))
     table = phrases.read(folder)
     phrases.write(folder, table.filter(pc.not_equal(table["phrase_id"], table["phrase_id"][-1])))
     refused(IntegrityError, "embeds phrase_id 5076, which the data set does not have any more; run `vse-pipe embed")
     (folder / regions.NAME).unlink()
     refused(UsageError, "data set 'boxes' has no regions; train the run on a data set of `format: regions`")
+
+
+@pytest.mark.parametrize("column", ["file", "text"])
+def test_vectors_of_boxes_or_phrases_of_before_are_refused(project, column) -> None:
+    """The numbers are the same, what they stand for is not."""
+    folder = paths.prepared(made.REGIONS)
+    table = (images if column == "file" else captions).read(folder)
+    chosen = pc.equal(table["split"], "proposal" if column == "file" else "test")
+    moved = pc.if_else(chosen, pc.replace_substring_regex(table[column], "([0-9])$|block", "7"), table[column])
+    other = table.set_column(table.schema.get_field_index(column), column, moved)
+    if column == "file":
+        images.write(folder, other, str(images.root(table)))
+    else:
+        captions.write(folder, other)
+    split = {"file": "proposal", "text": "test"}[column]
+    with pytest.raises(
+        IntegrityError, match=f"of other boxes or phrases of split '{split}' than .* run `vse-pipe embed"
+    ):
+        localize(params(project), "toy", "cpu")
+    assert not paths.localized("toy").exists()
+    made.write_embedded("toy") if column == "file" else captions.write(folder, table)
+    localize(params(project), "toy", "cpu")
 
 
 def test_fragments_are_refused(project, monkeypatch) -> None:

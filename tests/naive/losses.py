@@ -138,6 +138,38 @@ def infonce(scores: Matrix, tau: float, same: Cells | None = None) -> list[float
     return shares
 
 
+def hub(
+    scores: Matrix,
+    tau: float,
+    centrality: float,
+    uniform: float,
+    beta: float,
+    iterations: int,
+    same: Cells | None = None,
+) -> list[float]:
+    """InfoNCE weighed by centrality, and the cross entropies from a plan whose rows and columns were scaled in turn."""
+    n = len(scores)
+    same = same or diagonal(n)
+    counted = [[i == t or not same[i][t] for t in range(n)] for i in range(n)]
+    plan = [[math.exp(scores[i][t] / tau) if counted[i][t] else 0.0 for t in range(n)] for i in range(n)]
+    for _ in range(iterations):
+        plan = [[value / sum(row) for value in row] for row in plan]
+        sums = [sum(plan[i][t] for i in range(n)) for t in range(n)]
+        plan = [[plan[i][t] / sums[t] for t in range(n)] for i in range(n)]
+    target = [[beta * plan[i][t] + (1 - beta) * (i == t) for t in range(n)] for i in range(n)]
+    shares = []
+    for i in range(n):
+        texts, images = _chances(scores, tau, i, same)
+        row = [scores[i][t] for t in range(n) if counted[i][t]]
+        column = [scores[j][i] for j in range(n) if counted[j][i]]
+        share = -math.exp(centrality * sum(row) / len(row)) * math.log(texts[i])
+        share -= math.exp(centrality * sum(column) / len(column)) * math.log(images[i])
+        share -= uniform * sum(target[i][t] * math.log(texts[t]) for t in range(n) if counted[i][t])
+        share -= uniform * sum(target[j][i] * math.log(images[j]) for j in range(n) if counted[j][i])
+        shares.append(share)
+    return shares
+
+
 def sigmoid(scores: Matrix, scale: float, bias: float, same: Cells | None = None) -> list[float]:
     """The cross entropy of the positive, and half of that of each negative text and image of the pair."""
     n = len(scores)

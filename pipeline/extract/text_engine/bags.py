@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from pipeline.extract.text_engine.method import Corpus
 from pipeline.extract.text_engine.params import WordVectorParams
 from pipeline.extract.text_engine.tokens import split
-from pipeline.extract.text_engine.vectors import read
+from pipeline.extract.text_engine.vectors.read import read
 
 
 def bags(texts: Iterable[Iterable[str]], words: list[str]) -> csr_array:

@@ -16,6 +16,8 @@ from pipeline.ranking.confidence.intervals import interval
 from pipeline.ranking.confidence.sides import FoldDirection
 
 ALL = "all"
+# For all mentions among the types: no type is called so, since this joins them.
+_WHOLE = "/"
 _NOTHING = np.zeros(0, np.int64)
 _DIGITS = 6
 
@@ -50,7 +52,7 @@ def metrics(
     it is found more easily.
     """
     unique, names = np.unique(texts, return_inverse=True)
-    masks = {ALL: np.ones(len(texts), bool), **_masks(types)}
+    masks = {_WHOLE: np.ones(len(texts), bool), **_masks(types)}
     places = np.repeat([scene.place for scene in scenes], [len(scene.truth) for scene in scenes])
     images = np.arange(len(scenes))
     sides = {
@@ -80,7 +82,7 @@ def metrics(
                 draws = np.clip(draws - np.median(draws) + estimate[kind, name], 0, 100)
             limits = [round(limit, _DIGITS) for limit in interval(draws)]
             found[kind].setdefault("intervals", {})[name] = limits
-    return {ALL: found.pop(ALL), "types": found}
+    return {ALL: found.pop(_WHOLE), "types": found}
 
 
 def _masks(types: np.ndarray) -> dict[str, Bool[np.ndarray, " mentions"]]:

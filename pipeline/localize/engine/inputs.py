@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import _boxes, embeddings, phrases, regions
+from pipeline.artifacts import _boxes, _content, captions, embeddings, images, phrases, regions
 from pipeline.artifacts.embeddings import Side as Vectors
 from pipeline.artifacts.images import PROPOSAL
 from pipeline.core.errors import InputError, IntegrityError
@@ -50,9 +50,14 @@ def read(params: Params, run: str) -> LocalizeInputs:
                 f"{folder / file}: nothing of split '{name}'; data set '{dataset}' has none there, or embed.splits leaves "
                 "it out"
             )
+    _of_now(prepared, embedded, split, run)
     mentions = _rows(spoken, "phrase_id", asked.ids, run)
     candidates = _rows(boxes, "image_id", proposed.ids, run)
     here = np.isin(candidates["source_id"].to_numpy(), mentions["image_id"].to_numpy())
+    if not here.any():
+        raise InputError(
+            f"{prepared}: no picture of split '{split}' has a proposal; add {split} to the splits that data set '{dataset}' proposes boxes for"
+        )
     candidates = candidates.filter(pa.array(here))
     return LocalizeInputs(
         embedded,
@@ -61,6 +66,20 @@ def read(params: Params, run: str) -> LocalizeInputs:
         regions.source(boxes),
         regions.recall(boxes),
     )
+
+
+def _of_now(prepared: Path, embedded: Embedded, split: str, run: str) -> None:
+    """Regions are running numbers: an earlier one may be that of another box by now. Embeddings that do not say which data they
+    are of are not compared."""
+    ids = {"image_id": embedded.images.ids, "caption_id": embedded.captions.ids}
+    tables = zip((images.read(prepared), captions.read(prepared)), ids.items(), strict=True)
+    held = _content.by_split(*(table.filter(np.isin(table[key].to_numpy(), own)) for table, (key, own) in tables))
+    for name in (PROPOSAL, split):
+        if embedded.data(name) not in (None, held.get(name)):
+            raise IntegrityError(
+                f"{paths.embedded(run)}: of other boxes or phrases of split '{name}' than {prepared} now holds; run "
+                f"`vse-pipe embed --run {run}` again"
+            )
 
 
 def _rows(table: pa.Table, key: str, ids: np.ndarray, run: str) -> pa.Table:

@@ -103,6 +103,11 @@ class Params:
         """Everything that is ranked and reported: the runs, then the ensembles of runs."""
         return [*self.runs, *self.ensembles]
 
+    def named(self) -> list[str]:
+        """The runs as params.yaml names them, one with seeds once."""
+        of = {model: name for name, models in self.groups.items() for model in models}
+        return list(dict.fromkeys(of.get(run, run) for run in self.runs))
+
     def models(self, name: str) -> tuple[str, ...]:
         """The names under ``runs`` or ``ensembles`` behind a name of params.yaml: itself, or the repetitions of its seeds."""
         return self.groups.get(name, (name,))

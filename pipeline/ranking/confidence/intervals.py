@@ -15,6 +15,8 @@ right, so hubness gets the draws moved to have their median at the estimate. The
 any hubs).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Float
@@ -68,6 +70,19 @@ def p_value(differences: Draws) -> float:
     """
     beyond = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
     return min(1.0, 2.0 * (1 + beyond) / (1 + len(differences)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Corrected for how many there are, in their order: the i-th smallest of n times n - i + 1, never below one before it.
+
+    Of true hypotheses none is then rejected at level a with probability 1 - a, however they depend on each other (Holm,
+    Scandinavian Journal of Statistics 6, 1979).
+    """
+    found, most, count = [0.0] * len(p_values), 0.0, len(p_values)
+    for place, index in enumerate(sorted(range(count), key=p_values.__getitem__)):
+        most = max(most, min(1.0, (count - place) * p_values[index]))
+        found[index] = most
+    return found
 
 
 def nest(found: dict, address: Address, value: object) -> None:

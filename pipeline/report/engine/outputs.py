@@ -4,30 +4,47 @@ import numpy as np
 import pandas as pd
 
 from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.report.engine.results import Results, RunResult
+from pipeline.report.engine.repeated import RepeatedEvaluation, mean
+from pipeline.report.engine.results import Evaluation, Results, RunResult
 
 # Below one query in a million; keeps the last bits of a float, which differ between machines, out of git.
 _DECIMALS = 4
 # Sizes of the split: they would be two lines of every `dvc metrics show` and never change.
 _COUNTS = ("queries", "items")
+_SUMS = ("rsum", "hs_sum")
 
 
 def metrics(results: Results) -> dict:
     """{run: {criterion: {direction: {metric: number}, "rsum": number, "hs_sum": number}, "data": digest, "localisation": ...}}: numbers, and
-    what they were measured on."""
-    return {run.name: _figures(run) | _localisation(results, run.name) for run in results.runs()}
+    what they were measured on. Of a run with seeds the means, with "seeds", and "sd" and "interval" beside "rsum"."""
+    return {run.name: _figures(run) | _localisation(results, run) for run in results.methods()}
 
 
 def _figures(run: RunResult) -> dict:
-    data = {} if run.data is None else {"data": run.data}
-    return data | {name: _numbers(one.metrics) for name, one in run.evaluations.items()}
+    data: dict = {} if run.data is None else {"data": run.data}
+    if run.repetitions:
+        data["seeds"] = [one.params.seed for one in run.repetitions]
+    return data | {name: _numbers(one.metrics) | _spread(one) for name, one in run.evaluations.items()}
 
 
-def _localisation(results: Results, run: str) -> dict:
-    """{"localisation": {metric: number, "types": {type: {metric: number}}}}; nothing of a run that params does not name."""
-    if run not in results.localised:
+def _spread(one: Evaluation) -> dict:
+    """Of a run with seeds: {"sd": {metric: number}, "interval": {metric: [low, high]}} of the sums over both directions."""
+    if not isinstance(one, RepeatedEvaluation):
         return {}
-    measured = results.localised[run].metrics
+    ends = {name: one.interval_of((name,)) for name in _SUMS}
+    found = {
+        "sd": {name: round(one.deviations[name], _DECIMALS) for name in _SUMS if name in one.deviations},
+        "interval": {name: [round(end, _DECIMALS) for end in both] for name, both in ends.items() if both},
+    }
+    return {name: content for name, content in found.items() if content}
+
+
+def _localisation(results: Results, run: RunResult) -> dict:
+    """{"localisation": {metric: number, "types": {type: {metric: number}}}}; nothing of a run that params does not name."""
+    found = [results.localised[one.name].metrics for one in run.repetitions or (run,) if one.name in results.localised]
+    if not found:
+        return {}
+    measured = mean(found)
     types = {name: _rounded(figures) for name, figures in measured["types"].items()}
     return {"localisation": {**_rounded(measured["all"]), "types": types}}
 
@@ -37,7 +54,7 @@ def _rounded(figures: dict) -> dict:
 
 
 def _numbers(measured: dict) -> dict:
-    content: dict = {name: round(measured[name], _DECIMALS) for name in ("rsum", "hs_sum")}
+    content: dict = {name: round(measured[name], _DECIMALS) for name in _SUMS}
     for direction in DIRECTIONS:
         figures = {name: value for name, value in measured[direction].items() if _is_number(value)}
         content[direction] = {name: round(value, _DECIMALS) for name, value in figures.items() if name not in _COUNTS}
@@ -52,7 +69,7 @@ def rsum(results: Results) -> pd.DataFrame:
     """run, inference, rsum: one row per run and criterion."""
     rows = [
         {"run": one.run, "inference": one.inference, "rsum": round(one.rsum, _DECIMALS)}
-        for run in results.runs()
+        for run in results.methods()
         for one in run.evaluations.values()
     ]
     return pd.DataFrame(rows)

@@ -71,23 +71,29 @@ def _is_evaluated(name: str, inference: str) -> bool:
 
 def _reduced(params: Params, inferences: dict[str, list[str]], made: dict[str, list[str]]) -> Params:
     used = {one for found in inferences.values() for one in found}
-    sweeps = {name: _sweep(node, inferences) for name, node in params.report.sweeps.items()}
+    sweeps = {name: _sweep(params, node, inferences) for name, node in params.report.sweeps.items()}
     report = {**made, "sweeps": {name: node for name, node in sweeps.items() if node.runs}}
     grid = {"inferences": [one for one in params.grid.inferences if one in used]}
     return replace(
         params,
         grid=params.grid.model_copy(update=grid),
         runs={name: run for name, run in params.runs.items() if name in inferences},
+        groups={name: there for name, models in params.groups.items() if (there := _there(models, inferences))},
         ensembles={name: node for name, node in params.ensembles.items() if name in inferences},
         report=params.report.model_copy(update=report),
     )
 
 
-def _sweep(node: SweepNode, inferences: dict[str, list[str]]) -> SweepNode:
+def _there(models: tuple[str, ...], inferences: dict[str, list[str]]) -> tuple[str, ...]:
+    return tuple(one for one in models if one in inferences)
+
+
+def _sweep(params: Params, node: SweepNode, inferences: dict[str, list[str]]) -> SweepNode:
     """Without the runs that lack its criterion."""
+
+    def shown(run: str) -> bool:
+        models = _there(params.models(run), inferences)
+        return bool(models) and (node.x == EPOCH or all(node.inference in inferences[one] for one in models))
+
     named = {"runs": node.runs, "baselines": node.baselines}
-    kept = {
-        key: [run for run in runs if run in inferences and (node.x == EPOCH or node.inference in inferences[run])]
-        for key, runs in named.items()
-    }
-    return node.model_copy(update=kept)
+    return node.model_copy(update={key: list(filter(shown, runs)) for key, runs in named.items()})

@@ -35,7 +35,7 @@ class Published:
 
 def collect(results: Results) -> list[Published]:
     """One for each run that names a row, in the order of the page. Raises UsageError for a row that does not exist."""
-    return [_published(run, run.row, results.localised.get(run.name)) for run in results.runs() if run.row]
+    return [_published(run, run.row, results.localised.get(run.name)) for run in results.methods() if run.row]
 
 
 def _published(run: RunResult, row: str, localised: Localisation | None) -> Published:

@@ -12,6 +12,7 @@ from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.report.engine import audits, localised
 from pipeline.report.engine.present import CONFIG, present
+from pipeline.report.engine.repeated import repeated
 from pipeline.report.engine.results import Evaluation, Group, Results, RunResult, TrainedRun
 
 _SHOWN = 5
@@ -34,10 +35,14 @@ def read(params: Params) -> Results:
         for name, found in there.inferences.items()
     }
     by_dataset: dict[str, list[RunResult]] = {}
-    for name, run in params.runs.items():
-        by_dataset.setdefault(run.dataset, []).append(
-            TrainedRun(name, run, _history(name), evaluations[name], row=run.row, digests=_digests(name))
-        )
+    trained = {
+        name: TrainedRun(name, run, _history(name), evaluations[name], row=run.row, digests=_digests(name))
+        for name, run in params.runs.items()
+    }
+    for name in params.named():
+        models = [trained[one] for one in params.models(name)]
+        found = repeated(name, models, params) if name in params.groups else models[0]
+        by_dataset.setdefault(models[0].params.dataset, []).append(found)
     for name, node in params.ensembles.items():
         dataset = params.runs[node.members[0]].dataset
         by_dataset[dataset].append(RunResult(name, None, None, evaluations[name], node.members, node.row))

@@ -84,7 +84,8 @@ class RunResult:
     """history: one row per epoch; evaluations: in the order of grid.inferences.
 
     An ensemble has no parameters and no history of its own, but ``parts``: the names of its runs. row: of a paper, if named.
-    digests: SHA-256 of what it was trained on and of its weights, by name.
+    digests: SHA-256 of what it was trained on and of its weights, by name. repetitions: of a run with seeds its models, of
+    whose evaluations these are the means.
     """
 
     name: str
@@ -94,6 +95,7 @@ class RunResult:
     parts: tuple[str, ...] = ()
     row: str | None = None
     digests: dict[str, str] = field(default_factory=dict)
+    repetitions: tuple["TrainedRun", ...] = ()
 
     @property
     def kind(self) -> str:
@@ -164,14 +166,32 @@ class DatasetIndex:
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one data set, then their ensembles: only these can be compared with each other."""
+    """The runs of one data set, then their ensembles: only these can be compared with each other.
+
+    methods: a run with seeds is one of them; runs: a model each, as ``max/1``.
+    """
 
     catalogue: DatasetIndex
-    runs: list[RunResult]
+    methods: list[RunResult]
+
+    @property
+    def runs(self) -> list[RunResult]:
+        return [one for method in self.methods for one in method.repetitions or (method,)]
+
+    @property
+    def shown(self) -> list[RunResult]:
+        """One model a method, where single queries and items are shown: of seeds the first."""
+        return [method.repetitions[0] if method.repetitions else method for method in self.methods]
 
     @property
     def best_run(self) -> RunResult:
-        return max(self.runs, key=lambda run: run.best.rsum)
+        """Of ``shown``, the model of the best method."""
+        best = self.best_method
+        return best.repetitions[0] if best.repetitions else best
+
+    @property
+    def best_method(self) -> RunResult:
+        return max(self.methods, key=lambda run: run.best.rsum)
 
     @property
     def trained(self) -> list[TrainedRun]:
@@ -179,7 +199,8 @@ class Group:
         return [run for run in self.runs if isinstance(run, TrainedRun)]
 
     def evaluations(self) -> list[Evaluation]:
-        return [one for run in self.runs for one in run.evaluations.values()]
+        """Of the methods."""
+        return [one for run in self.methods for one in run.evaluations.values()]
 
 
 @dataclass(frozen=True)
@@ -194,6 +215,9 @@ class Results:
 
     def runs(self) -> list[RunResult]:
         return [run for group in self.groups for run in group.runs]
+
+    def methods(self) -> list[RunResult]:
+        return [run for group in self.groups for run in group.methods]
 
     def trained(self) -> list[TrainedRun]:
         """Without the ensembles."""

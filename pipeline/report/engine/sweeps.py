@@ -1,5 +1,6 @@
 """Runs that differ in one value, against that value: what ``report.sweeps`` of params.yaml asks for."""
 
+import statistics
 from dataclasses import dataclass
 
 import pandas as pd
@@ -7,7 +8,7 @@ import pandas as pd
 from pipeline.project.params import sweeps as addresses
 from pipeline.project.params.schema import SweepNode
 from pipeline.project.params.typed import Params
-from pipeline.report.engine.results import Results, TrainedRun
+from pipeline.report.engine.results import Results, RunResult, TrainedRun
 
 COLUMNS = ["sweep", "x_name", "x", "run", "inference", "rsum", "val_rsum", "val_epoch"]
 _DECIMALS = 4
@@ -47,7 +48,7 @@ class Sweep:
 
 def collect(results: Results) -> list[Sweep]:
     """The sweeps of params.yaml, in its order."""
-    runs = {run.name: run for run in results.trained()}
+    runs = {run.name: run for run in (*results.methods(), *results.runs())}
     return [_sweep(name, node, runs, results.params) for name, node in results.params.report.sweeps.items()]
 
 
@@ -63,8 +64,8 @@ def table(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS, dtype=object)
 
 
-def _sweep(name: str, node: SweepNode, runs: dict[str, TrainedRun], params: Params) -> Sweep:
-    histories = {run: runs[run].history for run in node.runs}
+def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Params) -> Sweep:
+    histories = {one.name: one.history for run in node.runs for one in _models(runs[run])}
     if node.x == addresses.EPOCH:
         return Sweep(name, node, [], [], histories)
     values = {run: addresses.value(params, run, node.x) for run in node.runs}
@@ -73,10 +74,16 @@ def _sweep(name: str, node: SweepNode, runs: dict[str, TrainedRun], params: Para
     return Sweep(name, node, points, baselines, histories)
 
 
-def _point(run: TrainedRun, node: SweepNode, x: int | float | None) -> Point:
-    kept = run.history.loc[run.history["val_rsum"].idxmax()]
+def _point(run: RunResult, node: SweepNode, x: int | float | None) -> Point:
+    kept = [one.history.loc[one.history["val_rsum"].idxmax()] for one in _models(run)]
+    val_rsum, epoch = (statistics.fmean(float(row[key]) for row in kept) for key in ("val_rsum", "epoch"))
     one = run.evaluations[node.inference]
-    return Point(x, run.name, one.rsum, one.interval, float(kept["val_rsum"]), int(kept["epoch"]))
+    return Point(x, run.name, one.rsum, one.interval, val_rsum, round(epoch))
+
+
+def _models(run: RunResult) -> list[TrainedRun]:
+    """Of a run with seeds all of its models."""
+    return [one for one in run.repetitions or (run,) if isinstance(one, TrainedRun)]
 
 
 def _row(sweep: Sweep, point: Point) -> dict:

@@ -44,7 +44,7 @@ def context(results: Results, collector: Collector) -> dict | None:
 def _group(group: Group, results: Results, collector: Collector) -> dict:
     return {
         "dataset": group.catalogue.name,
-        "runs": [_run(run, run is group.best_run, group.catalogue, results, collector) for run in group.runs],
+        "runs": [_run(run, run is group.best_run, group.catalogue, results, collector) for run in group.shown],
     }
 
 

@@ -35,11 +35,11 @@ def context(results: Results, collector: Collector) -> dict:
 
 
 def _group(group: Group, collector: Collector) -> dict:
-    best = sorted(group.runs, key=lambda run: -run.best.rsum)[:_CHARTED]
+    best = sorted(group.shown, key=lambda run: -run.best.rsum)[:_CHARTED]
     return {
         "dataset": group.catalogue.name,
-        "left_out": len(group.runs) - len(best),
-        "runs": [_run(run, run is group.best_run, run in best, group.catalogue, collector) for run in group.runs],
+        "left_out": len(group.shown) - len(best),
+        "runs": [_run(run, run is group.best_run, run in best, group.catalogue, collector) for run in group.shown],
     }
 
 

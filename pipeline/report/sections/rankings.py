@@ -6,6 +6,7 @@ from typing import Any
 from pipeline.artifacts.evaluation import DIRECTIONS
 from pipeline.report.engine.collector import Collector
 from pipeline.report.engine.formatting import HEADINGS
+from pipeline.report.engine.repeated import RepeatedEvaluation
 from pipeline.report.engine.results import Evaluation, Group, Results
 
 TITLE = "All runs and criteria"
@@ -68,7 +69,30 @@ def _table(group: Group) -> dict:
         }
         for one in evaluations
     ]
-    return {"dataset": group.catalogue.name, "rows": rows}
+    return {"dataset": group.catalogue.name, "rows": rows, "repeated": _repeated(group)}
+
+
+def _repeated(group: Group) -> list[dict]:
+    """Of each run with seeds: their names, and by criterion rsum of each, mean, standard deviation and interval."""
+    return [
+        {
+            "run": run.name,
+            "seeds": [one.params.seed for one in run.repetitions],
+            "rows": [
+                (
+                    name,
+                    [seed.evaluations[name].rsum for seed in run.repetitions],
+                    one.rsum,
+                    one.deviations,
+                    one.interval,
+                )
+                for name, one in run.evaluations.items()
+                if isinstance(one, RepeatedEvaluation)
+            ],
+        }
+        for run in group.methods
+        if run.repetitions
+    ]
 
 
 def _bank(one: Evaluation) -> str:

@@ -20,7 +20,7 @@ def context(results: Results, collector: Collector) -> dict | None:
 
 
 def _group(group: Group, names: dict[str, str], collector: Collector) -> dict:
-    tables = {run.name: _tables(run) for run in group.runs}
+    tables = {run.name: _tables(run) for run in group.shown}
     runs = [
         {
             "run": run.name,
@@ -29,7 +29,7 @@ def _group(group: Group, names: dict[str, str], collector: Collector) -> dict:
             "criteria": list(tables[run.name]),
             "sides": [_side(tables[run.name], direction, names, collector) for direction in DIRECTIONS],
         }
-        for run in group.runs
+        for run in group.shown
         if tables[run.name]
     ]
     return {"dataset": group.catalogue.name, "runs": runs}

@@ -22,7 +22,7 @@ def context(results: Results, collector: Collector) -> dict:
     return {
         "datasets": [_dataset(group, splits) for group in results.groups],
         "splits": splits,
-        "runs": [_run(run, results) for run in results.trained()],
+        "runs": [_run(run, results) for group in results.groups for run in group.shown if isinstance(run, TrainedRun)],
         "ensembles": [_ensemble(run) for run in results.runs() if run.parts],
         "criteria": [
             (name, [(part, options.get(part, "")) for part in name.split("+")]) for name in params.grid.inferences

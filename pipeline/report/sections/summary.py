@@ -35,16 +35,18 @@ def protocol(evaluate: EvaluateParams) -> str:
 
 
 def _group(group: Group) -> dict:
-    best = group.best_run.best
+    method = group.best_method
+    best = method.best
     strict = [one for one in group.evaluations() if not one.transductive]
     return {
         "dataset": group.catalogue.name,
         "best": best,
-        "kinds": {run.name: run.kind for run in group.runs},
-        "baseline": group.best_run.baseline,
+        "kinds": {run.name: run.kind for run in group.methods},
+        "baseline": method.baseline,
         "strict": max(strict, key=lambda one: one.rsum, default=None),
         "few": few_items(best.metrics),
-        "mixed": len({one.metrics.get("data") for one in group.evaluations()}) > 1,
+        "mixed": len({one.metrics.get("data") for run in group.runs for one in run.evaluations.values()}) > 1,
+        "repeated": {run.name: len(run.repetitions) for run in group.methods if run.repetitions},
         "sizes": {direction: (len(best.queries(direction)), len(best.items(direction))) for direction in DIRECTIONS},
         "matrix": _matrix(group, best),
         "transductive": {one.inference for one in group.evaluations() if one.transductive},
@@ -54,9 +56,9 @@ def _group(group: Group) -> dict:
 def _matrix(group: Group, best: Evaluation) -> dict:
     """rsum of each run under each criterion, and how far it lies from the baseline of the same run. The longer of the two
     goes down, so that the table stays narrow."""
-    runs = [run.name for run in group.runs]
-    criteria = list(dict.fromkeys(name for run in group.runs for name in run.evaluations))
-    cells = [[_cell(run, run.evaluations.get(name), best) for name in criteria] for run in group.runs]
+    runs = [run.name for run in group.methods]
+    criteria = list(dict.fromkeys(name for run in group.methods for name in run.evaluations))
+    cells = [[_cell(run, run.evaluations.get(name), best) for name in criteria] for run in group.methods]
     if len(criteria) > len(runs):
         return {
             "corner": "Criterion",

@@ -65,11 +65,11 @@ def report(params: Params) -> list[Problem]:
         return []
     with collected(found):
         figures = read_json(path)
-        wrong = sorted(set(figures) ^ set(params.evaluated()))
+        wrong = sorted(set(figures) ^ {*params.named(), *params.ensembles})
         if wrong:
             what = f"stale: runs that only it or only params.yaml has: {', '.join(wrong[:_SHOWN])}"
             found.append(Problem(DIGEST, str(path), what, "run `vse-pipe report`"))
-        elif other := [run for run in figures if _other_data(figures[run], run)]:
+        elif other := [run for run in figures if any(_other_data(figures[run], one) for one in params.models(run))]:
             what = f"figures of other data than was evaluated here: {_listed(other)}"
             found.append(Problem(DIGEST, str(path), what, "run `vse-pipe evaluate`, then `vse-pipe report`"))
     return found

@@ -6,48 +6,41 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from pipeline.artifacts import evaluation
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.unknown import missing, unknown
-from pipeline.project import paths
+from pipeline.project import paths, repetitions
 from pipeline.project.params.typed import Params
+from pipeline.ranking.confidence.compared import Compared, Method
 from pipeline.tools.compare.files import Files, Revision
 
 
 @dataclass(frozen=True)
-class Compared:
-    """An evaluation that has been read. name: what to call it; metrics: metrics.json; ranks, occurrence: the
-    tables."""
-
-    name: str
-    metrics: dict
-    ranks: pa.Table
-    occurrence: pa.Table
-
-
-@dataclass(frozen=True)
 class Place:
-    """name: as in messages; folder: of one criterion when ``single``, else of the criteria of a run; files:
-    where from."""
+    """name: as in messages; folders: of one criterion when ``single``, else of the criteria of a run, one for each of its
+    seeds; without seeds there is one, by the empty name. files: where from."""
 
     name: str
-    folder: Path
+    folders: dict[str, Path]
     single: bool
     files: Files
 
     def criteria(self) -> list[str]:
-        """Names of the criteria, sorted. Raises InputError when there are none."""
+        """Names of the criteria, sorted; those that every seed has. Raises InputError when there are none."""
         if self.single:
-            with self.files.local(self.folder, (evaluation.METRICS,)) as local:
-                return [str(evaluation.read_metrics(local).get("inference", self.folder.name))]
-        found = self.files.below(self.folder)
-        if not found:
-            raise InputError(
-                f"{self.files.shown(self.folder)}: no folder in it has a {evaluation.METRICS}; evaluate the run"
-            )
-        return found
+            (folder,) = self.folders.values()
+            with self.files.local(folder, (evaluation.METRICS,)) as local:
+                return [str(evaluation.read_metrics(local).get("inference", folder.name))]
+        found = {folder: set(self.files.below(folder)) for folder in self.folders.values()}
+        for folder, names in found.items():
+            if not names:
+                raise InputError(
+                    f"{self.files.shown(folder)}: no folder in it has a {evaluation.METRICS}; evaluate the run"
+                )
+        every = set.intersection(*found.values())
+        if not every:
+            raise InputError(f"{self.name}: its seeds have no criterion in common; evaluate the run")
+        return sorted(every)
 
     def check(self, criterion: str) -> str:
         """``criterion`` if it is there. Raises UsageError."""
@@ -57,31 +50,30 @@ class Place:
             raise UsageError(missing(what, criterion, known, f"it has: {', '.join(known)}"))
         return criterion
 
-    def read(self, criterion: str) -> Compared:
+    def read(self, criterion: str) -> Method:
         """Raises InputError or IntegrityError for files that are missing, of an older version or damaged."""
-        folder = self.folder if self.single else self.folder / criterion
         names = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
-        with self.files.local(folder, names) as local:
-            ranks, occurrence = evaluation.read_ranks(local), evaluation.read_occurrence(local)
-            if "image_id" not in ranks.column_names:
-                raise InputError(f"{local / evaluation.RANKS}: column 'image_id' (int64) is missing; evaluate again")
-            return Compared(self.name, evaluation.read_metrics(local), ranks, occurrence)
+        models = {}
+        for seed, folder in self.folders.items():
+            with self.files.local(folder if self.single else folder / criterion, names) as local:
+                models[seed] = Compared.read(repetitions.name(self.name, int(seed)) if seed else self.name, local)
+        return Method(self.name, models)
 
 
 def find(name: str, start: Path, params: Params | None, files: Files) -> Place:
     """A name with a path separator is a folder, any other a run of the project if it has one of that name,
     else a folder."""
     folder = start / name
-    if not is_path(name) and params is not None and (name in params.evaluated() or paths.evaluated(name, "").is_dir()):
-        return _run(name, files)
+    known = [] if params is None else sorted({*params.evaluated(), *params.groups})
+    if params is not None and (name in known or (not is_path(name) and paths.evaluations(name).is_dir())):
+        return _run(name, params, files)
     if (folder / evaluation.METRICS).is_file():
-        return Place(name, folder, True, files)
+        return Place(name, {"": folder}, True, files)
     if is_path(name) or params is None:
         raise UsageError(
             f"{folder} has no {evaluation.METRICS}: RUN is a folder that `vse-pipe evaluate` wrote "
             "or, inside a project, a run"
         )
-    known = sorted(params.evaluated())
     raise UsageError(unknown("run", name, known))
 
 
@@ -91,12 +83,15 @@ def at_revision(name: str, start: Path, params: Params | None, rev: str) -> Plac
     if params is None:
         raise UsageError("--base reads from the project's git history: run it inside a vse-pipe project")
     files = Revision.open(rev)
-    if not is_path(name):
-        return Place(f"{rev}:{name}", paths.evaluated(name, ""), False, files)
+    if not is_path(name) or name in params.evaluated():
+        folder = paths.evaluations(name)
+        seeds = [one for one in files.below(folder) if one.isdecimal()]
+        folders = {seed: folder / seed for seed in sorted(seeds, key=int)} or {"": folder}
+        return Place(f"{rev}:{name}", folders, False, files)
     folder, root = (start / name).resolve(), Path.cwd().resolve()
     if not folder.is_relative_to(root):
         raise UsageError(f"{folder} lies outside the project {root}, whose revisions --base reads")
-    return Place(f"{rev}:{folder.relative_to(root)}", folder.relative_to(root), True, files)
+    return Place(f"{rev}:{folder.relative_to(root)}", {"": folder.relative_to(root)}, True, files)
 
 
 def common(a: Place, b: Place, order: Sequence[str]) -> list[str]:
@@ -109,13 +104,21 @@ def common(a: Place, b: Place, order: Sequence[str]) -> list[str]:
     return [name for name in order if name in both] + sorted(both - set(order))
 
 
-def _run(name: str, files: Files) -> Place:
-    folder = paths.evaluated(name, "")
-    if not folder.is_dir():
-        raise InputError(f"{folder} does not exist; make it with `vse-pipe evaluate --run {name}` or `dvc repro`")
-    return Place(name, folder, False, files)
+def _run(name: str, params: Params, files: Files) -> Place:
+    folders = {}
+    for model in params.models(name):
+        folder = paths.evaluations(model)
+        if not folder.is_dir():
+            raise InputError(f"{folder} does not exist; make it with `vse-pipe evaluate --run {model}` or `dvc repro`")
+        folders["" if model == name else str(repetitions.seed(model))] = folder
+    return Place(name, folders, False, files)
 
 
 def is_path(name: str) -> bool:
     """Does RUN name a folder, whatever runs there are?"""
     return os.sep in name or name in (os.curdir, os.pardir)
+
+
+def is_evaluation(name: str) -> bool:
+    """Is RUN such a folder that is there, for which no project is needed? ``max/1`` is a run."""
+    return is_path(name) and (Path(name) / evaluation.METRICS).is_file()

@@ -1,9 +1,8 @@
 """--max-drop: when a comparison counts as a failure."""
 
 from pipeline.core.errors import Regression
-from pipeline.tools.compare.difference import Comparison, FigureRow
+from pipeline.ranking.confidence.difference import Comparison, FigureRow
 
-SIGNIFICANT = 0.05
 # Below this no p-value can be significant, and nothing could ever fail.
 FEWEST_RESAMPLES = 40
 _WATCHED = ("r@1", "r@5", "r@10", "mrr", "map", "map@r", "r_precision", "ndcg@10", "rsum")
@@ -11,7 +10,7 @@ _WATCHED = ("r@1", "r@5", "r@10", "mrr", "map", "map@r", "r_precision", "ndcg@10
 
 def check(comparisons: list[Comparison], max_drop: float) -> None:
     """Raises Regression when R@K of either direction, mrr, map, map@r, r_precision, ndcg@10 or rsum is lower in B
-    than in A by more than ``max_drop`` points with p < 0.05. Med r and Mean r, which are no shares, and hubness never
+    than in A by more than ``max_drop`` points with p < 0.05, Holm's where there are several B's. Med r and Mean r, which are no shares, and hubness never
     count."""
     lines = [
         f"{one.b.metrics.get('inference')}: {line}"
@@ -23,9 +22,7 @@ def check(comparisons: list[Comparison], max_drop: float) -> None:
 
 
 def _fell(row: FigureRow, max_drop: float) -> bool:
-    if row.address[-1] not in _WATCHED or row.p is None:
-        return False
-    return -row.difference > max_drop and row.p < SIGNIFICANT
+    return row.address[-1] in _WATCHED and -row.difference > max_drop and row.significant
 
 
 def _line(row: FigureRow) -> str:

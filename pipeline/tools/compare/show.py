@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from pipeline.core.console import stdout
+from pipeline.ranking.confidence.compared import Method
+from pipeline.ranking.confidence.difference import Comparison, FigureRow, paired
 from pipeline.ranking.confidence.intervals import nest
-from pipeline.tools.compare.difference import Comparison, FigureRow
-from pipeline.tools.compare.regression import SIGNIFICANT
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
 _HEADER = ("metric", "A", "B", "B - A", "95% interval", "p")
@@ -21,11 +21,10 @@ def terminal(comparisons: list[Comparison], resamples: int, seed: int) -> None:
 
     for one in comparisons:
         table = Table(title=escape(_title(one)), caption=escape(_caption(one, resamples, seed)))
-        for name in _HEADER:
+        for name in _header(one):
             table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
         for row in one.rows:
-            significant = row.p is not None and row.p < SIGNIFICANT
-            table.add_row(*_cells(row), style="bold" if significant else "")
+            table.add_row(*_cells(row), style="bold" if row.significant else "")
         stdout.print(table)
 
 
@@ -33,7 +32,7 @@ def markdown(comparisons: list[Comparison], resamples: int, seed: int) -> str:
     """GitHub-flavoured: a heading, a table and a line of protocol for each criterion."""
     parts = []
     for one in comparisons:
-        lines = [f"### {_title(one)}", "", _row(_HEADER), _row(("---", *["---:"] * (len(_HEADER) - 1)))]
+        lines = [f"### {_title(one)}", "", _row(_header(one)), _row(("---", *["---:"] * (len(_HEADER) - 1)))]
         lines += [_row(_cells(row)) for row in one.rows]
         parts.append("\n".join([*lines, "", _caption(one, resamples, seed), ""]))
     return "\n".join(parts)
@@ -42,7 +41,8 @@ def markdown(comparisons: list[Comparison], resamples: int, seed: int) -> str:
 def document(comparisons: list[Comparison], resamples: int, seed: int) -> str:
     """``{"resamples", "seed", "comparisons": [{"a", "b", "split", "protocol", "ties", "images",
     "image_to_text": {metric: {"a", "b", "difference", "interval", "p"}}, "text_to_image", "rsum",
-    "hs_sum"}]}``: keys sorted, numbers finite, interval and p absent where they cannot be had."""
+    "hs_sum"}]}``: keys sorted, numbers finite, interval and p absent where they cannot be had. Of runs with seeds also
+    "seeds" in "a" and "b", "paired", and a figure's "a_sd" and "b_sd" over them; with several B's "p_holm"."""
     found = {"resamples": resamples, "seed": seed, "comparisons": [_plain(one) for one in comparisons]}
     return json.dumps(found, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
 
@@ -51,12 +51,16 @@ def _plain(one: Comparison) -> dict:
     found: dict = {"images": one.images}
     for side, about in (("a", one.a), ("b", one.b)):
         found[side] = {"name": about.name} | {key: about.metrics.get(key) for key in ("inference", "bank")}
+        found[side] |= {"seeds": _seeds(about)} if _seeds(about) else {}
+    found |= {"paired": paired(one.a, one.b)} if _seeds(one.a) or _seeds(one.b) else {}
     found |= {key: one.b.metrics.get(key) for key in ("split", "protocol", "ties")}
     for row in one.rows:
         numbers = {"a": row.a, "b": row.b, "difference": row.difference}
         cells: dict[str, Any] = {key: _rounded(value) for key, value in numbers.items()}
         if row.interval is not None and row.p is not None:
             cells |= {"interval": [_rounded(end) for end in row.interval], "p": _rounded(row.p)}
+        cells |= {"p_holm": _rounded(row.holm)} if row.holm is not None else {}
+        cells |= {f"{side}_sd": _rounded(sd) for side, sd in zip("ab", row.spread, strict=True) if sd is not None}
         nest(found, row.address, cells)
     return found
 
@@ -80,19 +84,47 @@ def _caption(one: Comparison, resamples: int, seed: int) -> str:
     about = one.b.metrics
     return (
         f"{about.get('split')} split, protocol {about.get('protocol')}, ties {about.get('ties')}, {bank}; "
-        f"{resamples} draws of {one.images} images with their captions, seed {seed}; "
-        "p of each figure by itself, two-sided"
+        f"{resamples} draws of {one.images} images with their captions, seed {seed}; {_trainings(one)}"
+        f"p of each figure by itself, two-sided{_correction(one)}"
     )
+
+
+def _header(one: Comparison) -> tuple[str, ...]:
+    return (*_HEADER[:-1], "p (Holm)") if one.at_once > 1 else _HEADER
+
+
+def _correction(one: Comparison) -> str:
+    return f", corrected for the {one.at_once} comparisons with A (Holm)" if one.at_once > 1 else ""
+
+
+def _seeds(side: Method) -> list[int]:
+    return [int(seed) for seed in side.models if seed]
+
+
+def _trainings(one: Comparison) -> str:
+    """Whose chance the intervals hold besides that of the images."""
+    if not _seeds(one.a) and not _seeds(one.b):
+        return ""
+    if paired(one.a, one.b):
+        return f"mean ± standard deviation over seeds {', '.join(map(str, _seeds(one.a)))}, paired; "
+    told = ", ".join(f"{len(side)} in {name}" for name, side in (("A", one.a), ("B", one.b)))
+    lone = " and ".join(name for name, side in (("A", one.a), ("B", one.b)) if len(side) == 1)
+    doubt = f"; of {lone} one model, whose chance in training is in no interval" if lone else ""
+    return f"mean ± standard deviation over trainings, {told}, not paired{doubt}; "
 
 
 def _cells(row: FigureRow) -> list[str]:
     digits = 3 if row.address[-1].startswith(_FINE) else 2
     name = " ".join([_SHORT.get(part, part) for part in row.address]).replace("hs_sum", "hs-sum")
-    cells = [name, f"{row.a:z.{digits}f}", f"{row.b:z.{digits}f}", f"{row.difference:+z.{digits}f}"]
+    means = [
+        f"{mean:z.{digits}f}" + (f" ± {sd:.{digits}f}" if sd is not None else "")
+        for mean, sd in zip((row.a, row.b), row.spread, strict=True)
+    ]
+    cells = [name, *means, f"{row.difference:+z.{digits}f}"]
     if row.interval is None:
         return [*cells, "-", "-"]
     low, high = row.interval
-    return [*cells, f"{low:+z.{digits}f} to {high:+z.{digits}f}", f"{row.p:.3f}"]
+    return [*cells, f"{low:+z.{digits}f} to {high:+z.{digits}f}", f"{row.p if row.holm is None else row.holm:.3f}"]
 
 
 def _row(cells: tuple[str, ...] | list[str]) -> str:

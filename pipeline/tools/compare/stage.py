@@ -1,5 +1,7 @@
 """compare: two evaluations, query by query, with intervals and p-values of their differences."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.artifacts import features
@@ -8,15 +10,16 @@ from pipeline.core.errors import InputError, MissingResource, UsageError
 from pipeline.core.files import read_json
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
+from pipeline.ranking.confidence.difference import Comparison, compared
+from pipeline.ranking.confidence.intervals import holm
 from pipeline.tools.compare import places
-from pipeline.tools.compare.difference import Comparison, compared
 from pipeline.tools.compare.files import Disk
 from pipeline.tools.compare.places import Place
 
 
 def compare(
     run_a: str,
-    run_b: str | None,
+    runs_b: Sequence[str],
     start: Path,
     params: Params | None,
     *,
@@ -25,25 +28,47 @@ def compare(
     resamples: int = 1000,
     seed: int = 1,
 ) -> list[Comparison]:
-    """One comparison for each criterion that was asked for, or that both sides have, in the order of
-    grid.inferences.
+    """For each B one comparison for each criterion that was asked for, or that both sides have, in the order of
+    grid.inferences. With several B's the p-values of a figure under a criterion are corrected for their number.
 
-    run_a, run_b: a run of the project, or a folder with metrics.json, ranks.parquet and occurrence.parquet,
+    run_a, runs_b: a run of the project, or a folder with metrics.json, ranks.parquet and occurrence.parquet,
     as seen from ``start``; params: of the project whose root is the working directory, None outside one;
     base: the git revision that side A is read from. Raises UsageError for what does not exist,
     MissingResource when the data of ``base`` is not in the DVC cache, InputError for evaluations that cannot
     be paired.
     """
-    if run_b is None and base is None:
+    if not runs_b and base is None:
         raise UsageError("compare needs RUN_B, or --base REV to compare RUN_A with what it was")
     a = places.find(run_a, start, params, Disk()) if base is None else places.at_revision(run_a, start, params, base)
-    b = places.find(run_b or run_a, start, params, Disk())
-    if params:
-        _warn_of_precision(a, b, params)
+    sides = [places.find(name, start, params, Disk()) for name in runs_b or [run_a]]
+    if twice := sorted({place.name for place in sides if sum(one.name == place.name for one in sides) > 1}):
+        raise UsageError(f"RUN_B {', '.join(twice)} is given twice")
     found = []
-    for of_a, of_b in _chosen(a, b, inference, params):
-        found.append(compared(a.read(of_a), b.read(of_b), resamples, seed))
-    return found
+    for b in sides:
+        if params:
+            _warn_of_precision(a, b, params)
+        for of_a, of_b in _chosen(a, b, inference, params):
+            found.append(compared(a.read(of_a), b.read(of_b), resamples, seed))
+    return found if len(sides) == 1 else _corrected(found)
+
+
+def _corrected(comparisons: list[Comparison]) -> list[Comparison]:
+    """With Holm's p-values: of a figure over the B's, under each criterion by itself where A and B share it."""
+    families: dict[tuple, list[tuple[int, int]]] = {}
+    for number, one in enumerate(comparisons):
+        of_a, of_b = (side.metrics.get("inference") for side in (one.a, one.b))
+        criterion = of_a if of_a == of_b else None
+        for place, row in enumerate(one.rows):
+            if row.p is not None:
+                key = (*row.address, criterion)
+                families.setdefault(key, []).append((number, place))
+    rows = [list(one.rows) for one in comparisons]
+    for family in families.values():
+        corrected = holm([rows[number][place].p or 0.0 for number, place in family])
+        for (number, place), p in zip(family, corrected, strict=True):
+            rows[number][place] = replace(rows[number][place], holm=p)
+    at_once = len({one.b.name for one in comparisons})
+    return [replace(one, rows=made, at_once=at_once) for one, made in zip(comparisons, rows, strict=True)]
 
 
 def _warn_of_precision(a: Place, b: Place, params: Params) -> None:
@@ -60,7 +85,7 @@ def _warn_of_precision(a: Place, b: Place, params: Params) -> None:
 def _read(place: Place, params: Params) -> list[Path]:
     """The features behind a run, or behind those of an ensemble; of a folder of any evaluation nothing is known."""
     ensemble = None if place.single else params.ensembles.get(place.name)
-    runs = ensemble.members if ensemble else (place.name,)
+    runs = ensemble.members if ensemble else params.models(place.name)[:1]
     return [
         paths.extracted(params.runs[run].dataset, params.runs[run].features)
         for run in runs

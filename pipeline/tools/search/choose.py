@@ -7,6 +7,7 @@ from pipeline.core.errors import UsageError
 from pipeline.core.files import read_json
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
+from pipeline.project.repetitions import entry
 from pipeline.tools.search.columns import footer
 
 _FIGURES = "metrics.json"
@@ -24,7 +25,7 @@ def default_run(params: Params, inference: str) -> tuple[str, str]:
     path = paths.REPORTS / _FIGURES
     figures = read_json(path) if path.is_file() else {}
     sums = {run: rsum for run in known if (rsum := _rsum(figures, run, inference)) is not None}
-    ours = {run: data for run in sums if (data := _data(params, run)) == figures[run].get("data") and data}
+    ours = {run: data for run in sums if (data := _data(params, run)) == figures[entry(run)].get("data") and data}
     named = f"give --run: {', '.join(known)}"
     if not sums:
         raise UsageError(f"search which run? {path} has no rsum of any under {inference}; {named}")
@@ -39,7 +40,7 @@ def default_run(params: Params, inference: str) -> tuple[str, str]:
 
 
 def _rsum(figures: dict, run: str, inference: str) -> float | None:
-    of_run = figures.get(run)
+    of_run = figures.get(entry(run))  # of a run with seeds the mean
     found = of_run.get(inference) if isinstance(of_run, dict) else None
     return found.get("rsum") if isinstance(found, dict) else None
 

@@ -44,10 +44,13 @@ def load(folder: Path, run: str | None = None) -> tuple[DualEncoder, model_files
 
 
 def inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[features.Features, texts.Texts]:
-    """The features and texts of the run. Raises IntegrityError unless they are what it was trained on."""
+    """The features and texts of the run. Raises IntegrityError unless they are what it was trained on, and of the images and
+    captions that are there now."""
     words = paths.extracted(node.dataset, node.texts)
     source = features.read(paths.extracted(node.dataset, node.features))
-    texts.require_captions(words, paths.prepared(node.dataset))
+    prepared = paths.prepared(node.dataset)
+    features.require_images(source, prepared)
+    texts.require_captions(words, prepared)
     read = texts.read(words)
     for what, found in [("features", source.meta["sha256"]), ("texts", read.digest)]:
         wanted = files.config.get(f"{what}_sha256")

@@ -7,6 +7,9 @@ import json
 import re
 
 import pytest
+from ruamel.yaml import YAML
+
+from tests.small_project import set_params
 
 pytestmark = pytest.mark.acceptance
 
@@ -90,4 +93,24 @@ def test_an_entry_taken_out_leaves_no_row(project, first):
     assert params.read_text() != text
     project.run("dvc", "repro")
     assert set(_metrics(project)["sum"]) == {"data", "nns"}
+    params.write_text(text)
+
+
+def test_a_seed_more_trains_that_seed_alone(project, first):
+    params = project.root / "params.yaml"
+    text, models = params.read_text(), project.root / "data" / "train" / "few"
+    few = {**YAML(typ="safe").load(text)["runs"]["sum"], "seeds": [1, 2]}
+    set_params(params, [f"runs.few={json.dumps(few)}"])
+    assert _ran(project.run("dvc", "repro")) == {"train@few", "embed@few", "evaluate@few", "report"}
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in models.glob("*/model.safetensors")}
+    assert (models / "1/model.safetensors").read_bytes() == (models / "../sum/model.safetensors").read_bytes()
+    set_params(params, ["runs.few.seeds=[3, 1, 2]"])
+    said = project.run("dvc", "repro")
+    assert _ran(said) == {"train@few", "embed@few", "evaluate@few", "report"}
+    assert re.findall(r"^train (\S+): best epoch", said, flags=re.M) == ["few/3"]
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in before} == before
+    assert len(before) == 2
+    assert _metrics(project)["few"]["seeds"] == [3, 1, 2]
+    assert project.run("dvc", "status").strip().endswith("up to date.")
+    project.run("vse-pipe", "check")
     params.write_text(text)

@@ -47,6 +47,7 @@ _OF_RUNS = {
     "rcl": {"features": "torchvision", "image": "finetune"},
     "crcl": {"scheme": "crcl"},
     "decl": {"scheme": "decl"},
+    "hub": {"similarity": "scan_i2t", **_REGIONS},
     "sigmoid": {"features": "bottom_up", "image": "pooled"},
 }
 

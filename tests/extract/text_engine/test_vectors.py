@@ -14,8 +14,8 @@ import pytest
 
 from pipeline.core import memory
 from pipeline.core.errors import InputError, UsageError
-from pipeline.extract.text_engine import vectors as _vectors
-from pipeline.extract.text_engine.vectors import read
+from pipeline.extract.text_engine.vectors import read as _vectors
+from pipeline.extract.text_engine.vectors.read import read
 from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
 from tests.hostile import Hostile
 from tests.mutants import mutants, refusals

@@ -22,7 +22,7 @@ from pipeline.evaluate.external import npy, qrels, sides
 from pipeline.extract.backbones import precomp
 from pipeline.extract.backbones.bottom_up import tsv
 from pipeline.extract.backbones.precomp import build as precomp_build
-from pipeline.extract.text_engine import vectors as word_vectors
+from pipeline.extract.text_engine.vectors import read as word_vectors
 from pipeline.pictures import images
 from pipeline.pictures.images import Item
 from pipeline.prepare.engine.regions.proposing import Seen

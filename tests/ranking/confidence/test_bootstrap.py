@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.core.errors import InputError
 from pipeline.ranking.confidence.figures import Figures, sample
-from pipeline.ranking.confidence.intervals import HUBNESS, centred, interval, intervals, p_value
+from pipeline.ranking.confidence.intervals import HUBNESS, centred, holm, interval, intervals, p_value
 from tests.naive import confidence as naive
 from tests.ranking import ranked
 
@@ -213,3 +213,16 @@ def test_interval_holds_the_share_asked_for():
     draws = np.arange(1001.0)
     assert interval(draws) == pytest.approx([25.0, 975.0])
     assert interval(draws, 0.5) == pytest.approx([250.0, 750.0])
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.floats(0.0, 1.0), max_size=7))
+def test_holm_rejects_step_by_step(p_values):
+    """As Holm wrote it down: the smallest is tested at a / n, the next at a / (n - 1), until one is not rejected."""
+    corrected = holm(p_values)
+    for level in (0.01, 0.05, 0.3):
+        rejected, left = set(), sorted(range(len(p_values)), key=lambda index: p_values[index])
+        while left and p_values[left[0]] * len(left) < level:
+            rejected.add(left.pop(0))
+        assert {index for index, p in enumerate(corrected) if p < level} == rejected
+    assert all(p <= found <= 1 for p, found in zip(p_values, corrected, strict=True))

@@ -60,6 +60,13 @@ def _other_images() -> None:
     pq.write_table(table.set_column(table.schema.get_field_index("sha256"), "sha256", digests), folder / images.NAME)
 
 
+def _say(path: str, **about: str) -> None:
+    """Write into the metadata of a table."""
+    table = pq.read_table(path)
+    added = {key.encode(): value.encode() for key, value in about.items()}
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, **added}), path)
+
+
 def _cut(path: str) -> None:
     content = Path(path).read_bytes()
     Path(path).write_bytes(content[: len(content) // 2])
@@ -150,6 +157,20 @@ FAULTS: list[tuple[str, Callable[[], None], int, str, str]] = [
         "made from other weights",
     ),
     (
+        "sides of two models",
+        lambda: _say("data/embed/sum/images.parquet", similarity="order"),
+        ARTEFACT,
+        "data/embed/sum",
+        "images.parquet and captions.parquet name different values of similarity",
+    ),
+    (
+        "embeddings of another run",
+        lambda: [_say(f"data/embed/sum/{side}.parquet", run="max") for side in ("images", "captions")],
+        ARTEFACT,
+        "data/embed/sum",
+        "embeddings of run 'max', expected 'sum'",
+    ),
+    (
         "cut embeddings",
         lambda: _cut("data/embed/sum/captions.parquet"),
         DIGEST,
@@ -169,6 +190,13 @@ FAULTS: list[tuple[str, Callable[[], None], int, str, str]] = [
         ARTEFACT,
         "data/evaluate/sum/nns/metrics.json",
         "inference is 'is', expected 'nns'",
+    ),
+    (
+        "metrics without a sum",
+        lambda: _json(Path("data/evaluate/sum/nns/metrics.json"), rsum=None),
+        ARTEFACT,
+        "data/evaluate/sum/nns/metrics.json",
+        "rsum is None, expected a finite number",
     ),
     (
         "metrics that are no JSON",

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 from pipeline.artifacts.evaluation import METRICS, OCCURRENCE, RANKS
 from pipeline.core.files import write_json
 from pipeline.project import paths
+from pipeline.ranking.confidence.compared import Compared
 from pipeline.ranking.confidence.figures import Figures
 from pipeline.ranking.confidence.intervals import nest
-from pipeline.tools.compare.places import Compared
 from tests.ranking import ranked
 
 ABOUT = {"split": "test", "protocol": "full", "ties": "pessimistic", "bank": "none", "inference": "nns"}

@@ -1,14 +1,18 @@
 """`vse-pipe compare` as a user meets it."""
 
+import functools
 import json
 import re
+import shutil
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.artifacts import features
 from pipeline.core.files import write_json
 from pipeline.project import paths
+from pipeline.ranking.confidence.intervals import holm
 from tests.command_line import caller
 from tests.tools.compare import project
 from tests.toy_project import PARAMS, write_params
@@ -196,3 +200,56 @@ def test_features_of_different_precision_are_not_compared_silently(run, tmp_path
         0,
         f"warning: the features were not computed alike: {told}; set precision in params.yaml and extract them again\n",
     )
+
+
+@pytest.fixture
+def repeated(run, tmp_path):
+    """sum and max with seeds 1 to 3, hal as one model."""
+    node = dict(PARAMS["runs"]["sum"])
+    runs = {"sum": {**node, "seeds": [1, 2, 3]}, "max": {**node, "seeds": [3, 1, 2]}, "hal": node}
+    write_params(tmp_path, runs=runs, grid={"inferences": ["nns", "csls"]})
+    for name, quality, first in (("sum", 0.3, 0), ("max", 0.35, 10)):
+        for seed in (1, 2, 3):
+            project.write_run(f"{name}/{seed}", "nns", "csls", images=120, quality=quality, seed=first + seed)
+    return run
+
+
+def test_runs_with_seeds_are_compared_by_seed_and_image(repeated):
+    found = _document(repeated, "sum", "max", "--inference", "csls")["comparisons"][0]
+    assert (found["a"]["seeds"], found["b"]["seeds"], found["paired"]) == ([1, 2, 3], [3, 1, 2], True)
+    of_sum = [_document(repeated, f"sum/{seed}", "hal", "--inference", "csls")["comparisons"][0] for seed in (1, 2, 3)]
+    values = [one["rsum"]["a"] for one in of_sum]
+    assert found["rsum"]["a"] == pytest.approx(sum(values) / 3, abs=2e-6)
+    assert found["rsum"]["a_sd"] == pytest.approx(np.std(values, ddof=1), abs=2e-6)
+    assert "seeds" not in of_sum[0]["a"]
+    lone = _document(repeated, "sum", "hal", "--inference", "csls")["comparisons"][0]
+    assert (lone["paired"], "seeds" in lone["b"], "b_sd" in lone["rsum"]) == (False, False, False)
+    status, out, _ = repeated("compare", "sum", "max", "--md", "--resamples", "60", "--inference", "csls")
+    assert (status, "mean ± standard deviation over seeds 1, 2, 3, paired; p of each" in out) == (0, True)
+    assert f"| rsum | {found['rsum']['a']:.2f} ± {found['rsum']['a_sd']:.2f} |" in out
+    text = repeated("compare", "sum", "hal", "--md", "--resamples", "60", "--inference", "csls")[1]
+    assert (
+        "over trainings, 3 in A, 1 in B, not paired; of B one model, whose chance in training is in no interval" in text
+    )
+
+
+def test_a_seed_that_is_not_evaluated_is_named(repeated, tmp_path):
+    shutil.rmtree(paths.evaluations("max/2"))
+    status, _, err = repeated("compare", "sum", "max")
+    assert (status, "data/evaluate/max/2 does not exist" in err, "--run max/2" in err) == (3, True, True)
+
+
+def test_p_values_of_several_comparisons_are_corrected(repeated):
+    found = _document(repeated, "sum", "max", "hal")["comparisons"]
+    assert [(one["b"]["name"], one["b"]["inference"]) for one in found] == [
+        (name, criterion) for name in ("max", "hal") for criterion in ("nns", "csls")
+    ]
+    for address in (("rsum",), ("text_to_image", "r@5"), ("hs_sum",)):
+        cells = [functools.reduce(dict.__getitem__, address, one) for one in found]
+        for pair in (cells[0::2], cells[1::2]):
+            assert [one["p_holm"] for one in pair] == pytest.approx(holm([one["p"] for one in pair]), abs=1e-5)
+    text = repeated("compare", "sum", "max", "hal", "--md", "--resamples", "60")[1]
+    assert "| p (Holm) |" in text
+    assert "two-sided, corrected for the 2 comparisons with A (Holm)" in text
+    status, _, err = repeated("compare", "sum", "hal", "max", "hal")
+    assert (status, err) == (2, "error: RUN_B hal is given twice\n")

@@ -3,13 +3,14 @@
 import pytest
 
 from pipeline.core.errors import Regression
+from pipeline.ranking.confidence.compared import Method
+from pipeline.ranking.confidence.difference import Comparison, FigureRow
 from pipeline.tools.compare import regression
-from pipeline.tools.compare.difference import Comparison, FigureRow
 from tests.tools.compare.project import evaluation
 
 
 def _comparison(*rows: FigureRow) -> Comparison:
-    one = evaluation()
+    one = Method.of(evaluation())
     return Comparison(one, one, 40, list(rows))
 
 

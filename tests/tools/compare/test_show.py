@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from pipeline.ranking.confidence.compared import Method
+from pipeline.ranking.confidence.difference import Comparison, FigureRow
 from pipeline.tools.compare import show
-from pipeline.tools.compare.difference import Comparison, FigureRow
 from tests.tools.compare.project import evaluation
 
 ROWS = [
@@ -17,7 +18,9 @@ ROWS = [
 
 @pytest.fixture
 def comparison():
-    return Comparison(evaluation("a|b", {"bank": "val"}), evaluation("[b]", {"bank": "test"}), 1000, ROWS)
+    return Comparison(
+        Method.of(evaluation("a|b", {"bank": "val"})), Method.of(evaluation("[b]", {"bank": "test"})), 1000, ROWS
+    )
 
 
 def test_markdown(comparison):

@@ -1,8 +1,8 @@
 """Word embeddings and a GRU over them; a caption is the last state, or a pooling of all (VSE++ EncoderText)."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from pipeline.core.strict import Strict, Width
 from pipeline.project.traits import TextEncoderTraits
@@ -30,7 +30,20 @@ class Params(Strict):
     """of word vectors, in training (SGRAF: 0.4)"""
     init: Literal["code", "xavier"] = "code"
     """``xavier`` as HAL's papers say"""
+    vectors: str | None = None
+    """a file of word vectors that words start from, of ``word_dim`` dimensions (.bin, .txt, .vec, each also .gz, .npz, or .npy
+    with ``words``); words that it lacks start at random, as all do without one"""
+    words: str | None = None
+    """of ``vectors`` in .npy, the file of their words: a line each, or a Parquet file with one column of text"""
+    freeze_vectors: bool = False
+    """word vectors are not trained, those that started at random included"""
+
+    @model_validator(mode="after")
+    def _of_vectors(self) -> Self:
+        if self.vectors is None and (self.words is not None or self.freeze_vectors):
+            raise ValueError("words and freeze_vectors need vectors")
+        return self
 
 
 # It also gives a vector for each word, for similarities of fragments.
-TRAITS = TextEncoderTraits(words=True)
+TRAITS = TextEncoderTraits(words=True, vectors=True)

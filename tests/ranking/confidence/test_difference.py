@@ -4,12 +4,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from pipeline.core.errors import InputError
-from pipeline.tools.compare.difference import compared
+from pipeline.ranking.confidence import difference
+from pipeline.ranking.confidence.compared import Compared, Method
+from pipeline.ranking.confidence.figures import Figures, sample
 from tests.naive import confidence as naive
 from tests.ranking import ranked
 from tests.tools.compare.project import evaluation, of_tables
+
+
+def compared(a: Compared, b: Compared, *rest: int) -> difference.Comparison:
+    return difference.compared(Method.of(a), Method.of(b), *rest)
 
 
 def _rows(comparison) -> dict:
@@ -114,3 +121,55 @@ def test_figures_that_are_not_finite_are_refused():
     a.metrics["hs_sum"] = float("nan")
     with pytest.raises(InputError, match=r"one: metrics\.json hs_sum is nan, expected a finite number"):
         compared(a, b, 10, 1)
+
+
+def _method(name: str, seeds: dict[int, int], quality: float) -> Method:
+    """seeds: by the name, what the tables are drawn with."""
+    models = {
+        str(seed): evaluation(f"{name}/{seed}", images=30, quality=quality, seed=drawn) for seed, drawn in seeds.items()
+    }
+    return Method(name, models)
+
+
+def _rsums(method: Method) -> list[float]:
+    return [one.metrics["rsum"] for one in method.models.values()]
+
+
+def test_seeds_go_together_whatever_their_order():
+    a, b = _method("a", {1: 10, 2: 11, 3: 12}, 0.4), _method("b", {3: 22, 1: 20, 2: 21}, 0.8)
+    row = _rows(difference.compared(a, b, 60, 5))["rsum",]
+    figures = {
+        (method.name, seed): Figures.of(one.ranks, one.occurrence)
+        for method in (a, b)
+        for seed, one in method.models.items()
+    }
+    drawn = dict(zip(figures, sample(list(figures.values()), 60, 5), strict=True))
+    values = [figures["b", s].estimate()["rsum",] - figures["a", s].estimate()["rsum",] for s in "123"]
+    draws = [(drawn["b", s]["rsum",] - drawn["a", s]["rsum",]).tolist() for s in "123"]
+    between, images = naive.variance_of_mean(values, draws)
+    away = stats.t.ppf(0.975, 2 * (between + images) / between) * (between + images) ** 0.5
+    assert row.difference == pytest.approx(np.mean(values))
+    assert row.interval == pytest.approx([np.mean(values) - away, np.mean(values) + away])
+    assert (row.p < 0.05) == (not row.interval[0] <= 0 <= row.interval[1])
+    assert row.spread == pytest.approx((np.std(_rsums(a), ddof=1), np.std(_rsums(b), ddof=1)))
+
+
+def test_other_seeds_are_not_paired_and_one_model_stands_for_itself():
+    a, b = _method("a", {1: 10, 2: 11, 3: 12}, 0.4), _method("b", {1: 20, 2: 21, 4: 22}, 0.8)
+    assert difference.paired(a, _method("c", {1: 1, 2: 2, 3: 3}, 0.4))
+    assert not difference.paired(a, b)
+    row = _rows(difference.compared(a, b, 60, 5))["rsum",]
+    assert row.difference == pytest.approx(np.mean(_rsums(b)) - np.mean(_rsums(a)))
+    lone = Method.of(evaluation("c", images=30, quality=0.8, seed=20))
+    row = _rows(difference.compared(a, lone, 60, 5))["rsum",]
+    assert (row.a, row.b) == pytest.approx((np.mean(_rsums(a)), lone.metrics["rsum"]))
+    assert row.spread[1] is None
+    alone = _rows(difference.compared(Method.of(a.models["1"]), lone, 60, 5))["rsum",]
+    assert row.interval[1] - row.interval[0] != pytest.approx(alone.interval[1] - alone.interval[0])
+
+
+def test_a_seed_measured_on_other_data_is_refused():
+    a, b = _method("a", {1: 10, 2: 11}, 0.4), _method("b", {1: 20, 2: 21}, 0.8)
+    b.models["2"].metrics["split"] = "val"
+    with pytest.raises(InputError, match="a/1 and b/2 cannot be compared: split is 'test' in the first, 'val'"):
+        difference.compared(a, b, 10, 1)

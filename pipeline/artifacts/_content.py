@@ -1,4 +1,4 @@
-"""Which data a figure belongs to."""
+"""Which images and captions a figure belongs to, as one digest for each split."""
 
 import hashlib
 
@@ -10,11 +10,13 @@ from pipeline.artifacts.images import SPLITS
 # 64 bits: told apart by accident, not by design, and short enough for a table.
 _DIGITS = 16
 _COLUMNS = (("image_id", "sha256"), ("caption_id", "image_id", "text"))
+# What of an address says which part of the picture it is (``pipeline.pictures.address``).
+_BOX = "(?P<box>#xywh=[0-9,]+)$"
 
 
 def by_split(images: pa.Table, captions: pa.Table) -> dict[str, str]:
-    """{split: hex digest} of the splits that have images: ids and bytes of the images, ids and texts of the captions, in
-    their order. images, captions: as ``vse-pipe prepare`` writes them, or some of their rows."""
+    """{split: hex digest} of the splits that have images: ids and bytes of the images, which boxes in them they are where
+    they are boxes, ids and texts of the captions, in their order. images, captions: as ``vse-pipe prepare`` writes them, or some of their rows."""
     found = {}
     for split in SPLITS:
         parts = [table.filter(pc.equal(table["split"], split)) for table in (images, captions)]
@@ -23,6 +25,7 @@ def by_split(images: pa.Table, captions: pa.Table) -> dict[str, str]:
             for part, names in zip(parts, _COLUMNS, strict=True):
                 for name in names:
                     _add(digest, part[name])
+            _add(digest, pc.struct_field(pc.extract_regex(parts[0]["file"], _BOX), "box").drop_null())
             found[split] = digest.hexdigest()[:_DIGITS]
     return found
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from pipeline.embed.engine.content import by_split
+from pipeline.artifacts._content import by_split
 
 IMAGES = pa.table(
     {
@@ -51,6 +51,17 @@ def test_a_caption_counts(column):
 
 def test_where_the_pictures_lie_does_not():
     assert by_split(changed(IMAGES, "file", 0, "elsewhere/1.jpg"), CAPTIONS) == by_split(IMAGES, CAPTIONS)
+
+
+def test_which_box_of_a_picture_it_is_does():
+    boxed = changed(IMAGES, "file", 1, "2.jpg#xywh=1,2,3,4")
+    found = [
+        by_split(changed(boxed, "file", 1, file), CAPTIONS)
+        for file in ("2.jpg#xywh=1,2,3,5", "2.jpg", "x/2.jpg#xywh=1,2,3,4")
+    ]
+    was = by_split(boxed, CAPTIONS)
+    assert [one["train"] == was["train"] for one in found] == [False, False, True]
+    assert {one["test"] for one in found} == {was["test"]} == {by_split(IMAGES, CAPTIONS)["test"]}
 
 
 def test_neither_does_how_rows_are_cut_into_chunks():

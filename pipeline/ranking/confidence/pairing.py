@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from pipeline.core.console import warn
 from pipeline.core.errors import InputError
-from pipeline.tools.compare.places import Compared
+from pipeline.ranking.confidence.compared import Compared
 
 _PROTOCOL = ("split", "protocol", "ties")
 

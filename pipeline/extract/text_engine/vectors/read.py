@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float32
 
 from pipeline.core.errors import InputError, PipelineError, UsageError
-from pipeline.extract.text_engine import vector_arrays
-from pipeline.extract.text_engine.vector_arrays import Vector
+from pipeline.extract.text_engine.vectors import arrays
+from pipeline.extract.text_engine.vectors.arrays import Vector
 
 _CHUNK = 2**20
 _LONGEST_WORD = 4096
@@ -38,9 +38,9 @@ def read(path: Path, wanted: Set[str], names: Path | None = None) -> tuple[list[
         raise UsageError(f"{path}: a .npy file, and no other, needs the file of its words; see the option `words`")
     try:
         if names is not None:
-            found = dict(vector_arrays.npy(path, names, wanted))
+            found = dict(arrays.npy(path, names, wanted))
         elif kind == "npz" and not path.name.lower().endswith(".gz"):
-            found = dict(vector_arrays.npz(path, wanted))
+            found = dict(arrays.npz(path, wanted))
         elif kind in _FORMS:
             found = _packed(path, _FORMS[kind], wanted)
         else:

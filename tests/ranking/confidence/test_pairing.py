@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.core.errors import InputError
-from pipeline.tools.compare import pairing
-from pipeline.tools.compare.places import Compared
+from pipeline.ranking.confidence import pairing
+from pipeline.ranking.confidence.compared import Compared
 from tests.tools.compare.project import evaluation
 
 

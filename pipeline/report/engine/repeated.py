@@ -1,0 +1,78 @@
+"""A run with seeds as one row: the mean of its models, and how far chance in seeds and images reaches."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pipeline.core.errors import InputError
+from pipeline.project.params.typed import Params
+from pipeline.report.engine.results import Evaluation, RunResult, TrainedRun
+
+
+@dataclass(frozen=True)
+class RepeatedEvaluation(Evaluation):
+    """metrics: the means over the seeds, with intervals that hold both sources of chance; the tables are those of the first
+    seed. deviations: standard deviation between the seeds, by the keys of metrics; empty of a single seed."""
+
+    deviations: dict = field(default_factory=dict)
+
+
+def repeated(name: str, runs: Sequence[TrainedRun], params: Params) -> RunResult:
+    """runs: its models; criteria that one of them lacks are left out. Raises InputError where they are of different data."""
+    first = runs[0]
+    common = [one for one in first.evaluations if all(one in run.evaluations for run in runs)]
+    if len({run.evaluations[one].metrics.get("data") for run in runs for one in common}) > 1:
+        raise InputError(
+            f"run {name}: its seeds were evaluated on different data; run `vse-pipe evaluate --run {name}` again"
+        )
+    found = {one: _evaluation(name, [run.evaluations[one] for run in runs], params) for one in common}
+    return RunResult(name, first.params, None, found, row=first.row, repetitions=tuple(runs))
+
+
+def _evaluation(name: str, ones: list[Evaluation], params: Params) -> RepeatedEvaluation:
+    first, documents = ones[0], [one.metrics for one in ones]
+    metrics = mean(documents)
+    metrics.pop("intervals", None)
+    if params.evaluate.resamples:
+        metrics["intervals"] = _intervals(ones, params.evaluate.resamples, params.seed)
+    deviations = _numbers(documents, statistics.stdev) if len(ones) > 1 else {}
+    return RepeatedEvaluation(
+        name, first.inference, metrics, first.ranks, first.occurrence, first.relaxation, deviations
+    )
+
+
+def _intervals(ones: list[Evaluation], resamples: int, seed: int) -> dict:
+    # Numba takes a second to import, which reports without seeds need not wait for.
+    from pipeline.ranking.confidence.figures import Figures
+    from pipeline.ranking.confidence.intervals import nest
+    from pipeline.ranking.confidence.repeated import spreads
+
+    found: dict = {}
+    for address, spread in spreads([Figures.of(one.ranks, one.occurrence) for one in ones], resamples, seed).items():
+        nest(found, address, spread.interval())
+    return found
+
+
+def mean(documents: Sequence[dict]) -> dict:
+    """Of every number, by the keys of the documents; counts that agree stay whole, what else they hold is the first one's."""
+    return _merged(documents[0], _numbers(documents, statistics.fmean))
+
+
+def _numbers(documents: Sequence[dict], of: Callable[[list], float]) -> dict:
+    """``of`` the values of every number that all documents have."""
+    found: dict = {}
+    for key, value in documents[0].items():
+        values = [one.get(key) for one in documents]
+        if isinstance(value, dict) and all(isinstance(one, dict) for one in values):
+            found[key] = _numbers(values, of)
+        elif all(isinstance(one, int | float) and not isinstance(one, bool) for one in values):
+            found[key] = of(values)
+    return found
+
+
+def _merged(first: dict, means: dict) -> dict:
+    found = dict(first)
+    for key, value in means.items():
+        whole = isinstance(first[key], int) and value == first[key]
+        found[key] = _merged(first[key], value) if isinstance(value, dict) else first[key] if whole else value
+    return found
