@@ -7,7 +7,7 @@ from inspect import cleandoc
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -105,6 +105,11 @@ app = typer.Typer(
 )
 
 
+def _entry(section: str) -> Any:
+    help = f"a name under {section}:; all of them when left out"
+    return typer.Option(help=help, autocompletion=_completion.section(section))
+
+
 def _version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
@@ -140,12 +145,7 @@ def settings(
 
 @app.command(rich_help_panel=_STAGES)
 def prepare(
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="a name under datasets:; all of them when left out", autocompletion=_completion.section("datasets")
-        ),
-    ] = None,
+    dataset: Annotated[str | None, _entry("datasets")] = None,
     device: Annotated[
         str,
         typer.Option(
@@ -171,12 +171,7 @@ app.command(rich_help_panel=_STAGES)(extract.extract)
 
 @app.command(rich_help_panel=_STAGES)
 def inject(
-    noise: Annotated[
-        str | None,
-        typer.Option(
-            help="a name under noises:; all of them when left out", autocompletion=_completion.section("noises")
-        ),
-    ] = None,
+    noise: Annotated[str | None, _entry("noises")] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:

@@ -18,8 +18,9 @@ def of_nodes(params, named: dict[str, Sequence[str]], as_json: bool) -> None:
 def of_evaluation(params, runs: Sequence[str], inferences: Sequence[str], as_json: bool) -> None:
     from pipeline.commands._plan_table import show
     from pipeline.evaluate import plan
+    from pipeline.project.params.criteria import ranked_under
 
-    show([plan.plan(params, run, list(inferences)) for run in runs], as_json)
+    show([plan.plan(params, run, list(inferences) or ranked_under(params, run)) for run in runs], as_json)
 
 
 def of_files(

@@ -54,7 +54,7 @@ def params():
 
 
 def chosen_runs(name: str | None, params, ranked: bool = False) -> list[str]:
-    """As ``chosen`` for runs; of a run with seeds its repetitions. ranked: ensembles too, else an UsageError names the two
+    """As ``chosen`` for runs; of a run with seeds its repetitions. ranked: ensembles too, else an UsageError names the
     runs of one."""
     if name in params.groups:
         return list(params.groups[name])
@@ -63,7 +63,7 @@ def chosen_runs(name: str | None, params, ranked: bool = False) -> list[str]:
     if name in params.ensembles:
         node = params.ensembles[name]
         raise UsageError(
-            f"'{name}' is an ensemble and has no model of its own; name a run of it: {node.first} or {node.second}"
+            f"'{name}' is an ensemble and has no model of its own; name a run of it: {' or '.join(node.members)}"
         )
     return chosen(name, params.runs, "run")
 

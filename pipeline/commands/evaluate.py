@@ -50,6 +50,16 @@ Qrels = Annotated[
 Nan = Annotated[
     str, typer.Option(help="rows that hold NaN or infinite values: refuse the file, or drop them", rich_help_panel=_OWN)
 ]
+MoreImages = Annotated[
+    list[Path] | None, typer.Option(help="of another model, the same ids; once for each model", rich_help_panel=_OWN)
+]
+MoreCaptions = Annotated[list[Path] | None, typer.Option(help="the same for captions", rich_help_panel=_OWN)]
+FusionOption = Annotated[
+    str, typer.Option("--fusion", help="of several models: mean of scores, zscore or rrf", rich_help_panel=_OWN)
+]
+Weights = Annotated[
+    str | None, typer.Option(help="of each model, the first included, with commas between: 2,1", rich_help_panel=_OWN)
+]
 Out = Annotated[Path | None, typer.Option(help="write metrics and ranks to OUT/<inference>/", rich_help_panel=_OWN)]
 
 
@@ -71,14 +81,19 @@ def evaluate(
     similarity: Similarity = "cosine",
     qrels: Qrels = None,
     nan: Nan = "refuse",
+    more_images: MoreImages = None,
+    more_captions: MoreCaptions = None,
+    fusion: FusionOption = "mean",
+    weights: Weights = None,
     out: Out = None,
 ) -> None:
     """Rank the queries of a run, or of --images and --captions, under inference criteria; measure recall and hubness."""
     beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
-    given = from_files(run, images, captions, (*beside, qrels, out))
+    given = from_files(run, images, captions, (*beside, qrels, more_images, more_captions, weights, out))
     if given is not None:
         from pipeline.evaluate import summary
         from pipeline.evaluate.external.inputs import InputFiles
+        from pipeline.evaluate.external.several import MoreFiles
         from pipeline.evaluate.external.stage import DEFAULT, evaluate_files
         from pipeline.project.params.load import load_measuring
 
@@ -86,7 +101,8 @@ def evaluate(
         params, options, seed = load_measuring(_project.overrides)
         if dry_run:
             return _plans.of_files("evaluate", *given, names or DEFAULT, out, as_json)
-        files = InputFiles(*given, *beside, similarity, qrels, nan)
+        more = MoreFiles(more_images or (), more_captions or (), fusion, _numbers(weights))
+        files = InputFiles(*given, *beside, similarity, qrels, nan, more)
         found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
         summary.show_files(found, as_json)
         return None
@@ -97,17 +113,25 @@ def _evaluate_runs(run: str | None, inference: list[str] | None, device: str, as
     params = _project.params()
     chosen = _project.chosen_runs(run, params, ranked=True)
     if dry_run:
-        return _plans.of_evaluation(params, chosen, criteria_named(inference) or params.grid.inferences, as_json)
+        return _plans.of_evaluation(params, chosen, criteria_named(inference), as_json)
     with _project.reserved(map(paths.evaluations, chosen)):
         from pipeline.evaluate import stage, summary
+        from pipeline.project.params.criteria import ranked_under
 
-        names = criteria_named(inference) or params.grid.inferences
+        given = criteria_named(inference)
     results: dict[tuple[str, ...], dict] = {}
     for name in chosen:
-        measured = stage.evaluate(params, name, names, device)
+        measured = stage.evaluate(params, name, given or ranked_under(params, name), device)
         results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
     _project.settle(params, chosen, paths.evaluations, stage.FILES)
     return summary.show(results, as_json)
+
+
+def _numbers(given: str | None) -> list[float]:
+    try:
+        return [float(text) for text in given.split(",")] if given else []
+    except ValueError as error:
+        raise UsageError(f"--weights {given}: expected numbers with commas between, such as 2,1") from error
 
 
 def criteria_named(given: list[str] | None) -> list[str]:

@@ -42,7 +42,7 @@ def _criterion(params: Params, node: Node, inference: str) -> list[Problem]:
 
 
 def _ids(params: Params, node: Node, ranks: pa.Table, occurrence: pa.Table, inference: str) -> list[Problem]:
-    run = params.ensembles[node.name].first if node.name in params.ensembles else node.name
+    run = params.ensembles[node.name].members[0] if node.name in params.ensembles else node.name
     source, folder = paths.embedded(run), paths.evaluated(node.name, inference)
     found = []
     for kind, file, direction in [

@@ -11,9 +11,9 @@ from pipeline.project.registry import INFERENCES, SIMILARITIES
 
 
 def inputs(params: Params, name: str) -> list[Path]:
-    """Of a run, or of the two runs of an ensemble."""
+    """Of a run, or of the runs of an ensemble."""
     node = params.ensembles.get(name)
-    sources = [paths.embedded(one) for one in ((name,) if node is None else (node.first, node.second))]
+    sources = [paths.embedded(one) for one in ((name,) if node is None else node.members)]
     return [source / file for source in sources for file in (embeddings.IMAGES, embeddings.CAPTIONS)]
 
 

@@ -5,15 +5,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.artifacts import evaluation, model_files
+from pipeline.artifacts import evaluation
 from pipeline.core import console, locks
 from pipeline.core.device import resolve
-from pipeline.core.errors import IntegrityError, UsageError
+from pipeline.core.errors import UsageError
 from pipeline.core.unknown import unknown
 from pipeline.core.whole import whole_folder
-from pipeline.evaluate.engine.ensemble import Ensemble, of_run
+from pipeline.evaluate.engine import members
+from pipeline.evaluate.engine.ensemble import Ensemble
 from pipeline.evaluate.engine.measure import Inputs, Result, measure
 from pipeline.project import paths, timing
+from pipeline.project.params import criteria as grammar
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.project.params.typed import Params
 from pipeline.ranking.engine import bank_source, criteria
@@ -29,7 +31,7 @@ FILES = tuple(f"*/{name}" for name in evaluation.FILES)
 def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:
     """Write data/evaluate/<run>/<inference>/ from data/embed/<run>/ for each criterion and return the metrics by name.
 
-    run: of params.yaml, or an ensemble of two runs. device: auto, cpu, cuda or cuda:N. Parameters left open in params.yaml
+    run: of params.yaml, or an ensemble of runs. device: auto, cpu, cuda or cuda:N. Parameters left open in params.yaml
     are chosen on the validation split. Raises UsageError for an unknown run, criterion or device, InputError for embeddings
     that cannot be ranked, LockedError when another process writes the same run.
     """
@@ -38,9 +40,10 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         known = sorted(params.evaluated())
         raise UsageError(unknown("run", run, known))
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve(device)
+    _must_rank(params, run, inferences)
     written = {}
     with locks.claim(paths.evaluations(run)):
-        embedded = _embedded(params, run)
+        embedded = members.embedded(params, run, target)
         inputs = replace(read_inputs(embedded, run, params.evaluate, target), seed=params.seed)
         warn_of_collapse(inputs.ranked, str(embedded.folder))
         for result in measure(inputs, chosen, params.evaluate):
@@ -50,23 +53,14 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     return written
 
 
-def _embedded(params: Params, run: str) -> Embedded | Ensemble:
+def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
     node = params.ensembles.get(run)
-    return _of_its_model(run) if node is None else Ensemble((_of_its_model(node.first), _of_its_model(node.second)))
-
-
-def _of_its_model(run: str) -> Embedded | Ensemble:
-    """Raises IntegrityError where data/train/<run>/ is there and holds another model than embedded them."""
-    found, trained = of_run(paths.embedded(run), run), paths.trained(run)
-    first = found.parts[0] if isinstance(found, Ensemble) else found
-    assert isinstance(first, Embedded)
-    if (trained / model_files.CONFIG).is_file():
-        held = model_files.read_config(trained, run)["sha256"].get(model_files.MODEL)
-        if first.images.about.get("model_sha256") != held:
-            raise IntegrityError(
-                f"{found.folder}: embeddings of another model than {trained} holds; run `vse-pipe embed --run {run}` again"
+    for name in inferences:
+        if node is not None and node.cascade and grammar.matches(name):
+            raise UsageError(
+                f"{name} matches all queries at once and the scores of cascade '{run}' are on one scale for a query only; "
+                f"rank it under {', '.join(grammar.ranked_under(params, run)) or 'nns'}"
             )
-    return found
 
 
 def write(out: Path, result: Result) -> None:
@@ -99,6 +93,8 @@ def read_inputs(embedded: Embedded | Ensemble, run: str, params: EvaluateParams,
             half, rest = bank_source.halves(tuning)
             tuning, tuning_bank = half, BankSource("val", rest)
     about: dict[str, object] = {"run": run, "similarity": embedded.compared_by}
+    if isinstance(embedded, Ensemble):
+        about |= embedded.told
     if data := embedded.data(params.split):
         about["data"] = data
     if missing := embedded.left_out(params.split):

@@ -5,12 +5,13 @@ from pathlib import Path
 from pipeline.artifacts import evaluation, history
 from pipeline.project import paths
 from pipeline.project.nodes import Declaration
+from pipeline.project.params.criteria import ranked_under
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import SECTIONS
 
 
 def _inputs(params: Params, name: str) -> list[Path]:
-    names = [(run, one) for run in params.evaluated() for one in params.grid.inferences]
+    names = [(run, one) for run in params.evaluated() for one in ranked_under(params, run)]
     needed = [paths.evaluated(run, one) / evaluation.METRICS for run, one in names]
     return needed + [paths.trained(run) / history.NAME for run in params.runs]
 

@@ -7,6 +7,6 @@ def arguments(files: InputFiles) -> list[object]:
     """--images ... for what is set."""
     found = []
     for name, value in vars(files).items():
-        if value is not None:
+        if value is not None and name != "more":
             found += [f"--{name.replace('_', '-')}", value]
     return found

@@ -1,7 +1,7 @@
-"""Two runs, or the two networks of a run, evaluated as one model: every score is the mean of theirs (SGRAF; the ensembles of
-SCAN; NCR)."""
+"""Several runs, or the two networks of a run, evaluated as one model: every score is the mean of theirs (SGRAF; the ensembles
+of SCAN; NCR), or what a fusion makes of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -9,17 +9,28 @@ import torch
 
 from pipeline.artifacts import embeddings
 from pipeline.core.errors import InputError
+from pipeline.ranking.engine.bank_source import cosine
+from pipeline.ranking.engine.cascade import Cascade
 from pipeline.ranking.engine.embedded import Embedded
-from pipeline.ranking.engine.fragments import MeanScore, Several
+from pipeline.ranking.engine.fragments import MeanScore, Several, pooled
+from pipeline.ranking.engine.fusion import Fused
 from pipeline.ranking.engine.scores import Similarity
 from pipeline.ranking.engine.split import Split
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Stands where an ``Embedded`` does. Source: Diao et al., SGRAF, AAAI 2021; Lee et al., SCAN, ECCV 2018."""
+    """Stands where an ``Embedded`` does. Source: Diao et al., SGRAF, AAAI 2021; Lee et al., SCAN, ECCV 2018.
+
+    weights: of each part, with a sum of 1; None: the mean of the scores themselves. fusion: see ``fusion.RULES``; cascade:
+    instead, how many of each query by the first of two parts the second puts in order. told: what the metrics say of it.
+    """
 
     parts: tuple["Embedded | Ensemble", ...]
+    weights: tuple[float, ...] | None = None
+    fusion: str = "mean"
+    cascade: int | None = None
+    told: dict[str, object] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -28,6 +39,12 @@ class Ensemble:
     @property
     def compared_by(self) -> str:
         return " + ".join(part.compared_by for part in self.parts)
+
+    @property
+    def joint(self) -> bool:
+        """Is the weighted mean of the scores one inner product? Of cosines it is that of the vectors side by side, each times the
+        root of its weight, which any index of vectors can hold."""
+        return self.weights is not None and self.fusion == "mean" and set(self.compared_by.split(" + ")) == {"cosine"}
 
     def has(self, name: str) -> bool:
         return all(part.has(name) for part in self.parts)
@@ -53,9 +70,11 @@ class Ensemble:
                     raise InputError(
                         f"{part.folder}: other {kind.replace('_', ' ')} than {self.folder}; embed the runs again"
                     )
-        images = Several(tuple(split.images for split in splits))
-        captions = Several(tuple(split.captions for split in splits))
-        return Split(first.image_ids, first.caption_ids, first.caption_images, images, captions)
+        images, captions = (
+            Several(tuple(getattr(split, side) for split in splits), self.weights) for side in ("images", "captions")
+        )
+        joined = (pooled(images), pooled(captions)) if self.joint else (images, captions)
+        return Split(first.image_ids, first.caption_ids, first.caption_images, *joined)
 
     def whole(self, device: torch.device) -> Split:
         """Raises InputError: there is no folder with embeddings of several models."""
@@ -66,7 +85,12 @@ class Ensemble:
         self.whole(torch.device("cpu"))
 
     def similarity(self, device: torch.device | None = None) -> Similarity:
-        return MeanScore([part.similarity(device) for part in self.parts])
+        if self.joint:
+            return cosine
+        similarities = [part.similarity(device) for part in self.parts]
+        if self.cascade:
+            return Cascade(*similarities, self.cascade)
+        return MeanScore(similarities) if self.fusion == "mean" else Fused(similarities, self.fusion)
 
 
 def of_run(folder: Path, run: str) -> Embedded | Ensemble:

@@ -1,6 +1,6 @@
 """From the files of a command line to what ``measure`` takes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,8 @@ from torch import Tensor
 from pipeline.core import console, memory
 from pipeline.core.errors import InputError, UsageError
 from pipeline.evaluate.engine.measure import Inputs
-from pipeline.evaluate.external import qrels, sides
+from pipeline.evaluate.external import qrels, several, sides
+from pipeline.evaluate.external.several import MoreFiles
 from pipeline.evaluate.external.vectors import Vectors, must_fit, must_pair, without_dropped
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.ranking.engine import bank_source
@@ -29,7 +30,8 @@ _UNKNOWN = -1
 class InputFiles:
     """images, captions: Parquet or .npy; the three with ids belong to .npy; bank and val: the same kinds of files;
     similarity: cosine (vectors are brought to length 1) or dot (used as they are); qrels: as in ``qrels.read``; nan: refuse
-    rows that hold NaN or infinite values, or drop them with the captions and images that then have no other side."""
+    rows that hold NaN or infinite values, or drop them with the captions and images that then have no other side; more: the
+    files of further models."""
 
     images: Path
     captions: Path
@@ -43,10 +45,12 @@ class InputFiles:
     similarity: str = "cosine"
     qrels: str | None = None
     nan: str = "refuse"
+    more: MoreFiles = field(default_factory=MoreFiles)
 
     def existing(self) -> list[Path]:
         """Every file that is given, qrels included where they are one."""
         named = [value for value in vars(self).values() if isinstance(value, Path)]
+        named += [*self.more.images, *self.more.captions]
         return named + ([Path(self.qrels)] if self.qrels and Path(self.qrels).is_file() else [])
 
 
@@ -76,7 +80,11 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
         "similarity": files.similarity,
     }
     about |= {"qrels": files.qrels} if files.qrels else {}
-    return Inputs(ranked, bank, tuning, bank if not bank.own else BankSource("val"), _inner_product, about)
+    found = Inputs(ranked, bank, tuning, bank if not bank.own else BankSource("val"), _inner_product, about)
+    if not files.more.images:
+        return found
+    ids = (files.image_ids, files.caption_ids)
+    return several.fused(found, files.more, (images, captions), ids, files.similarity, files.nan)
 
 
 def _check(files: InputFiles, params: EvaluateParams) -> None:
@@ -84,6 +92,10 @@ def _check(files: InputFiles, params: EvaluateParams) -> None:
         raise UsageError(f"unknown similarity '{files.similarity}'; known: {', '.join(SIMILARITIES)}")
     if files.nan not in NAN:
         raise UsageError(f"--nan {files.nan}: expected {' or '.join(NAN)}")
+    files.more.check()
+    others = (files.bank_images, files.bank_captions, files.val_images, files.val_captions)
+    if files.more.images and any(path is not None for path in others):
+        raise UsageError("--more-images take no bank and no validation data: these would be needed of every model")
     if params.bank != bank_source.OWN or params.split != "test":
         raise UsageError(
             "evaluate.bank and evaluate.split name parts of a run; with --images give --bank-images and --bank-captions"

@@ -1,10 +1,24 @@
 """How criteria are written: ``is``, a rescoring; ``rgm``, a matching; ``is+rgm``, the second on top of the first."""
 
+from pipeline.project.params.typed import Params
 from pipeline.project.registry import INFERENCES
 
 
 def parts(criterion: str) -> list[str]:
     return criterion.split("+")
+
+
+def matches(criterion: str) -> bool:
+    """Does it end in a matching?"""
+    return INFERENCES.traits(parts(criterion)[-1]).matches
+
+
+def ranked_under(params: Params, name: str) -> list[str]:
+    """The criteria of the grid that rank a run or ensemble: all, but of a cascade no matching, since its scores are on one
+    scale for a query only."""
+    node = params.ensembles.get(name)
+    cascade = node is not None and node.cascade is not None
+    return [one for one in params.grid.inferences if not (cascade and matches(one))]
 
 
 def objection(criterion: str) -> str | None:

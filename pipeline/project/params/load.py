@@ -9,6 +9,7 @@ from pipeline.core.strict import Strict
 from pipeline.project import repetitions
 from pipeline.project.params import criteria, ensembles, inputs, runs, sweeps
 from pipeline.project.params.document import read_document, with_overrides
+from pipeline.project.params.ensemble_node import EnsembleNode
 from pipeline.project.params.reader import ParamsReader
 from pipeline.project.params.schema import EvaluateParams, Measuring, Root
 from pipeline.project.params.typed import Params, Run
@@ -64,7 +65,7 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         noises={name: inputs.noise(reader, root, name, node) for name, node in root.noises.items()},
         runs=models,
         groups=groups,
-        ensembles=root.ensembles,
+        ensembles={name: _ensemble(node, groups) for name, node in root.ensembles.items()},
         embed=root.embed,
         evaluate=root.evaluate,
         localize=root.localize,
@@ -84,6 +85,11 @@ def _models(root: Root, read: dict[str, Run]) -> tuple[dict[str, Run], dict[str,
         if seeds is not None:
             groups[name] = tuple(names)
     return models, groups
+
+
+def _ensemble(node: EnsembleNode, groups: dict[str, tuple[str, ...]]) -> EnsembleNode:
+    """With the repetitions of its runs with seeds."""
+    return node if node.runs is None else node.model_copy(update={"runs": repetitions.expanded(groups, node.runs)})
 
 
 def _ranked(reader: ParamsReader, root: Root) -> dict[str, Strict]:

@@ -13,6 +13,7 @@ from pydantic import (
 )
 
 from pipeline.core.strict import Strict
+from pipeline.project.params.ensemble_node import EnsembleNode as EnsembleNode
 from pipeline.project.params.seeds import Seed, Seeds
 from pipeline.project.params.training import TrainParams
 
@@ -137,17 +138,6 @@ class EmbedParams(Strict):
 
     splits: Annotated[list[Literal["train", "val", "test", "proposal"]], Field(min_length=1)] | None = None
     """whose images and captions are embedded; null: all, of models that compare fragments val and test"""
-
-
-class EnsembleNode(Strict):
-    """ensembles.<name>: two runs of one data set that are evaluated as one model, by the mean of their scores."""
-
-    first: str
-    """names under runs"""
-    second: str
-    """names under runs"""
-    row: str | None = None
-    """the row of a paper's table that it repeats, as of a run"""
 
 
 class EvaluateParams(Strict):

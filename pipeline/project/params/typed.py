@@ -100,7 +100,7 @@ class Params:
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def evaluated(self) -> list[str]:
-        """Everything that is ranked and reported: the runs, then the ensembles of two runs."""
+        """Everything that is ranked and reported: the runs, then the ensembles of runs."""
         return [*self.runs, *self.ensembles]
 
     def named(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Images and captions that are compared by more than one vector: by their fragments, or by several models at once."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 import numpy as np
@@ -14,15 +14,17 @@ from pipeline.ranking.engine.words import Words
 
 @dataclass(frozen=True)
 class Several:
-    """The same n images or captions under several models, one part a model."""
+    """The same n images or captions under several models, one part a model. weights: of each, with a sum of 1; None: the
+    plain mean."""
 
     parts: tuple["Sides", ...]
+    weights: tuple[float, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.parts[0])
 
     def __getitem__(self, rows: slice) -> "Several":
-        return Several(tuple(part[rows] for part in self.parts))
+        return replace(self, parts=tuple(part[rows] for part in self.parts))
 
     @property
     def device(self) -> torch.device:
@@ -35,13 +37,26 @@ Sides = Tensor | Words | Several
 
 @dataclass(frozen=True)
 class MeanScore:
-    """The mean of the models' scores, as SCAN and SGRAF combine two models that were trained apart."""
+    """The mean of the models' scores, as SCAN and SGRAF combine two models that were trained apart, by the weights of the
+    sides."""
 
     similarities: Sequence[Callable]
 
     def __call__(self, images: Several, texts: Several) -> Float[Tensor, "images texts"]:
         sides = zip(self.similarities, images.parts, texts.parts, strict=True)
-        return torch.stack([score(image, text) for score, image, text in sides]).mean(dim=0)
+        scores = [score(image, text) for score, image, text in sides]
+        if images.weights is None:
+            return torch.stack(scores).mean(dim=0)
+        return weighted(scores, images.weights)
+
+
+def weighted(scores: Iterable[Float[Tensor, "rows items"]], weights: Sequence[float]) -> Float[Tensor, "rows items"]:
+    """Their sum, each times its weight; one at a time, so that no more than two are there at once."""
+    total = None
+    for one, weight in zip(scores, weights, strict=True):
+        total = weight * one if total is None else total.add_(one, alpha=weight)
+    assert total is not None
+    return total
 
 
 def plain(side: Sides) -> TypeGuard[Tensor]:
@@ -52,7 +67,7 @@ def plain(side: Sides) -> TypeGuard[Tensor]:
 def take(side: Sides, rows: Int[Tensor, " chosen"]) -> Sides:
     """The images or captions at these places."""
     if isinstance(side, Several):
-        return Several(tuple(take(part, rows) for part in side.parts))
+        return replace(side, parts=tuple(take(part, rows) for part in side.parts))
     return side.take(rows) if isinstance(side, Words) else side[rows.to(side.device)]
 
 
@@ -60,10 +75,14 @@ def pooled(side: Sides) -> Float[Tensor, "rows dim"]:
     """One unit vector for each image or caption: the mean of its fragments.
 
     What criteria that compare items with items use where the model itself can only compare images with captions. Vectors
-    stay as they are. Of several models the vectors lie side by side, so that an inner product is the mean of theirs.
+    stay as they are. Of several models the vectors lie side by side, so that an inner product is the mean of theirs, by
+    the weights of the side.
     """
     if isinstance(side, Several):
-        return torch.cat([pooled(part) for part in side.parts], dim=1) / len(side.parts) ** 0.5
+        parts = [pooled(part) for part in side.parts]
+        if side.weights is None:
+            return torch.cat(parts, dim=1) / len(parts) ** 0.5
+        return torch.cat([part * weight**0.5 for part, weight in zip(parts, side.weights, strict=True)], dim=1)
     if plain(side):
         return side
     if isinstance(side, Words):

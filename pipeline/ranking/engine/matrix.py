@@ -32,7 +32,7 @@ class ScoreMatrix:
 
     @cached_property
     def matrix(self) -> Float[Tensor, "images captions"]:
-        found = self._empty()
+        found = empty(self.shape, self._memory, self._images.device)
         tiles = [
             (slice(i, min(i + _TILE[0], self.shape[0])), slice(t, min(t + _TILE[1], self.shape[1])))
             for i in range(0, self.shape[0], _TILE[0])
@@ -44,12 +44,14 @@ class ScoreMatrix:
             found[rows, columns] = scores.detach()
         return found
 
-    def _empty(self) -> Tensor:
-        rows, columns = self.shape
-        if self._memory and rows * columns * 4 * _HELD_SHARE > self._memory * _MIB:
-            # The map keeps the file, which has no name, as long as it lives.
-            with tempfile.TemporaryFile() as file:
-                # Room for all of it now: a full disk is then an error and not a SIGBUS.
-                os.posix_fallocate(file.fileno(), 0, rows * columns * 4)
-                return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=self.shape))
-        return torch.empty(self.shape, device=self._images.device)
+
+def empty(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Tensor, "images captions"]:
+    """Room for scores, in a temporary file where it is more than a quarter of ``memory`` MiB; 0 for no limit."""
+    rows, columns = shape
+    if memory and rows * columns * 4 * _HELD_SHARE > memory * _MIB:
+        # The map keeps the file, which has no name, as long as it lives.
+        with tempfile.TemporaryFile() as file:
+            # Room for all of it now: a full disk is then an error and not a SIGBUS.
+            os.posix_fallocate(file.fileno(), 0, rows * columns * 4)
+            return torch.from_numpy(np.memmap(file, np.float32, "r+", shape=shape))
+    return torch.empty(shape, device=device)

@@ -1,6 +1,6 @@
 """A score matrix that is computed strip by strip and held only where the memory for it is given."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pipeline.core.errors import UsageError
-from pipeline.ranking.engine.fragments import Sides, plain
+from pipeline.ranking.engine.fragments import Several, Sides, plain
+from pipeline.ranking.engine.fusion import Fused
 from pipeline.ranking.engine.matrix import ScoreMatrix
 
 # A product of float32 matrices changes in its last bits with the height of its left side. Every score is therefore
@@ -72,12 +73,14 @@ class Scores:
         share it, 0 to hold nothing. Scores that fit into an eighth of their share are computed once and held. Raises
         UsageError where the memory is too little for one strip.
         """
+        if isinstance(similarity, Fused):
+            return cls._of_fused(queries, items, similarity, block, memory, sets)
         if not (plain(queries) and plain(items)):
             return cls._of_kept(ScoreMatrix(queries, items, similarity, memory), block)
         left, right = _aligned(queries), _aligned(items)
         shape = (len(left), len(right))
         _must_take(shape, memory)
-        hold = shape[0] * shape[1] * 4 * _HELD_SHARE * sets <= memory * _MIB if sets else False
+        hold = _fits(shape, memory, sets)
 
         def forward(rows: slice) -> Tensor:
             return similarity(left[rows], right)
@@ -97,6 +100,37 @@ class Scores:
             return cls.dense(matrix.T.contiguous(), block)
 
         return cls((matrix.shape[0], matrix.shape[1]), lambda rows: matrix[rows], block, transpose)
+
+    @classmethod
+    def fused(
+        cls,
+        parts: "Sequence[Scores]",
+        combine: Callable[[Iterable[Tensor]], Tensor],
+        block: int = STRIP,
+        hold: bool = False,
+    ) -> "Scores":
+        """Of scores of the same queries and items, ``combine`` of their strips, one way and the other: what it does to a
+        row is done to the queries that are ranked."""
+
+        def strips(of: Sequence[Scores]) -> Callable[[slice], Tensor]:
+            return lambda rows: combine(part.strip(rows) for part in of)
+
+        shape = parts[0].shape
+        one = cls(shape, strips(parts), block, lambda: other, hold)
+        other = cls(shape[::-1], strips([part.transposed() for part in parts]), block, lambda: one, hold)
+        return one
+
+    @classmethod
+    def _of_fused(cls, queries: Sides, items: Sides, similarity: Fused, block: int, memory: int, sets: int) -> "Scores":
+        """What is held are the fused scores and not those of the models, but for fragments, which share the memory."""
+        assert isinstance(queries, Several)
+        assert isinstance(items, Several)
+        each = max(1, memory // len(queries.parts)) if memory else 0
+        sides = zip(similarity.similarities, queries.parts, items.parts, strict=True)
+        parts = [cls.of(one, other, of, block, memory if plain(one) else each, sets=0) for of, one, other in sides]
+        shape = parts[0].shape
+        _must_take(shape, memory)
+        return cls.fused(parts, similarity.combine(queries.weights), block, _fits(shape, memory, sets))
 
     @classmethod
     def _of_kept(cls, kept: ScoreMatrix, block: int) -> "Scores":
@@ -181,6 +215,11 @@ class Chosen(Scores):
 def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
     """The last bits of a product can depend on the address of its factors; a fresh copy is aligned."""
     return vectors if vectors.is_contiguous() and vectors.data_ptr() % 64 == 0 else vectors.clone()
+
+
+def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
+    """May scores be held, of which ``sets`` share the memory?"""
+    return shape[0] * shape[1] * 4 * _HELD_SHARE * sets <= memory * _MIB if sets else False
 
 
 def _must_take(shape: tuple[int, int], memory: int) -> None:

@@ -1,13 +1,13 @@
 """The images and captions of one split, on the device, and cut into folds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pipeline.ranking.engine.fragments import Sides, take
+from pipeline.ranking.engine.fragments import Several, Sides, take
 from pipeline.ranking.engine.scores import Scores, Similarity
 from pipeline.ranking.metrics.truth import Relevance, Truth
 
@@ -36,6 +36,12 @@ class Split:
         captions = self.caption_ids[kept], self.caption_images[kept]
         chosen = take(self.captions, torch.from_numpy(kept))
         return Split(ids, *captions, self.images[images], chosen, self.relevance)
+
+    def part(self, place: int) -> "Split":
+        """As one of several models has it."""
+        assert isinstance(self.images, Several)
+        assert isinstance(self.captions, Several)
+        return replace(self, images=self.images.parts[place], captions=self.captions.parts[place])
 
     def scores(self, similarity: Similarity, memory: int, sets: int = 1) -> Scores:
         """Images as queries; its transpose has the captions as queries. memory (MiB) and sets: see ``Scores.of``."""

@@ -1,7 +1,8 @@
 """The queries of some folds, both ways, under one criterion."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
@@ -10,6 +11,7 @@ from pipeline.artifacts.evaluation import DIRECTIONS, KS
 from pipeline.ranking.engine import outcome, relaxation
 from pipeline.ranking.engine.bank import Bank
 from pipeline.ranking.engine.bank_source import BankSource
+from pipeline.ranking.engine.cascade import Cascade, ScoredPairs, cascaded
 from pipeline.ranking.engine.criteria import Criterion
 from pipeline.ranking.engine.judged import judged, judged_pairs
 from pipeline.ranking.engine.matching import Allowance
@@ -23,11 +25,18 @@ from pipeline.ranking.metrics.truth import Truth
 
 @dataclass(frozen=True)
 class Trial:
-    """One direction of one fold: what is ranked, what corrects it, and what is right."""
+    """One direction of one fold: what is ranked, what corrects it, and what is right. finish: of a cascade, what its second
+    model makes of the scores of the first."""
 
     scores: Scores
     bank: Bank
     truth: Truth
+    finish: Callable[[Scores], Scores] | None = None
+
+    def under(self, criterion: Criterion) -> Scores:
+        """Corrected by the criterion, then in the order of the second model of a cascade."""
+        scores = criterion.rerank(self.scores, self.bank)
+        return self.finish(scores) if self.finish else scores
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,8 @@ def trials(
 ) -> dict[str, list[Trial]]:
     """By direction, one for each fold; both directions of a fold share scores. memory: MiB for these ``sets`` of folds
     and others together."""
+    if isinstance(similarity, Cascade):
+        return _cascades(folds, source, similarity, memory, sets)
     found: dict[str, list[Trial]] = {direction: [] for direction in DIRECTIONS}
     sets *= len(folds)
     for fold in folds:
@@ -52,6 +63,21 @@ def trials(
         for direction, scores in zip(DIRECTIONS, (one, one.transposed()), strict=True):
             bank = source.bank(fold, scores, direction, similarity, memory, sets)
             found[direction].append(Trial(scores, bank, fold.truth(direction)))
+    return found
+
+
+def _cascades(
+    folds: Sequence[Split], source: BankSource, cascade: Cascade, memory: int, sets: int
+) -> dict[str, list[Trial]]:
+    """Those of the first model, with the second behind each; both directions share the pairs it has scored."""
+    bank = source if source.split is None else replace(source, split=source.split.part(0))
+    found = trials([fold.part(0) for fold in folds], bank, cascade.first, memory, sets)
+    seconds = [ScoredPairs(fold.part(1).images, fold.part(1).captions, cascade.second, memory) for fold in folds]
+    for direction, of in zip(DIRECTIONS, (ScoredPairs.of, ScoredPairs.turned), strict=True):
+        found[direction] = [
+            replace(trial, finish=partial(cascaded, pick=partial(of, pairs), k=cascade.k))
+            for trial, pairs in zip(found[direction], seconds, strict=True)
+        ]
     return found
 
 
@@ -63,7 +89,7 @@ def run(tuned: Tuned, trial: Trial, ties: Ties) -> tuple[Outcome, dict[str, floa
     when no other is left.
     """
     criterion = tuned.criterion
-    scores = criterion.rerank(trial.scores, trial.bank)
+    scores = trial.under(criterion)
     if not criterion.matching:
         return outcome.rank(*judged(scores, trial.truth), ties), dict(scores.notes), None
     scan = None

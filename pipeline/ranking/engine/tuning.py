@@ -37,7 +37,7 @@ def _best_rescoring(criterion: Criterion, trials: Sequence[Trial]) -> Criterion:
 
 def _answered(criterion: Criterion, trial: Trial) -> int:
     """Queries with a hit among the best K, summed over K; the matching on top is left out of it."""
-    found = outcome.rank(criterion.rerank(trial.scores, trial.bank), trial.truth, "pessimistic")
+    found = outcome.rank(trial.under(criterion), trial.truth, "pessimistic")
     return sum(int(hits.sum()) for hits in found.hits.values())
 
 
@@ -48,4 +48,4 @@ def best_lambdas(criterion: Criterion, trials: Sequence[Trial], ks: tuple[int, .
 
 
 def _scans(criterion: Criterion, trials: Sequence[Trial], ks: tuple[int, ...]) -> list[relaxation.Scan]:
-    return [relaxation.scan(criterion, criterion.rerank(trial.scores, trial.bank), trial.truth, ks) for trial in trials]
+    return [relaxation.scan(criterion, trial.under(criterion), trial.truth, ks) for trial in trials]

@@ -1,13 +1,10 @@
 """Whether a training had converged when it ended, by its history."""
 
-import pandas as pd
-
 from pipeline.artifacts import evaluation, history
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
+from pipeline.ranking.metrics.convergence import converged
 
-# The last epochs, and by how many points of rsum they may be better than all before them.
-WINDOW, RISE = 3, 1.0
 # Solved by its first epoch, without steps that could be too few.
 _SOLVED = ("cca",)
 
@@ -15,29 +12,20 @@ _SOLVED = ("cca",)
 def problem(params: Params, model: str) -> str | None:
     """Why nothing should be said of a run, a repetition or an ensemble; None where it has converged.
 
-    It has not where its best epoch on val is the last one, or where rsum on val was still rising: the best of the last
-    ``WINDOW`` epochs is more than ``RISE`` points above the best before them.
-    Raises InputError for a history that cannot be used.
+    The rule is ``ranking.metrics.convergence``'s, with the run's patience. Raises InputError for a history that cannot be used.
     """
     ensemble = params.ensembles.get(model)
-    for run in (ensemble.first, ensemble.second) if ensemble else (model,):
+    named = ensemble.members if ensemble else (model,)
+    for run in (one for name in named for one in params.models(name)):
         if run in params.runs and params.runs[run].scheme.name in _SOLVED:
             continue
         folder = paths.trained(run)
         if not (folder / history.NAME).is_file():
             return f"{run}: no {folder / history.NAME}, so that nobody knows whether it has converged"
-        if found := _unfinished(history.read(folder)):
-            return f"{run} has not converged: {found}"
+        patience = params.runs[run].train.patience if run in params.runs else None
+        if not converged(history.read(folder)["val_rsum"].tolist(), patience):
+            return f"{run} has not converged: rsum on val was still rising in its last epochs"
     return None
-
-
-def _unfinished(epochs: pd.DataFrame) -> str | None:
-    rsum = epochs["val_rsum"].to_numpy()
-    if rsum.argmax() == len(rsum) - 1:
-        return f"its best epoch on val is the last one, {len(rsum)}"
-    last = min(WINDOW, len(rsum) - 1)
-    rise = rsum[-last:].max() - rsum[:-last].max()
-    return f"its best rsum on val rose by {rise:.1f} in the last {last} epochs" if rise > RISE else None
 
 
 def below(params: Params, run: str, criterion: str, floor: float | None) -> str | None:

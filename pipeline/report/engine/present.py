@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.artifacts import audit, evaluation, history, localisation
 from pipeline.project import paths
+from pipeline.project.params.criteria import ranked_under
 from pipeline.project.params.schema import SweepNode
 from pipeline.project.params.sweeps import EPOCH
 from pipeline.project.params.typed import Params
@@ -30,9 +31,10 @@ def present(params: Params) -> Present:
     missing = []
     for name in params.evaluated():
         node = params.ensembles.get(name)
-        kind, needed = ("ensemble", (node.first, node.second)) if node else ("run", ())
-        found = [one for one in params.grid.inferences if _is_evaluated(name, one)]
-        absent = [one for one in params.grid.inferences if one not in found]
+        kind, needed = ("ensemble", node.members) if node else ("run", ())
+        asked = ranked_under(params, name)
+        found = [one for one in asked if _is_evaluated(name, one)]
+        absent = [one for one in asked if one not in found]
         if untrained := "" if node else _untrained(name):
             missing.append((f"run {name}", f"{untrained} does not exist; {_made('train', name)}"))
         elif lacking := [run for run in needed if run not in inferences]:
@@ -44,9 +46,9 @@ def present(params: Params) -> Present:
             if absent:
                 made = _made("evaluate", name, f" --inference {','.join(absent)}")
                 missing.append((f"{kind} {name} under {', '.join(absent)}", f"not evaluated; {made}"))
-    asked = {"audits": (paths.audited, audit.METRICS), "localized": (paths.localized, localisation.METRICS)}
+    beside = {"audits": (paths.audited, audit.METRICS), "localized": (paths.localized, localisation.METRICS)}
     there: dict[str, list[str]] = {}
-    for (key, (folder, file)), (what, command) in zip(asked.items(), _BESIDE, strict=True):
+    for (key, (folder, file)), (what, command) in zip(beside.items(), _BESIDE, strict=True):
         named = getattr(params.report, key)
         there[key] = [run for run in named if (folder(run) / file).is_file()]
         missing += [(f"{what} of {run}", f"not made; {_made(command, run)}") for run in named if run not in there[key]]

@@ -44,8 +44,8 @@ def read(params: Params) -> Results:
         found = repeated(name, models, params) if name in params.groups else models[0]
         by_dataset.setdefault(models[0].params.dataset, []).append(found)
     for name, node in params.ensembles.items():
-        dataset = params.runs[node.first].dataset
-        by_dataset[dataset].append(RunResult(name, None, None, evaluations[name], (node.first, node.second), node.row))
+        dataset = params.runs[node.members[0]].dataset
+        by_dataset[dataset].append(RunResult(name, None, None, evaluations[name], node.members, node.row))
     groups = [Group(localised.catalogue(paths.prepared(dataset)), runs) for dataset, runs in by_dataset.items()]
     return Results(params, groups, audits.read(params), there.missing, localised.read(params))
 

@@ -6,10 +6,11 @@ from importlib.metadata import version
 from pipeline.artifacts.images import DESCRIBED, SPLITS
 from pipeline.project.params.typed import Member
 from pipeline.report.engine.collector import Collector
-from pipeline.report.engine.results import Group, Results, TrainedRun
+from pipeline.report.engine.results import Group, Results, RunResult, TrainedRun
 
 TITLE = "Parameters, fingerprints and versions"
 _LONGEST = 6
+_FUSIONS = {"mean": "the mean of the scores", "zscore": "the mean of the z-scores", "rrf": "the reciprocal rank fusion"}
 _LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", "dvc")
 
 
@@ -22,7 +23,7 @@ def context(results: Results, collector: Collector) -> dict:
         "datasets": [_dataset(group, splits) for group in results.groups],
         "splits": splits,
         "runs": [_run(run, results) for group in results.groups for run in group.shown if isinstance(run, TrainedRun)],
-        "ensembles": [(run.name, run.parts) for run in results.runs() if run.parts],
+        "ensembles": [_ensemble(run) for run in results.runs() if run.parts],
         "criteria": [
             (name, [(part, options.get(part, "")) for part in name.split("+")]) for name in params.grid.inferences
         ],
@@ -62,6 +63,21 @@ def _run(run: TrainedRun, results: Results) -> dict:
         "rest": f"{chosen.similarity.name} similarity, {chosen.text.name} text, {chosen.image.name} image",
         "rows": [*_members(members), ("train", "", _options(chosen.train.model_dump()))],
     }
+
+
+def _ensemble(run: RunResult) -> str:
+    """What it is, as a sentence."""
+    said = run.best.metrics.get("ensemble")
+    if said is None:
+        return f"{run.name} is the mean of the scores of {' and '.join(run.parts)}."
+    if "cascade" in said:
+        first, second = said["runs"]
+        return (
+            f"{run.name} is a cascade: the best {said['cascade']} of each query by {first}, in the order of {second}."
+        )
+    shares = ", ".join(f"{part} {weight:.3g}" for part, weight in zip(said["runs"], said["weights"], strict=True))
+    chosen = ", chosen on val" if said["weights_from"] == "val" else ""
+    return f"{run.name} is {_FUSIONS[said['fusion']]} of its runs, weighted{chosen}: {shares}."
 
 
 def _members(members: dict[str, Member]) -> list[tuple[str, str, str]]:

@@ -83,9 +83,9 @@ def _warn_of_precision(a: Place, b: Place, params: Params) -> None:
 
 
 def _read(place: Place, params: Params) -> list[Path]:
-    """The features behind a run, or behind the two of an ensemble; of a folder of any evaluation nothing is known."""
+    """The features behind a run, or behind those of an ensemble; of a folder of any evaluation nothing is known."""
     ensemble = None if place.single else params.ensembles.get(place.name)
-    runs = [ensemble.first, ensemble.second] if ensemble else params.models(place.name)[:1]
+    runs = ensemble.members if ensemble else params.models(place.name)[:1]
     return [
         paths.extracted(params.runs[run].dataset, params.runs[run].features)
         for run in runs

@@ -47,7 +47,7 @@ def _rsum(figures: dict, run: str, inference: str) -> float | None:
 
 def _data(params: Params, run: str) -> str | None:
     """Digest of what is evaluated; None where the run is not embedded, or its files do not say."""
-    one = params.ensembles[run].first if run in params.ensembles else run
+    one = params.ensembles[run].members[0] if run in params.ensembles else run
     path = paths.embedded(one) / embeddings.IMAGES
     if not path.is_file():
         return None

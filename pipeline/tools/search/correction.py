@@ -85,6 +85,7 @@ def correction_of(
         "direction": direction,
         "split": split,
         "bank": bank,
+        "weights": network.weights if isinstance(network, Together) else None,
         "code": code.digest(code.closure([*INFERENCES.modules(criterion.rescoring.name), bank_source.__name__])),
     }
     path = paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors"

@@ -63,7 +63,7 @@ class Engine:
         found._params, found._criterion = params, criterion_of(params, inference)
         found._network = together.open_run(params, run, split, resolve(device))
         node = params.ensembles.get(run)
-        found._catalogue = Catalogue.read(params.runs[node.first if node else run].dataset)
+        found._catalogue = Catalogue.read(params.runs[node.members[0] if node else run].dataset)
         ids = found._network.ids
         found.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
         found.left_out = found._network.galleries[0].left_out

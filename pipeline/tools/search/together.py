@@ -2,9 +2,10 @@
 
 import torch
 
-from pipeline.artifacts import embeddings, model_files
-from pipeline.core.errors import InputError
+from pipeline.artifacts import embeddings, evaluation, model_files
+from pipeline.core.errors import InputError, MissingResource, UsageError
 from pipeline.project import paths
+from pipeline.project.params.ensemble_node import TUNED
 from pipeline.project.params.typed import Params
 from pipeline.ranking.engine.fragments import MeanScore, Several, Sides
 from pipeline.ranking.engine.scores import Similarity
@@ -13,11 +14,11 @@ from pipeline.tools.search.network import Asked, Network
 
 
 class Together:
-    """Networks whose scores are averaged: an ensemble, or the two networks of a run. Raises InputError unless they
-    embedded the same images and captions."""
+    """Networks whose scores are averaged: an ensemble, or the two networks of a run. weights: of each, None for the plain
+    mean. Raises InputError unless they embedded the same images and captions."""
 
-    def __init__(self, parts: list["Network | Together"]) -> None:
-        self.parts = parts
+    def __init__(self, parts: list["Network | Together"], weights: tuple[float, ...] | None = None) -> None:
+        self.parts, self.weights = parts, weights
         self.ids: Ids = parts[0].ids
         for part in parts[1:]:
             for key, values in vars(part.ids).items():
@@ -29,36 +30,41 @@ class Together:
                     )
 
     def of(self, split: str) -> "Together":
-        return Together([part.of(split) for part in self.parts])
+        return Together([part.of(split) for part in self.parts], self.weights)
 
     @property
     def galleries(self) -> list[Gallery]:
         return [gallery for part in self.parts for gallery in part.galleries]
 
     def images(self) -> Sides:
-        return Several(tuple(part.images() for part in self.parts))
+        return Several(tuple(part.images() for part in self.parts), self.weights)
 
     def captions(self) -> Sides:
-        return Several(tuple(part.captions() for part in self.parts))
+        return Several(tuple(part.captions() for part in self.parts), self.weights)
 
     def similarity(self) -> Similarity:
         return MeanScore([part.similarity() for part in self.parts])
 
     def image(self, image_id: int) -> Asked:
-        return _joined([part.image(image_id) for part in self.parts])
+        return self._joined([part.image(image_id) for part in self.parts])
 
     def sentence(self, text: str) -> Asked:
-        return _joined([part.sentence(text) for part in self.parts])
+        return self._joined([part.sentence(text) for part in self.parts])
 
     def photo(self, content: bytes, name: str) -> Asked:
-        return _joined([part.photo(content, name) for part in self.parts])
+        return self._joined([part.photo(content, name) for part in self.parts])
+
+    def _joined(self, asked: list[Asked]) -> Asked:
+        unknown = tuple(dict.fromkeys(word for one in asked for word in one.unknown))
+        notes = tuple(dict.fromkeys(note for one in asked for note in one.notes))
+        return Asked(Several(tuple(one.side for one in asked), self.weights), unknown, notes)
 
 
 def open_run(params: Params, run: str, split: str, device: torch.device) -> Network | Together:
     """A run of one network or two, or an ensemble of runs."""
     if run in params.ensembles:
-        node = params.ensembles[run]
-        return Together([open_run(params, one, split, device) for one in (node.first, node.second)])
+        weights = _weights(params, run)
+        return Together([open_run(params, one, split, device) for one in params.ensembles[run].members], weights)
     folder, trained = paths.embedded(run), paths.trained(run)
     first = Network(params, Gallery.open(folder, run, split), trained, device)
     wanted = first.gallery.about.get("peer_sha256")
@@ -72,7 +78,24 @@ def open_run(params: Params, run: str, split: str, device: torch.device) -> Netw
     return Together([first, Network(params, peer, trained / model_files.PEER, device)])
 
 
-def _joined(asked: list[Asked]) -> Asked:
-    unknown = tuple(dict.fromkeys(word for one in asked for word in one.unknown))
-    notes = tuple(dict.fromkeys(note for one in asked for note in one.notes))
-    return Asked(Several(tuple(one.side for one in asked)), unknown, notes)
+def _weights(params: Params, run: str) -> tuple[float, ...] | None:
+    """Those of its evaluation where they are chosen on val. Raises UsageError for an ensemble whose score of an item depends on
+    the others, MissingResource where no evaluation has chosen the weights yet."""
+    node = params.ensembles[run]
+    if node.cascade:
+        raise UsageError(
+            f"ensemble '{run}' is a cascade, which needs an evaluation; search '{node.members[0]}' instead"
+        )
+    if node.fusion != "mean":
+        raise UsageError(
+            f"ensemble '{run}' is a fusion by {node.fusion}, which needs an evaluation; search works for the mean"
+        )
+    if node.weights != TUNED:
+        return None if node.pair else node.shares
+    for inference in params.grid.inferences:
+        folder = paths.evaluated(run, inference)
+        if (folder / evaluation.METRICS).is_file():
+            return tuple(evaluation.read_metrics(folder)["ensemble"]["weights"])
+    raise MissingResource(
+        f"{paths.evaluations(run)}: no evaluation has chosen the weights of '{run}' yet; run `vse-pipe evaluate --run {run}`"
+    )

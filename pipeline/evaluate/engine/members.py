@@ -1,0 +1,62 @@
+"""What an entry of params.yaml ranks: the embeddings of a run, or those of the runs of an ensemble as one model."""
+
+import torch
+
+from pipeline.artifacts import model_files
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.evaluate.engine.ensemble import Ensemble, of_run
+from pipeline.evaluate.engine.weights import tuned
+from pipeline.project import paths
+from pipeline.project.params.ensemble_node import TUNED
+from pipeline.project.params.typed import Params
+from pipeline.ranking.engine.embedded import Embedded
+
+_DIGITS = 6
+
+
+def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ensemble:
+    """Weights that are to be chosen are chosen here. Raises InputError as ``Embedded.read`` does, and where there is no
+    split val to choose them on; IntegrityError for embeddings of another model than the run's."""
+    node = params.ensembles.get(name)
+    if node is None:
+        return _of_its_model(name)
+    parts = tuple(map(_of_its_model, node.members))
+    if node.pair:
+        return Ensemble(parts)
+    if node.cascade:
+        return Ensemble(
+            parts, cascade=node.cascade, told={"ensemble": {"runs": list(node.members), "cascade": node.cascade}}
+        )
+    shares = _chosen(params, name, parts, device) if node.weights == TUNED else node.shares
+    told: dict[str, object] = {
+        "runs": list(node.members),
+        "weights": [round(share, _DIGITS) for share in shares],
+        "weights_from": "val" if node.weights == TUNED else "params.yaml",
+        "fusion": node.fusion,
+    }
+    # A run that does not count need not be scored.
+    kept = [place for place, share in enumerate(shares) if share]
+    counted = tuple(parts[place] for place in kept), tuple(shares[place] for place in kept)
+    return Ensemble(*counted, node.fusion, told={"ensemble": told})
+
+
+def _chosen(params: Params, name: str, parts: tuple, device: torch.device) -> tuple[float, ...]:
+    if params.evaluate.split == "val":
+        raise InputError(
+            f"ensembles.{name}.weights are chosen on val, which evaluate.split ranks; give them, or rank test"
+        )
+    return tuned(Ensemble(parts, fusion=params.ensembles[name].fusion), params.evaluate, device)
+
+
+def _of_its_model(run: str) -> Embedded | Ensemble:
+    """Raises IntegrityError where data/train/<run>/ is there and holds another model than embedded them."""
+    found, trained = of_run(paths.embedded(run), run), paths.trained(run)
+    first = found.parts[0] if isinstance(found, Ensemble) else found
+    assert isinstance(first, Embedded)
+    if (trained / model_files.CONFIG).is_file():
+        held = model_files.read_config(trained, run)["sha256"].get(model_files.MODEL)
+        if first.images.about.get("model_sha256") != held:
+            raise IntegrityError(
+                f"{found.folder}: embeddings of another model than {trained} holds; run `vse-pipe embed --run {run}` again"
+            )
+    return found

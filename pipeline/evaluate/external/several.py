@@ -1,0 +1,95 @@
+"""Vectors that several models made of the same images and captions, each in files of its own, ranked as one model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import torch
+
+from pipeline.core.errors import InputError, UsageError
+from pipeline.core.unknown import unknown
+from pipeline.evaluate.engine.measure import Inputs
+from pipeline.evaluate.external import sides
+from pipeline.evaluate.external.vectors import Vectors
+from pipeline.project.params.ensemble_node import Fusion
+from pipeline.ranking.engine.bank_source import cosine
+from pipeline.ranking.engine.fragments import MeanScore, Several
+from pipeline.ranking.engine.fusion import Fused
+
+
+@dataclass(frozen=True)
+class MoreFiles:
+    """images, captions: of each further model, pairs in this order; fusion: as of an ensemble; weights: of every model, the
+    first included, only their proportions count, none for equal ones."""
+
+    images: Sequence[Path] = ()
+    captions: Sequence[Path] = ()
+    fusion: str = "mean"
+    weights: Sequence[float] = ()
+
+    def check(self) -> None:
+        """Raises UsageError for what does not go together."""
+        if self.fusion not in get_args(Fusion):
+            raise UsageError(f"--fusion: {unknown('fusion', self.fusion, list(get_args(Fusion)))}")
+        if len(self.images) != len(self.captions):
+            raise UsageError(
+                f"--more-images {len(self.images)} times and --more-captions {len(self.captions)} times: give both for each model"
+            )
+        if not self.images and (self.weights or self.fusion != "mean"):
+            raise UsageError("--fusion and --weights are for several models: give --more-images and --more-captions")
+        models = 1 + len(self.images)
+        if self.weights and (
+            len(self.weights) != models or not all(0 <= one < inf for one in self.weights) or not any(self.weights)
+        ):
+            raise UsageError(f"--weights: {models} models need {models} numbers from 0 up, not all of them 0")
+
+
+def fused(
+    inputs: Inputs,
+    more: MoreFiles,
+    firsts: tuple[Vectors, Vectors],
+    ids: Sequence[Path | None],
+    similarity: str,
+    nan: str,
+) -> Inputs:
+    """``inputs`` of the first model with the others beside it. firsts: its images and captions; ids: files with the ids of
+    .npy, of images and of captions, for all models. Raises InputError where a model has other ids than the first."""
+    device = inputs.ranked.images.device
+    readers = ((sides.images, more.images), (sides.captions, more.captions))
+    found = []
+    for (read, paths), first, file in zip(readers, firsts, ids, strict=True):
+        vectors = [first.vectors]
+        for path in paths:
+            other = read(path, similarity, file if path.suffix == ".npy" else None, nan=nan)
+            vectors.append(other.vectors[_places(first, other)])
+        found.append(tuple(torch.from_numpy(one).to(device) for one in vectors))
+    shares = tuple(weight / sum(more.weights) for weight in more.weights) or None
+    images, captions = (Several(parts, shares) for parts in found)
+    each = [cosine] * len(images.parts)
+    told = {
+        "fusion": more.fusion,
+        "weights": list(shares or [1 / len(each)] * len(each)),
+        "more_images": [str(path) for path in more.images],
+        "more_captions": [str(path) for path in more.captions],
+    }
+    return replace(
+        inputs,
+        ranked=replace(inputs.ranked, images=images, captions=captions),
+        similarity=MeanScore(each) if more.fusion == "mean" else Fused(each, more.fusion),
+        about={**inputs.about, **told},
+    )
+
+
+def _places(first: Vectors, other: Vectors) -> np.ndarray:
+    """The rows of ``other`` in the order of the first."""
+    absent = np.setxor1d(first.ids, other.ids)
+    if len(absent):
+        raise InputError(
+            f"{other.where}: other {first.key}s than {first.where}, {len(absent)} are in one of them only, the first is "
+            f"{absent[0]}; every model needs the same"
+        )
+    order = np.argsort(other.ids)
+    return order[np.searchsorted(other.ids, first.ids, sorter=order)]

@@ -1,0 +1,111 @@
+"""Cascades against a loop over queries, and what the second model is asked for."""
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.core.errors import InputError
+from pipeline.ranking.engine import criteria
+from pipeline.ranking.engine.bank_source import BankSource
+from pipeline.ranking.engine.cascade import Cascade, ScoredPairs, cascaded
+from pipeline.ranking.engine.fragments import Several
+from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.split import Split
+from pipeline.ranking.engine.trial import Tuned, run, trials
+from tests.naive import fusion as naive
+from tests.ranking.engine.test_fusion import models, of_words, product, whole
+
+KS = (1, 7, 40, 41, 500)
+
+
+def order(row: np.ndarray) -> list[int]:
+    return sorted(range(len(row)), key=lambda item: (-row[item], item))
+
+
+@pytest.mark.parametrize("k", KS)
+@pytest.mark.parametrize("coarse", [True, False])
+def test_the_order_is_that_of_a_loop_over_queries(k, coarse):
+    seen, read, _ = models(11)
+    first = product(seen.parts[0 if coarse else 1], read.parts[0 if coarse else 1])
+    second = of_words(seen.parts[2], read.parts[2])
+    found = whole(cascaded(Scores.dense(first), lambda rows, columns: second[rows, columns], k))
+    for query, row in enumerate(found):
+        assert order(row) == naive.cascade(first[query].tolist(), second[query].tolist(), k)
+
+
+def test_equal_scores_of_the_second_model_stay_equal():
+    first, second = torch.randn(6, 20), torch.randint(0, 2, (6, 20)).float()
+    found = whole(cascaded(Scores.dense(first), lambda rows, columns: second[rows, columns], 8))
+    for query, row in enumerate(found):
+        best = order(first[query].numpy())[:8]
+        assert len(set(row[best])) == len(set(second[query][best].tolist()))
+        assert row[best].min() > np.delete(row, best).max()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_large_and_small_scores_of_the_first_model_leave_the_order_alone(scale):
+    first, second = torch.rand(4, 300) * scale + scale, torch.randn(4, 300)
+    found = whole(cascaded(Scores.dense(first), lambda rows, columns: second[rows, columns], 100))
+    for query, row in enumerate(found):
+        assert order(row) == naive.cascade(first[query].tolist(), second[query].tolist(), 100)
+
+
+def split_of(seed: int) -> Split:
+    seen, read, _ = models(seed)
+    sides = (Several((side.parts[1], side.parts[2])) for side in (seen, read))
+    return Split(np.arange(23), np.arange(41), np.arange(41) % 23, *sides)
+
+
+def test_both_directions_and_all_criteria_score_a_pair_once():
+    fold, asked = split_of(2), []
+
+    def second(images, captions):
+        asked.append(len(captions))
+        assert len(images) == 1
+        return of_words(images, captions)
+
+    cascade = Cascade(product, second, 4)
+    found = trials([fold], BankSource("test"), cascade, 0)
+    wanted = set()
+    for direction, (trial,) in found.items():
+        scores = product(fold.images.parts[0], fold.captions.parts[0])
+        scores = scores if direction == "image_to_text" else scores.T
+        for query, row in enumerate(scores.numpy()):
+            pairs = {(query, item) for item in order(row)[:4]}
+            wanted |= pairs if direction == "image_to_text" else {pair[::-1] for pair in pairs}
+        run(Tuned(criteria.parse("nns", {}), {}), trial, "pessimistic")
+    assert sum(asked) == len(wanted)
+    run(Tuned(criteria.parse("nns", {}), {}), found["image_to_text"][0], "pessimistic")
+    assert sum(asked) == len(wanted)
+
+
+@pytest.mark.parametrize("bank", ["test", "val"])
+def test_criteria_correct_the_first_model(bank):
+    fold, csls = split_of(4), criteria.parse("csls", {})
+    source = BankSource(bank, split_of(9) if bank == "val" else None)
+    second = of_words(fold.images.parts[1], fold.captions.parts[1])
+    (trial,) = trials([fold], source, Cascade(product, of_words, 5), 0)["image_to_text"]
+    alone = source if source.split is None else BankSource(bank, source.split.part(0))
+    (plain,) = trials([fold.part(0)], alone, product, 0)["image_to_text"]
+    corrected = whole(csls.rerank(plain.scores, plain.bank))
+    for query, row in enumerate(whole(trial.under(csls))):
+        assert order(row) == naive.cascade(corrected[query].tolist(), second[query].tolist(), 5)
+
+
+def test_as_a_function_it_ranks_images():
+    fold = split_of(6)
+    cascade = Cascade(product, of_words, 3)
+    (trial,) = trials([fold], BankSource("test"), cascade, 0)["image_to_text"]
+    expected = whole(trial.under(criteria.parse("nns", {})))
+    np.testing.assert_array_equal(cascade(fold.images, fold.captions).numpy(), expected)
+
+
+def test_scores_that_are_not_finite_are_refused():
+    pairs = ScoredPairs(
+        torch.ones(2, 3), torch.ones(4, 3), lambda images, captions: torch.full((1, len(captions)), torch.nan), 0
+    )
+    with pytest.raises(InputError, match="not finite"):
+        pairs.of(torch.tensor([0]), torch.tensor([1]))
+    first = Scores.dense(torch.tensor([[torch.nan, 1.0, 2.0]]))
+    with pytest.raises(InputError, match="not finite"):
+        whole(cascaded(first, lambda rows, columns: columns.float(), 2))
