@@ -106,8 +106,8 @@ app = typer.Typer(
 
 
 def _entry(section: str) -> Any:
-    help = f"a name under {section}:; all of them when left out"
-    return typer.Option(help=help, autocompletion=_completion.section(section))
+    about = f"a name under {section}:; all of them when left out"
+    return typer.Option(help=about, autocompletion=_completion.section(section))
 
 
 def _version(asked: bool) -> None:
@@ -148,9 +148,7 @@ def prepare(
     dataset: Annotated[str | None, _entry("datasets")] = None,
     device: Annotated[
         str,
-        typer.Option(
-            help="of proposals made by a network: auto, cpu, cuda or cuda:N", autocompletion=_completion.devices
-        ),
+        typer.Option(help="of a network's proposals: auto, cpu, cuda or cuda:N", autocompletion=_completion.devices),
     ] = "auto",
     dry_run: DryRun = False,
     as_json: AsJson = False,

@@ -89,7 +89,8 @@ class Ensemble:
             return cosine
         similarities = [part.similarity(device) for part in self.parts]
         if self.cascade:
-            return Cascade(*similarities, self.cascade)
+            first, second = similarities
+            return Cascade(first, second, self.cascade)
         return MeanScore(similarities) if self.fusion == "mean" else Fused(similarities, self.fusion)
 
 

@@ -1,6 +1,6 @@
 """Vectors that several models made of the same images and captions, each in files of its own, ranked as one model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -58,7 +58,10 @@ def fused(
     """``inputs`` of the first model with the others beside it. firsts: its images and captions; ids: files with the ids of
     .npy, of images and of captions, for all models. Raises InputError where a model has other ids than the first."""
     device = inputs.ranked.images.device
-    readers = ((sides.images, more.images), (sides.captions, more.captions))
+    readers: list[tuple[Callable[..., Vectors], Sequence[Path]]] = [
+        (sides.images, more.images),
+        (sides.captions, more.captions),
+    ]
     found = []
     for (read, paths), first, file in zip(readers, firsts, ids, strict=True):
         vectors = [first.vectors]

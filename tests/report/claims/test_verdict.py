@@ -62,7 +62,7 @@ def test_equality_is_told_from_both_ends_of_the_margin(judge):
 @pytest.mark.parametrize(
     ("change", "more", "why"),
     [
-        (lambda: write_history("weak/2", [1.0, 2.0, 3.0]), {}, "weak/2 has not converged: its best epoch"),
+        (lambda: write_history("weak/2", [1.0, 2.0, 3.0]), {}, "weak/2 has not converged: rsum on val"),
         (lambda: shutil.rmtree(paths.trained("weak/2")), {}, "weak/2: no data/train/weak/2/history.csv"),
         (
             lambda: shutil.rmtree(paths.evaluated("weak/3", "nns")),
