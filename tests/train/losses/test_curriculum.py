@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from pipeline.project.registry import LOSSES
 from pipeline.train.engine import loop
+from pipeline.train.engine.average import Averages
 from pipeline.train.engine.loss.scored import Scored
 from tests.naive import losses as naive
 from tests.train.losses.contract import OWNERS, check_contract, some_batch
@@ -92,5 +93,7 @@ def test_every_step_knows_how_far_training_has_come(monkeypatch):
 
     monkeypatch.setattr(loop, "step", step)
     for epoch in range(2):
-        loop._epoch(scheme, optimizer, lambda epoch: np.split(np.arange(40), 5), epoch, "run")
+        loop._epoch(
+            scheme, optimizer, Averages(scheme.models, None), lambda epoch: np.split(np.arange(40), 5), epoch, "run"
+        )
     assert seen == [0, 0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.6, 1.8]
