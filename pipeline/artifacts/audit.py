@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
+from pipeline.artifacts._run import of_folder
 from pipeline.core import tables
 from pipeline.core.files import read_json, require, write_csv, write_json
 from pipeline.core.frames import read_csv
-from pipeline.project.repetitions import of_folder
 
 PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
 FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)

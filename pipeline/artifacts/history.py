@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from pipeline.artifacts._run import of_folder
 from pipeline.core.files import write_csv
 from pipeline.core.frames import read_csv
-from pipeline.project.repetitions import of_folder
 
 NAME = "history.csv"
 # rsum of the weights as they are, of runs that average them; ``val_rsum`` and the recalls are then the average's.

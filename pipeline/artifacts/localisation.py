@@ -5,9 +5,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.artifacts import _boxes, phrases, regions
+from pipeline.artifacts._run import of_folder
 from pipeline.core import tables
 from pipeline.core.files import read_json, require, sha256, write_json
-from pipeline.project.repetitions import of_folder
 
 METRICS, RANKS = "metrics.json", "ranks.parquet"
 FILES = (METRICS, RANKS)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError, safe_open
 
+from pipeline.artifacts._run import of_folder
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import read_json, require, save_tensors, sha256, write_json
-from pipeline.project.repetitions import of_folder
 
 if TYPE_CHECKING:
     from torch import Tensor  # `vse-pipe check` reads these files without torch

@@ -31,6 +31,8 @@ from pipeline.train.engine.table import TrainTable, mentions_of
 # Pairs that share a batch while their losses are computed: that of the L2RM paper.
 BATCH = 128
 
+FILES = artefact.FILES
+
 
 def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, device: str = "auto") -> dict:
     """Write data/audit/<run>/ and return what its metrics.json holds.
@@ -69,7 +71,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         if records:
             metrics["refined"] = {key: records[-1][key] for key in ("epoch", "alignment", "rematched")}
             moved = costs.table(records)
-        with whole_folder(out, repetitions.patterns(artefact.FILES)) as folder:
+        with whole_folder(out, repetitions.patterns(FILES)) as folder:
             artefact.write(folder, content, metrics, outcome.histogram(content, mixture), moved)
     timing.record(out, time.monotonic() - started)
     for doubt in mixture.doubts:

@@ -27,9 +27,8 @@ def audit(
     if dry_run:
         return _plans.of_nodes(params, {"audit": names}, as_json)
     with _project.reserved(map(paths.audited, names)):
-        from pipeline.artifacts import audit as artefact
         from pipeline.audit import show, stage
 
     found = {name: stage.audit(params, name, threshold, limit, device) for name in names}
-    _project.settle(params, names, paths.audited, artefact.FILES)
+    _project.settle(params, names, paths.audited, stage.FILES)
     return _project.show_each(found, show.show, as_json)

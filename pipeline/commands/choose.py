@@ -47,10 +47,7 @@ def choose(
     say(f"choose: {len(settings)} settings of {len(names)} runs, {known}")
     if dry_run:
         return
-    from pipeline.train.stage import flush_denormals, train
-
-    flush_denormals()
-    tried = {name: [stage.tried(one, params[one.out], train, device) for one in found[name]] for name in names}
+    tried = {name: stage.tried(found[name], params, device) for name in names}
     best = {name: stage.best(ones) for name, ones in tried.items()}
     stage.write([one.setting for one in best.values()], seeds, further)
     if as_json:

@@ -54,11 +54,10 @@ def localize(
         from pipeline.core.device import resolve
 
         resolve(device)
-        from pipeline.artifacts import localisation as artefact
         from pipeline.localize import show, stage
 
     found = {name: stage.localize(params, name, device) for name in names}
-    _project.settle(params, names, paths.localized, artefact.FILES)
+    _project.settle(params, names, paths.localized, stage.FILES)
     return _project.show_each(found, show.show, as_json)
 
 

@@ -21,6 +21,8 @@ from pipeline.project.params.typed import Params
 
 _FROM_PHRASES = ("phrase_id", "caption_id", "image_id", "start", "text", "type", *_boxes.COLUMNS)
 
+FILES = artefact.FILES
+
 
 def localize(params: Params, run: str, device: str = "auto") -> dict:
     """Write data/localize/<run>/ and return what its metrics.json holds.
@@ -52,7 +54,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
             "left_out": given.embedded.left_out(chosen.split).get("captions", 0),
             **figures.metrics(found, ranks, texts, types, chosen, params.seed),
         }
-        with whole_folder(out, repetitions.patterns(artefact.FILES)) as folder:
+        with whole_folder(out, repetitions.patterns(FILES)) as folder:
             artefact.write(folder, _table(given, ranks), metrics, str(given.source))
     timing.record(out, time.monotonic() - started)
     whole = metrics["all"]

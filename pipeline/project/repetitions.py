@@ -9,7 +9,6 @@ from pipeline.core.console import say
 from pipeline.core.errors import UsageError
 from pipeline.core.locks import claim
 from pipeline.core.whole import require_ours
-from pipeline.project import paths
 
 if TYPE_CHECKING:  # which names what it holds with what is defined here
     from pipeline.project.params.typed import Params
@@ -31,12 +30,6 @@ def seed(run: str) -> int | None:
     """Of a repetition; None of a run without seeds."""
     found = run.partition(_BETWEEN)[2]
     return int(found) if found else None
-
-
-def of_folder(folder: Path) -> str:
-    """The run whose folder in data/<stage>/ it is: its name, of a repetition ``max/1``."""
-    parts = folder.parts
-    return _BETWEEN.join(parts[-2:]) if parts[-4:-3] == paths.DATA.parts and parts[-1].isdecimal() else folder.name
 
 
 def below(folder: Path) -> list[Path]:

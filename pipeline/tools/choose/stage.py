@@ -1,6 +1,6 @@
 """Each setting of a grid trained and validated, and the best of each run written into params.yaml; test is never read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,10 +48,14 @@ def planned(params: Params, setting: Candidate, others: list[Candidate]) -> Step
     return plan.plan(params, setting.run, setting.out, earlier)
 
 
-def tried(setting: Candidate, params: Params, train: Callable[..., Path], device: str) -> Tried:
-    """Train the setting, or find it trained. train: that of the stage."""
-    train(params, setting.run, device, setting.out)
-    return Tried.of(setting)
+def tried(settings: list[Candidate], params: Mapping[Path, Params], device: str) -> list[Tried]:
+    """Train the settings, or find them trained. params: of each by its folder, as of ``params_of``."""
+    from pipeline.train.stage import flush_denormals, train  # torch, which a plan does without
+
+    flush_denormals()
+    for one in settings:
+        train(params[one.out], one.run, device, one.out)
+    return [Tried.of(one) for one in settings]
 
 
 def best(found: list[Tried]) -> Tried:

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from pipeline.artifacts import features, model_files, texts
+from pipeline.artifacts._run import of_folder
 from pipeline.core.errors import IntegrityError, UnknownMember
 from pipeline.project import paths
 from pipeline.project.params.typed import Run
 from pipeline.project.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
-from pipeline.project.repetitions import of_folder
 from pipeline.train.engine.model import DualEncoder, build, restore
 
 
