@@ -35,6 +35,7 @@ def choose(
     path, further = grid.resolve(), [rows.problems]
     found = grids.read(path, _project.params())
     names = _project.chosen(run, found, "run of the grid")
+    stage.check(names, seeds, _project.overrides, further)
     settings = [setting for name in names for setting in found[name]]
     params = {setting.out: stage.params_of(setting, _project.overrides, further) for setting in settings}
     steps = [stage.planned(params[one.out], one, found[one.run]) for one in settings]

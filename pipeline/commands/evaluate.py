@@ -55,7 +55,10 @@ MoreImages = Annotated[
 ]
 MoreCaptions = Annotated[list[Path] | None, typer.Option(help="the same for captions", rich_help_panel=_OWN)]
 FusionOption = Annotated[
-    str, typer.Option("--fusion", help="of several models: mean of scores, zscore or rrf", rich_help_panel=_OWN)
+    str | None,
+    typer.Option(
+        "--fusion", help="of several models: mean of scores (where left out), zscore or rrf", rich_help_panel=_OWN
+    ),
 ]
 Weights = Annotated[
     str | None, typer.Option(help="of each model, the first included, with commas between: 2,1", rich_help_panel=_OWN)
@@ -83,13 +86,13 @@ def evaluate(
     nan: Nan = "refuse",
     more_images: MoreImages = None,
     more_captions: MoreCaptions = None,
-    fusion: FusionOption = "mean",
+    fusion: FusionOption = None,
     weights: Weights = None,
     out: Out = None,
 ) -> None:
     """Rank the queries of a run, or of --images and --captions, under inference criteria; measure recall and hubness."""
     beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
-    given = from_files(run, images, captions, (*beside, qrels, more_images, more_captions, weights, out))
+    given = from_files(run, images, captions, (*beside, qrels, more_images, more_captions, fusion, weights, out))
     if given is not None:
         from pipeline.evaluate import summary
         from pipeline.evaluate.external.inputs import InputFiles
@@ -101,7 +104,7 @@ def evaluate(
         params, options, seed = load_measuring(_project.overrides)
         if dry_run:
             return _plans.of_files("evaluate", *given, names or DEFAULT, out, as_json)
-        more = MoreFiles(more_images or (), more_captions or (), fusion, _numbers(weights))
+        more = MoreFiles(more_images or (), more_captions or (), fusion or "mean", _numbers(weights))
         files = InputFiles(*given, *beside, similarity, qrels, nan, more)
         found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
         summary.show_files(found, as_json)

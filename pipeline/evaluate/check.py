@@ -35,6 +35,10 @@ def _criterion(params: Params, node: Node, inference: str) -> list[Problem]:
     for key, wanted in (("run", node.name), ("inference", inference)):
         if metrics.get(key, wanted) != wanted:
             found.append(Problem(ARTEFACT, where, f"{key} is {metrics[key]!r}, expected {wanted!r}", node.advice))
+    ensemble = params.ensembles.get(node.name)
+    if ensemble and not ensemble.tells(metrics.get("ensemble", {})):
+        what = f"ensemble is {metrics.get('ensemble')}, not what params.yaml ensembles.{node.name} says"
+        found.append(Problem(ARTEFACT, where, what, node.advice))
     if not _finite(metrics.get("rsum")):
         what = f"rsum is {metrics.get('rsum')!r}, expected a finite number"
         found.append(Problem(ARTEFACT, where, what, node.advice))

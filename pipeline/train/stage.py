@@ -101,9 +101,13 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
         config["backbone"] = network.described
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
     finished.record(building, mark)
-    if seeds := [str(path) for path in repetitions.below(out)]:
-        say(f"train {name}: takes the place of {', '.join(seeds)}, of seeds that the run no longer has")
-    put(building, out, repetitions.patterns(FILES))
+    seeds = repetitions.below(out)
+    with contextlib.ExitStack() as held:
+        for whole in sorted({path.with_name(path.name.removesuffix(".partial")) for path in seeds}):
+            held.enter_context(claim(whole))
+        put(building, out, repetitions.patterns(FILES))
+    if seeds:
+        say(f"train {name}: took the place of {', '.join(map(str, seeds))}, of seeds that the run no longer has")
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)

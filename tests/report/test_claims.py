@@ -10,7 +10,7 @@ from pipeline.core.errors import MissingResource
 from pipeline.project import paths
 from pipeline.report.stage import report
 from tests.report import project as artefacts
-from tests.report.claims.test_converged import write_history
+from tests.report.claims.test_converged import write_ended
 
 FILE = """\
 title: <Two> papers
@@ -24,7 +24,7 @@ claims:
 def test_each_claim_is_a_row_with_its_verdict(project):
     Path("claims.yaml").write_text(FILE)
     for run in ("hal", "sum"):
-        write_history(run, [100.0, 150.0, 149.0, 149.0, 149.0])
+        write_ended(run, converged=True)
     report(artefacts.params(runs=["sum", "hal"], inferences=["nns"], claims="claims.yaml"))
     text = Path("reports/index.html").read_text(encoding="utf-8")
     html = re.search(r'<section id="claims".*?</section>', text, re.DOTALL).group()

@@ -1,5 +1,6 @@
 """ensembles.<name> of params.yaml."""
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt
@@ -41,6 +42,19 @@ class EnsembleNode(Strict):
             raise ValueError("the weights are chosen on val")
         weights = self.weights or [1.0] * len(self.members)
         return tuple(weight / sum(weights) for weight in weights)
+
+    def tells(self, told: dict) -> bool:
+        """Whether ``ensemble`` in an evaluation's metrics.json speaks of this entry; of a pair nothing is told."""
+        if self.pair:
+            return not told
+        if told.get("runs") != list(self.members) or told.get("cascade") != self.cascade:
+            return False
+        if self.cascade is not None:
+            return True
+        if self.weights == TUNED:
+            return (told.get("fusion"), told.get("weights_from")) == (self.fusion, "val")
+        given = zip(told.get("weights", ()), self.shares, strict=True)
+        return told.get("fusion") == self.fusion and all(math.isclose(*pair, abs_tol=1e-3) for pair in given)
 
     @property
     def pair(self) -> bool:

@@ -24,7 +24,9 @@ from jaxtyping import Float
 from pipeline.ranking.confidence.figures import Address, Figures, sample
 
 HUBNESS = ("skew@", "robin_hood@", "gini@", "anti_hubs@", "largest_hub@", "hs_sum")
-_LIMITS = {"robin_hood@": (0.0, 1.0), "gini@": (0.0, 1.0), "anti_hubs@": (0.0, 100.0), "largest_hub@": (0.0, np.inf)}
+_SHARES = dict.fromkeys(("robin_hood@", "gini@"), (0.0, 1.0))
+_PERCENT = dict.fromkeys(("anti_hubs@", "r@", "mrr", "map", "r_precision", "ndcg@"), (0.0, 100.0))
+_LIMITS = {**_SHARES, **_PERCENT, "largest_hub@": (0.0, np.inf), "rsum": (0.0, 600.0), "m": (1.0, np.inf)}
 Draws = Float[np.ndarray, " draws"]
 
 
@@ -44,10 +46,14 @@ def intervals(
     (draws,) = sample([figures], resamples, seed)
     found: dict = {}
     for address, value in figures.estimate().items():
-        lowest, highest = next((_LIMITS[name] for name in _LIMITS if address[-1].startswith(name)), (-np.inf, np.inf))
-        low, high = interval(centred(address, draws[address], value), level)
-        nest(found, address, [max(low, lowest), min(high, highest)])
+        nest(found, address, within(address, interval(centred(address, draws[address], value), level)))
     return found
+
+
+def within(address: Address, ends: list[float]) -> list[float]:
+    """An interval, cut where the figure can lie no further out."""
+    lowest, highest = next((_LIMITS[name] for name in _LIMITS if address[-1].startswith(name)), (-np.inf, np.inf))
+    return [max(ends[0], lowest), min(ends[1], highest)]
 
 
 def centred(address: Address, draws: Draws, estimate: float) -> Draws:

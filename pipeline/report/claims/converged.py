@@ -1,29 +1,26 @@
-"""Whether a training had converged when it ended, by its history."""
+"""Whether there is something to say of a training: it had converged when it ended, and reaches the floor."""
 
-from pipeline.artifacts import evaluation, history
+from pipeline.artifacts import evaluation, model_files
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from pipeline.ranking.metrics.convergence import converged
-
-# Solved by its first epoch, without steps that could be too few.
-_SOLVED = ("cca",)
 
 
 def problem(params: Params, model: str) -> str | None:
     """Why nothing should be said of a run, a repetition or an ensemble; None where it has converged.
 
-    The rule is ``ranking.metrics.convergence``'s, with the run's patience. Raises InputError for a history that cannot be used.
+    ``vse-pipe train`` has written it into config.json, by the rule of ``ranking.metrics.convergence``. Raises InputError and
+    IntegrityError for a file that cannot be used.
     """
     ensemble = params.ensembles.get(model)
     named = ensemble.members if ensemble else (model,)
     for run in (one for name in named for one in params.models(name)):
-        if run in params.runs and params.runs[run].scheme.name in _SOLVED:
-            continue
         folder = paths.trained(run)
-        if not (folder / history.NAME).is_file():
-            return f"{run}: no {folder / history.NAME}, so that nobody knows whether it has converged"
-        patience = params.runs[run].train.patience if run in params.runs else None
-        if not converged(history.read(folder)["val_rsum"].tolist(), patience):
+        if not (folder / model_files.CONFIG).is_file():
+            return f"{run}: no {folder / model_files.CONFIG}, so that nobody knows whether it has converged"
+        ended = model_files.read_config(folder, run).get("ended")
+        if ended is None:
+            return f"{run}: trained before config.json told whether it has converged; train it again"
+        if not ended["converged"]:
             return f"{run} has not converged: rsum on val was still rising in its last epochs"
     return None
 

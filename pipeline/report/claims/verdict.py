@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from pipeline.artifacts import evaluation
-from pipeline.core.errors import UsageError
+from pipeline.core.errors import InputError, UsageError
 from pipeline.core.unknown import unknown
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
@@ -42,8 +42,7 @@ def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unk
     A claim holds where the interval of left - right lies on the side it names and the corrected p is below 0.05, it does not
     where the same is true of the other side, and otherwise these data cannot tell. Of equality the sides are within the
     margin and beyond it. There is no verdict on sides that are not evaluated, have too few trainings, are below the floor or
-    have not converged. Raises UsageError with all runs that do not exist, unless ``skip_unknown``, and InputError
-    where two sides cannot be paired.
+    have not converged, or that cannot be paired. Raises UsageError with all runs that do not exist, unless ``skip_unknown``.
     """
     known = sorted({*params.evaluated(), *params.groups})
     sides = [side for claim in file.claims for side in (claim.left, claim.right)]
@@ -71,7 +70,10 @@ def _measured(
             return Judged(claim, left, right, NONE, why)
     if pair not in measured:
         a, b = (_method(params, *side) for side in pair)
-        measured[pair] = {one.address: one for one in differences(a, b, *draws)[1]}
+        try:
+            measured[pair] = {one.address: one for one in differences(a, b, *draws)[1]}
+        except InputError as error:
+            return Judged(claim, left, right, NONE, str(error))
     one = measured[pair].get(claim.address)
     if one is None or one.doubt is None:
         return Judged(claim, left, right, NONE, "a matching's tables do not hold this figure query by query", one)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.report.engine.repeated import RepeatedEvaluation, mean
+from pipeline.report.engine.repeated import RepeatedEvaluation, localised
 from pipeline.report.engine.results import Evaluation, Results, RunResult
 
 # Below one query in a million; keeps the last bits of a float, which differ between machines, out of git.
@@ -41,10 +41,9 @@ def _spread(one: Evaluation) -> dict:
 
 def _localisation(results: Results, run: RunResult) -> dict:
     """{"localisation": {metric: number, "types": {type: {metric: number}}}}; nothing of a run that params does not name."""
-    found = [results.localised[one.name].metrics for one in run.repetitions or (run,) if one.name in results.localised]
-    if not found:
+    measured = localised(results, run)
+    if measured is None:
         return {}
-    measured = mean(found)
     types = {name: _rounded(figures) for name, figures in measured["types"].items()}
     return {"localisation": {**_rounded(measured["all"]), "types": types}}
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pipeline.papers import catalogue, compare
-from pipeline.report.engine.localised import Localisation
+from pipeline.report.engine.repeated import localised
 from pipeline.report.engine.results import BASELINE, Results, RunResult
 
 Row = tuple[str, float, float, float]
@@ -35,15 +35,15 @@ class Published:
 
 def collect(results: Results) -> list[Published]:
     """One for each run that names a row, in the order of the page. Raises UsageError for a row that does not exist."""
-    return [_published(run, run.row, results.localised.get(run.name)) for run in results.methods() if run.row]
+    return [_published(run, run.row, localised(results, run)) for run in results.methods() if run.row]
 
 
-def _published(run: RunResult, row: str, localised: Localisation | None) -> Published:
+def _published(run: RunResult, row: str, found: dict | None) -> Published:
     measured = [(f"ranked with {one.inference}", one.metrics, one.inference) for one in run.evaluations.values()]
-    if localised:
-        measured.append(("localised", localised.metrics, BASELINE))
+    if found:
+        measured.append(("localised", found, BASELINE))
     tables = [table for one in measured if (table := _table(*one, row))]
-    metrics = {**run.baseline.metrics, **(localised.metrics if localised else {})}
+    metrics = {**run.baseline.metrics, **(found or {})}
     return Published(run.name, run.kind, row, tables, compare.cautions(row, metrics, run.params))
 
 

@@ -61,6 +61,9 @@ def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
     folder = paths.evaluated(run, inference)
     metrics = evaluation.read_metrics(folder)
     problems = _problems(metrics, params)
+    node = params.ensembles.get(run)
+    if node and not node.tells(metrics.get("ensemble", {})):
+        problems.append(f"ensemble is {metrics.get('ensemble')}, not what params.yaml ensembles.{run} says")
     if problems:
         advice = f"run `vse-pipe evaluate --run {run} --inference {inference}` again"
         raise InputError("\n".join(f"{folder / evaluation.METRICS}: {problem}; {advice}" for problem in problems))

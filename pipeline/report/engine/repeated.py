@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pipeline.core.errors import InputError
 from pipeline.project.params.typed import Params
-from pipeline.report.engine.results import Evaluation, RunResult, TrainedRun
+from pipeline.report.engine.results import Evaluation, Results, RunResult, TrainedRun
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,12 @@ class RepeatedEvaluation(Evaluation):
 
 
 def repeated(name: str, runs: Sequence[TrainedRun], params: Params) -> RunResult:
-    """runs: its models; criteria that one of them lacks are left out. Raises InputError where they are of different data."""
+    """runs: its models; criteria that one of them lacks are left out. Raises InputError where nothing is left,
+    or they are of different data."""
     first = runs[0]
     common = [one for one in first.evaluations if all(one in run.evaluations for run in runs)]
+    if not common:
+        raise InputError(f"run {name}: its seeds have no criterion in common; run `vse-pipe evaluate --run {name}`")
     if len({run.evaluations[one].metrics.get("data") for run in runs for one in common}) > 1:
         raise InputError(
             f"run {name}: its seeds were evaluated on different data; run `vse-pipe evaluate --run {name}` again"
@@ -35,7 +38,7 @@ def _evaluation(name: str, ones: list[Evaluation], params: Params) -> RepeatedEv
     first, documents = ones[0], [one.metrics for one in ones]
     metrics = mean(documents)
     metrics.pop("intervals", None)
-    if params.evaluate.resamples:
+    if params.evaluate.resamples > 1:
         metrics["intervals"] = _intervals(ones, params.evaluate.resamples, params.seed)
     deviations = _numbers(documents, statistics.stdev) if len(ones) > 1 else {}
     return RepeatedEvaluation(
@@ -46,13 +49,19 @@ def _evaluation(name: str, ones: list[Evaluation], params: Params) -> RepeatedEv
 def _intervals(ones: list[Evaluation], resamples: int, seed: int) -> dict:
     # Numba takes a second to import, which reports without seeds need not wait for.
     from pipeline.ranking.confidence.figures import Figures
-    from pipeline.ranking.confidence.intervals import nest
+    from pipeline.ranking.confidence.intervals import nest, within
     from pipeline.ranking.confidence.repeated import spreads
 
     found: dict = {}
     for address, spread in spreads([Figures.of(one.ranks, one.occurrence) for one in ones], resamples, seed).items():
-        nest(found, address, spread.interval())
+        nest(found, address, within(address, spread.interval()))
     return found
+
+
+def localised(results: Results, run: RunResult) -> dict | None:
+    """What localize has measured, of a run with seeds the mean of its models."""
+    found = [results.localised[one.name].metrics for one in run.repetitions or (run,) if one.name in results.localised]
+    return mean(found) if found else None
 
 
 def mean(documents: Sequence[dict]) -> dict:

@@ -1,7 +1,7 @@
 """Each setting of a grid trained and validated, and the best of each run written into params.yaml; test is never read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.artifacts import model_files
@@ -39,7 +39,9 @@ class Tried:
 
 def params_of(setting: Candidate, overrides: list[str], further: Sequence[Check]) -> Params:
     """params.yaml with the setting in it, its run with the seed of the file. Raises ParamsError where a value does not fit."""
-    return load(PARAMS, [*overrides, f"runs.{setting.run}.seeds=null", *setting.overrides], further=further)
+    found = load(PARAMS, [*overrides, *setting.overrides], further=further)
+    one = replace(found.runs[found.models(setting.run)[0]], seed=found.seed)
+    return replace(found, runs={**found.runs, setting.run: one})
 
 
 def planned(params: Params, setting: Candidate, others: list[Candidate]) -> Step:
@@ -66,7 +68,14 @@ def best(found: list[Tried]) -> Tried:
 def write(chosen: list[Candidate], seeds: int, further: Sequence[Check]) -> None:
     """Put the values into params.yaml, and that each run is repeated with seeds 1, 2, ... Comments stay."""
     changes = [change for setting in chosen for change in setting.overrides]
-    if seeds:
-        listed = list(range(1, seeds + 1))
-        changes += [f"runs.{setting.run}.seeds={listed}" for setting in chosen]
-    overlay.edit(PARAMS, changes, further)
+    overlay.edit(PARAMS, changes + _repeated([setting.run for setting in chosen], seeds), further)
+
+
+def check(runs: Sequence[str], seeds: int, overrides: list[str], further: Sequence[Check]) -> None:
+    """Raises ParamsError where the runs cannot have seeds, such as those that ``first`` of an ensemble names, before hours go
+    into a choice that cannot be written down."""
+    load(PARAMS, [*overrides, *_repeated(runs, seeds)], further=further)
+
+
+def _repeated(runs: Sequence[str], seeds: int) -> list[str]:
+    return [f"runs.{run}.seeds={list(range(1, seeds + 1))}" for run in runs] if seeds else []

@@ -95,7 +95,9 @@ def _weights(params: Params, run: str) -> tuple[float, ...] | None:
     for inference in params.grid.inferences:
         folder = paths.evaluated(run, inference)
         if (folder / evaluation.METRICS).is_file():
-            return tuple(evaluation.read_metrics(folder)["ensemble"]["weights"])
+            told = evaluation.read_metrics(folder).get("ensemble", {})
+            if node.tells(told):
+                return tuple(told["weights"])
     raise MissingResource(
-        f"{paths.evaluations(run)}: no evaluation has chosen the weights of '{run}' yet; run `vse-pipe evaluate --run {run}`"
+        f"{paths.evaluations(run)}: no evaluation has chosen the weights of the runs of '{run}' yet; run `vse-pipe evaluate --run {run}`"
     )

@@ -95,7 +95,8 @@ def ending(scheme: Scheme, progress: Progress) -> dict:
     """After which epoch the run ended, by its ``epochs`` or by ``patience``, and whether it has converged, for config.json."""
     params, last = scheme.setting.train, progress.epoch
     by = "epochs" if last == params.epochs else "patience"
-    return {"epoch": last, "by": by, "converged": converged(_selectable(scheme, progress), params.patience)}
+    settled = scheme.solved or converged(_selectable(scheme, progress), params.patience)
+    return {"epoch": last, "by": by, "converged": settled}
 
 
 def _write(out: Path, progress: Progress) -> None:

@@ -1,61 +1,42 @@
-"""When a training had converged, told from its history."""
-
-from dataclasses import replace
+"""What is said of a training that had not converged when it ended."""
 
 import pytest
 
-from pipeline.artifacts import history
+from pipeline.artifacts import model_files
+from pipeline.core.files import write_json
 from pipeline.project import paths
 from pipeline.report.claims import converged
 from tests.toy_project import PARAMS, load_params
 
 
-def write_history(run: str, rsums: list[float]) -> None:
-    rows = [dict.fromkeys(history.COLUMNS, 0.0) | {"epoch": n + 1, "val_rsum": value} for n, value in enumerate(rsums)]
+def write_ended(run: str, **ended: object) -> None:
+    """config.json of a run, without a model beside it."""
     paths.trained(run).mkdir(parents=True, exist_ok=True)
-    history.write(paths.trained(run), rows)
-
-
-def _patient(params, epochs: int) -> None:
-    run = params.runs["sum"]
-    params.runs["sum"] = replace(run, train=run.train.model_copy(update={"patience": epochs}))
+    write_json(paths.trained(run) / model_files.CONFIG, {"sha256": {}, **({"ended": ended} if ended else {})})
 
 
 @pytest.fixture
 def params(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    node = PARAMS["runs"]["sum"]
-    runs = dict.fromkeys(("sum", "hal"), node) | {"cca": {**node, "scheme": "cca"}}
-    return load_params(tmp_path, runs=runs, ensembles={"both": {"first": "sum", "second": "hal"}}, scheme={"cca": {}})
+    runs = dict.fromkeys(("sum", "hal"), PARAMS["runs"]["sum"])
+    return load_params(tmp_path, runs=runs, ensembles={"both": {"first": "sum", "second": "hal"}})
 
 
-@pytest.mark.parametrize(
-    ("rsums", "rises"),
-    [([100, 200, 250, 251, 250, 251, 250], False), ([100, 200, 240, 245, 248, 252, 251], True), ([100], True)],
-)
-def test_a_run(params, rsums, rises):
-    write_history("sum", rsums)
-    said = "sum has not converged: rsum on val was still rising in its last epochs"
-    assert converged.problem(params, "sum") == (said if rises else None)
-
-
-def test_by_the_patience_of_the_run(params):
-    write_history("sum", [100, 200, 240, 245, 248, 252, 251])
-    _patient(params, 2)
-    assert converged.problem(params, "sum") == "sum has not converged: rsum on val was still rising in its last epochs"
-    _patient(params, 1)
+def test_a_run(params):
+    write_ended("sum", converged=True)
     assert converged.problem(params, "sum") is None
+    write_ended("sum", converged=False)
+    assert converged.problem(params, "sum") == "sum has not converged: rsum on val was still rising in its last epochs"
+    write_ended("sum")
+    assert converged.problem(params, "sum") == (
+        "sum: trained before config.json told whether it has converged; train it again"
+    )
 
 
 def test_an_ensemble_is_as_its_runs(params):
-    write_history("sum", [100, 200, 190, 190, 190])
+    write_ended("sum", converged=True)
     assert converged.problem(params, "both") == (
-        "hal: no data/train/hal/history.csv, so that nobody knows whether it has converged"
+        "hal: no data/train/hal/config.json, so that nobody knows whether it has converged"
     )
-    write_history("hal", [100, 200, 210])
+    write_ended("hal", converged=False)
     assert "hal has not converged" in converged.problem(params, "both")
-
-
-def test_what_is_solved_in_one_step_has_converged(params):
-    write_history("cca", [100])
-    assert converged.problem(params, "cca") is None

@@ -12,7 +12,7 @@ from pipeline.ranking.confidence.intervals import holm
 from pipeline.report.claims import schema
 from pipeline.report.claims.verdict import FAILS, HOLDS, NONE, UNSURE, judged
 from tests.report.claims.project import claim, write
-from tests.report.claims.test_converged import write_history
+from tests.report.claims.test_converged import write_ended
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def test_equality_is_told_from_both_ends_of_the_margin(judge):
 @pytest.mark.parametrize(
     ("change", "more", "why"),
     [
-        (lambda: write_history("weak/2", [1.0, 2.0, 3.0]), {}, "weak/2 has not converged: rsum on val"),
-        (lambda: shutil.rmtree(paths.trained("weak/2")), {}, "weak/2: no data/train/weak/2/history.csv"),
+        (lambda: write_ended("weak/2", converged=False), {}, "weak/2 has not converged: rsum on val"),
+        (lambda: shutil.rmtree(paths.trained("weak/2")), {}, "weak/2: no data/train/weak/2/config.json"),
         (
             lambda: shutil.rmtree(paths.evaluated("weak/3", "nns")),
             {},

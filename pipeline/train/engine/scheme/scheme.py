@@ -50,12 +50,13 @@ class Scheme:
     What ``start`` keeps must follow from (seed, epoch) and the model, so that a resumed run is bit-equal to one that never
     stopped; anything else that lasts from epoch to epoch goes through ``state`` and ``load_state``.
 
-    decays_from: the epoch, counted from 0, from which the rate's decay is counted; until then the rate is ``train.lr``.
+    solved: whether there are no steps that could be too few; such a run has always converged. decays_from: the epoch, counted from 0, from which the rate's decay is counted; until then the rate is ``train.lr``.
     starts: the epochs that begin with a network of fresh weights, the first among them.
     selects_from: the first epoch that can be the best. passed: epochs trained so far, with the share of the one at hand; set
     before each step.
     """
 
+    solved = False
     decays_from = 0
     starts: tuple[int, ...] = (0,)
     selects_from = 0

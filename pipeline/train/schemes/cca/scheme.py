@@ -27,6 +27,8 @@ class Cca(Scheme):
     Where a pair shows another image than its own (``inject``), that one counts.
     """
 
+    solved = True
+
     def __init__(self, setting: Setting, params: Params) -> None:
         super().__init__(setting)
         self.params = params
