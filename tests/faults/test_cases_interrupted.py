@@ -191,7 +191,7 @@ def short_of_memory(largest: int) -> None:
         return forward(self, batch)
 
     def refused_epoch(*arguments):
-        if arguments[3] == 2:
+        if arguments[4] == 2:
             raise RuntimeError(refusal)
         return epoch(*arguments)
 

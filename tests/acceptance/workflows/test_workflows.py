@@ -101,9 +101,9 @@ def dropped(origin, tmp_path_factory):
     """A change in code after which nothing is learnt; the runner has no cache."""
 
     def edit(root: Path) -> None:
-        module = root / "pipeline" / "train" / "engine" / "optimise.py"
+        module = root / "pipeline" / "train" / "engine" / "schedule.py"
         text = module.read_text()
-        module.write_text(text.replace("return lr * ", "return 1e-9 * lr * "))
+        module.write_text(text.replace("= rate.lr * ", "= 1e-9 * rate.lr * "))
         assert module.read_text() != text
 
     folder = tmp_path_factory.mktemp("dropped")
