@@ -1,9 +1,12 @@
-"""A project of painted pictures that is extracted once."""
+"""Projects to train in: one ready for it, and one of painted pictures that is extracted once."""
 
 import shutil
 
 import pytest
 
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
+from tests.toy_project import load_params, write_prepared
 from tests.train.painted import extracted, loaded, painted
 
 
@@ -23,3 +26,14 @@ def painted_project(extraction, tmp_path, monkeypatch):
     shutil.copytree(extraction, tmp_path / "project")
     monkeypatch.chdir(tmp_path / "project")
     return tmp_path / "project"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """The working directory, ready to train on clean pairs."""
+    monkeypatch.chdir(tmp_path)
+    write_prepared()
+    params = load_params(tmp_path)
+    inject(params, "clean")
+    extract_texts(params, "words")
+    return tmp_path

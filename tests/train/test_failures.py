@@ -11,24 +11,12 @@ import torch
 
 from pipeline.artifacts import features, history, model_files, pairs
 from pipeline.core.errors import InputError, IntegrityError, PipelineError
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.train.engine import loop
 from pipeline.train.stage import train
-from tests.toy_project import PARAMS, load_params, write_prepared
+from tests.toy_project import PARAMS, load_params
 from tests.train.killed import killed_after
 from tests.train.some import some_pairs, some_scheme
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_prepared()
-    params = load_params(tmp_path)
-    inject(params, "clean")
-    extract_texts(params, "words")
-    return tmp_path
 
 
 def test_weights_that_are_not_finite_are_said_with_run_and_epoch(project, monkeypatch):

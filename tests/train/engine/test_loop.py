@@ -9,26 +9,14 @@ import torch
 
 from pipeline.artifacts import history, model_files
 from pipeline.core.errors import PipelineError
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.train.engine import checkpoint, loop, optimise
 from pipeline.train.stage import train
-from tests.toy_project import PARAMS, load_params, write_prepared
+from tests.toy_project import PARAMS, load_params
 from tests.train.killed import Killed, killed_after
 from tests.train.some import adam, some_pairs, some_scheme
 
 OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_prepared()
-    params = load_params(tmp_path)
-    inject(params, "clean")
-    extract_texts(params, "words")
-    return tmp_path
 
 
 def _bytes() -> dict[str, bytes]:
