@@ -4,7 +4,7 @@ import contextlib
 import copy
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from pipeline.core.seeds import generator
 from pipeline.core.whole import partial as partial_folder
 from pipeline.core.whole import require_ours
 from pipeline.project import paths, repetitions, timing
-from pipeline.project.params.typed import FeatureSet, Member, Params, Run
+from pipeline.project.params.typed import FeatureSet, Params, Run
 from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
 from pipeline.train.engine import (
     checkpoint,
@@ -61,25 +61,17 @@ def train(params: Params, run: str, device: str = "auto", out: Path | None = Non
     out = out or paths.trained(run)
     with claim(out):
         if node.model is None:
-            _train(node, params.features[node.features], run, params.seed, out, resolve(device), params.trackers)
+            _train(node, params, run, out, resolve(device))
         else:
             given.take(node.model, node, run, out, FILES)
     return out
 
 
-def _train(
-    node: Run,
-    source: FeatureSet,
-    name: str,
-    project_seed: int,
-    out: Path,
-    device: torch.device,
-    trackers: Mapping[str, Member],
-) -> None:
-    """project_seed: that of the network behind the features, where its weights are drawn; all else is the run's own."""
+def _train(node: Run, params: Params, name: str, out: Path, device: torch.device) -> None:
     started, seed = time.monotonic(), node.seed
     stored = features.read(paths.extracted(node.dataset, node.features))
-    network = _network(node, source, stored, project_seed, device)
+    # The project's seed: that of the network behind the features, where its weights are drawn; all else is the run's own.
+    network = _network(node, params.features[node.features], stored, params.seed, device)
     inputs = _inputs(node)
     if all(path.is_file() for path in inputs):  # what is missing is said where it is read
         mark = fingerprint.of(node, seed, inputs, device, None if network is None else network.depends)
@@ -111,7 +103,7 @@ def _train(
     )
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
-    with tracking.following(trackers, tracking.Training.of(node, name, mark, out)) as follow:
+    with tracking.following(params.trackers, tracking.Training.of(node, name, mark, out)) as follow:
         building, going_on = _start(
             out, mark
         )  # only now that all checks are past: it removes another run that was killed

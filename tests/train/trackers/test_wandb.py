@@ -9,7 +9,6 @@ from pipeline.train.trackers.wandb import Params
 from pipeline.train.trackers.wandb.track import start
 from tests.train.trackers.some import MARK, PARAMETERS, ROWS, interrupted, training, without
 
-
 _BLOCK, _HEADER = 32768, 7
 
 
