@@ -1,6 +1,5 @@
 """Overlays: named changes to params.yaml that ship with the package, or a file of the user's own."""
 
-import copy
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -52,9 +51,9 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
     for section, values in changes.items():
         there = content.get(section)
         if not (there and isinstance(there, dict) and isinstance(values, dict)):
-            content[section] = copy.deepcopy(values)
+            content[section] = _own(values)
         elif section in NODES:
-            there.update(copy.deepcopy(values))
+            there.update(_own(values))
         else:
             _merge(there, values)
     content["ensembles"] = _on_one_line(content.get("ensembles") or {})
@@ -115,9 +114,16 @@ def _forget_runs(content: dict) -> None:
         content["report"] |= {"audits": [], "localized": []}
 
 
+def _own(value: object) -> object:
+    """A copy in which nothing stands twice: the editor would write what an overlay shares as anchors."""
+    if isinstance(value, dict):
+        return {key: _own(one) for key, one in value.items()}
+    return [_own(one) for one in value] if isinstance(value, list) else value
+
+
 def _merge(into: dict, values: dict) -> None:
     for key, value in values.items():
         if isinstance(value, dict) and isinstance(into.get(key), dict):
             _merge(into[key], value)
         else:
-            into[key] = copy.deepcopy(value)
+            into[key] = _own(value)
