@@ -51,6 +51,8 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
     """Everything the text features follow from."""
     name, options = method.name, method.params
     prepared = paths.prepared(dataset)
+    methods = [name, *(one.name for one in options.further())]
+    libraries = {package: method for method in methods for package in TEXT_FEATURES.traits(method).libraries}
     files = [_checked(path, digest, name) for path, digest in options.files().items()]
     return {
         "dataset": dataset,
@@ -59,8 +61,8 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
         "seed": seed,
         "captions_sha256": sha256(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}")),
         "files_sha256": files,
-        "code_sha256": code.digest(code.closure([__name__, *TEXT_FEATURES.modules(name)])),
-        "libraries": {package: _version(package, name) for package in ("numpy", *TEXT_FEATURES.traits(name).libraries)},
+        "code_sha256": code.digest(code.closure([__name__, *(m for one in methods for m in TEXT_FEATURES.modules(one))])),
+        "libraries": {package: _version(package, method) for package, method in {"numpy": name, **libraries}.items()},
     }
 
 

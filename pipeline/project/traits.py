@@ -40,11 +40,12 @@ class BackboneTraits(Traits):
 @dataclass(frozen=True)
 class TextFeatureTraits(Traits):
     """gives: what the text encoder reads, token ids or a vector each; libraries: whose versions the texts depend on; terms:
-    it has a function ``terms``, the words of a caption that it knows."""
+    it has a function ``terms``, the words of a caption that it knows; mixes: it is made of other methods, its option ``parts``."""
 
     gives: Literal["tokens", "vectors"] = "vectors"
     libraries: tuple[str, ...] = ()
     terms: bool = False
+    mixes: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class ProtocolTraits(Traits):
 class LossTraits(Traits):
     """similarities: those it works with, None for all; above_zero: a pair learns only while its similarity is above 0;
     stuck: it has a function ``stuck``, which tells whether training ended at a point from which the loss does not move;
-    learns: it has a function ``network``, which makes what is trained with the model, and takes that as a third argument."""
+    learns: it has a function ``network``, which makes what is trained with the model, or nothing, and takes that as a third
+    argument."""
 
     similarities: tuple[str, ...] | None = None
     above_zero: bool = False
@@ -71,12 +73,14 @@ class LossTraits(Traits):
 @dataclass(frozen=True)
 class SchemeTraits(Traits):
     """losses, similarities: those it works with, None for all; parts: batches that one batch of the sampler becomes;
-    regions: it needs a data set of regions, with the proposals of its training pictures."""
+    regions: it needs a data set of regions, with the proposals of its training pictures; teacher: it learns from models that
+    are trained already, ``noise`` of the run being an entry of teachers."""
 
     losses: tuple[str, ...] | None = None
     similarities: tuple[str, ...] | None = None
     parts: int = 1
     regions: bool = False
+    teacher: bool = False
 
 
 @dataclass(frozen=True)

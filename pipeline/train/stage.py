@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.artifacts import captions, features, history, model_files, pairs, phrases, regions, rematching, texts
+from pipeline.artifacts import captions, features, history, model_files, pairs, phrases, regions, rematching, teachers, texts
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError
@@ -29,6 +29,7 @@ from pipeline.train.engine.pixels import PixelNetwork
 from pipeline.train.engine.regions import TrainRegions
 from pipeline.train.engine.scheme.scheme import Setting
 from pipeline.train.engine.table import TrainTable, mentions_of
+from pipeline.train.engine.teacher import Teacher
 
 FILES = (*model_files.FILES, f"{model_files.PEER}/*", history.NAME, rematching.NAME, "last/*")
 
@@ -86,6 +87,7 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
         partial(objective, node.loss, model),
         known,
         node.loss.params,
+        _teacher(node, table),
     )
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
@@ -149,11 +151,19 @@ def _regions(node: Run, stored: features.Features, table: TrainTable, name: str)
     return TrainRegions.of(regions.read(folder), phrases.read(folder), stored, known, name)
 
 
+def _teacher(node: Run, table: TrainTable) -> Teacher | None:
+    """Of schemes that have one."""
+    if not SCHEMES.traits(node.scheme.name).teacher:
+        return None
+    return Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs)
+
+
 def _inputs(node: Run) -> list[Path]:
     """The files whose digests say what the run reads."""
     named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
     inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
     inputs += [paths.prepared(node.dataset) / file for file in (regions.NAME, phrases.NAME) if _of_regions(node)]
+    inputs += [paths.injected(node.dataset, node.noise) / teachers.NAME] * SCHEMES.traits(node.scheme.name).teacher
     inputs += [folder / file for folder in named for file in (features.META, features.INDEX)]
     return inputs + word_vectors.files(node.text)
 

@@ -57,7 +57,7 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     return np.asarray(vectors, dtype=np.float32)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=4)  # of the parts of a mixture
 def _loaded(name: str, revision: str | None, device: str):
     """Safetensors only, and no code that comes with a model is run."""
     from pipeline.core.device import resolve

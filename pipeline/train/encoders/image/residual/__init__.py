@@ -1,0 +1,7 @@
+"""One layer, and a branch of two beside it, on extracted features (the projection of VSE-infinity, CVPR 2021)."""
+
+from pipeline.train.engine.encoder.residual_options import Options
+
+
+class Params(Options):
+    """Those of ``Options``, shared by both sides."""
