@@ -39,13 +39,15 @@ class BackboneTraits(Traits):
 
 @dataclass(frozen=True)
 class TextFeatureTraits(Traits):
-    """gives: what the text encoder reads, token ids or a vector each; libraries: whose versions the texts depend on; terms:
-    it has a function ``terms``, the words of a caption that it knows; mixes: it is made of other methods, its option ``parts``."""
+    """gives: what the text encoder reads, token ids, a vector each or a vector a token; libraries: whose versions the texts depend on; terms:
+    it has a function ``terms``, the words of a caption that it knows; mixes: it is made of other methods, its option ``parts``;
+    extra: of this package, that brings the libraries, where it is not called after the method."""
 
-    gives: Literal["tokens", "vectors"] = "vectors"
+    gives: Literal["tokens", "vectors", "fragments"] = "vectors"
     libraries: tuple[str, ...] = ()
     terms: bool = False
     mixes: bool = False
+    extra: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,10 +97,10 @@ class SimilarityTraits(Traits):
 
 @dataclass(frozen=True)
 class TextEncoderTraits(Traits):
-    """reads: of texts, token ids or a vector each; words: it also gives a vector for each word; vectors: its table of words,
+    """reads: of texts, token ids, a vector each or a vector a token; words: it also gives a vector for each word; vectors: its table of words,
     ``embed``, can start from a file, as its options ``vectors``, ``words`` and ``freeze_vectors`` say."""
 
-    reads: Literal["tokens", "vectors"] = "tokens"
+    reads: Literal["tokens", "vectors", "fragments"] = "tokens"
     words: bool = False
     vectors: bool = False
 

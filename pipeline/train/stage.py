@@ -212,6 +212,8 @@ def _say_left_out(name: str, table: TrainTable) -> None:
 def _described(table: TrainTable) -> str:
     if table.texts.tokens is None:
         return f"text vectors of {table.texts.inputs} dimensions"
+    if table.texts.array is not None:
+        return f"{len(table.texts.array)} tokens of {table.texts.inputs} dimensions"
     return f"{table.texts.inputs} words, {table.texts.meta['cut']} captions cut"
 
 
