@@ -17,14 +17,14 @@ Noise = Annotated[
 TeacherName = Annotated[
     str | None,
     typer.Option(
-        "--teacher", help="a name under teachers:, in the place of noises", autocompletion=_completion.section("teachers")
+        "--teacher",
+        help="a name under teachers:, in the place of noises",
+        autocompletion=_completion.section("teachers"),
     ),
 ]
 
 
-def inject(
-    noise: Noise = None, teacher: TeacherName = None, dry_run: DryRun = False, as_json: AsJson = False
-) -> None:
+def inject(noise: Noise = None, teacher: TeacherName = None, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """Write the pairs to train on, with mismatches injected at the rate asked for, or with trained runs that teach others."""
     if noise is not None and teacher is not None:
         raise UsageError("--noise and --teacher name different nodes; give one of them")

@@ -11,7 +11,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.artifacts import captions, features, history, model_files, pairs, phrases, regions, rematching, teachers, texts
+from pipeline.artifacts import (
+    captions,
+    features,
+    history,
+    model_files,
+    pairs,
+    phrases,
+    regions,
+    rematching,
+    teachers,
+    texts,
+)
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError

@@ -318,7 +318,9 @@ def rcl(scores: Matrix, tau: float, method: str, q: float, same: Cells | None = 
     return shares
 
 
-def divergence(scores: Matrix, teacher: Matrix, tau: float, teacher_tau: float, same: Cells | None = None) -> list[float]:
+def divergence(
+    scores: Matrix, teacher: Matrix, tau: float, teacher_tau: float, same: Cells | None = None
+) -> list[float]:
     """KL of the teacher's softmax from ours for each pair, over its row and over its column."""
     n = len(scores)
     same = same or diagonal(n)

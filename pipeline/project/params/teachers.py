@@ -22,7 +22,10 @@ def problems(params: Params) -> Iterator[tuple[str, str]]:
         if run.dataset != node.dataset:
             yield f"{address}.run", f"'{node.run}' is of data set '{run.dataset}', not '{node.dataset}'"
         if SIMILARITIES.traits(run.similarity.name).fragments or run.similarity.name != "cosine":
-            yield f"{address}.run", f"'{node.run}' is compared by {run.similarity.name}; a teacher is compared by cosine"
+            yield (
+                f"{address}.run",
+                f"'{node.run}' is compared by {run.similarity.name}; a teacher is compared by cosine",
+            )
         if name in _before(params, name):
             yield address, "what it is made of is trained on it, in a circle"
 

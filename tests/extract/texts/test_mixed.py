@@ -52,7 +52,9 @@ def test_what_was_learnt_is_enough_for_another_sentence(tmp_path: Path, monkeypa
     assert read.array.shape == (6, 3 + 4)
     assert read.meta["libraries"].keys() >= {"numpy", "nltk", "scikit-learn", "scipy", "simplemma"}
     assert len(read.meta["files_sha256"]) == 1
-    files = type("Files", (), {"config": {"dataset": "tiny", "texts": "node", "texts_sha256": read.digest}, "words": []})
+    files = type(
+        "Files", (), {"config": {"dataset": "tiny", "texts": "node", "texts_sha256": read.digest}, "words": []}
+    )
     (vector,) = Reader.open("run", files).read(project.TEXTS[3]).inputs
     np.testing.assert_allclose(vector[0], read.array[3], atol=1e-6)
 
@@ -61,11 +63,23 @@ def test_what_was_learnt_is_enough_for_another_sentence(tmp_path: Path, monkeypa
     ("parts", "told"),
     [
         ([{"method": "tfidf"}], "texts.both.parts: list should have at least 2 items"),
-        ([{"method": "tfidf"}, {"method": "words"}], "texts.both.parts.1.method: 'words' cannot be a part; those that can"),
-        ([{"method": "tfidf"}, {"method": "tfid"}], "texts.both.parts.1.method: unknown text features 'tfid'; did you mean"),
-        ([{"method": "tfidf", "sice": 3}, {"method": "tfidf"}], "texts.both.parts.0.sice: unknown key; did you mean 'size'"),
+        (
+            [{"method": "tfidf"}, {"method": "words"}],
+            "texts.both.parts.1.method: 'words' cannot be a part; those that can",
+        ),
+        (
+            [{"method": "tfidf"}, {"method": "tfid"}],
+            "texts.both.parts.1.method: unknown text features 'tfid'; did you mean",
+        ),
+        (
+            [{"method": "tfidf", "sice": 3}, {"method": "tfidf"}],
+            "texts.both.parts.0.sice: unknown key; did you mean 'size'",
+        ),
         ([{"method": "mixed"}, {"method": "tfidf"}], "texts.both.parts.0"),
-        ([{"method": "tfidf", "weight": 0.0}, {"method": "tfidf"}], "texts.both.parts.0.weight: input should be greater"),
+        (
+            [{"method": "tfidf", "weight": 0.0}, {"method": "tfidf"}],
+            "texts.both.parts.0.weight: input should be greater",
+        ),
     ],
 )
 def test_parts_that_do_not_fit(tmp_path: Path, parts: list[dict], told: str) -> None:

@@ -40,7 +40,6 @@ class Model:
         extra = () if self.network is None else (self.network,)
         return self.member.score(images, words, self.params, *extra)
 
-
     def pairs(self, images: Tensor, words: Words) -> OfPairs:
         extra = () if self.network is None else (self.network,)
         return self.member.pairs(images, words, self.params, *extra)

@@ -20,7 +20,6 @@ from pipeline.project import paths
 from pipeline.ranking.engine.embedded import Embedded
 from pipeline.train.engine import gradient_cache
 from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.table import TrainTable
 from pipeline.train.engine.teacher import Teacher
 from pipeline.train.schemes.distil import Params
 from pipeline.train.schemes.distil.divergence import divergence
@@ -144,8 +143,8 @@ def test_pairs_are_those_of_the_noise_and_the_models_are_told(params):
 
 
 def _table(params):
-    from pipeline.train.stage import _table
     from pipeline.artifacts import features
+    from pipeline.train.stage import _table
 
     node = params.runs["small"]
     return _table(node, features.read(paths.extracted("toy", "plain")), None, 1, CPU)
@@ -197,7 +196,9 @@ def test_a_teacher_embedded_anew_is_refused_until_it_is_joined_again(params, fol
     held = embeddings.read(file)
     embeddings.write(file, replace(held, vectors=-held.vectors, about=held.about))
     try:
-        with pytest.raises(IntegrityError, match=r"run 'sum' was embedded anew; run `vse-pipe inject --teacher both` again"):
+        with pytest.raises(
+            IntegrityError, match=r"run 'sum' was embedded anew; run `vse-pipe inject --teacher both` again"
+        ):
             train(params, "small", "cpu")
     finally:
         file.write_bytes(whole)

@@ -50,9 +50,7 @@ def score(
     return block(images) if network.training else over_images(block, images)
 
 
-def pairs(
-    images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SgrNetwork
-) -> OfPairs:
+def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SgrNetwork) -> OfPairs:
     """The same scores of single pairs, of a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
     nodes = network.pairs(images, texts, params.temperature)
     merged = [module.merged() for module in network.steps]

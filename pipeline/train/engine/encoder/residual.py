@@ -36,9 +36,7 @@ class Residual(nn.Module):
         return vectors.abs() if self.options.use_abs else vectors
 
 
-def build_residual(
-    name: str, options: Options, in_features: int, embed_size: int, rng: torch.Generator
-) -> Residual:
+def build_residual(name: str, options: Options, in_features: int, embed_size: int, rng: torch.Generator) -> Residual:
     """Each layer's weights uniform in +-sqrt(6 / (in + out)), biases 0; the one layer first."""
     head = Residual(name, options, in_features, embed_size)
     for layer in head.modules():
