@@ -27,6 +27,7 @@ _BESIDES = {
     "hglmm": {"vectors": "raw/vectors.txt"},
     "mean_vectors": {"vectors": "raw/vectors.txt"},
     "sentences": {"model": "raw/sentences"},
+    "sentence_tokens": {"model": "raw/sentences"},
     "mixed": {"parts": [{"method": "tfidf"}, {"method": "mean_vectors", "vectors": "raw/vectors.txt"}]},
     "file": {"path": "raw/index.npy", "sha256": "0" * 64},
 }
@@ -48,7 +49,7 @@ _OF_RUNS = {
     "rcl": {"features": "torchvision", "image": "finetune"},
     "crcl": {"scheme": "crcl"},
     "decl": {"scheme": "decl"},
-    "hub": {"similarity": "scan_i2t", **_REGIONS},
+    "hub": {"similarity": "scan_i2t", **_REGIONS, "texts": "sentence_tokens", "text": "pooled"},
     "sigmoid": {"features": "bottom_up", "image": "pooled"},
 }
 

@@ -63,7 +63,8 @@ def test_in_dvc_yaml_a_student_depends_on_its_teacher_and_on_no_other_run():
     made = {out: stage for stage in stages for out in stage.outs}
     found, waiting = set(), ["train@small"]
     while waiting:
-        (stage,) = (one for one in stages if one.name == waiting.pop())
+        name = waiting.pop()
+        (stage,) = (one for one in stages if one.name == name)
         found.add(stage.name)
         waiting += [made[dep].name for dep in stage.deps if dep in made]
     assert found >= {"inject_teachers@taught", "embed@max", "train@max", "inject@clean"}
