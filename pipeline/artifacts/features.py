@@ -172,9 +172,10 @@ def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count:
         with named(Path(where), (count or len(block)) * (block.nbytes // max(len(block), 1))):
             file.write(np.ascontiguousarray(block).data)
         written += len(block)
-    if shape is None or written != (count or written):
+    if shape is None or kind is None or (count is not None and written != count):
         raise ValueError(f"{where}: {written} rows in the blocks, {count} were announced")
     if count is None:
+        assert not isinstance(file, _Digested)
         # numpy leaves room for the digits of more rows: the header is as long as before.
         file.seek(0)
         shape = (written, *shape[1:])

@@ -1,5 +1,7 @@
 """vse-pipe inject."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -34,8 +36,16 @@ def inject(noise: Noise = None, teacher: TeacherName = None, dry_run: DryRun = F
     if dry_run:
         return _plans.of_nodes(params, {"inject" if teacher is None else "inject_teachers": names}, as_json)
     with reserved(paths.injected(nodes[name].dataset, name) for name in names):
-        if teacher is None:
-            from pipeline.inject.stage import inject as write
-        else:
-            from pipeline.inject.teacher_stage import teach as write
+        write = _stage(teacher is not None)
     return wrote([write(params, name) for name in names], as_json)
+
+
+def _stage(teaches: bool) -> Callable[..., Path]:
+    """Only what the nodes need is imported: a teacher's takes torch."""
+    if teaches:
+        from pipeline.inject.teacher_stage import teach
+
+        return teach
+    from pipeline.inject.stage import inject as write
+
+    return write

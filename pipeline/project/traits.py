@@ -87,7 +87,7 @@ class SchemeTraits(Traits):
 
 @dataclass(frozen=True)
 class SimilarityTraits(Traits):
-    """fragments: it compares regions with words; learns: it has a function ``network``, which makes what it learns; above_zero:
+    """fragments: it compares regions with words, and has a function ``pairs``, which scores single pairs; learns: it has a function ``network``, which makes what it learns; above_zero:
     False where 0 is the largest value it takes."""
 
     fragments: bool = False

@@ -87,6 +87,7 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
     if 0 < node.train.chunk < longest:
         _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
     known = _regions(node, stored, table, name)
+    taught = SCHEMES.traits(node.scheme.name).teacher
     setting = Setting(
         model,
         objective(node.loss, model),
@@ -98,13 +99,13 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
         partial(objective, node.loss, model),
         known,
         node.loss.params,
-        _teacher(node, table),
+        Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs) if taught else None,
     )
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
     building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run that was killed
     _say_left_out(name, table)
-    say(f"train {name}: {len(table.train_pairs)} pairs, {_described(table)}")
+    say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
     with _same_kernels(device) if network else contextlib.nullcontext():
         progress = loop.fit(scheme, sampler, check, building, mark, name)
 
@@ -162,13 +163,6 @@ def _regions(node: Run, stored: features.Features, table: TrainTable, name: str)
     return TrainRegions.of(regions.read(folder), phrases.read(folder), stored, known, name)
 
 
-def _teacher(node: Run, table: TrainTable) -> Teacher | None:
-    """Of schemes that have one."""
-    if not SCHEMES.traits(node.scheme.name).teacher:
-        return None
-    return Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs)
-
-
 def _inputs(node: Run) -> list[Path]:
     """The files whose digests say what the run reads."""
     named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
@@ -218,14 +212,6 @@ def _say_left_out(name: str, table: TrainTable) -> None:
             f"train {name}: {pairs_} training pairs and {words} validation captions are left out, with images that "
             "could not be read"
         )
-
-
-def _described(table: TrainTable) -> str:
-    if table.texts.tokens is None:
-        return f"text vectors of {table.texts.inputs} dimensions"
-    if table.texts.array is not None:
-        return f"{len(table.texts.array)} tokens of {table.texts.inputs} dimensions"
-    return f"{table.texts.inputs} words, {table.texts.meta['cut']} captions cut"
 
 
 def _sampler(node: Run, table: TrainTable, seed: int) -> Callable[[int], list[np.ndarray]]:

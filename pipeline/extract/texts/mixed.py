@@ -20,7 +20,7 @@ TRAITS = TextFeatureTraits(mixes=True)
 _COUNTS = "words"
 
 
-class Part(Strict):
+class MixedPart(Strict):
     """A method by name; further keys are its options."""
 
     model_config = ConfigDict(extra="allow")
@@ -37,7 +37,7 @@ class Part(Strict):
 
 
 class Params(VectorParams):
-    parts: Annotated[list[Part], Field(min_length=2)]
+    parts: Annotated[list[MixedPart], Field(min_length=2)]
     """the methods, each a mapping of ``method``, ``weight`` (1 when left out: what its vectors of unit length are multiplied
     by) and the method's own options, of which ``store`` and ``block`` have no effect here"""
 
@@ -73,5 +73,5 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     return np.concatenate(blocks, axis=1)
 
 
-def _methods(params: Params) -> list[tuple[ModuleType, Part]]:
+def _methods(params: Params) -> list[tuple[ModuleType, MixedPart]]:
     return [(TEXT_FEATURES.load(part.method), part) for part in params.parts]

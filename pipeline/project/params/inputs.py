@@ -73,7 +73,7 @@ def noise(reader: ParamsReader, root: Root, name: str, node: NoiseNode) -> Noise
 def teacher(reader: ParamsReader, root: Root, name: str, node: TeacherNode) -> TeacherNode:
     address = f"teachers.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-    known = {**root.noises, **root.teachers}
+    known: dict[str, NoiseNode | TeacherNode] = {**root.noises, **root.teachers}
     if reader.reference(node.noise, known, "noise", f"{address}.noise") and known[node.noise].dataset != node.dataset:
         reader.problem(
             f"{address}.noise",

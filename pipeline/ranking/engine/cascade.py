@@ -16,6 +16,7 @@ from pipeline.ranking.engine.matrix import empty
 from pipeline.ranking.engine.scores import Scores, Similarity
 from pipeline.ranking.engine.similarity import OfFragments
 from pipeline.ranking.engine.top import top_k
+from pipeline.ranking.engine.words import Words
 
 Pick = Callable[[Tensor, Tensor], Tensor]
 # Pairs between two signs of life.
@@ -84,6 +85,8 @@ def scorer(similarity: Similarity, images: Sides, captions: Sides) -> Pick:
         each = [scorer(*one) for one in sides]
         return lambda rows, columns: mean([of(rows, columns) for of in each], images.weights)
     if isinstance(similarity, OfFragments):
+        assert isinstance(images, Tensor)
+        assert isinstance(captions, Words)
         return partial(over_pairs, similarity.pairs(images, captions), images, captions)
 
     def by_image(rows: Int[Tensor, " pairs"], columns: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pipeline.train.engine.encoder.layer import draw
 from pipeline.train.engine.encoder.norm import l2norm
-from pipeline.train.engine.encoder.residual_options import Options
+from pipeline.train.engine.encoder.residual_options import ResidualOptions
 from pipeline.train.engine.encoder.shapes import check_width
 from pipeline.train.engine.encoder.thin import without_some
 
@@ -19,7 +19,7 @@ from pipeline.train.engine.encoder.thin import without_some
 class Residual(nn.Module):
     """(B, D) to (B, embed_size): ``fc(x) + mlp(x)`` at unit length."""
 
-    def __init__(self, name: str, options: Options, in_features: int, embed_size: int) -> None:
+    def __init__(self, name: str, options: ResidualOptions, in_features: int, embed_size: int) -> None:
         super().__init__()
         self.name, self.options = name, options
         self.fc = nn.Linear(in_features, embed_size)
@@ -36,7 +36,9 @@ class Residual(nn.Module):
         return vectors.abs() if self.options.use_abs else vectors
 
 
-def build_residual(name: str, options: Options, in_features: int, embed_size: int, rng: torch.Generator) -> Residual:
+def build_residual(
+    name: str, options: ResidualOptions, in_features: int, embed_size: int, rng: torch.Generator
+) -> Residual:
     """Each layer's weights uniform in +-sqrt(6 / (in + out)), biases 0; the one layer first."""
     head = Residual(name, options, in_features, embed_size)
     for layer in head.modules():

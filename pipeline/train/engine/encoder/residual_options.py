@@ -7,7 +7,7 @@ from pydantic import Field
 from pipeline.core.strict import Strict, Width
 
 
-class Options(Strict):
+class ResidualOptions(Strict):
     """Beside the one layer."""
 
     hidden: Width = 1024
