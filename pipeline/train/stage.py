@@ -86,7 +86,6 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
     model = fresh(seed).to(device)
     if 0 < node.train.chunk < longest:
         _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
-    known = _regions(node, stored, table, name)
     taught = SCHEMES.traits(node.scheme.name).teacher
     setting = Setting(
         model,
@@ -97,7 +96,7 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
         device,
         fresh,
         partial(objective, node.loss, model),
-        known,
+        _regions(node, stored, table, name),
         node.loss.params,
         Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs) if taught else None,
     )
