@@ -24,6 +24,7 @@ from pipeline.commands import (
     evaluate,
     export,
     extract,
+    inject,
     localize,
     papers,
     plots,
@@ -167,21 +168,7 @@ def prepare(
 app.command(rich_help_panel=_STAGES)(extract.extract)
 
 
-@app.command(rich_help_panel=_STAGES)
-def inject(
-    noise: Annotated[str | None, _entry("noises")] = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write the pairs to train on, with mismatches injected at the rate asked for."""
-    params = _params()
-    names = _chosen(noise, params.noises, "noise")
-    if dry_run:
-        return _plans.of_nodes(params, {"inject": names}, as_json)
-    with _reserved(paths.injected(params.noises[name].dataset, name) for name in names):
-        from pipeline.inject import stage
-
-    _wrote([stage.inject(params, name) for name in names], as_json)
+app.command(rich_help_panel=_STAGES)(inject.inject)
 
 
 @app.command(rich_help_panel=_STAGES)

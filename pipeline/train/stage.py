@@ -11,7 +11,18 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.artifacts import captions, features, history, model_files, pairs, phrases, regions, rematching, texts
+from pipeline.artifacts import (
+    captions,
+    features,
+    history,
+    model_files,
+    pairs,
+    phrases,
+    regions,
+    rematching,
+    teachers,
+    texts,
+)
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError
@@ -29,6 +40,7 @@ from pipeline.train.engine.pixels import PixelNetwork
 from pipeline.train.engine.regions import TrainRegions
 from pipeline.train.engine.scheme.scheme import Setting
 from pipeline.train.engine.table import TrainTable, mentions_of
+from pipeline.train.engine.teacher import Teacher
 
 FILES = (*model_files.FILES, f"{model_files.PEER}/*", history.NAME, rematching.NAME, "last/*")
 
@@ -74,7 +86,7 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
     model = fresh(seed).to(device)
     if 0 < node.train.chunk < longest:
         _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
-    known = _regions(node, stored, table, name)
+    taught = SCHEMES.traits(node.scheme.name).teacher
     setting = Setting(
         model,
         objective(node.loss, model),
@@ -84,14 +96,15 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
         device,
         fresh,
         partial(objective, node.loss, model),
-        known,
+        _regions(node, stored, table, name),
         node.loss.params,
+        Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs) if taught else None,
     )
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
     building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run that was killed
     _say_left_out(name, table)
-    say(f"train {name}: {len(table.train_pairs)} pairs, {_described(table)}")
+    say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
     with _same_kernels(device) if network else contextlib.nullcontext():
         progress = loop.fit(scheme, sampler, check, building, mark, name)
 
@@ -154,6 +167,7 @@ def _inputs(node: Run) -> list[Path]:
     named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
     inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
     inputs += [paths.prepared(node.dataset) / file for file in (regions.NAME, phrases.NAME) if _of_regions(node)]
+    inputs += [paths.injected(node.dataset, node.noise) / teachers.NAME] * SCHEMES.traits(node.scheme.name).teacher
     inputs += [folder / file for folder in named for file in (features.META, features.INDEX)]
     return inputs + word_vectors.files(node.text)
 
@@ -197,12 +211,6 @@ def _say_left_out(name: str, table: TrainTable) -> None:
             f"train {name}: {pairs_} training pairs and {words} validation captions are left out, with images that "
             "could not be read"
         )
-
-
-def _described(table: TrainTable) -> str:
-    if table.texts.tokens is None:
-        return f"text vectors of {table.texts.inputs} dimensions"
-    return f"{table.texts.inputs} words, {table.texts.meta['cut']} captions cut"
 
 
 def _sampler(node: Run, table: TrainTable, seed: int) -> Callable[[int], list[np.ndarray]]:

@@ -15,7 +15,7 @@ from pipeline.project.params.load import Check, load
 FOLDER = Path(__file__).parent / "overlays"
 # Sections of entries with a name of their own. An entry of the same name is replaced whole: half of the old one, with
 # options that the new one's members do not have, would be nobody's.
-NODES = ("datasets", "features", "texts", "noises", "runs", "ensembles")
+NODES = ("datasets", "features", "texts", "noises", "teachers", "runs", "ensembles")
 
 
 def names() -> list[str]:
@@ -107,8 +107,8 @@ def _on_one_line(values: dict) -> CommentedMap:
 
 
 def _forget_runs(content: dict) -> None:
-    """Take out what names the runs that go. Ensembles and lists of runs stay as empty entries: dvc.yaml looks for them."""
-    content["ensembles"] = {}
+    """Take out what names the runs that go. Teachers, ensembles and lists of runs stay as empty entries: dvc.yaml looks for them."""
+    content |= {section: {} for section in ("teachers", "ensembles")}
     if isinstance(content.get("report"), dict):
         content["report"].pop("sweeps", None)
         content["report"] |= {"audits": [], "localized": []}

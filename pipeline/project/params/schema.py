@@ -8,6 +8,7 @@ from pydantic import (
     Field,
     NonNegativeFloat,
     NonNegativeInt,
+    PositiveFloat,
     PositiveInt,
     StringConstraints,
 )
@@ -98,6 +99,19 @@ class NoiseNode(_Open):
     """which pairs are mismatched"""
 
 
+class TeacherNode(Strict):
+    """teachers.<name>: pairs of one data set, with a trained run whose similarities runs on them are drawn to."""
+
+    dataset: str
+    """a name under datasets"""
+    noise: str
+    """under noises, whose pairs these are; or under teachers, whose runs teach beside this one"""
+    run: str
+    """under runs, compared by cosine and embedded with its training split; of one with seeds all its models"""
+    weight: PositiveFloat = 1.0
+    """of its cosines in the mean of all runs that teach together; only proportions count"""
+
+
 class RunNode(Strict):
     """runs.<name>: one model; every entry up to ``sampler`` names a node or a family's member."""
 
@@ -108,7 +122,7 @@ class RunNode(Strict):
     texts: str
     """under texts"""
     noise: str
-    """under noises"""
+    """under noises, or under teachers for a scheme that has one"""
     loss: str
     """a member of the family of that name"""
     scheme: str
@@ -228,6 +242,7 @@ class Root(Strict):
     features: dict[Name, FeaturesNode]
     texts: dict[Name, TextsNode]
     noises: dict[Name, NoiseNode]
+    teachers: dict[Name, TeacherNode] = Field(default_factory=dict)
     runs: dict[Name, RunNode]
     ensembles: dict[Name, EnsembleNode] = Field(default_factory=dict)
     train: TrainParams
