@@ -26,6 +26,7 @@ from pipeline.commands import (
     extract,
     inject,
     localize,
+    pack,
     papers,
     plots,
     search,
@@ -58,7 +59,7 @@ _BESIDE_THE_STAGES = {
         papers.papers,
         plots.plots,
     ),
-    "Search and export": (search.search, serve.serve, export.export),
+    "Search and export": (search.search, serve.serve, export.export, pack.pack),
     "Project and machine": (apply.apply, check.check, doctor.doctor, verify.verify),
 }
 

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 Inference = Annotated[
     str, typer.Option(help="nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_completion.exportable)
 ]
-Target = Annotated[str, typer.Option(help="parquet, npy, faiss or clip-retrieval", autocompletion=_completion.targets)]
+Target = Annotated[
+    str,
+    typer.Option(
+        help="parquet, npy, faiss, usearch, hnswlib, lancedb or clip-retrieval", autocompletion=_completion.targets
+    ),
+]
 Out = Annotated[Path, typer.Option(help="the folder to write")]
 Run = Annotated[
     str | None, typer.Option(help="a name under runs: in params.yaml", autocompletion=_completion.section("runs"))
@@ -80,6 +85,10 @@ def export(
     from pipeline.core.console import document, say
 
     say(f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values")
+    if "recall@10" in manifest:
+        say(
+            f"{out}: the index finds {manifest['recall@10']:.2%} of the best 10 of {manifest['recall_queries']} queries"
+        )
     return document(manifest) if as_json else None
 
 

@@ -12,8 +12,8 @@ from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.ensemble_node import EnsembleNode
 from pipeline.project.params.reader import ParamsReader
 from pipeline.project.params.schema import EvaluateParams, Measuring, Root
-from pipeline.project.params.typed import Params, Run
-from pipeline.project.registry import INFERENCES
+from pipeline.project.params.typed import Member, Params, Run
+from pipeline.project.registry import INFERENCES, TRACKERS
 
 # (address, what is wrong there) of the mistakes that a check finds in a file of the right form.
 Check = Callable[[Root], Iterable[tuple[str, str]]]
@@ -72,6 +72,7 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         localize=root.localize,
         inference=_ranked(reader, root),
         report=_audited(reader, root, groups),
+        trackers=_trackers(reader, root),
     )
 
 
@@ -121,6 +122,11 @@ def _audited(reader: ParamsReader, root: Root, groups: dict[str, tuple[str, ...]
     report = root.report
     update = {key: repetitions.expanded(groups, getattr(report, key)) for key in ("audits", "localized")}
     return report.model_copy(update=update)
+
+
+def _trackers(reader: ParamsReader, root: Root) -> dict[str, Member]:
+    places = {name: f"trackers.{name}" for name in root.trackers}
+    return {name: reader.member(TRACKERS, name, root.trackers[name], place, place) for name, place in places.items()}
 
 
 def _report(reader: ParamsReader, problems: Iterable[tuple[str, str]]) -> None:

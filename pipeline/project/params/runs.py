@@ -7,7 +7,7 @@ from pipeline.core.unknown import near_miss
 from pipeline.project.params.reader import ParamsReader
 from pipeline.project.params.schema import Root, RunNode
 from pipeline.project.params.training import TrainParams
-from pipeline.project.params.typed import Run
+from pipeline.project.params.typed import GivenModel, Run
 from pipeline.project.registry import (
     BACKBONES,
     IMAGE_ENCODERS,
@@ -41,7 +41,25 @@ def run(reader: ParamsReader, root: Root, name: str, node: RunNode) -> Run:
         reader.problem(
             f"{address}.train.warm_up", f"{train.warm_up:g} epochs leave none of train.epochs {train.epochs}"
         )
-    return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row)
+    given = _given(reader, node, address)
+    return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row, model=given)
+
+
+def _given(reader: ParamsReader, node: RunNode, address: str) -> GivenModel | None:
+    """The model that the run takes instead of training one."""
+    if node.model is None or node.sha256 is None:
+        if node.model is not None:
+            reader.problem(
+                f"{address}.sha256", "is missing: the digest of the model's config.json, as its README.md has it"
+            )
+        if node.sha256 is not None:
+            reader.problem(f"{address}.model", "is missing: the folder whose config.json has this sha256")
+        return None
+    if node.seeds is not None:
+        reader.problem(
+            f"{address}.seeds", "the run takes one model from a folder, which no seed changes; leave one of them out"
+        )
+    return GivenModel(node.model, node.sha256)
 
 
 def _of_its_dataset(reader: ParamsReader, nodes: dict, node: RunNode, key: str, address: str) -> None:

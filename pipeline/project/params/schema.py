@@ -13,7 +13,7 @@ from pydantic import (
     StringConstraints,
 )
 
-from pipeline.core.strict import Strict
+from pipeline.core.strict import Digest, Strict
 from pipeline.project.params.ensemble_node import EnsembleNode as EnsembleNode
 from pipeline.project.params.seeds import Seed, Seeds
 from pipeline.project.params.training import TrainParams
@@ -145,6 +145,11 @@ class RunNode(Strict):
     seeds: Seeds | None = None
     """a model each, ``[1, 2, 3]``: the run is trained once a seed, and reported as mean and spread; null: one model, of the
     project's seed"""
+    model: str | None = None
+    """a folder that ``vse-pipe pack`` wrote, of this project or of others, relative to the project or absolute: ``train`` takes
+    its model and trains nothing"""
+    sha256: Digest | None = None
+    """of ``model``: that of its config.json, which holds the digests of weights and vocabulary"""
 
 
 class EmbedParams(Strict):
@@ -257,6 +262,7 @@ class Root(Strict):
     text: dict[str, dict] = Field(default_factory=dict)
     image: dict[str, dict] = Field(default_factory=dict)
     inference: dict[str, dict] = Field(default_factory=dict)
+    trackers: dict[str, dict] = Field(default_factory=dict)
 
 
 class Measuring(Strict):

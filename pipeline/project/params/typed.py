@@ -56,10 +56,19 @@ class Noise:
 
 
 @dataclass(frozen=True)
+class GivenModel:
+    """A model from elsewhere. folder: what ``vse-pipe pack`` wrote; sha256: of its config.json."""
+
+    folder: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Run:
     """One model; the members carry the parameters of their sections with the run's ``options`` on top.
 
-    seed: of its training: first weights, order of batches, dropout, crops.
+    seed: of its training: first weights, order of batches, dropout, crops. model: what takes the place of a training, if
+    anything does.
     """
 
     dataset: str
@@ -75,6 +84,7 @@ class Run:
     train: TrainParams
     row: str | None = None
     seed: int = 1
+    model: GivenModel | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,7 @@ class Params:
     """Everything in params.yaml, typed. ``inference`` is keyed by criterion, composite names excluded.
 
     runs: one a model, so a run with seeds is there as its repetitions, ``max/1``, ``max/2``, ...; groups: of each run with
-    seeds the names of these.
+    seeds the names of these. trackers: by name, told of every training.
     """
 
     seed: int
@@ -100,6 +110,7 @@ class Params:
     ensembles: dict[str, EnsembleNode] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     teachers: dict[str, TeacherNode] = field(default_factory=dict)
+    trackers: dict[str, Member] = field(default_factory=dict)
 
     def pairs(self, noise: str) -> Noise:
         """The noise behind a name under ``noises`` or ``teachers``."""

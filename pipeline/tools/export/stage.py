@@ -33,7 +33,7 @@ from pipeline.tools.export.fold import Folded, FoldedSide, folded
 
 MANIFEST = "manifest.json"
 # Of all targets: an export may take the place of one to another.
-_FILES = (MANIFEST, "items.*", "queries.*", "*_ids.npy", "img_emb/*", "text_emb/*", "metadata/*")
+_FILES = (MANIFEST, "items.*", "queries.*", "*_ids.npy", "img_emb/*", "text_emb/*", "metadata/*", "lancedb/*")
 TARGETS = Family("export target", "pipeline.tools.export.targets", Traits())
 # Similarities of this pipeline that are the inner product of the stored vectors.
 _INNER_PRODUCTS = ("cosine",)
@@ -116,7 +116,7 @@ def _export(
     manifest = _manifest(given, criterion, bias, content, target.__name__.rpartition(".")[2])
     manifest["sources"] = {str(path): sha256(path) for path in sources}
     with locks.claim(out), whole_folder(out, _FILES) as folder:
-        target.write(folder, content)
+        manifest |= target.write(folder, content) or {}
         write_json(folder / MANIFEST, manifest)
     return manifest
 

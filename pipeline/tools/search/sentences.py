@@ -66,7 +66,7 @@ class Reader:
             return cls(name, method, traits, options, State(words=files.words))
         if meta["kind"] == "fragments":
             return cls(name, method, traits, options, State())
-        return cls(name, method, traits, options, _state(folder, meta))
+        return cls(name, method, traits, options, learnt(folder, meta))
 
     def read(self, sentence: str) -> Read:
         """Raises InputError for a sentence without a word, too long to be one, or with no word that the run knows."""
@@ -103,7 +103,7 @@ def shortened(word: str) -> str:
     return word if len(word) <= _WIDEST else f"{word[:_WIDEST]}..."
 
 
-def _state(folder: Path, meta: dict) -> State:
+def learnt(folder: Path, meta: dict) -> State:
     """Of kind vectors: vocabulary and what was learnt, both against their digests."""
     from safetensors.numpy import load_file
 
