@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.evaluate.trec import answered
 from pipeline.core import locks, memory
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.whole import whole_folder
 from pipeline.evaluate.judgements import cells
+from pipeline.evaluate.trec import answered
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.ranking.engine.outcome import Depths, means
 from pipeline.ranking.metrics import graded

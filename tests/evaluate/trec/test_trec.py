@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipeline.evaluate.trec import answered
 from pipeline.core.errors import InputError, UsageError
+from pipeline.evaluate.trec import answered
 from pipeline.evaluate.trec.stage import evaluate_trec, measured
 from pipeline.project.params.schema import EvaluateParams
 from tests.evaluate.trec.files import drawn, write
