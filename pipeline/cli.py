@@ -20,6 +20,7 @@ from pipeline.commands import (
     check,
     choose,
     claims,
+    compose,
     doctor,
     evaluate,
     export,
@@ -52,6 +53,7 @@ _BESIDE_THE_STAGES = {
     "Results": (
         choose.choose,
         compare,
+        compose.compose,
         claims.claims,
         timings.timings,
         audit.audit,
@@ -108,8 +110,8 @@ app = typer.Typer(
 
 
 def _entry(section: str) -> Any:
-    about = f"a name under {section}:; all of them when left out"
-    return typer.Option(help=about, autocompletion=_completion.section(section))
+    completion = _completion.section(section)
+    return typer.Option(help=f"a name under {section}:; all of them when left out", autocompletion=completion)
 
 
 def _version(asked: bool) -> None:
@@ -231,9 +233,8 @@ def report(dry_run: DryRun = False, as_json: AsJson = False) -> None:
     _wrote([stage.report(params)], as_json)
 
 
-for _panel, _members in _BESIDE_THE_STAGES.items():
-    for _member in _members:
-        app.command(rich_help_panel=_panel)(_member)
+for _panel, _member in [(panel, member) for panel, members in _BESIDE_THE_STAGES.items() for member in members]:
+    app.command(rich_help_panel=_panel)(_member)
 
 
 def main() -> None:

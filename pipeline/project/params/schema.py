@@ -174,6 +174,16 @@ class EvaluateParams(Strict):
     """whose queries correct the hubs: ``test``, the very queries that are ranked (transductive, the papers'
     protocol); ``train`` or ``val`` of the same run, or a folder with images.parquet and captions.parquet of the
     same model (inductive)"""
+    recall: list[PositiveInt] = Field(default_factory=lambda: [1, 5, 10])
+    """K of R@K, beside 1, 5 and 10, which are always measured since rsum is their sum; matchings have these three alone"""
+    ndcg: list[PositiveInt] = Field(default_factory=lambda: [10])
+    """K of nDCG@K, beside 10"""
+    judgements: str | None = None
+    """a file of image_id, caption_id and grade, from the project's root: grades that people gave, measured beside recall"""
+    correct_above: NonNegativeFloat = 0.0
+    """a pair is correct for the figures of ``judgements`` whose mean grade is larger, for ``--trec-run`` whose relevance is"""
+    labels: str | None = None
+    """a file of image_id and label, such as the objects in each picture, for PMRP"""
     tune: bool = False
     """choose the criteria's parameters on val"""
     memory: PositiveInt = 4096
