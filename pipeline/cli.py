@@ -20,10 +20,12 @@ from pipeline.commands import (
     check,
     choose,
     claims,
+    code,
     doctor,
     evaluate,
     export,
     extract,
+    init,
     localize,
     papers,
     plots,
@@ -58,7 +60,7 @@ _BESIDE_THE_STAGES = {
         plots.plots,
     ),
     "Search and export": (search.search, serve.serve, export.export),
-    "Project and machine": (apply.apply, check.check, doctor.doctor, verify.verify),
+    "Project and machine": (init.init, apply.apply, check.check, doctor.doctor, verify.verify, code.code),
 }
 
 
