@@ -15,16 +15,19 @@ from typer.core import TyperGroup
 from pipeline.commands import (
     _completion,
     _plans,
+    _project,
     apply,
     audit,
     check,
     choose,
     claims,
+    code,
     compose,
     doctor,
     evaluate,
     export,
     extract,
+    init,
     inject,
     localize,
     pack,
@@ -38,10 +41,8 @@ from pipeline.commands import (
 from pipeline.commands._project import AsJson, Device, DryRun, RunName
 from pipeline.commands._project import chosen as _chosen
 from pipeline.commands._project import chosen_runs as _chosen_runs
-from pipeline.commands._project import overrides as _overrides
 from pipeline.commands._project import params as _params
 from pipeline.commands._project import reserved as _reserved
-from pipeline.commands._project import settle as _settle
 from pipeline.commands._project import wrote as _wrote
 from pipeline.commands.compare import compare
 from pipeline.core import console
@@ -62,7 +63,7 @@ _BESIDE_THE_STAGES = {
         plots.plots,
     ),
     "Search and export": (search.search, serve.serve, export.export, pack.pack),
-    "Project and machine": (apply.apply, check.check, doctor.doctor, verify.verify),
+    "Project and machine": (init.init, apply.apply, check.check, doctor.doctor, verify.verify, code.code),
 }
 
 
@@ -144,7 +145,7 @@ def settings(
         raise UsageError("--quiet and --verbose exclude each other")
     console.set_level(console.QUIET if quiet else console.VERBOSE if verbose else console.NORMAL)
     context.call_on_close(console.spent)
-    _overrides[:] = overrides
+    _project.overrides[:] = overrides
 
 
 @app.command(rich_help_panel=_STAGES)
@@ -199,7 +200,7 @@ def train(
 
     stage.flush_denormals()
     outs = [stage.train(params, name, device) for name in names]
-    _settle(params, names, paths.trained, stage.FILES)
+    _project.settle(params, names, paths.trained, stage.FILES)
     _wrote(outs, as_json)
 
 
@@ -214,7 +215,7 @@ def embed(run: RunName = None, device: Device = "auto", dry_run: DryRun = False,
         from pipeline.embed import stage
 
     outs = [stage.embed(params, name, device) for name in names]
-    _settle(params, names, paths.embedded, stage.FILES)
+    _project.settle(params, names, paths.embedded, stage.FILES)
     _wrote(outs, as_json)
 
 
