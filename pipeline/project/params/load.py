@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline.core.errors import ParamsError
 from pipeline.core.strict import Strict
 from pipeline.project import repetitions
-from pipeline.project.params import criteria, ensembles, inputs, runs, sweeps
+from pipeline.project.params import criteria, ensembles, inputs, runs, sweeps, teachers
 from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.ensemble_node import EnsembleNode
 from pipeline.project.params.reader import ParamsReader
@@ -32,8 +32,8 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
         raise ParamsError(reader.problems)
     loaded = _params(reader, root)
     _report(reader, (problem for check in further for problem in check(root)))
-    if not reader.problems:  # ensembles and sweeps look into their runs
-        _report(reader, [*ensembles.problems(loaded), *sweeps.problems(loaded)])
+    if not reader.problems:  # these look into their runs
+        _report(reader, [*teachers.problems(loaded), *ensembles.problems(loaded), *sweeps.problems(loaded)])
     if reader.problems:
         raise ParamsError(reader.problems)
     return loaded
@@ -63,6 +63,7 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         features={name: inputs.features(reader, root, name, node) for name, node in root.features.items()},
         texts={name: inputs.texts(reader, root, name, node) for name, node in root.texts.items()},
         noises={name: inputs.noise(reader, root, name, node) for name, node in root.noises.items()},
+        teachers={name: inputs.teacher(reader, root, name, node) for name, node in root.teachers.items()},
         runs=models,
         groups=groups,
         ensembles={name: _ensemble(node, groups) for name, node in root.ensembles.items()},

@@ -28,7 +28,7 @@ _PARTNERS = (
 def run(reader: ParamsReader, root: Root, name: str, node: RunNode) -> Run:
     address = f"runs.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-    for key, nodes in (("features", root.features), ("texts", root.texts), ("noise", root.noises)):
+    for key, nodes in (("features", root.features), ("texts", root.texts), ("noise", {**root.noises, **root.teachers})):
         _of_its_dataset(reader, nodes, node, key, address)
     for key in set(node.options) - set(RUN_FAMILIES):
         close = near_miss(key, list(RUN_FAMILIES)) or ";"
@@ -94,6 +94,8 @@ def _misfits(root: Root, node: RunNode, valid: set[str]) -> Iterator[tuple[str, 
             partners = getattr(RUN_FAMILIES[key].traits(chosen), plural)
             if partners is not None and beside not in partners:
                 yield key, f"{key} '{chosen}' works with {other} {', '.join(partners)}, not '{beside}'"
+    if "scheme" in valid:
+        yield from _teacher(root, node)
     if {"loss", "similarity"} <= valid and (found := never_learns(node.loss, node.similarity)):
         yield "loss", found
     if {"similarity", "image", "text"} <= valid:
@@ -125,3 +127,12 @@ def _fragments(node: RunNode) -> Iterator[str]:
         yield f"similarity '{node.similarity}' compares words, but text encoder '{node.text}' gives one vector a caption"
     if images and not wanted:
         yield f"image encoder '{node.image}' gives regions, but similarity '{node.similarity}' compares one vector an image"
+
+
+def _teacher(root: Root, node: RunNode) -> Iterator[tuple[str, str]]:
+    """What is wrong when a scheme that learns from a teacher has none, or another one has."""
+    wanted, there = RUN_FAMILIES["scheme"].traits(node.scheme).teacher, node.noise in root.teachers
+    if wanted and not there:
+        yield "scheme", f"scheme '{node.scheme}' learns from a teacher; name an entry of teachers as noise"
+    if there and not wanted:
+        yield "noise", f"'{node.noise}' is a teacher, whom scheme '{node.scheme}' does not ask; take scheme distil"

@@ -11,6 +11,7 @@ from pipeline.project.params.schema import (
     GridParams,
     LocalizeParams,
     ReportParams,
+    TeacherNode,
 )
 from pipeline.project.params.training import TrainParams
 
@@ -108,7 +109,14 @@ class Params:
     localize: LocalizeParams = field(default_factory=LocalizeParams)
     ensembles: dict[str, EnsembleNode] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    teachers: dict[str, TeacherNode] = field(default_factory=dict)
     trackers: dict[str, Member] = field(default_factory=dict)
+
+    def pairs(self, noise: str) -> Noise:
+        """The noise behind a name under ``noises`` or ``teachers``."""
+        while noise in self.teachers:
+            noise = self.teachers[noise].noise
+        return self.noises[noise]
 
     def evaluated(self) -> list[str]:
         """Everything that is ranked and reported: the runs, then the ensembles of runs."""

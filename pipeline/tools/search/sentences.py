@@ -64,6 +64,8 @@ class Reader:
         options = method.Params.model_validate(meta["options"])
         if meta["kind"] == "tokens":
             return cls(name, method, traits, options, State(words=files.words))
+        if meta["kind"] == "fragments":
+            return cls(name, method, traits, options, State())
         return cls(name, method, traits, options, learnt(folder, meta))
 
     def read(self, sentence: str) -> Read:
@@ -76,6 +78,9 @@ class Reader:
         found = self.method.transform([sentence], self.state, self.options)
         if self.traits.gives == "vectors":
             return Read((torch.from_numpy(np.asarray(found, np.float32)),), unknown, ())
+        if self.traits.gives == "fragments":
+            rows, lengths = found
+            return Read((torch.from_numpy(rows)[None], torch.from_numpy(lengths)), unknown, ())
         tokens, cut = found
         ids, lengths = tokens.padded(np.zeros(1, np.int64))
         notes = (f"only the first {self.options.max_words} words are read",) if cut else ()

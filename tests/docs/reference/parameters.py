@@ -41,6 +41,7 @@ SECTIONS = {
     "features.<name>": (schema.FeaturesNode, "features.md"),
     "texts.<name>": (schema.TextsNode, "texts.md"),
     "noises.<name>": (schema.NoiseNode, "noise.md"),
+    "teachers.<name>": (schema.TeacherNode, "training.md"),
     "runs.<name>": (schema.RunNode, "training.md"),
     "ensembles.<name>": (schema.EnsembleNode, "fragments.md"),
     "train": (schema.TrainParams, "training.md"),
