@@ -15,17 +15,22 @@ from typer.core import TyperGroup
 from pipeline.commands import (
     _completion,
     _plans,
+    _project,
     apply,
     audit,
     check,
     choose,
     claims,
+    code,
     compose,
     doctor,
     evaluate,
     export,
     extract,
+    init,
+    inject,
     localize,
+    pack,
     papers,
     plots,
     search,
@@ -36,10 +41,8 @@ from pipeline.commands import (
 from pipeline.commands._project import AsJson, Device, DryRun, RunName
 from pipeline.commands._project import chosen as _chosen
 from pipeline.commands._project import chosen_runs as _chosen_runs
-from pipeline.commands._project import overrides as _overrides
 from pipeline.commands._project import params as _params
 from pipeline.commands._project import reserved as _reserved
-from pipeline.commands._project import settle as _settle
 from pipeline.commands._project import wrote as _wrote
 from pipeline.commands.compare import compare
 from pipeline.core import console
@@ -59,8 +62,8 @@ _BESIDE_THE_STAGES = {
         papers.papers,
         plots.plots,
     ),
-    "Search and export": (search.search, serve.serve, export.export),
-    "Project and machine": (apply.apply, check.check, doctor.doctor, verify.verify),
+    "Search and export": (search.search, serve.serve, export.export, pack.pack),
+    "Project and machine": (init.init, apply.apply, check.check, doctor.doctor, verify.verify, code.code),
 }
 
 
@@ -142,7 +145,7 @@ def settings(
         raise UsageError("--quiet and --verbose exclude each other")
     console.set_level(console.QUIET if quiet else console.VERBOSE if verbose else console.NORMAL)
     context.call_on_close(console.spent)
-    _overrides[:] = overrides
+    _project.overrides[:] = overrides
 
 
 @app.command(rich_help_panel=_STAGES)
@@ -169,21 +172,7 @@ def prepare(
 app.command(rich_help_panel=_STAGES)(extract.extract)
 
 
-@app.command(rich_help_panel=_STAGES)
-def inject(
-    noise: Annotated[str | None, _entry("noises")] = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write the pairs to train on, with mismatches injected at the rate asked for."""
-    params = _params()
-    names = _chosen(noise, params.noises, "noise")
-    if dry_run:
-        return _plans.of_nodes(params, {"inject": names}, as_json)
-    with _reserved(paths.injected(params.noises[name].dataset, name) for name in names):
-        from pipeline.inject import stage
-
-    _wrote([stage.inject(params, name) for name in names], as_json)
+app.command(rich_help_panel=_STAGES)(inject.inject)
 
 
 @app.command(rich_help_panel=_STAGES)
@@ -211,7 +200,7 @@ def train(
 
     stage.flush_denormals()
     outs = [stage.train(params, name, device) for name in names]
-    _settle(params, names, paths.trained, stage.FILES)
+    _project.settle(params, names, paths.trained, stage.FILES)
     _wrote(outs, as_json)
 
 
@@ -226,7 +215,7 @@ def embed(run: RunName = None, device: Device = "auto", dry_run: DryRun = False,
         from pipeline.embed import stage
 
     outs = [stage.embed(params, name, device) for name in names]
-    _settle(params, names, paths.embedded, stage.FILES)
+    _project.settle(params, names, paths.embedded, stage.FILES)
     _wrote(outs, as_json)
 
 

@@ -29,7 +29,11 @@ Inference = Annotated[
     str, typer.Option(help="nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_completion.exportable)
 ]
 Target = Annotated[
-    str, typer.Option(help="parquet, npy, faiss, clip-retrieval or trec", autocompletion=_completion.targets)
+    str,
+    typer.Option(
+        help="parquet, npy, faiss, usearch, hnswlib, lancedb, trec or clip-retrieval",
+        autocompletion=_completion.targets,
+    ),
 ]
 Out = Annotated[Path, typer.Option(help="the folder to write")]
 Run = Annotated[
@@ -85,6 +89,10 @@ def export(
     from pipeline.core.console import document, say
 
     say(f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values")
+    if "recall@10" in manifest:
+        say(
+            f"{out}: the index finds {manifest['recall@10']:.2%} of the best 10 of {manifest['recall_queries']} queries"
+        )
     return document(manifest) if as_json else None
 
 

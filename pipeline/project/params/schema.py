@@ -8,11 +8,12 @@ from pydantic import (
     Field,
     NonNegativeFloat,
     NonNegativeInt,
+    PositiveFloat,
     PositiveInt,
     StringConstraints,
 )
 
-from pipeline.core.strict import Strict
+from pipeline.core.strict import Digest, Strict
 from pipeline.project.params.ensemble_node import EnsembleNode as EnsembleNode
 from pipeline.project.params.seeds import Seed, Seeds
 from pipeline.project.params.training import TrainParams
@@ -98,6 +99,19 @@ class NoiseNode(_Open):
     """which pairs are mismatched"""
 
 
+class TeacherNode(Strict):
+    """teachers.<name>: pairs of one data set, with a trained run whose similarities runs on them are drawn to."""
+
+    dataset: str
+    """a name under datasets"""
+    noise: str
+    """under noises, whose pairs these are; or under teachers, whose runs teach beside this one"""
+    run: str
+    """under runs, compared by cosine and embedded with its training split; of one with seeds all its models"""
+    weight: PositiveFloat = 1.0
+    """of its cosines in the mean of all runs that teach together; only proportions count"""
+
+
 class RunNode(Strict):
     """runs.<name>: one model; every entry up to ``sampler`` names a node or a family's member."""
 
@@ -108,7 +122,7 @@ class RunNode(Strict):
     texts: str
     """under texts"""
     noise: str
-    """under noises"""
+    """under noises, or under teachers for a scheme that has one"""
     loss: str
     """a member of the family of that name"""
     scheme: str
@@ -131,6 +145,11 @@ class RunNode(Strict):
     seeds: Seeds | None = None
     """a model each, ``[1, 2, 3]``: the run is trained once a seed, and reported as mean and spread; null: one model, of the
     project's seed"""
+    model: str | None = None
+    """a folder that ``vse-pipe pack`` wrote, of this project or of others, relative to the project or absolute: ``train`` takes
+    its model and trains nothing"""
+    sha256: Digest | None = None
+    """of ``model``: that of its config.json, which holds the digests of weights and vocabulary"""
 
 
 class EmbedParams(Strict):
@@ -238,6 +257,7 @@ class Root(Strict):
     features: dict[Name, FeaturesNode]
     texts: dict[Name, TextsNode]
     noises: dict[Name, NoiseNode]
+    teachers: dict[Name, TeacherNode] = Field(default_factory=dict)
     runs: dict[Name, RunNode]
     ensembles: dict[Name, EnsembleNode] = Field(default_factory=dict)
     train: TrainParams
@@ -252,6 +272,7 @@ class Root(Strict):
     text: dict[str, dict] = Field(default_factory=dict)
     image: dict[str, dict] = Field(default_factory=dict)
     inference: dict[str, dict] = Field(default_factory=dict)
+    trackers: dict[str, dict] = Field(default_factory=dict)
 
 
 class Measuring(Strict):

@@ -44,6 +44,7 @@ _FILES = (
     "img_emb/*",
     "text_emb/*",
     "metadata/*",
+    "lancedb/*",
 )
 TARGETS = Family("export target", "pipeline.tools.export.targets", Traits())
 # Similarities of this pipeline that are the inner product of the stored vectors.
@@ -142,7 +143,7 @@ def _export(
     manifest = _manifest(given, criterion, bias, content, target.__name__.rpartition(".")[2])
     manifest["sources"] = {str(path): sha256(path) for path in sources}
     with locks.claim(out), whole_folder(out, _FILES) as folder:
-        target.write(folder, content)
+        manifest |= target.write(folder, content) or {}
         write_json(folder / MANIFEST, manifest)
     return manifest
 
