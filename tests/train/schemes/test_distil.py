@@ -144,10 +144,10 @@ def test_pairs_are_those_of_the_noise_and_the_models_are_told(params):
 
 def _table(params):
     from pipeline.artifacts import features
-    from pipeline.train.stage import _table
+    from pipeline.train.engine import inputs
 
     node = params.runs["small"]
-    return _table(node, features.read(paths.extracted("toy", "plain")), None, 1, CPU)
+    return inputs.table(node, features.read(paths.extracted("toy", "plain")), None, 1, CPU)
 
 
 def test_similarities_are_the_weighted_mean_of_the_models_cosines(params):
