@@ -22,12 +22,15 @@ from pipeline.commands import (
     choose,
     claims,
     code,
+    compose,
     doctor,
     evaluate,
     export,
     extract,
     init,
+    inject,
     localize,
+    pack,
     papers,
     plots,
     search,
@@ -51,6 +54,7 @@ _BESIDE_THE_STAGES = {
     "Results": (
         choose.choose,
         compare,
+        compose.compose,
         claims.claims,
         timings.timings,
         audit.audit,
@@ -58,7 +62,7 @@ _BESIDE_THE_STAGES = {
         papers.papers,
         plots.plots,
     ),
-    "Search and export": (search.search, serve.serve, export.export),
+    "Search and export": (search.search, serve.serve, export.export, pack.pack),
     "Project and machine": (init.init, apply.apply, check.check, doctor.doctor, verify.verify, code.code),
 }
 
@@ -107,8 +111,8 @@ app = typer.Typer(
 
 
 def _entry(section: str) -> Any:
-    about = f"a name under {section}:; all of them when left out"
-    return typer.Option(help=about, autocompletion=_completion.section(section))
+    completion = _completion.section(section)
+    return typer.Option(help=f"a name under {section}:; all of them when left out", autocompletion=completion)
 
 
 def _version(asked: bool) -> None:
@@ -168,21 +172,7 @@ def prepare(
 app.command(rich_help_panel=_STAGES)(extract.extract)
 
 
-@app.command(rich_help_panel=_STAGES)
-def inject(
-    noise: Annotated[str | None, _entry("noises")] = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write the pairs to train on, with mismatches injected at the rate asked for."""
-    params = _params()
-    names = _chosen(noise, params.noises, "noise")
-    if dry_run:
-        return _plans.of_nodes(params, {"inject": names}, as_json)
-    with _reserved(paths.injected(params.noises[name].dataset, name) for name in names):
-        from pipeline.inject import stage
-
-    _wrote([stage.inject(params, name) for name in names], as_json)
+app.command(rich_help_panel=_STAGES)(inject.inject)
 
 
 @app.command(rich_help_panel=_STAGES)
@@ -244,9 +234,8 @@ def report(dry_run: DryRun = False, as_json: AsJson = False) -> None:
     _wrote([stage.report(params)], as_json)
 
 
-for _panel, _members in _BESIDE_THE_STAGES.items():
-    for _member in _members:
-        app.command(rich_help_panel=_panel)(_member)
+for _panel, _member in [(panel, member) for panel, members in _BESIDE_THE_STAGES.items() for member in members]:
+    app.command(rich_help_panel=_panel)(_member)
 
 
 def main() -> None:

@@ -26,6 +26,8 @@ class Project:
             "DVC_NO_ANALYTICS": "1",
             # Other tests run beside it, and threads that wait for each other on a busy core take four times the work.
             "OMP_NUM_THREADS": "1",
+            # Checkouts of a queue or a runner have no compiled kernels; of a few images a loop in Python is done sooner.
+            "NUMBA_DISABLE_JIT": "1",
         }
 
     def call(self, *command: str, **environment: str) -> subprocess.CompletedProcess:

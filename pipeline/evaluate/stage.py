@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.artifacts import evaluation
+from pipeline.artifacts import evaluation, judged
 from pipeline.core import console, locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
@@ -13,6 +13,7 @@ from pipeline.core.unknown import unknown
 from pipeline.core.whole import whole_folder
 from pipeline.evaluate.engine import members
 from pipeline.evaluate.engine.ensemble import Ensemble
+from pipeline.evaluate.engine.further import Further
 from pipeline.evaluate.engine.measure import Inputs, Result, measure
 from pipeline.project import paths, timing
 from pipeline.project.params import criteria as grammar
@@ -44,13 +45,26 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     written = {}
     with locks.claim(paths.evaluations(run)):
         embedded = members.embedded(params, run, target)
-        inputs = replace(read_inputs(embedded, run, params.evaluate, target), seed=params.seed)
+        inputs = replace(
+            read_inputs(embedded, run, params.evaluate, target), seed=params.seed, further=_further(params, run)
+        )
         warn_of_collapse(inputs.ranked, str(embedded.folder))
         for result in measure(inputs, chosen, params.evaluate):
             written[result.criterion.name] = result.metrics
             write(paths.evaluated(run, result.criterion.name), result)
     timing.record(paths.evaluations(run), time.monotonic() - started)
     return written
+
+
+def _further(params: Params, run: str) -> Further | None:
+    """What judgements and labels say of the data set of the run, or of an ensemble's first."""
+    if not (params.evaluate.judgements or params.evaluate.labels):
+        return None
+    first = params.ensembles[run].members[0] if run in params.ensembles else run
+    # pandas takes half a second to import.
+    from pipeline.evaluate.judgements import names, read
+
+    return read.further(params.evaluate, *names.of_dataset(paths.prepared(params.runs[first].dataset)))
 
 
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
@@ -69,6 +83,7 @@ def write(out: Path, result: Result) -> None:
         warn_of_residual(result.criterion, direction, notes)
     with whole_folder(out, evaluation.FILES) as folder:
         evaluation.write(folder, result.metrics, result.ranks, result.occurrence, result.relaxation)
+        judged.write(folder, result.further)
 
 
 def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> None:

@@ -57,6 +57,11 @@ def searched(run: str) -> Path:
     return DATA / "search" / run
 
 
+def tracked() -> Path:
+    """What trackers of trainings keep on this machine."""
+    return DATA / "track"
+
+
 def find_root(start: Path) -> Path:
     """The nearest folder at or above ``start`` with a params.yaml. Raises UsageError when there is none."""
     for folder in [start.resolve(), *start.resolve().parents]:

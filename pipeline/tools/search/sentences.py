@@ -64,7 +64,9 @@ class Reader:
         options = method.Params.model_validate(meta["options"])
         if meta["kind"] == "tokens":
             return cls(name, method, traits, options, State(words=files.words))
-        return cls(name, method, traits, options, _state(folder, meta))
+        if meta["kind"] == "fragments":
+            return cls(name, method, traits, options, State())
+        return cls(name, method, traits, options, learnt(folder, meta))
 
     def read(self, sentence: str) -> Read:
         """Raises InputError for a sentence without a word, too long to be one, or with no word that the run knows."""
@@ -76,6 +78,9 @@ class Reader:
         found = self.method.transform([sentence], self.state, self.options)
         if self.traits.gives == "vectors":
             return Read((torch.from_numpy(np.asarray(found, np.float32)),), unknown, ())
+        if self.traits.gives == "fragments":
+            rows, lengths = found
+            return Read((torch.from_numpy(rows)[None], torch.from_numpy(lengths)), unknown, ())
         tokens, cut = found
         ids, lengths = tokens.padded(np.zeros(1, np.int64))
         notes = (f"only the first {self.options.max_words} words are read",) if cut else ()
@@ -98,7 +103,7 @@ def shortened(word: str) -> str:
     return word if len(word) <= _WIDEST else f"{word[:_WIDEST]}..."
 
 
-def _state(folder: Path, meta: dict) -> State:
+def learnt(folder: Path, meta: dict) -> State:
     """Of kind vectors: vocabulary and what was learnt, both against their digests."""
     from safetensors.numpy import load_file
 
