@@ -12,16 +12,11 @@ import numpy as np
 import torch
 
 from pipeline.artifacts import (
-    captions,
     features,
     history,
     model_files,
     pairs,
-    phrases,
-    regions,
     rematching,
-    teachers,
-    texts,
 )
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
@@ -32,14 +27,15 @@ from pipeline.core.seeds import generator
 from pipeline.core.whole import partial as partial_folder
 from pipeline.core.whole import require_ours
 from pipeline.project import paths, repetitions, timing
-from pipeline.project.params.typed import FeatureSet, Params, Run
-from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
+from pipeline.project.params.typed import Params, Run
+from pipeline.project.registry import LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
 from pipeline.train.engine import (
     checkpoint,
     fingerprint,
     finished,
     given,
     gradient_cache,
+    inputs,
     loop,
     tracking,
     validate,
@@ -47,9 +43,8 @@ from pipeline.train.engine import (
 )
 from pipeline.train.engine.model import DualEncoder, build, describe, objective
 from pipeline.train.engine.pixels import PixelNetwork
-from pipeline.train.engine.regions import TrainRegions
 from pipeline.train.engine.scheme.scheme import Setting
-from pipeline.train.engine.table import TrainTable, mentions_of
+from pipeline.train.engine.table import TrainTable
 from pipeline.train.engine.teacher import Teacher
 
 FILES = (*model_files.FILES, f"{model_files.PEER}/*", history.NAME, rematching.NAME, "last/*")
@@ -83,17 +78,17 @@ def _train(node: Run, params: Params, name: str, out: Path, device: torch.device
     started, seed = time.monotonic(), node.seed
     stored = features.read(paths.extracted(node.dataset, node.features))
     # The project's seed: that of the network behind the features, where its weights are drawn; all else is the run's own.
-    network = _network(node, params.features[node.features], stored, params.seed, device)
-    inputs = _inputs(node)
-    if all(path.is_file() for path in inputs):  # what is missing is said where it is read
-        mark = fingerprint.of(node, seed, inputs, device, None if network is None else network.depends)
+    network = inputs.network(node, params.features[node.features], stored, params.seed, device)
+    read = inputs.files(node)
+    if all(path.is_file() for path in read):  # what is missing is said where it is read
+        mark = fingerprint.of(node, seed, read, device, None if network is None else network.depends)
         if finished.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name:
             say(f"train {name}: {out} is up to date")
             return
-    table = _table(node, stored, network, seed, device)
+    table = inputs.table(node, stored, network, seed, device)
     # Taken now: they may be injected anew while this trains.
     shown = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
-    mark = fingerprint.of(node, seed, inputs, device, None if network is None else network.depends)
+    mark = fingerprint.of(node, seed, read, device, None if network is None else network.depends)
     sampler = _sampler(node, table, seed)
     longest = _longest(node, table, sampler(0), name) * SCHEMES.traits(node.scheme.name).parts
     fresh = _builder(node, table, network, name)
@@ -110,7 +105,7 @@ def _train(node: Run, params: Params, name: str, out: Path, device: torch.device
         device,
         fresh,
         partial(objective, node.loss, model),
-        _regions(node, stored, table, name),
+        inputs.boxes(node, stored, table, name),
         node.loss.params,
         Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs) if taught else None,
     )
@@ -150,60 +145,6 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: s
         return model
 
     return fresh
-
-
-def _of_regions(node: Run) -> bool:
-    return (paths.prepared(node.dataset) / regions.NAME).is_file()
-
-
-def _regions(node: Run, stored: features.Features, table: TrainTable, name: str) -> TrainRegions | None:
-    """The boxes behind the pairs, for schemes that need them. Raises InputError where there are none."""
-    if not SCHEMES.traits(node.scheme.name).regions:
-        return None
-    folder = paths.prepared(node.dataset)
-    if not _of_regions(node):
-        raise InputError(
-            f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no {regions.NAME}; train on a data set "
-            "of format regions"
-        )
-    known = table.train_pairs.incidence
-    assert known is not None  # of regions
-    return TrainRegions.of(regions.read(folder), phrases.read(folder), stored, known, name)
-
-
-def _inputs(node: Run) -> list[Path]:
-    """The files whose digests say what the run reads."""
-    named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
-    inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
-    inputs += [paths.prepared(node.dataset) / file for file in (regions.NAME, phrases.NAME) if _of_regions(node)]
-    inputs += [paths.injected(node.dataset, node.noise) / teachers.NAME] * SCHEMES.traits(node.scheme.name).teacher
-    inputs += [folder / file for folder in named for file in (features.META, features.INDEX)]
-    return inputs + word_vectors.files(node.text)
-
-
-def _network(
-    node: Run, source: FeatureSet, stored: features.Features, seed: int, device: torch.device
-) -> PixelNetwork | None:
-    """The network that the image encoder holds, if it reads pixels."""
-    if IMAGE_ENCODERS.traits(node.image.name).reads != "pixels":
-        return None
-    return IMAGE_ENCODERS.load(node.image.name).load_network(node.features, source, stored, seed, device)
-
-
-def _table(
-    node: Run, stored: features.Features, network: PixelNetwork | None, seed: int, device: torch.device
-) -> TrainTable:
-    """Everything the run reads, joined."""
-    prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
-    words, pictures = paths.extracted(node.dataset, node.texts), None
-    if network:
-        encoder = IMAGE_ENCODERS.load(node.image.name)
-        drawing = encoder.Drawing.of(node.image.params, seed)
-        pictures = encoder.Pictures.of(node.dataset, stored, network.described, device, drawing)
-    features.require_images(stored, prepared)
-    texts.require_captions(words, prepared)
-    said, shown, mentions = captions.read(prepared), pairs.read(injected), mentions_of(prepared)
-    return TrainTable.join(said, shown, stored, texts.read(words), pictures, node.train.same_text, mentions)
 
 
 def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:
