@@ -134,7 +134,7 @@ def _entries(about: About) -> dict:
     made = {
         "features": (run.features, "backbone", params.features[run.features].backbone),
         "texts": (run.texts, "method", params.texts[run.texts].method),
-        "noises": (run.noise, "protocol", params.noises[run.noise].protocol),
+        "noises": (run.noise, "protocol", params.pairs(run.noise).protocol),
     }
     nodes: dict = {key: {name: {"dataset": run.dataset} | _named(kind, one)} for key, (name, kind, one) in made.items()}
     members = {key: getattr(run, key) for key in RUN_FAMILIES}
@@ -153,7 +153,7 @@ def _named(kind: str, member: Member) -> dict:
 
 def _data(about: About) -> str:
     params, run = about.params, about.params.runs[about.run]
-    noise, prepared = params.noises[run.noise].protocol, paths.prepared(run.dataset)
+    noise, prepared = params.pairs(run.noise).protocol, paths.prepared(run.dataset)
     counts = [by_split(prepared / name) for name in (images.NAME, captions.NAME)]
     splits = ", ".join(f"{split} {counts[0].get(split, 0):,} / {count:,}" for split, count in counts[1].items())
     rate = getattr(noise.params, "rate", None)
