@@ -18,6 +18,7 @@ from pipeline.inject.stage import inject
 from pipeline.inject.teacher_stage import teach
 from pipeline.project import paths
 from pipeline.ranking.engine.embedded import Embedded
+from pipeline.tools.hub.stage import pack
 from pipeline.train.engine import gradient_cache
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.teacher import Teacher
@@ -188,6 +189,12 @@ def _alone(run):
     folder.mkdir()
     teachers.write(folder, [teachers.entry(run, paths.embedded(run), 1.0)])
     return folder
+
+
+def test_a_packed_student_says_how_its_pairs_were_made(params, tmp_path):
+    train(params, "small", "cpu")
+    pack(params, "small", tmp_path / "hub", None)
+    assert "protocol `caption`, rate 0.5" in (tmp_path / "hub" / "README.md").read_text()
 
 
 def test_a_teacher_embedded_anew_is_refused_until_it_is_joined_again(params, folder):
