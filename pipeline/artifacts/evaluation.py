@@ -3,8 +3,11 @@ and relaxation.parquet where a matching's lambda was chosen on validation data."
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from pipeline.artifacts.names import Names
 from pipeline.core import tables
 from pipeline.core.files import read_json, write_json
 
@@ -66,14 +69,55 @@ RELAXATION_SCHEMA = pa.schema(
 
 
 def write(
-    folder: Path, metrics: dict, ranks: pa.Table, occurrence: pa.Table, relaxation: pa.Table | None = None
+    folder: Path,
+    metrics: dict,
+    ranks: pa.Table,
+    occurrence: pa.Table,
+    relaxation: pa.Table | None = None,
+    names: Names | None = None,
 ) -> None:
-    """metrics: finite numbers, strings and nested dictionaries only."""
+    """metrics: finite numbers, strings and nested dictionaries only. names: of ids that are text, which get columns of their
+    own."""
     write_json(folder / METRICS, metrics)
-    tables.write(folder / RANKS, ranks, RANKS_SCHEMA, {})
-    tables.write(folder / OCCURRENCE, occurrence, OCCURRENCE_SCHEMA, {})
+    tables.write(folder / RANKS, *_named(ranks, RANKS_SCHEMA, names), {})
+    tables.write(folder / OCCURRENCE, *_named(occurrence, OCCURRENCE_SCHEMA, names), {})
     if relaxation is not None:
         tables.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
+
+
+def _named(table: pa.Table, schema: pa.Schema, names: Names | None) -> tuple[pa.Table, pa.Schema]:
+    """With a column of text for each column of ids, ``query_name`` for ``query_id``; null where the ids of that side are numbers."""
+    if names is None:
+        return table, schema
+    parts = []
+    for direction, (asking, asked) in zip(
+        DIRECTIONS, (("image_id", "caption_id"), ("caption_id", "image_id")), strict=True
+    ):
+        part = table.filter(pc.equal(table["direction"], direction)).combine_chunks()
+        for column, key in (("query_id", asking), ("item_id", asked), ("image_id", "image_id")):
+            if column in schema.names:
+                part = part.append_column(_NAMES[column], _texts(names, key, part[column].to_numpy()))
+        if "top" in schema.names:
+            lists = part["top"].combine_chunks()
+            texts = _texts(names, asked, lists.flatten().to_numpy())
+            part = part.append_column(_NAMES["top"], pa.ListArray.from_arrays(lists.offsets, texts))
+        parts.append(part)
+    joined = pa.concat_tables(parts)
+    fields = [
+        tables.field(name, joined.schema.field(name).type, f"of {column}, where that is text", nullable=True)
+        for column, name in _NAMES.items()
+        if column in schema.names
+    ]
+    return joined, pa.schema([*schema, *fields], metadata=schema.metadata)
+
+
+def _texts(names: Names, key: str, ids: np.ndarray) -> pa.Array:
+    found = names.texts(key, ids)
+    return pa.nulls(len(ids), pa.string()) if found is None else found
+
+
+# Columns of ids, and of the same ids as the data set has them where they are text.
+_NAMES = {"query_id": "query_name", "item_id": "item_name", "image_id": "image_name", "top": "top_names"}
 
 
 def few_items(metrics: dict) -> list[str]:

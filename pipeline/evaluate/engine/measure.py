@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
+from pipeline.artifacts.names import Names
 from pipeline.core import console
 from pipeline.core.errors import InputError
 from pipeline.evaluate.engine import tables
@@ -26,7 +27,8 @@ _DIGITS = 6
 @dataclass(frozen=True)
 class Inputs:
     """ranked: what is measured; bank: what corrects it; tuning, tuning_bank: the same for choosing parameters, None where
-    there is no validation data; about: what goes into every metrics document; seed: of the bootstrap."""
+    there is no validation data; about: what goes into every metrics document; seed: of the bootstrap; names: of ids that are
+    text."""
 
     ranked: Split
     bank: BankSource
@@ -35,6 +37,7 @@ class Inputs:
     similarity: Similarity
     about: dict[str, object]
     seed: int = 0
+    names: Names | None = None
 
     def validation(self) -> Split:
         """Raises InputError where there is none."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.artifacts import evaluation
+from pipeline.artifacts.names import Names
 from pipeline.core import locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
@@ -52,7 +53,7 @@ def evaluate_files(
         for result in measure(given, chosen, params):
             name = result.criterion.name
             found[name] = {**result.metrics, "split": "files"}
-            _finish(replace(result, metrics=found[name]), folders.get(name))
+            _finish(replace(result, metrics=found[name]), folders.get(name), given.names)
     return found
 
 
@@ -66,9 +67,9 @@ def must_be_given(given: Inputs, chosen: Sequence[Criterion], params: EvaluatePa
         )
 
 
-def _finish(result: Result, folder: Path | None) -> None:
+def _finish(result: Result, folder: Path | None, names: Names | None) -> None:
     if folder is not None:
-        write(folder, result)
+        write(folder, result, names)
         return
     for direction, notes in result.metrics["notes"].items():
         warn_of_residual(result.criterion, direction, notes)

@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline.core.errors import ParamsError
 from pipeline.core.strict import Strict
 from pipeline.project import repetitions
-from pipeline.project.params import criteria, ensembles, inputs, runs, sweeps
+from pipeline.project.params import criteria, ensembles, inputs, runs, sweeps, transfers
 from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.ensemble_node import EnsembleNode
 from pipeline.project.params.reader import ParamsReader
@@ -32,11 +32,12 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
         raise ParamsError(reader.problems)
     loaded = _params(reader, root)
     _report(reader, (problem for check in further for problem in check(root)))
-    if not reader.problems:  # ensembles and sweeps look into their runs
-        _report(reader, [*ensembles.problems(loaded), *sweeps.problems(loaded)])
+    if not reader.problems:  # ensembles, transfers and sweeps look into their runs
+        found = [*ensembles.problems(loaded), *transfers.problems(loaded), *sweeps.problems(loaded)]
+        _report(reader, dict.fromkeys(found))
     if reader.problems:
         raise ParamsError(reader.problems)
-    return loaded
+    return transfers.completed(loaded)
 
 
 def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Strict], int]:
@@ -56,6 +57,7 @@ def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Stri
 def _params(reader: ParamsReader, root: Root) -> Params:
     """Of use only where ``reader`` has found no problem."""
     models, groups = _models(root, {name: runs.run(reader, root, name, node) for name, node in root.runs.items()})
+    moved, of_moved = transfers.expanded(root.transfers, groups)
     return Params(
         seed=root.seed,
         grid=root.grid,
@@ -64,7 +66,8 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         texts={name: inputs.texts(reader, root, name, node) for name, node in root.texts.items()},
         noises={name: inputs.noise(reader, root, name, node) for name, node in root.noises.items()},
         runs=models,
-        groups=groups,
+        groups={**groups, **of_moved},
+        transfers=moved,
         ensembles={name: _ensemble(node, groups) for name, node in root.ensembles.items()},
         embed=root.embed,
         evaluate=root.evaluate,

@@ -1,4 +1,5 @@
-"""items.faiss, an exact inner-product index that answers with ids; beside it queries.npy and queries_ids.npy."""
+"""items.faiss, an exact inner-product index that answers with ids; beside it queries.npy and queries_ids.npy. Ids that are text are
+in items_ids.npy, and the index answers with its rows."""
 
 from pathlib import Path
 
@@ -19,7 +20,10 @@ except ImportError as error:
 def write(folder: Path, folded: Folded) -> None:
     items, queries = folded.items, folded.queries
     index = faiss.IndexIDMap2(faiss.IndexFlatIP(items.vectors.shape[1]))
-    index.add_with_ids(np.ascontiguousarray(items.vectors), items.ids)
+    ids = items.ids if items.names is None else np.arange(len(items.ids))
+    index.add_with_ids(np.ascontiguousarray(items.vectors), ids)
+    if items.names is not None:
+        write_array(folder / "items_ids.npy", items.array)
     faiss.write_index(index, str(folder / "items.faiss"))
     write_array(folder / "queries.npy", queries.vectors)
-    write_array(folder / "queries_ids.npy", queries.ids)
+    write_array(folder / "queries_ids.npy", queries.array)
