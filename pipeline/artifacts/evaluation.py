@@ -1,5 +1,6 @@
 """data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item),
-and relaxation.parquet where a matching's lambda was chosen on validation data."""
+and relaxation.parquet where a matching's lambda was chosen on validation data. Where ids are text, columns ``query_name``, ``image_name``,
+``top_names`` and ``item_name`` stand beside the numbers."""
 
 from pathlib import Path
 

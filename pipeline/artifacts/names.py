@@ -1,7 +1,7 @@
-"""data/prepare/<dataset>/names.parquet, and data/embed/<run>/names.parquet: the data set's own ids where they are text.
+"""data/prepare/<dataset>/names.parquet: the data set's own ids where they are text; data/embed/<run>/ has the same file.
 
 Inside the pipeline images and captions have numbers; what people and other programs see is the text. There is no such file
-where the data set's ids are numbers.
+where the data set's ids are numbers. images.parquet holds its digest.
 """
 
 from dataclasses import dataclass

@@ -3,6 +3,7 @@
 import io
 import json
 import tarfile
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +13,7 @@ from pipeline.artifacts import images, names
 from pipeline.core import tables
 from pipeline.core.errors import InputError
 from pipeline.core.files import sha256
+from pipeline.prepare.check import problems
 from tests.prepare._data import entry, karpathy, picture, pictures, prepare, read
 
 IDS = ["urn:uuid:8c1f", "beach/boat.jpg", "007"]
@@ -142,3 +144,13 @@ def test_the_file_is_there_for_text_alone_and_images_tell_its_change(tmp_path, m
         held.shown("caption_id", 4)
     assert tables.footer(images.read(out))[names.NAME] == sha256(out / names.NAME)
     json.dumps(held.table.to_pylist())
+
+
+def test_check_compares_the_file_with_what_images_tell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = prepare("csv", _csv(tmp_path))
+    node = SimpleNamespace(out=out, advice="prepare again")
+    assert problems(None, node) == []
+    (out / names.NAME).unlink()
+    (found,) = problems(None, node)
+    assert (found.status, found.address) == (5, str(out / names.NAME))
