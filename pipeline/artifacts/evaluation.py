@@ -17,6 +17,8 @@ RELAXATION = "relaxation.parquet"
 FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION)
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
+# Columns of ids, and of the same ids as the data set has them where they are text.
+_NAMES = {"query_id": "query_name", "item_id": "item_name", "image_id": "image_name", "top": "top_names"}
 MEASURES = {
     "ap": "average precision, 0 to 1; null for matchings",
     "ap_at_r": "(1/R) sum of the precision at the ranks up to R that hold one of the R correct items, 0 to 1; "
@@ -115,10 +117,6 @@ def _named(table: pa.Table, schema: pa.Schema, names: Names | None) -> tuple[pa.
 def _texts(names: Names, key: str, ids: np.ndarray) -> pa.Array:
     found = names.texts(key, ids)
     return pa.nulls(len(ids), pa.string()) if found is None else found
-
-
-# Columns of ids, and of the same ids as the data set has them where they are text.
-_NAMES = {"query_id": "query_name", "item_id": "item_name", "image_id": "image_name", "top": "top_names"}
 
 
 def few_items(metrics: dict) -> list[str]:

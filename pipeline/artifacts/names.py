@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.core import tables, text_ids
+from pipeline.core.errors import InputError
 
 NAME = "names.parquet"
 KEYS = ("image_id", "caption_id")
@@ -44,13 +45,14 @@ class Names:
         return cls(pa.concat_tables(parts))
 
     def texts(self, key: str, ids: np.ndarray) -> pa.Array | None:
-        """The name of each, None where the ids of this key are numbers. Raises KeyError for a number without a name."""
+        """The name of each, None where the ids of this key are numbers. Raises InputError for a number without a name."""
         numbers, names = self._sides[key]
         if not len(numbers):
             return None
         places = np.searchsorted(numbers, ids).clip(max=len(numbers) - 1)
         if (numbers[places] != ids).any():
-            raise KeyError(int(np.asarray(ids)[numbers[places] != ids][0]))
+            absent = np.asarray(ids)[numbers[places] != ids][0]
+            raise InputError(f"{NAME}: no name for {key} {absent}; prepare and embed the data set again")
         return names.take(pa.array(places))
 
     def shown(self, key: str, number: int) -> int | str:

@@ -156,6 +156,13 @@ def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
         found.append(json.loads(out)["rsum"])
     _, out, _ = call("evaluate", *arguments(write(one, tmp_path)), "--json", "--inference", "nns")
     assert found == [json.loads(out)["rsum"]] * 2
+    (tmp_path / "pairs.txt").write_text("\n".join(["caption_id image_id", *pairs[1:]]) + "\n")
+    status, _, err = call("evaluate", *given, *correct, "--inference", "nns", "--out", tmp_path / "found")
+    assert status == 0, err
+    ranks = evaluation.read_ranks(tmp_path / "found/nns").to_pylist()
+    asked = {row["query_name"] for row in ranks if row["direction"] == "text_to_image"}
+    assert asked == set(map(_caption, one.caption_ids.tolist())) - {_caption(int(one.caption_ids[0]))}
+    assert all(row["image_name"] for row in ranks)
 
 
 @pytest.mark.parametrize(
