@@ -15,17 +15,23 @@ from typer.core import TyperGroup
 from pipeline.commands import (
     _completion,
     _plans,
+    _project,
     apply,
     audit,
     check,
     choose,
     claims,
+    code,
+    compose,
     doctor,
     embed,
     evaluate,
     export,
     extract,
+    init,
+    inject,
     localize,
+    pack,
     papers,
     plots,
     search,
@@ -36,10 +42,8 @@ from pipeline.commands import (
 from pipeline.commands._project import AsJson, Device, DryRun, RunName
 from pipeline.commands._project import chosen as _chosen
 from pipeline.commands._project import chosen_runs as _chosen_runs
-from pipeline.commands._project import overrides as _overrides
 from pipeline.commands._project import params as _params
 from pipeline.commands._project import reserved as _reserved
-from pipeline.commands._project import settle as _settle
 from pipeline.commands._project import wrote as _wrote
 from pipeline.commands.compare import compare
 from pipeline.core import console
@@ -51,6 +55,7 @@ _BESIDE_THE_STAGES = {
     "Results": (
         choose.choose,
         compare,
+        compose.compose,
         claims.claims,
         timings.timings,
         audit.audit,
@@ -58,8 +63,8 @@ _BESIDE_THE_STAGES = {
         papers.papers,
         plots.plots,
     ),
-    "Search and export": (search.search, serve.serve, export.export),
-    "Project and machine": (apply.apply, check.check, doctor.doctor, verify.verify),
+    "Search and export": (search.search, serve.serve, export.export, pack.pack),
+    "Project and machine": (init.init, apply.apply, check.check, doctor.doctor, verify.verify, code.code),
 }
 
 
@@ -107,8 +112,8 @@ app = typer.Typer(
 
 
 def _entry(section: str) -> Any:
-    about = f"a name under {section}:; all of them when left out"
-    return typer.Option(help=about, autocompletion=_completion.section(section))
+    completion = _completion.section(section)
+    return typer.Option(help=f"a name under {section}:; all of them when left out", autocompletion=completion)
 
 
 def _version(asked: bool) -> None:
@@ -141,7 +146,7 @@ def settings(
         raise UsageError("--quiet and --verbose exclude each other")
     console.set_level(console.QUIET if quiet else console.VERBOSE if verbose else console.NORMAL)
     context.call_on_close(console.spent)
-    _overrides[:] = overrides
+    _project.overrides[:] = overrides
 
 
 @app.command(rich_help_panel=_STAGES)
@@ -168,21 +173,7 @@ def prepare(
 app.command(rich_help_panel=_STAGES)(extract.extract)
 
 
-@app.command(rich_help_panel=_STAGES)
-def inject(
-    noise: Annotated[str | None, _entry("noises")] = None,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write the pairs to train on, with mismatches injected at the rate asked for."""
-    params = _params()
-    names = _chosen(noise, params.noises, "noise")
-    if dry_run:
-        return _plans.of_nodes(params, {"inject": names}, as_json)
-    with _reserved(paths.injected(params.noises[name].dataset, name) for name in names):
-        from pipeline.inject import stage
-
-    _wrote([stage.inject(params, name) for name in names], as_json)
+app.command(rich_help_panel=_STAGES)(inject.inject)
 
 
 @app.command(rich_help_panel=_STAGES)
@@ -210,7 +201,7 @@ def train(
 
     stage.flush_denormals()
     outs = [stage.train(params, name, device) for name in names]
-    _settle(params, names, paths.trained, stage.FILES)
+    _project.settle(params, names, paths.trained, stage.FILES)
     _wrote(outs, as_json)
 
 
@@ -230,9 +221,8 @@ def report(dry_run: DryRun = False, as_json: AsJson = False) -> None:
     _wrote([stage.report(params)], as_json)
 
 
-for _panel, _members in _BESIDE_THE_STAGES.items():
-    for _member in _members:
-        app.command(rich_help_panel=_panel)(_member)
+for _panel, _member in [(panel, member) for panel, members in _BESIDE_THE_STAGES.items() for member in members]:
+    app.command(rich_help_panel=_panel)(_member)
 
 
 def main() -> None:

@@ -54,6 +54,7 @@ def write_dvc_yaml() -> None:
 
 # dvc.yaml names an address for every family.
 SECTIONS = {
+    "teachers": {},
     "ensembles": {},
     "transfers": {},
     "embed": {"splits": None},

@@ -1,7 +1,8 @@
 """data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item),
-and relaxation.parquet where a matching's lambda was chosen on validation data. Where ids are text, columns ``query_name``, ``image_name``,
-``top_names`` and ``item_name`` stand beside the numbers."""
+relaxation.parquet where a matching's lambda was chosen on validation data, and what judgements and labels say. Where ids are text,
+columns ``query_name``, ``image_name``, ``top_names`` and ``item_name`` stand beside the numbers."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from pipeline.core.files import read_json, write_json
 
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
 RELAXATION = "relaxation.parquet"
-FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION)
+JUDGED, PLAUSIBLE = "judged.parquet", "plausible.parquet"
+FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION, JUDGED, PLAUSIBLE)
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
 # Columns of ids, and of the same ids as the data set has them where they are text.
@@ -44,6 +46,12 @@ RANKS_SCHEMA = pa.schema(
     ],
     metadata={"artefact": "ranks", "version": "2"},
 )
+# Columns of other K, as ``evaluate.recall`` and ``evaluate.ndcg`` ask for them.
+_FURTHER = {
+    "hit_": (pa.bool_(), "a correct item among the best "),
+    "ndcg_": (pa.float64(), "as ndcg_10, of the best "),
+    "graded_ndcg_": (pa.float64(), "as graded_ndcg_10, of the best "),
+}
 OCCURRENCE_SCHEMA = pa.schema(
     [
         tables.field("direction", pa.string(), "image_to_text or text_to_image"),
@@ -71,6 +79,16 @@ RELAXATION_SCHEMA = pa.schema(
 )
 
 
+def with_further(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """``schema`` with the columns of other K, such as ``hit_50``, that are among ``names``, in their order."""
+    for name in names:
+        prefix = name.rstrip("0123456789")
+        if name not in schema.names and prefix in _FURTHER:
+            kind, about = _FURTHER[prefix]
+            schema = schema.append(tables.field(name, kind, about + name.removeprefix(prefix)))
+    return schema
+
+
 def write(
     folder: Path,
     metrics: dict,
@@ -82,7 +100,7 @@ def write(
     """metrics: finite numbers, strings and nested dictionaries only. names: of ids that are text, which get columns of their
     own."""
     write_json(folder / METRICS, metrics)
-    tables.write(folder / RANKS, *_named(ranks, RANKS_SCHEMA, names), {})
+    tables.write(folder / RANKS, *_named(ranks, with_further(RANKS_SCHEMA, ranks.column_names), names), {})
     tables.write(folder / OCCURRENCE, *_named(occurrence, OCCURRENCE_SCHEMA, names), {})
     if relaxation is not None:
         tables.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})

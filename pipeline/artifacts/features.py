@@ -156,26 +156,36 @@ class _Digested:
         self._file.write(content)
 
 
-def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count: int, where: str) -> list[int]:
-    """Write the ``.npy`` file of ``count`` rows that come in blocks; its shape. Raises InputError on NaN, and on another
-    shape or type than the first block has."""
+def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count: int | None, where: str) -> list[int]:
+    """Write the ``.npy`` file of ``count`` rows that come in blocks; its shape. None: as many as come, in a file that can
+    be gone back in. Raises InputError on NaN, and on another shape or type than the first block has."""
     shape, kind, written = None, None, 0
     for block in blocks:
         if shape is None:
-            shape, kind = (count, *block.shape[1:]), block.dtype
-            header = {"descr": np.lib.format.dtype_to_descr(block.dtype), "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
+            shape, kind = (count or 0, *block.shape[1:]), block.dtype
+            _write_header(file, shape, kind)
         if block.shape[1:] != shape[1:] or block.dtype != kind:
             raise InputError(
                 f"{where}: rows from {written} on are {block.dtype} {block.shape[1:]}, those before {kind} {shape[1:]}"
             )
         check_finite(block, where, written)
-        with named(Path(where), count * (block.nbytes // max(len(block), 1))):
+        with named(Path(where), (count or len(block)) * (block.nbytes // max(len(block), 1))):
             file.write(np.ascontiguousarray(block).data)
         written += len(block)
-    if shape is None or written != count:
+    if shape is None or kind is None or (count is not None and written != count):
         raise ValueError(f"{where}: {written} rows in the blocks, {count} were announced")
+    if count is None:
+        assert not isinstance(file, _Digested)
+        # numpy leaves room for the digits of more rows: the header is as long as before.
+        file.seek(0)
+        shape = (written, *shape[1:])
+        _write_header(file, shape, kind)
     return list(shape)
+
+
+def _write_header(file: BinaryIO | _Digested, shape: tuple[int, ...], kind: np.dtype) -> None:
+    header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
 
 
 def read(folder: Path, verify: bool = True) -> Features:

@@ -1,9 +1,10 @@
 """data/extract/<dataset>/<texts>/: what a text encoder reads, one entry a caption, in the order of captions.parquet.
 
-Two kinds, said by ``kind`` in meta.json. ``tokens``: tokens.npy (int32, all captions end to end), index.parquet (where
+Three kinds, said by ``kind`` in meta.json. ``tokens``: tokens.npy (int32, all captions end to end), index.parquet (where
 each caption lies) and vocabulary.json. ``vectors``: features.npy ((rows, D), float16 or float32, read through a memory
 map), index.parquet (the row of each caption), vocabulary.json and state.safetensors (what the method learnt, enough to
-treat further captions alike). meta.json is written last and holds the digest of every other file.
+treat further captions alike). ``fragments``: a vector for each token, features.npy ((tokens, D), all captions end to end),
+index.parquet (where each caption lies) and an empty vocabulary.json. meta.json is written last and holds the digest of every other file.
 """
 
 import hashlib
@@ -40,14 +41,27 @@ TOKENS_SCHEMA = pa.schema(
 VECTORS_SCHEMA = pa.schema(
     [_ID, tables.field("row", pa.int64(), "row of features.npy")], metadata={"artefact": "texts", "version": "1"}
 )
+FRAGMENTS_SCHEMA = pa.schema(
+    [
+        _ID,
+        tables.field("start", pa.int64(), "row of features.npy of its first token"),
+        tables.field("length", pa.int32(), "number of its tokens"),
+    ],
+    metadata={"artefact": "texts", "version": "1"},
+)
+_EXPECTED = {
+    "tokens": {TOKENS, INDEX, VOCABULARY},
+    "vectors": {ARRAY, INDEX, VOCABULARY, STATE},
+    "fragments": {ARRAY, INDEX, VOCABULARY},
+}
 
 
 @dataclass(frozen=True)
 class Texts:
-    """kind: ``tokens`` or ``vectors``; caption_ids: int64, in the order of captions.parquet.
+    """kind: ``tokens``, ``vectors`` or ``fragments``; caption_ids: int64, in the order of captions.parquet.
 
     tokens and words: of kind tokens, words[id] is the word of an id; array: memory map (rows, D) of kind vectors, whose
-    row ``rows[i]`` belongs to ``caption_ids[i]``. words of kind vectors: the method's vocabulary, empty if it has none.
+    row ``rows[i]`` belongs to ``caption_ids[i]``, and of kind fragments, whose rows are those of ``tokens`` too. words of kind vectors: the method's vocabulary, empty if it has none.
     """
 
     kind: str
@@ -128,6 +142,29 @@ def write_vectors(
     return zeros
 
 
+def write_fragments(
+    folder: Path, caption_ids: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]], meta: dict
+) -> int:
+    """Replace ``folder`` as a whole, from blocks of the vectors of tokens (tokens, D) and how many each caption has; one block is
+    in memory at a time. Returns how many tokens there are. Raises InputError as ``write_vectors``."""
+    counts: list[np.ndarray] = []
+
+    def counted() -> Iterable[np.ndarray]:
+        for rows, lengths in blocks:
+            counts.append(lengths)
+            yield rows
+
+    with whole_folder(folder, FILES) as building:
+        with (building / ARRAY).open("wb") as file:
+            shape = append_rows(file, counted(), None, str(folder / ARRAY))
+        lengths = np.concatenate(counts)
+        index = pa.table({"caption_id": caption_ids, "start": lengths.cumsum() - lengths, "length": lengths})
+        tables.write(building / INDEX, index, FRAGMENTS_SCHEMA, {})
+        write_json(building / VOCABULARY, [])
+        _seal(building, {**meta, "kind": "fragments", "shape": shape})
+    return shape[0]
+
+
 def _seal(building: Path, meta: dict) -> None:
     digests = {path.name: sha256(path) for path in sorted(building.iterdir())}
     write_json(building / META, {**meta, "sha256": digests})
@@ -140,18 +177,19 @@ def read(folder: Path, verify: bool = True) -> Texts:
     """
     meta = read_json(require(folder / META, ADVICE))
     kind = meta.get("kind")
-    if kind not in ("tokens", "vectors") or not isinstance(meta.get("sha256"), dict):
-        raise InputError(f"{folder / META}: no text features of kind tokens or vectors; extract them again")
+    if kind not in _EXPECTED or not isinstance(meta.get("sha256"), dict):
+        raise InputError(f"{folder / META}: no text features of kind {', '.join(_EXPECTED)}; extract them again")
     if kind == "tokens" and not isinstance(meta.get("cut"), int):
         raise InputError(f"{folder / META}: does not say how many captions were cut; extract them again")
-    expected = {TOKENS if kind == "tokens" else ARRAY, INDEX, VOCABULARY} | ({STATE} if kind == "vectors" else set())
-    for name in sorted(expected):
+    for name in sorted(_EXPECTED[kind]):
         path = require(folder / name, ADVICE)
         if verify and sha256(path) != meta["sha256"].get(name):
             raise IntegrityError(f"{path}: content does not match the digest in {META}; extract it again")
     words = read_json(folder / VOCABULARY, list)
     if not all(isinstance(word, str) for word in words):
         raise InputError(f"{folder / VOCABULARY}: not a list of words; extract it again")
+    if kind == "fragments":
+        return _fragments(folder, meta)
     return _tokens(folder, meta, words) if kind == "tokens" else _vectors(folder, meta, words)
 
 
@@ -164,23 +202,37 @@ def require_captions(folder: Path, prepared: Path) -> None:
 def _tokens(folder: Path, meta: dict, words: list[str]) -> Texts:
     ids = open_array(folder / TOKENS)
     index = _index(folder / INDEX, TOKENS_SCHEMA)
-    starts, lengths = index["start"].to_numpy(), index["length"].to_numpy().astype(np.int64)
     if words[:4] != SPECIAL:
         raise InputError(f"{folder / VOCABULARY}: begins with {words[:4]}, expected {SPECIAL}")
     if len(ids) and (ids.min() < 0 or ids.max() >= len(words)):
         raise InputError(f"{folder / TOKENS}: ids {ids.min()} to {ids.max()} for {len(words)} words")
-    if len(starts) and (starts.min() < 0 or lengths.min() < 1 or (starts + lengths).max() > len(ids)):
-        raise InputError(f"{folder / INDEX}: captions reach beyond the {len(ids)} ids of {TOKENS}")
-    tokens = Tokens(ids, starts, lengths)
+    tokens = _laid_out(folder, index, ids, f"ids of {TOKENS}")
     return Texts("tokens", index["caption_id"].to_numpy(), meta, tokens, words, None, None)
 
 
-def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
+def _fragments(folder: Path, meta: dict) -> Texts:
+    array, index = _floats(folder), _index(folder / INDEX, FRAGMENTS_SCHEMA)
+    tokens = _laid_out(folder, index, array, f"rows of {ARRAY}")
+    return Texts("fragments", index["caption_id"].to_numpy(), meta, tokens, [], array, None)
+
+
+def _laid_out(folder: Path, index: pa.Table, entries: np.ndarray, what: str) -> Tokens:
+    starts, lengths = index["start"].to_numpy(), index["length"].to_numpy().astype(np.int64)
+    if starts.min() < 0 or lengths.min() < 1 or (starts + lengths).max() > len(entries):
+        raise InputError(f"{folder / INDEX}: captions reach beyond the {len(entries)} {what}")
+    return Tokens(entries, starts, lengths)
+
+
+def _floats(folder: Path) -> np.ndarray:
     array = open_array(folder / ARRAY)
-    index = _index(folder / INDEX, VECTORS_SCHEMA)
-    rows = index["row"].to_numpy()
     if array.ndim != 2 or array.dtype not in (np.float16, np.float32):
         raise InputError(f"{folder / ARRAY}: {array.dtype} {array.shape}, expected float16 or float32 (rows, D)")
+    return array
+
+
+def _vectors(folder: Path, meta: dict, words: list[str]) -> Texts:
+    array, index = _floats(folder), _index(folder / INDEX, VECTORS_SCHEMA)
+    rows = index["row"].to_numpy()
     if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
         raise InputError(f"{folder / INDEX}: rows up to {rows.max()}, but {ARRAY} has {len(array)}")
     return Texts("vectors", index["caption_id"].to_numpy(), meta, None, words, array, rows)

@@ -63,6 +63,13 @@ FusionOption = Annotated[
 Weights = Annotated[
     str | None, typer.Option(help="of each model, the first included, with commas between: 2,1", rich_help_panel=_OWN)
 ]
+TrecRun = Annotated[
+    Path | None,
+    typer.Option(
+        help="a ranking as lines of `query Q0 item rank score tag`, with --qrels; needs no vectors",
+        rich_help_panel=_OWN,
+    ),
+]
 Out = Annotated[Path | None, typer.Option(help="write metrics and ranks to OUT/<inference>/", rich_help_panel=_OWN)]
 
 
@@ -89,11 +96,15 @@ def evaluate(
     more_captions: MoreCaptions = None,
     fusion: FusionOption = None,
     weights: Weights = None,
+    trec_run: TrecRun = None,
     out: Out = None,
 ) -> None:
     """Rank the queries of a run, or of --images and --captions, under inference criteria; measure recall and hubness."""
     beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
     named = run if dataset is None else (run or dataset)
+    if trec_run is not None:
+        others = (named, inference, images, captions, *beside, more_images, more_captions, fusion, weights)
+        return _evaluate_trec(trec_run, qrels, others, dry_run, out, as_json)
     given = from_files(named, images, captions, (*beside, qrels, more_images, more_captions, fusion, weights, out))
     if given is not None:
         from pipeline.evaluate import summary
@@ -112,6 +123,18 @@ def evaluate(
         summary.show_files(found, as_json)
         return None
     return _evaluate_runs(run, dataset, inference, device, as_json, dry_run)
+
+
+def _evaluate_trec(
+    run: Path, qrels: str | None, others: Iterable, dry_run: bool, out: Path | None, as_json: bool
+) -> None:
+    if qrels is None or dry_run or any(value is not None for value in others):
+        raise UsageError("--trec-run goes with --qrels FILE, --out and --json, and nothing else")
+    from pipeline.evaluate.trec import show, stage
+    from pipeline.project.params.load import load_measuring
+
+    params, _, _ = load_measuring(_project.overrides)
+    show.show(stage.evaluate_trec(run, Path(qrels), params, out and out.resolve()), as_json)
 
 
 def _evaluate_runs(

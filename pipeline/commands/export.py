@@ -28,12 +28,20 @@ if TYPE_CHECKING:
 Inference = Annotated[
     str, typer.Option(help="nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_completion.exportable)
 ]
-Target = Annotated[str, typer.Option(help="parquet, npy, faiss or clip-retrieval", autocompletion=_completion.targets)]
+Target = Annotated[
+    str,
+    typer.Option(
+        help="parquet, npy, faiss, usearch, hnswlib, lancedb, trec or clip-retrieval",
+        autocompletion=_completion.targets,
+    ),
+]
 Out = Annotated[Path, typer.Option(help="the folder to write")]
 Run = Annotated[
     str | None, typer.Option(help="a name under runs: in params.yaml", autocompletion=_completion.section("runs"))
 ]
 Direction = Annotated[str, typer.Option(help="text_to_image (images are searched) or image_to_text")]
+
+Depth = Annotated[int, typer.Option(min=1, help="items a query of `--to trec`")]
 
 
 def export(
@@ -55,6 +63,7 @@ def export(
     val_images: ValImages = None,
     val_captions: ValCaptions = None,
     similarity: Similarity = "cosine",
+    depth: Depth = 100,
 ) -> None:
     """Write vectors whose plain inner products rank as an inference criterion does, for other search systems."""
     beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
@@ -68,7 +77,7 @@ def export(
         if dry_run:
             return _plans.of_files("export", *given, [inference], out.resolve(), as_json)
         files = InputFiles(*given, *beside, similarity)
-        manifest = export_files(files, inference, measuring, options, to, direction, out.resolve(), device)
+        manifest = export_files(files, inference, measuring, options, to, direction, out.resolve(), device, depth)
     else:
         whole = out.resolve()
         run, params = _of_project(run)
@@ -76,10 +85,14 @@ def export(
             return _plans.of_export(params, run, direction, whole, as_json)
         from pipeline.tools.export.stage import export_run
 
-        manifest = export_run(params, run, inference, to, direction, whole, device)
+        manifest = export_run(params, run, inference, to, direction, whole, device, depth)
     from pipeline.core.console import document, say
 
     say(f"{out}: {manifest['items']} items and {manifest['queries']} queries of {manifest['dimensions']} values")
+    if "recall@10" in manifest:
+        say(
+            f"{out}: the index finds {manifest['recall@10']:.2%} of the best 10 of {manifest['recall_queries']} queries"
+        )
     return document(manifest) if as_json else None
 
 

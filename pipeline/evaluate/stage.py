@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.artifacts import evaluation
+from pipeline.artifacts import evaluation, judged
 from pipeline.artifacts import names as named
 from pipeline.artifacts.names import Names
 from pipeline.core import console, locks
@@ -15,6 +15,7 @@ from pipeline.core.unknown import unknown
 from pipeline.core.whole import whole_folder
 from pipeline.evaluate.engine import members
 from pipeline.evaluate.engine.ensemble import Ensemble
+from pipeline.evaluate.engine.further import Further
 from pipeline.evaluate.engine.measure import Inputs, Result, measure
 from pipeline.project import paths, timing
 from pipeline.project.params import criteria as grammar
@@ -47,13 +48,24 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     with locks.claim(paths.evaluations(run)):
         embedded = members.embedded(params, run, target)
         lender = members.lender(params, run, target)
-        inputs = replace(read_inputs(embedded, run, params.evaluate, target, lender), seed=params.seed)
+        given = read_inputs(embedded, run, params.evaluate, target, lender)
+        inputs = replace(given, seed=params.seed, further=_further(params, run))
         warn_of_collapse(inputs.ranked, str(embedded.folder))
         for result in measure(inputs, chosen, params.evaluate):
             written[result.criterion.name] = result.metrics
             write(paths.evaluated(run, result.criterion.name), result, inputs.names)
     timing.record(paths.evaluations(run), time.monotonic() - started)
     return written
+
+
+def _further(params: Params, run: str) -> Further | None:
+    """What judgements and labels say of the data set of the run, or of an ensemble's first."""
+    if not (params.evaluate.judgements or params.evaluate.labels):
+        return None
+    # pandas takes half a second to import.
+    from pipeline.evaluate.judgements import names, read
+
+    return read.further(params.evaluate, *names.of_dataset(paths.prepared(params.dataset(run))))
 
 
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
@@ -72,6 +84,7 @@ def write(out: Path, result: Result, names: Names | None = None) -> None:
         warn_of_residual(result.criterion, direction, notes)
     with whole_folder(out, evaluation.FILES) as folder:
         evaluation.write(folder, result.metrics, result.ranks, result.occurrence, result.relaxation, names)
+        judged.write(folder, result.further)
 
 
 def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pipeline.artifacts.evaluation import DIRECTIONS, KS, few_items
+from pipeline.artifacts.evaluation import DIRECTIONS, few_items
 from pipeline.core.console import document, ruled, stdout
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
@@ -51,16 +51,25 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
     for place, name in enumerate(labels):
         widest = max(len(name), *(len(names[place]) for names in results))
         table.add_column(name, overflow="fold", min_width=min(widest, _FOLDED) if folded else widest)
-    columns = [(direction, f"r@{k}") for direction in DIRECTIONS for k in KS]
+    columns = [(direction, f"r@{k}") for direction in DIRECTIONS for k in _ks(results)]
     for name in [*(f"{_SHORT[direction]}\n{metric}" for direction, metric in columns), "rsum", "hs-sum"]:
         table.add_column(name, justify="right", no_wrap=True, min_width=_width(name, results, joint))
     best = max(metrics["rsum"] for metrics in results.values())
     for names, metrics in results.items():
-        recalls = [f"{metrics[direction][metric]:.1f}" for direction, metric in columns]
+        # Matchings have no recalls beyond the three of rsum.
+        recalls = [
+            f"{metrics[direction][metric]:.1f}" if metric in metrics[direction] else "" for direction, metric in columns
+        ]
         style = "bold" if metrics["rsum"] == best and len(results) > 1 else ""
         cells = [*names, *recalls, _rsum(metrics, joint), f"{metrics['hs_sum']:.2f}"]
         table.add_row(*(Text(cell) for cell in cells), style=style)
     return table
+
+
+def _ks(results: dict[tuple[str, ...], dict]) -> list[int]:
+    """K of all recalls there are."""
+    found = {int(name[2:]) for side in _sides(results) for name in side if name.startswith("r@")}
+    return sorted(found)
 
 
 def _width(column: str, results: dict[tuple[str, ...], dict], joint: str | None) -> int:

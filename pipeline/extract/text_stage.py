@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,6 +52,8 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
     """Everything the text features follow from."""
     name, options = method.name, method.params
     prepared = paths.prepared(dataset)
+    methods = [name, *(one.name for one in options.further())]
+    libraries = {package: method for method in methods for package in TEXT_FEATURES.traits(method).libraries}
     files = [_checked(path, digest, name) for path, digest in options.files().items()]
     return {
         "dataset": dataset,
@@ -59,8 +62,10 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
         "seed": seed,
         "captions_sha256": sha256(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}")),
         "files_sha256": files,
-        "code_sha256": code.digest(code.closure([__name__, *TEXT_FEATURES.modules(name)])),
-        "libraries": {package: _version(package, name) for package in ("numpy", *TEXT_FEATURES.traits(name).libraries)},
+        "code_sha256": code.digest(
+            code.closure([__name__, *(m for one in methods for m in TEXT_FEATURES.modules(one))])
+        ),
+        "libraries": {package: _version(package, method) for package, method in {"numpy": name, **libraries}.items()},
     }
 
 
@@ -80,7 +85,7 @@ def _version(package: str, name: str) -> str:
     except PackageNotFoundError as error:
         raise MissingResource(
             f"text features of method '{name}' need the package {package}, which is not installed: "
-            f"pip install 'vse-pipe[{name}]'"
+            f"pip install 'vse-pipe[{TEXT_FEATURES.traits(name).extra or name}]'"
         ) from error
 
 
@@ -116,6 +121,11 @@ def write(out: Path, table: pa.Table, method: ModuleType, options, state: State,
         tokens, cut = method.transform(found, state, options)
         texts.write_tokens(out, ids, tokens, state.words, cut, about)
         return f"{len(state.words)} words, {cut} cut"
+    if TEXT_FEATURES.traits(about["method"]).gives == "fragments":
+        parts = _parts(found, method, state, options, out.name)
+        fragments = ((_stored(rows, options.store, out.name, "token"), lengths) for _, (rows, lengths) in parts)
+        count = texts.write_fragments(out, ids, fragments, about)
+        return f"{count} tokens of {read_json(out / texts.META)['shape'][1]} dimensions"
     blocks = _blocks(found, method, state, options, out.name)
     zeros = texts.write_vectors(out, ids, blocks, state.words, state.arrays, about)
     if zeros:
@@ -124,15 +134,25 @@ def write(out: Path, table: pa.Table, method: ModuleType, options, state: State,
 
 
 def _blocks(captions_: list[str], method: ModuleType, state: State, options, name: str) -> Iterator[np.ndarray]:
+    for start, rows in _parts(captions_, method, state, options, name):
+        yield _stored(rows, options.store, name, "caption row", start)
+
+
+def _parts(captions_: list[str], method: ModuleType, state: State, options, name: str) -> Iterator[tuple[int, Any]]:
+    """The first caption of each block, and what the method makes of the block."""
     starts = range(0, len(captions_), options.block)
     for start in track(starts, len(starts), f"extract {name}, blocks of {options.block}"):
-        rows = method.transform(captions_[start : start + options.block], state, options)
-        with np.errstate(over="ignore"):
-            rows = rows.astype(options.store)
-        bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-        if len(bad):
-            raise InputError(
-                f"extract {name}: the vector of caption row {start + bad[0]} is NaN or infinite as {rows.dtype}; "
-                "if float16 is too narrow for it, set store: float32"
-            )
-        yield rows
+        yield start, method.transform(captions_[start : start + options.block], state, options)
+
+
+def _stored(rows: np.ndarray, store: str, name: str, what: str, first: int = 0) -> np.ndarray:
+    """rows as they go to the disk. Raises InputError where one is NaN or infinite there."""
+    with np.errstate(over="ignore"):
+        rows = rows.astype(store)
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(bad):
+        raise InputError(
+            f"extract {name}: the vector of {what} {first + bad[0]} is NaN or infinite as {rows.dtype}; "
+            "if float16 is too narrow for it, set store: float32"
+        )
+    return rows

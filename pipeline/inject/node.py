@@ -1,8 +1,8 @@
-"""inject: the pairs of a data set, with mismatches."""
+"""inject: the pairs of a data set, with mismatches, or with models that teach others."""
 
 from pathlib import Path
 
-from pipeline.artifacts import captions, images
+from pipeline.artifacts import captions, embeddings, images, pairs, teachers
 from pipeline.project import paths
 from pipeline.project.nodes import Declaration
 from pipeline.project.params.typed import Params
@@ -13,6 +13,18 @@ def _inputs(params: Params, noise: str) -> list[Path]:
     node = params.noises[noise]
     prepared, index = paths.prepared(node.dataset), getattr(node.protocol.params, "path", None)
     return [prepared / images.NAME, prepared / captions.NAME, *([Path(index)] if index else [])]
+
+
+def _of_teacher(params: Params, teacher: str) -> list[Path]:
+    node = params.teachers[teacher]
+    base = paths.injected(node.dataset, node.noise)
+    earlier = [base / teachers.NAME] if node.noise in params.teachers else []
+    runs = [paths.embedded(run) / embeddings.IMAGES for run in params.models(node.run)]
+    return [base / pairs.NAME, *earlier, *runs]
+
+
+def _teaches(out: Path) -> bool:
+    return (out / teachers.NAME).exists()
 
 
 NODES = (
@@ -26,5 +38,18 @@ NODES = (
         members=lambda params, name: {PROTOCOLS: params.noises[name].protocol.name},
         finds=(PROTOCOLS,),
         depth=2,
+        holds=lambda out: not _teaches(out),
+    ),
+    Declaration(
+        group="inject_teachers",
+        module="pipeline.inject.teacher_stage",
+        option="--teacher",
+        names=lambda params: params.teachers,
+        out=lambda params, name: paths.injected(params.teachers[name].dataset, name),
+        inputs=_of_teacher,
+        plan="teacher_plan",
+        check="teacher_check",
+        depth=2,
+        holds=_teaches,
     ),
 )

@@ -7,13 +7,16 @@ import hashlib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-
-import grimp
+from typing import TYPE_CHECKING
 
 import pipeline
 from pipeline.core.files import sha256
-from pipeline.project.nodes import Declaration
+from pipeline.project.nodes import Declaration, declarations, nodes
+from pipeline.project.params.typed import Params
 from pipeline.project.registry import Family
+
+if TYPE_CHECKING:
+    from grimp import ImportGraph
 
 PACKAGE = Path(pipeline.__file__).parent
 # These decide messages, where files lie, how options are checked or on which device work runs, never what an artefact
@@ -28,18 +31,25 @@ _WITHOUT_EFFECT = (
 
 
 @cache
-def _graph() -> grimp.ImportGraph:
+def _graph() -> "ImportGraph":
     """Imports inside functions are edges too, those for type checkers alone are not."""
+    import grimp  # which reading dvc.lock does without
+
     graph = grimp.build_graph("pipeline", cache_dir=None, exclude_type_checking_imports=True)
     for module in {*_WITHOUT_EFFECT, "pipeline.project", *graph.find_descendants("pipeline.project")}:
         graph.remove_module(module)
     return graph
 
 
+@cache
+def _upstream(module: str) -> frozenset[str]:
+    return frozenset(_graph().find_upstream_modules(module))
+
+
 def closure(modules: Iterable[str]) -> set[str]:
     """Modules that decide what ``modules`` do: these and all they import, those without effect left out."""
-    graph, start = _graph(), set(modules)
-    return start.union(*(graph.find_upstream_modules(module) for module in start))
+    start = set(modules)
+    return start.union(*map(_upstream, start))
 
 
 def needed(declaration: Declaration, members: dict[Family, str]) -> set[str]:
@@ -57,8 +67,26 @@ def needed(declaration: Declaration, members: dict[Family, str]) -> set[str]:
 
 def digest(modules: Iterable[str]) -> str:
     """One for the content of all these modules."""
-    listed = [f"{module} {sha256(file(module))}" for module in sorted(modules)]
-    return hashlib.sha256("\n".join(listed).encode()).hexdigest()
+    return hashlib.sha256(listing(modules).encode()).hexdigest()
+
+
+def listing(modules: Iterable[str]) -> str:
+    """A line for each module: its name and the digest of its content."""
+    return "\n".join(f"{module} {sha256(file(module))}" for module in sorted(modules))
+
+
+def listings(params: Params) -> dict[str, str]:
+    """Of every stage that dvc.yaml has for these parameters, as DVC addresses it. What repeats a run with seeds shares its
+    stage and its members."""
+    found = {node.stage: (node.declaration, node.declaration.members(params, node.name)) for node in nodes(params)}
+    single = {group: (one, {}) for group, one in declarations().items() if not one.option}
+    return {stage: listing(needed(*entry)) for stage, entry in {**found, **single}.items()}
+
+
+def changed(listed: str) -> list[str]:
+    """Modules of a listing that are no longer what they were, or there."""
+    recorded = (line.rpartition(" ") for line in listed.splitlines())
+    return [module for module, _, was in recorded if not file(module).is_file() or sha256(file(module)) != was]
 
 
 def file(module: str) -> Path:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from pipeline.core.errors import ParamsError
+from pipeline.project import code, paths
 from pipeline.project.params.document import lookup, read_document
 
 DVC_LOCK = Path("dvc.lock")
@@ -105,9 +106,17 @@ class Lock:
                 if now is None or now[0] != value:
                     found.append(f"params.yaml {address}")
         for dep in node.get("deps", []):
-            if not self._as_recorded(dep):
+            if paths.CODE in Path(dep["path"]).parents:
+                found += code.changed(self._listing(dep))
+            elif not self._as_recorded(dep):
                 found.append(dep["path"])
         return found
+
+    def _listing(self, dep: _File) -> str:
+        """The modules that a stage ran, from where their list still is; empty where it is nowhere."""
+        digest = dep.get("md5", "")
+        kept = [path for path in (cached(digest), Path(dep["path"])) if path.is_file() and md5(path) == digest]
+        return kept[0].read_text(encoding="utf-8") if kept else ""
 
     def _as_recorded(self, dep: _File) -> bool:
         path, digest = dep["path"], dep.get("md5", "")

@@ -7,6 +7,7 @@ from pipeline.core.errors import UsageError
 PARAMS = Path("params.yaml")
 DATA = Path("data")
 REPORTS = Path("reports")
+CODE = DATA / "code"
 # What a lock of the report as a whole stands beside: under data/, where locks are left out of git and of DVC's view.
 REPORT = DATA / "report"
 
@@ -47,8 +48,18 @@ def localized(run: str) -> Path:
     return DATA / "localize" / run
 
 
+def code(stage: str) -> Path:
+    """The list of modules that decide what a stage of dvc.yaml writes, for DVC to watch; stage: ``train@max``."""
+    return CODE / stage.replace("@", "/")
+
+
 def searched(run: str) -> Path:
     return DATA / "search" / run
+
+
+def tracked() -> Path:
+    """What trackers of trainings keep on this machine."""
+    return DATA / "track"
 
 
 def find_root(start: Path) -> Path:

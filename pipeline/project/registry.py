@@ -82,6 +82,7 @@ PROTOCOLS = Family("noise protocol", "pipeline.inject.protocols", ProtocolTraits
 LOSSES = Family("loss", "pipeline.train.losses", LossTraits(), "loss")
 SCHEMES = Family("scheme", "pipeline.train.schemes", SchemeTraits(), "scheme")
 SAMPLERS = Family("sampler", "pipeline.train.samplers", Traits())
+TRACKERS = Family("tracker", "pipeline.train.trackers", Traits(), "track")
 SIMILARITIES = Family("similarity", "pipeline.ranking.similarities", SimilarityTraits(), "score")
 TEXT_ENCODERS = Family("text encoder", "pipeline.train.encoders.text", TextEncoderTraits(), "encoder")
 IMAGE_ENCODERS = Family("image encoder", "pipeline.train.encoders.image", ImageEncoderTraits(), "encoder")

@@ -1,5 +1,6 @@
 """A run with seeds: one model a seed. Each is a run of its own, ``max/1``, whose folders lie in those of ``max``."""
 
+import contextlib
 import shutil
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 from pipeline.core.console import say
 from pipeline.core.errors import UsageError
 from pipeline.core.locks import claim
+from pipeline.core.whole import put as put_folder
 from pipeline.core.whole import require_ours
 
 if TYPE_CHECKING:  # which names what it holds with what is defined here
@@ -56,6 +58,21 @@ def one_model(params: "Params", run: str) -> str:
             f"run '{run}' has a model for each of its seeds; name one of them: {', '.join(params.groups[run])}"
         )
     return run
+
+
+def put(building: Path, out: Path, files: Iterable[str], who: str) -> None:
+    """The folder ``building`` of one model takes the place of ``out``, also of the models of seeds in it, which is said.
+
+    files: as of ``patterns``. Raises PipelineError where there is what nobody here wrote, LockedError where a process still
+    writes one of those seeds.
+    """
+    seeds = below(out)
+    with contextlib.ExitStack() as held:
+        for whole in sorted({path.with_name(path.name.removesuffix(".partial")) for path in seeds}):
+            held.enter_context(claim(whole))
+        put_folder(building, out, patterns(files))
+    if seeds:
+        say(f"{who}: took the place of {', '.join(map(str, seeds))}, of seeds that the run no longer has")
 
 
 def settle(folder: Path, kept: Collection[Path], files: Iterable[str]) -> None:

@@ -39,12 +39,15 @@ class BackboneTraits(Traits):
 
 @dataclass(frozen=True)
 class TextFeatureTraits(Traits):
-    """gives: what the text encoder reads, token ids or a vector each; libraries: whose versions the texts depend on; terms:
-    it has a function ``terms``, the words of a caption that it knows."""
+    """gives: what the text encoder reads, token ids, a vector each or a vector a token; libraries: whose versions the texts depend on; terms:
+    it has a function ``terms``, the words of a caption that it knows; mixes: it is made of other methods, its option ``parts``;
+    extra: of this package, that brings the libraries, where it is not called after the method."""
 
-    gives: Literal["tokens", "vectors"] = "vectors"
+    gives: Literal["tokens", "vectors", "fragments"] = "vectors"
     libraries: tuple[str, ...] = ()
     terms: bool = False
+    mixes: bool = False
+    extra: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,8 @@ class ProtocolTraits(Traits):
 class LossTraits(Traits):
     """similarities: those it works with, None for all; above_zero: a pair learns only while its similarity is above 0;
     stuck: it has a function ``stuck``, which tells whether training ended at a point from which the loss does not move;
-    learns: it has a function ``network``, which makes what is trained with the model, and takes that as a third argument."""
+    learns: it has a function ``network``, which makes what is trained with the model, or nothing, and takes that as a third
+    argument."""
 
     similarities: tuple[str, ...] | None = None
     above_zero: bool = False
@@ -71,17 +75,19 @@ class LossTraits(Traits):
 @dataclass(frozen=True)
 class SchemeTraits(Traits):
     """losses, similarities: those it works with, None for all; parts: batches that one batch of the sampler becomes;
-    regions: it needs a data set of regions, with the proposals of its training pictures."""
+    regions: it needs a data set of regions, with the proposals of its training pictures; teacher: it learns from models that
+    are trained already, ``noise`` of the run being an entry of teachers."""
 
     losses: tuple[str, ...] | None = None
     similarities: tuple[str, ...] | None = None
     parts: int = 1
     regions: bool = False
+    teacher: bool = False
 
 
 @dataclass(frozen=True)
 class SimilarityTraits(Traits):
-    """fragments: it compares regions with words; learns: it has a function ``network``, which makes what it learns; above_zero:
+    """fragments: it compares regions with words, and has a function ``pairs``, which scores single pairs; learns: it has a function ``network``, which makes what it learns; above_zero:
     False where 0 is the largest value it takes."""
 
     fragments: bool = False
@@ -91,10 +97,10 @@ class SimilarityTraits(Traits):
 
 @dataclass(frozen=True)
 class TextEncoderTraits(Traits):
-    """reads: of texts, token ids or a vector each; words: it also gives a vector for each word; vectors: its table of words,
+    """reads: of texts, token ids, a vector each or a vector a token; words: it also gives a vector for each word; vectors: its table of words,
     ``embed``, can start from a file, as its options ``vectors``, ``words`` and ``freeze_vectors`` say."""
 
-    reads: Literal["tokens", "vectors"] = "tokens"
+    reads: Literal["tokens", "vectors", "fragments"] = "tokens"
     words: bool = False
     vectors: bool = False
 

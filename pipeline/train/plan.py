@@ -21,6 +21,11 @@ def plan(params: Params, run: str, out: Path | None = None, timed: Iterable[Earl
     Work is pairs times epochs; of a run that goes on, those that are left, as far as its parameters are what they were:
     the command itself compares everything and begins again where anything differs."""
     node, out = params.runs[run], out or paths.trained(run)
+    if node.model is not None:
+        state = AGAIN if (out / model_files.MODEL).is_file() else RUNS
+        return Step(
+            "train", run, str(out), state, because=f"nothing is trained: the model in {node.model.folder} is taken"
+        )
     shown = paths.injected(node.dataset, node.noise) / pairs.NAME
     count, epochs = by_split(shown).get("train", 0), node.train.epochs
     at = partial(out) if (partial(out) / _STATE).is_file() else out

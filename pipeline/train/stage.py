@@ -11,7 +11,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.artifacts import captions, features, history, model_files, pairs, phrases, regions, rematching, texts
+from pipeline.artifacts import (
+    features,
+    history,
+    model_files,
+    pairs,
+    rematching,
+)
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError
@@ -19,16 +25,27 @@ from pipeline.core.files import sha256
 from pipeline.core.locks import claim
 from pipeline.core.seeds import generator
 from pipeline.core.whole import partial as partial_folder
-from pipeline.core.whole import put, require_ours
+from pipeline.core.whole import require_ours
 from pipeline.project import paths, repetitions, timing
-from pipeline.project.params.typed import FeatureSet, Params, Run
-from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
-from pipeline.train.engine import checkpoint, fingerprint, finished, gradient_cache, loop, validate, word_vectors
+from pipeline.project.params.typed import Params, Run
+from pipeline.project.registry import LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
+from pipeline.train.engine import (
+    checkpoint,
+    fingerprint,
+    finished,
+    given,
+    gradient_cache,
+    inputs,
+    loop,
+    tracking,
+    validate,
+    word_vectors,
+)
 from pipeline.train.engine.model import DualEncoder, build, describe, objective
 from pipeline.train.engine.pixels import PixelNetwork
-from pipeline.train.engine.regions import TrainRegions
 from pipeline.train.engine.scheme.scheme import Setting
-from pipeline.train.engine.table import TrainTable, mentions_of
+from pipeline.train.engine.table import TrainTable
+from pipeline.train.engine.teacher import Teacher
 
 FILES = (*model_files.FILES, f"{model_files.PEER}/*", history.NAME, rematching.NAME, "last/*")
 
@@ -42,39 +59,43 @@ def flush_denormals() -> None:
 
 
 def train(params: Params, run: str, device: str = "auto", out: Path | None = None) -> Path:
-    """Write data/train/<run>/, or ``out``, which takes the place of an earlier model when it is whole.
+    """Write data/train/<run>/, or ``out``, which takes the place of an earlier model when it is whole. A run with a model
+    of its own is a copy of it.
 
     A killed call goes on from its last epoch when called again with the same inputs.
     """
     node = params.runs[run]
     out = out or paths.trained(run)
     with claim(out):
-        _train(node, params.features[node.features], run, params.seed, out, resolve(device))
+        if node.model is None:
+            _train(node, params, run, out, resolve(device))
+        else:
+            given.take(node.model, node, run, out, FILES)
     return out
 
 
-def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Path, device: torch.device) -> None:
-    """project_seed: that of the network behind the features, where its weights are drawn; all else is the run's own."""
+def _train(node: Run, params: Params, name: str, out: Path, device: torch.device) -> None:
     started, seed = time.monotonic(), node.seed
     stored = features.read(paths.extracted(node.dataset, node.features))
-    network = _network(node, source, stored, project_seed, device)
-    inputs = _inputs(node)
-    if all(path.is_file() for path in inputs):  # what is missing is said where it is read
-        mark = fingerprint.of(node, seed, inputs, device, None if network is None else network.depends)
+    # The project's seed: that of the network behind the features, where its weights are drawn; all else is the run's own.
+    network = inputs.network(node, params.features[node.features], stored, params.seed, device)
+    read = inputs.files(node)
+    if all(path.is_file() for path in read):  # what is missing is said where it is read
+        mark = fingerprint.of(node, seed, read, device, None if network is None else network.depends)
         if finished.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name:
             say(f"train {name}: {out} is up to date")
             return
-    table = _table(node, stored, network, seed, device)
+    table = inputs.table(node, stored, network, seed, device)
     # Taken now: they may be injected anew while this trains.
     shown = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
-    mark = fingerprint.of(node, seed, inputs, device, None if network is None else network.depends)
+    mark = fingerprint.of(node, seed, read, device, None if network is None else network.depends)
     sampler = _sampler(node, table, seed)
     longest = _longest(node, table, sampler(0), name) * SCHEMES.traits(node.scheme.name).parts
     fresh = _builder(node, table, network, name)
     model = fresh(seed).to(device)
     if 0 < node.train.chunk < longest:
         _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
-    known = _regions(node, stored, table, name)
+    taught = SCHEMES.traits(node.scheme.name).teacher
     setting = Setting(
         model,
         objective(node.loss, model),
@@ -84,16 +105,18 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
         device,
         fresh,
         partial(objective, node.loss, model),
-        known,
+        inputs.boxes(node, stored, table, name),
         node.loss.params,
+        Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs) if taught else None,
     )
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
-    building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run that was killed
-    _say_left_out(name, table)
-    say(f"train {name}: {len(table.train_pairs)} pairs, {_described(table)}")
-    with _same_kernels(device) if network else contextlib.nullcontext():
-        progress = loop.fit(scheme, sampler, check, building, mark, name)
+    with tracking.following(params.trackers, tracking.Training.of(node, name, mark, out)) as follow:
+        building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run
+        _say_left_out(name, table)
+        say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
+        with _same_kernels(device) if network else contextlib.nullcontext():
+            progress = loop.fit(scheme, sampler, check, building, mark, name, follow)
 
     ended = loop.ending(scheme, progress)
     config = {**_config(node, table, progress), "ended": ended, "run": name, "pairs_sha256": shown}
@@ -101,13 +124,7 @@ def _train(node: Run, source: FeatureSet, name: str, project_seed: int, out: Pat
         config["backbone"] = network.described
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
     finished.record(building, mark)
-    seeds = repetitions.below(out)
-    with contextlib.ExitStack() as held:
-        for whole in sorted({path.with_name(path.name.removesuffix(".partial")) for path in seeds}):
-            held.enter_context(claim(whole))
-        put(building, out, repetitions.patterns(FILES))
-    if seeds:
-        say(f"train {name}: took the place of {', '.join(map(str, seeds))}, of seeds that the run no longer has")
+    repetitions.put(building, out, FILES, f"train {name}")
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)
@@ -130,59 +147,6 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: s
     return fresh
 
 
-def _of_regions(node: Run) -> bool:
-    return (paths.prepared(node.dataset) / regions.NAME).is_file()
-
-
-def _regions(node: Run, stored: features.Features, table: TrainTable, name: str) -> TrainRegions | None:
-    """The boxes behind the pairs, for schemes that need them. Raises InputError where there are none."""
-    if not SCHEMES.traits(node.scheme.name).regions:
-        return None
-    folder = paths.prepared(node.dataset)
-    if not _of_regions(node):
-        raise InputError(
-            f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no {regions.NAME}; train on a data set "
-            "of format regions"
-        )
-    known = table.train_pairs.incidence
-    assert known is not None  # of regions
-    return TrainRegions.of(regions.read(folder), phrases.read(folder), stored, known, name)
-
-
-def _inputs(node: Run) -> list[Path]:
-    """The files whose digests say what the run reads."""
-    named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
-    inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
-    inputs += [paths.prepared(node.dataset) / file for file in (regions.NAME, phrases.NAME) if _of_regions(node)]
-    inputs += [folder / file for folder in named for file in (features.META, features.INDEX)]
-    return inputs + word_vectors.files(node.text)
-
-
-def _network(
-    node: Run, source: FeatureSet, stored: features.Features, seed: int, device: torch.device
-) -> PixelNetwork | None:
-    """The network that the image encoder holds, if it reads pixels."""
-    if IMAGE_ENCODERS.traits(node.image.name).reads != "pixels":
-        return None
-    return IMAGE_ENCODERS.load(node.image.name).load_network(node.features, source, stored, seed, device)
-
-
-def _table(
-    node: Run, stored: features.Features, network: PixelNetwork | None, seed: int, device: torch.device
-) -> TrainTable:
-    """Everything the run reads, joined."""
-    prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
-    words, pictures = paths.extracted(node.dataset, node.texts), None
-    if network:
-        encoder = IMAGE_ENCODERS.load(node.image.name)
-        drawing = encoder.Drawing.of(node.image.params, seed)
-        pictures = encoder.Pictures.of(node.dataset, stored, network.described, device, drawing)
-    features.require_images(stored, prepared)
-    texts.require_captions(words, prepared)
-    said, shown, mentions = captions.read(prepared), pairs.read(injected), mentions_of(prepared)
-    return TrainTable.join(said, shown, stored, texts.read(words), pictures, node.train.same_text, mentions)
-
-
 def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:
     """On CUDA convolutions that give the same bits every time, and float32 that means float32, as in ``extract``."""
     if device.type != "cuda":
@@ -197,12 +161,6 @@ def _say_left_out(name: str, table: TrainTable) -> None:
             f"train {name}: {pairs_} training pairs and {words} validation captions are left out, with images that "
             "could not be read"
         )
-
-
-def _described(table: TrainTable) -> str:
-    if table.texts.tokens is None:
-        return f"text vectors of {table.texts.inputs} dimensions"
-    return f"{table.texts.inputs} words, {table.texts.meta['cut']} captions cut"
 
 
 def _sampler(node: Run, table: TrainTable, seed: int) -> Callable[[int], list[np.ndarray]]:

@@ -117,7 +117,7 @@ def test_verify_can_be_left_out_but_not_for_a_torn_array(vectors: Path) -> None:
 def test_another_kind(tokens: Path) -> None:
     meta = json.loads((tokens / "meta.json").read_text())
     (tokens / "meta.json").write_text(json.dumps({**meta, "kind": "pictures"}))
-    with pytest.raises(InputError, match="no text features of kind tokens or vectors"):
+    with pytest.raises(InputError, match="no text features of kind tokens, vectors, fragments"):
         texts.read(tokens)
 
 

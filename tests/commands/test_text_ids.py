@@ -83,7 +83,7 @@ def test_a_number_is_asked_for_where_ids_are_numbers(made, monkeypatch, capsys):
     assert (status, "image_id must be a whole number, got 'cat.jpg'" in err) == (2, True)
 
 
-@pytest.mark.parametrize("to", ["parquet", "npy", "clip-retrieval"])
+@pytest.mark.parametrize("to", ["parquet", "npy", "clip-retrieval", "trec"])
 def test_exports_hold_the_text(project, tmp_path, to):
     out = tmp_path / "out"
     status, _, err = project[0]("export", "--run", "sum", "--inference", "csls", "--to", to, "--out", out)
@@ -92,6 +92,10 @@ def test_exports_hold_the_text(project, tmp_path, to):
     expected = [_image(number) for number in test.filter(pc.equal(test["split"], "test"))["image_id"].to_pylist()]
     if to == "npy":
         assert np.load(out / "items_ids.npy", allow_pickle=False).tolist() == expected
+    elif to == "trec":
+        queries, _, items, *_ = zip(*(line.split() for line in (out / "run.txt").read_text().splitlines()), strict=True)
+        assert {*items} == {*expected}
+        assert all(one.startswith("uuid:") for one in queries)
     elif to == "parquet":
         assert pq.read_table(out / "items.parquet")["id"].to_pylist() == expected
     else:

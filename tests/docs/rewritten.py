@@ -37,6 +37,14 @@ TABLE = [
         r"make -n \1",
         "sets up an environment and takes minutes: what it would run",
     ),
+    Rewriting(
+        r"pip install \.", "grep -q '^name = .vse-pipe.' pyproject.toml", "no package index is reached from a test"
+    ),
+    Rewriting(
+        r"vse-pipe init --upgrade",
+        "vse-pipe init --help",
+        "these tests run in a clone, whose dvc.yaml comes with its code",
+    ),
     Rewriting(r"pip install ['\"]vse-pipe\[(\w+)\]['\"]", r"grep -q '^\1 = ' pyproject.toml", _NO_NETWORK),
     Rewriting(
         r"uvx pip-audit .* constraints\.txt",

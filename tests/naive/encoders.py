@@ -145,3 +145,10 @@ def regions(weights: dict[str, list], features: list[Vector], normalised: bool =
         length = math.sqrt(sum(x * x for x in vector)) + 1e-8 if normalised else 1.0
         found.append([x / length for x in vector])
     return found
+
+
+def residual(weights: dict[str, list], vector: Vector) -> Vector:
+    """One layer plus a branch of two, at unit length."""
+    hidden = [max(0.0, x) for x in affine(weights["mlp.0.weight"], weights["mlp.0.bias"], vector)]
+    added = affine(weights["mlp.3.weight"], weights["mlp.3.bias"], hidden)
+    return unit([a + b for a, b in zip(affine(weights["fc.weight"], weights["fc.bias"], vector), added, strict=True)])

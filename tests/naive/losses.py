@@ -316,3 +316,28 @@ def rcl(scores: Matrix, tau: float, method: str, q: float, same: Cells | None = 
         share = sum(cost(texts[t]) for t in range(n) if not same[i][t])
         shares.append(share + sum(cost(images[j]) for j in range(n) if not same[j][i]))
     return shares
+
+
+def divergence(
+    scores: Matrix, teacher: Matrix, tau: float, teacher_tau: float, same: Cells | None = None
+) -> list[float]:
+    """KL of the teacher's softmax from ours for each pair, over its row and over its column."""
+    n = len(scores)
+    same = same or diagonal(n)
+
+    def chances(logits: list[float]) -> list[float]:
+        whole = sum(map(math.exp, logits))
+        return [math.exp(logit) / whole for logit in logits]
+
+    shares = []
+    for i in range(n):
+        share = 0.0
+        for row in (True, False):
+            kept = [t for t in range(n) if t == i or not (same[i][t] if row else same[t][i])]
+            sides = [
+                chances([(matrix[i][t] if row else matrix[t][i]) / temperature for t in kept])
+                for matrix, temperature in ((scores, tau), (teacher, teacher_tau))
+            ]
+            share += sum(b * (math.log(b) - math.log(a)) for a, b in zip(*sides, strict=True))
+        shares.append(share)
+    return shares

@@ -23,6 +23,7 @@ TOLD = [
     (LOSSES, "stuck", "stuck"),
     (LOSSES, "learns", "network"),
     (SIMILARITIES, "learns", "network"),
+    (SIMILARITIES, "fragments", "pairs"),
     (INFERENCES, "item_bias", "item_bias"),
     (INFERENCES, "matches", "match"),
     (TEXT_FEATURES, "terms", "terms"),

@@ -2,13 +2,22 @@
 
 import re
 
-from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
+from pipeline.project.registry import (
+    BACKBONES,
+    FORMATS,
+    INFERENCES,
+    PROPOSALS,
+    PROTOCOLS,
+    RUN_FAMILIES,
+    TEXT_FEATURES,
+    TRACKERS,
+)
 from tests.docs.reference.parameters import anchor
 from tests.rules.sources import ROOT
 
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 FAMILIES = {**RUN_FAMILIES, "format": FORMATS, "backbone": BACKBONES, "method": TEXT_FEATURES}
-FAMILIES |= {"protocol": PROTOCOLS, "proposals": PROPOSALS, "inference": INFERENCES}
+FAMILIES |= {"protocol": PROTOCOLS, "proposals": PROPOSALS, "inference": INFERENCES, "trackers": TRACKERS}
 # The others are on training.md.
 PAGES = {
     "loss": "losses.md",
@@ -18,6 +27,7 @@ PAGES = {
     "method": "texts.md",
     "protocol": "noise.md",
     "inference": "criteria.md",
+    "trackers": "sharing.md",
 }
 
 

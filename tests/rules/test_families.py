@@ -19,7 +19,7 @@ OPTIONAL = {
     "loss": {"network", "stuck"},
     "inference criterion": {"item_bias"},
     "text features": {"fit", "terms"},
-    "similarity": {"network"},
+    "similarity": {"network", "pairs"},
 }
 
 

@@ -52,7 +52,8 @@ def some_scheme(
 ) -> Scheme:
     model, chosen = model or some_model(pairs), member(LOSSES, loss)
     if LOSSES.traits(loss).learns:
-        model.loss = LOSSES.load(loss).network(chosen.params).to(next(model.parameters()).dtype)
+        learned = LOSSES.load(loss).network(chosen.params)
+        model.loss = learned and learned.to(next(model.parameters()).dtype)
     params = TrainParams(**{"batch_size": 8, "embed_size": 8, **(train or {})})
     setting = Setting(
         model,

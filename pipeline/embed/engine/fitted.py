@@ -69,11 +69,12 @@ def fitted(run: str, files: ModelFiles) -> Fitted:
         )
     method, traits = TEXT_FEATURES.load(meta["method"]), TEXT_FEATURES.traits(meta["method"])
     options = method.Params.model_validate(meta["options"])
-    state = State(words=files.words) if meta["kind"] == "tokens" else _state(folder, meta)
+    kinds = {"tokens": lambda: State(words=files.words), "fragments": State}
+    state = kinds.get(meta["kind"], lambda: learnt(folder, meta))()
     return Fitted(name, method, traits, options, state, meta)
 
 
-def _state(folder: Path, meta: dict) -> State:
+def learnt(folder: Path, meta: dict) -> State:
     """Of kind vectors: vocabulary and what was learnt, both against their digests."""
     from safetensors.numpy import load_file
 

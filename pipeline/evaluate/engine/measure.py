@@ -1,7 +1,7 @@
 """Rank and measure: embeddings in, metrics and tables out, for one criterion after the other. No files, no project."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +11,12 @@ from pipeline.artifacts.names import Names
 from pipeline.core import console
 from pipeline.core.errors import InputError
 from pipeline.evaluate.engine import tables
+from pipeline.evaluate.engine.further import Further, measured
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.ranking.engine import bank_source, protocol, tuning
 from pipeline.ranking.engine.bank_source import BankSource
 from pipeline.ranking.engine.criteria import Criterion
-from pipeline.ranking.engine.outcome import Outcome
+from pipeline.ranking.engine.outcome import Depths, Outcome
 from pipeline.ranking.engine.relaxation import Scan, recalls
 from pipeline.ranking.engine.scores import Similarity
 from pipeline.ranking.engine.split import Split
@@ -27,8 +28,8 @@ _DIGITS = 6
 @dataclass(frozen=True)
 class Inputs:
     """ranked: what is measured; bank: what corrects it; tuning, tuning_bank: the same for choosing parameters, None where
-    there is no validation data; about: what goes into every metrics document; seed: of the bootstrap; names: of ids that are
-    text."""
+    there is no validation data; about: what goes into every metrics document; seed: of the bootstrap; further: what is
+    known of the pairs beside it; names: of ids that are text."""
 
     ranked: Split
     bank: BankSource
@@ -38,6 +39,7 @@ class Inputs:
     about: dict[str, object]
     seed: int = 0
     names: Names | None = None
+    further: Further | None = None
 
     def validation(self) -> Split:
         """Raises InputError where there is none."""
@@ -51,13 +53,14 @@ class Inputs:
 @dataclass(frozen=True)
 class Result:
     """metrics: finite numbers, strings and nested dictionaries; ranks, occurrence, relaxation: as in artifacts.evaluation,
-    the last None where no lambda was chosen."""
+    the last None where no lambda was chosen; further: tables of artifacts.judged by file name."""
 
     criterion: Criterion
     metrics: dict
     ranks: pa.Table
     occurrence: pa.Table
     relaxation: pa.Table | None = None
+    further: dict[str, pa.Table] = field(default_factory=dict)
 
 
 def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams) -> Iterator[Result]:
@@ -106,13 +109,15 @@ def _result(
     notes: dict[str, dict[str, float]] = {direction: {} for direction in DIRECTIONS}
     scans: dict[str, list[Scan]] = {direction: [] for direction in DIRECTIONS}
     for direction, trial in console.track(units, len(units), f"ranking under {criterion.name}"):
-        found, noted, scanned = run(chosen[direction], trial, params.ties)
+        found, noted, scanned = run(chosen[direction], trial, params.ties, Depths.of(params.recall, params.ndcg))
         outcomes[direction].append(found)
         scans[direction] += [scanned] if scanned else []
         notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
     ranks, occurrence = _tables(outcomes, folds)
+    known, tables_of_known = measured(inputs.further, chosen, folds, ground, params) if inputs.further else ({}, {})
     metrics = {
         **inputs.about,
+        **known,
         **_circumstances(inputs, criterion, params, len(folds)),
         "parameters": {direction: _parameters(tuned) for direction, tuned in chosen.items()},
         "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in chosen.items()},
@@ -120,7 +125,7 @@ def _result(
         **_metrics(outcomes, folds, inputs.ranked),
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
     }
-    return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans))
+    return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans), tables_of_known)
 
 
 def _relaxation(criterion: Criterion, chosen: dict[str, Tuned], scans: dict[str, list[Scan]]) -> pa.Table | None:

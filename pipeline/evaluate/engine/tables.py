@@ -6,7 +6,14 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float
 
-from pipeline.artifacts.evaluation import KS, MEASURES, OCCURRENCE_SCHEMA, RANKS_SCHEMA, RELAXATION_SCHEMA
+from pipeline.artifacts.evaluation import (
+    KS,
+    MEASURES,
+    OCCURRENCE_SCHEMA,
+    RANKS_SCHEMA,
+    RELAXATION_SCHEMA,
+    with_further,
+)
 from pipeline.ranking.engine.outcome import Outcome
 
 
@@ -24,10 +31,10 @@ def rank_table(
         "image_id": pa.array(clusters),
         "rank": ranks,
         **{f"hit_{k}": pa.array(hits) for k, hits in outcome.hits.items()},
-        **{name: _or_nulls(outcome.measures.get(name), count) for name in MEASURES},
+        **{name: _or_nulls(outcome.measures.get(name), count) for name in {**MEASURES, **outcome.measures}},
         "top": pa.ListArray.from_arrays(offsets, pa.array(items[outcome.top]), type=RANKS_SCHEMA.field("top").type),
     }
-    return pa.table(columns, schema=RANKS_SCHEMA)
+    return pa.table(columns, schema=with_further(RANKS_SCHEMA, columns))
 
 
 def occurrence_table(outcome: Outcome, direction: str, fold: int, items: np.ndarray) -> pa.Table:

@@ -46,6 +46,12 @@ def evaluate_files(
         raise UsageError(f"--out: {out} is a file; choose a folder")
     folders = {one.name: _free(out / one.name) for one in chosen} if out else {}
     given = replace(inputs.read(files, params, target), seed=seed)
+    if params.judgements or params.labels:
+        # pandas takes half a second to import.
+        from pipeline.evaluate.judgements import names, read
+
+        ids = given.ranked.image_ids, given.ranked.caption_ids
+        given = replace(given, further=read.further(params, *map(names.Names.of_ids, ids)))
     must_be_given(given, chosen, params)
     warn_of_collapse(given.ranked, f"{files.images}, {files.captions}")
     found = {}

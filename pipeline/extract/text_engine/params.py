@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import PositiveInt, StringConstraints
 
 from pipeline.core.strict import Strict
+from pipeline.project.params.typed import Member
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -16,6 +17,10 @@ class TextParams(Strict):
     def files(self) -> dict[Path, str]:
         """Files outside the project that the result depends on, each with the sha256 it must have, or nothing."""
         return {}
+
+    def further(self) -> list[Member]:
+        """Other methods that take part."""
+        return []
 
 
 class VectorParams(TextParams):

@@ -1,53 +1,26 @@
 """A pre-trained sentence encoder (Reimers and Gurevych, Sentence-BERT, EMNLP 2019) through sentence-transformers."""
 
-from functools import lru_cache
-from pathlib import Path
-
 import numpy as np
 from jaxtyping import Float32
-from pydantic import PositiveInt
 
-from pipeline.core.errors import MissingResource
+from pipeline.extract.text_engine import encoder
 from pipeline.extract.text_engine.method import Corpus, State
-from pipeline.extract.text_engine.params import VectorParams
 from pipeline.project.traits import TextFeatureTraits
 
 TRAITS = TextFeatureTraits(libraries=("sentence-transformers", "torch", "transformers"))
 
 
-class Params(VectorParams):
-    model: str
-    """a folder, or a name on the model hub"""
-    revision: str | None = None
-    """the commit on the hub that the name is pinned to"""
-    batch_size: PositiveInt = 64
-    """captions in one forward pass"""
-    normalise: bool = True
-    """unit length"""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N"""
-
-    def files(self) -> dict[Path, str]:
-        """Every file of a model folder; a model of the hub is known by its name and revision."""
-        folder = Path(self.model).expanduser()
-        return {path: "" for path in sorted(folder.rglob("*")) if path.is_file()} if folder.is_dir() else {}
+class Params(encoder.EncoderParams):
+    """Those of the encoder."""
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:
-    """Load the encoder; nothing is learnt. Raises MissingResource when the package or the weights are not there."""
-    from pipeline.core.console import warn
-
-    model = _loaded(params.model, params.revision, params.device)
-    if params.revision is None and not Path(params.model).expanduser().is_dir():
-        warn(f"the model {params.model} is not pinned; set revision to a commit of its repository")
-    about = {"device": model.device.type, "longest": model.max_seq_length}
-    return State(about={key: value for key, value in about.items() if value is not None})
+    return encoder.known(params)
 
 
 def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
     """The encoder's vectors; captions beyond its longest input are cut by it."""
-    model = _loaded(params.model, params.revision, params.device)
-    vectors = model.encode(
+    vectors = encoder.loaded(params).encode(
         texts,
         batch_size=params.batch_size,
         normalize_embeddings=params.normalise,
@@ -55,33 +28,3 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
         show_progress_bar=False,
     )
     return np.asarray(vectors, dtype=np.float32)
-
-
-@lru_cache(maxsize=1)
-def _loaded(name: str, revision: str | None, device: str):
-    """Safetensors only, and no code that comes with a model is run."""
-    from pipeline.core.device import resolve
-
-    chosen = resolve(device)
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise MissingResource(
-            "text features of method 'sentences' need the package sentence-transformers, which is not installed: "
-            "pip install 'vse-pipe[sentences]'"
-        ) from error
-    folder = Path(name).expanduser()
-    try:
-        return SentenceTransformer(
-            str(folder) if folder.is_dir() else name,
-            device=str(chosen),
-            revision=revision,
-            trust_remote_code=False,
-            model_kwargs={"use_safetensors": True},
-        )
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise MissingResource(
-            f"sentence encoder '{name}' cannot be loaded ({reason}); model is a folder with a sentence-transformers model "
-            "in safetensors files, or a name on the model hub that can be reached or is in its cache"
-        ) from error

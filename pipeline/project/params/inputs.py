@@ -1,7 +1,9 @@
 """What runs are made from: the entries under datasets, features, texts and noises."""
 
+from typing import Any
+
 from pipeline.project.params.reader import ParamsReader
-from pipeline.project.params.schema import DatasetNode, FeaturesNode, NoiseNode, Root, TextsNode
+from pipeline.project.params.schema import DatasetNode, FeaturesNode, NoiseNode, Root, TeacherNode, TextsNode
 from pipeline.project.params.typed import Dataset, FeatureSet, Noise, TextSet
 from pipeline.project.registry import BACKBONES, FORMATS, PROPOSALS, PROTOCOLS, TEXT_FEATURES
 
@@ -33,7 +35,19 @@ def texts(reader: ParamsReader, root: Root, name: str, node: TextsNode) -> TextS
             address, f"features.{name} of the same data set is written to the same folder; rename one of them"
         )
     method = reader.member(TEXT_FEATURES, node.method, node.model_extra, address, f"{address}.method")
+    if method and TEXT_FEATURES.traits(node.method).mixes:
+        for index, part in enumerate(method.params.parts):
+            _part(reader, part, f"{address}.parts.{index}")
     return TextSet(node.dataset, method)
+
+
+def _part(reader: ParamsReader, part: Any, address: str) -> None:
+    """part: of a method that mixes others, which must give vectors."""
+    if reader.member(TEXT_FEATURES, part.method, part.model_extra, address, f"{address}.method"):
+        said = {name: TEXT_FEATURES.traits(name) for name in TEXT_FEATURES.names()}
+        able = [name for name, traits in said.items() if traits.gives == "vectors" and not traits.mixes]
+        if part.method not in able:
+            reader.problem(f"{address}.method", f"'{part.method}' cannot be a part; those that can: {', '.join(able)}")
 
 
 def noise(reader: ParamsReader, root: Root, name: str, node: NoiseNode) -> Noise:
@@ -54,3 +68,15 @@ def noise(reader: ParamsReader, root: Root, name: str, node: NoiseNode) -> Noise
             f"match; use protocol as_is, not '{node.protocol}'",
         )
     return Noise(node.dataset, protocol)
+
+
+def teacher(reader: ParamsReader, root: Root, name: str, node: TeacherNode) -> TeacherNode:
+    address = f"teachers.{name}"
+    reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
+    known: dict[str, NoiseNode | TeacherNode] = {**root.noises, **root.teachers}
+    if reader.reference(node.noise, known, "noise", f"{address}.noise") and known[node.noise].dataset != node.dataset:
+        reader.problem(
+            f"{address}.noise",
+            f"'{node.noise}' belongs to data set '{known[node.noise].dataset}', not '{node.dataset}'",
+        )
+    return node

@@ -7,13 +7,13 @@ from pathlib import Path
 from pipeline.core.errors import ParamsError
 from pipeline.core.strict import Strict
 from pipeline.project import repetitions
-from pipeline.project.params import criteria, ensembles, inputs, runs, sweeps, transfers
+from pipeline.project.params import criteria, ensembles, inputs, runs, sweeps, teachers, transfers
 from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.ensemble_node import EnsembleNode
 from pipeline.project.params.reader import ParamsReader
 from pipeline.project.params.schema import EvaluateParams, Measuring, Root
-from pipeline.project.params.typed import Params, Run
-from pipeline.project.registry import INFERENCES
+from pipeline.project.params.typed import Member, Params, Run
+from pipeline.project.registry import INFERENCES, TRACKERS
 
 # (address, what is wrong there) of the mistakes that a check finds in a file of the right form.
 Check = Callable[[Root], Iterable[tuple[str, str]]]
@@ -32,9 +32,9 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
         raise ParamsError(reader.problems)
     loaded = _params(reader, root)
     _report(reader, (problem for check in further for problem in check(root)))
-    if not reader.problems:  # ensembles, transfers and sweeps look into their runs
-        found = [*ensembles.problems(loaded), *transfers.problems(loaded), *sweeps.problems(loaded)]
-        _report(reader, dict.fromkeys(found))
+    if not reader.problems:  # these look into their runs
+        checks = (teachers, ensembles, transfers, sweeps)
+        _report(reader, dict.fromkeys(problem for one in checks for problem in one.problems(loaded)))
     if reader.problems:
         raise ParamsError(reader.problems)
     return transfers.completed(loaded)
@@ -65,6 +65,7 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         features={name: inputs.features(reader, root, name, node) for name, node in root.features.items()},
         texts={name: inputs.texts(reader, root, name, node) for name, node in root.texts.items()},
         noises={name: inputs.noise(reader, root, name, node) for name, node in root.noises.items()},
+        teachers={name: inputs.teacher(reader, root, name, node) for name, node in root.teachers.items()},
         runs=models,
         groups={**groups, **of_moved},
         transfers=moved,
@@ -74,6 +75,7 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         localize=root.localize,
         inference=_ranked(reader, root),
         report=_audited(reader, root, groups),
+        trackers=_trackers(reader, root),
     )
 
 
@@ -123,6 +125,11 @@ def _audited(reader: ParamsReader, root: Root, groups: dict[str, tuple[str, ...]
     report = root.report
     update = {key: repetitions.expanded(groups, getattr(report, key)) for key in ("audits", "localized")}
     return report.model_copy(update=update)
+
+
+def _trackers(reader: ParamsReader, root: Root) -> dict[str, Member]:
+    places = {name: f"trackers.{name}" for name in root.trackers}
+    return {name: reader.member(TRACKERS, name, root.trackers[name], place, place) for name, place in places.items()}
 
 
 def _report(reader: ParamsReader, problems: Iterable[tuple[str, str]]) -> None:

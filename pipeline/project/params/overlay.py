@@ -1,6 +1,5 @@
 """Overlays: named changes to params.yaml that ship with the package, or a file of the user's own."""
 
-import copy
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from pipeline.project.params.load import Check, load
 FOLDER = Path(__file__).parent / "overlays"
 # Sections of entries with a name of their own. An entry of the same name is replaced whole: half of the old one, with
 # options that the new one's members do not have, would be nobody's.
-NODES = ("datasets", "features", "texts", "noises", "runs", "ensembles", "transfers")
+NODES = ("datasets", "features", "texts", "noises", "teachers", "runs", "ensembles", "transfers")
 
 
 def names() -> list[str]:
@@ -52,9 +51,9 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
     for section, values in changes.items():
         there = content.get(section)
         if not (there and isinstance(there, dict) and isinstance(values, dict)):
-            content[section] = copy.deepcopy(values)
+            content[section] = _own(values)
         elif section in NODES:
-            there.update(copy.deepcopy(values))
+            there.update(_own(values))
         else:
             _merge(there, values)
     for section in ("ensembles", "transfers"):
@@ -109,11 +108,19 @@ def _on_one_line(values: dict) -> CommentedMap:
 
 
 def _forget_runs(content: dict) -> None:
-    """Take out what names the runs that go. Ensembles and lists of runs stay as empty entries: dvc.yaml looks for them."""
-    content |= {"ensembles": {}, "transfers": {}}
+    """Take out what names the runs that go. Teachers, ensembles, transfers and lists of runs stay as empty entries: dvc.yaml looks
+    for them."""
+    content |= {section: {} for section in ("teachers", "ensembles", "transfers")}
     if isinstance(content.get("report"), dict):
         content["report"].pop("sweeps", None)
         content["report"] |= {"audits": [], "localized": []}
+
+
+def _own(value: object) -> object:
+    """A copy in which nothing stands twice: the editor would write what an overlay shares as anchors."""
+    if isinstance(value, dict):
+        return {key: _own(one) for key, one in value.items()}
+    return [_own(one) for one in value] if isinstance(value, list) else value
 
 
 def _merge(into: dict, values: dict) -> None:
@@ -121,4 +128,4 @@ def _merge(into: dict, values: dict) -> None:
         if isinstance(value, dict) and isinstance(into.get(key), dict):
             _merge(into[key], value)
         else:
-            into[key] = copy.deepcopy(value)
+            into[key] = _own(value)

@@ -7,7 +7,7 @@ from pipeline.core.unknown import near_miss
 from pipeline.project.params.reader import ParamsReader
 from pipeline.project.params.schema import Root, RunNode
 from pipeline.project.params.training import TrainParams
-from pipeline.project.params.typed import Run
+from pipeline.project.params.typed import GivenModel, Run
 from pipeline.project.registry import (
     BACKBONES,
     IMAGE_ENCODERS,
@@ -28,7 +28,7 @@ _PARTNERS = (
 def run(reader: ParamsReader, root: Root, name: str, node: RunNode) -> Run:
     address = f"runs.{name}"
     reader.reference(node.dataset, root.datasets, "data set", f"{address}.dataset")
-    for key, nodes in (("features", root.features), ("texts", root.texts), ("noise", root.noises)):
+    for key, nodes in (("features", root.features), ("texts", root.texts), ("noise", {**root.noises, **root.teachers})):
         _of_its_dataset(reader, nodes, node, key, address)
     for key in set(node.options) - set(RUN_FAMILIES):
         close = near_miss(key, list(RUN_FAMILIES)) or ";"
@@ -41,7 +41,25 @@ def run(reader: ParamsReader, root: Root, name: str, node: RunNode) -> Run:
         reader.problem(
             f"{address}.train.warm_up", f"{train.warm_up:g} epochs leave none of train.epochs {train.epochs}"
         )
-    return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row)
+    given = _given(reader, node, address)
+    return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row, model=given)
+
+
+def _given(reader: ParamsReader, node: RunNode, address: str) -> GivenModel | None:
+    """The model that the run takes instead of training one."""
+    if node.model is None or node.sha256 is None:
+        if node.model is not None:
+            reader.problem(
+                f"{address}.sha256", "is missing: the digest of the model's config.json, as its README.md has it"
+            )
+        if node.sha256 is not None:
+            reader.problem(f"{address}.model", "is missing: the folder whose config.json has this sha256")
+        return None
+    if node.seeds is not None:
+        reader.problem(
+            f"{address}.seeds", "the run takes one model from a folder, which no seed changes; leave one of them out"
+        )
+    return GivenModel(node.model, node.sha256)
 
 
 def _of_its_dataset(reader: ParamsReader, nodes: dict, node: RunNode, key: str, address: str) -> None:
@@ -76,6 +94,8 @@ def _misfits(root: Root, node: RunNode, valid: set[str]) -> Iterator[tuple[str, 
             partners = getattr(RUN_FAMILIES[key].traits(chosen), plural)
             if partners is not None and beside not in partners:
                 yield key, f"{key} '{chosen}' works with {other} {', '.join(partners)}, not '{beside}'"
+    if "scheme" in valid:
+        yield from _teacher(root, node)
     if {"loss", "similarity"} <= valid and (found := never_learns(node.loss, node.similarity)):
         yield "loss", found
     if {"similarity", "image", "text"} <= valid:
@@ -107,3 +127,12 @@ def _fragments(node: RunNode) -> Iterator[str]:
         yield f"similarity '{node.similarity}' compares words, but text encoder '{node.text}' gives one vector a caption"
     if images and not wanted:
         yield f"image encoder '{node.image}' gives regions, but similarity '{node.similarity}' compares one vector an image"
+
+
+def _teacher(root: Root, node: RunNode) -> Iterator[tuple[str, str]]:
+    """What is wrong when a scheme that learns from a teacher has none, or another one has."""
+    wanted, there = RUN_FAMILIES["scheme"].traits(node.scheme).teacher, node.noise in root.teachers
+    if wanted and not there:
+        yield "scheme", f"scheme '{node.scheme}' learns from a teacher; name an entry of teachers as noise"
+    if there and not wanted:
+        yield "noise", f"'{node.noise}' is a teacher, whom scheme '{node.scheme}' does not ask; take scheme distil"

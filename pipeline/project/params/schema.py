@@ -8,11 +8,12 @@ from pydantic import (
     Field,
     NonNegativeFloat,
     NonNegativeInt,
+    PositiveFloat,
     PositiveInt,
     StringConstraints,
 )
 
-from pipeline.core.strict import Strict
+from pipeline.core.strict import Digest, Strict
 from pipeline.project.params.ensemble_node import EnsembleNode as EnsembleNode
 from pipeline.project.params.seeds import Seed, Seeds
 from pipeline.project.params.training import TrainParams
@@ -98,6 +99,19 @@ class NoiseNode(_Open):
     """which pairs are mismatched"""
 
 
+class TeacherNode(Strict):
+    """teachers.<name>: pairs of one data set, with a trained run whose similarities runs on them are drawn to."""
+
+    dataset: str
+    """a name under datasets"""
+    noise: str
+    """under noises, whose pairs these are; or under teachers, whose runs teach beside this one"""
+    run: str
+    """under runs, compared by cosine and embedded with its training split; of one with seeds all its models"""
+    weight: PositiveFloat = 1.0
+    """of its cosines in the mean of all runs that teach together; only proportions count"""
+
+
 class RunNode(Strict):
     """runs.<name>: one model; every entry up to ``sampler`` names a node or a family's member."""
 
@@ -108,7 +122,7 @@ class RunNode(Strict):
     texts: str
     """under texts"""
     noise: str
-    """under noises"""
+    """under noises, or under teachers for a scheme that has one"""
     loss: str
     """a member of the family of that name"""
     scheme: str
@@ -131,6 +145,11 @@ class RunNode(Strict):
     seeds: Seeds | None = None
     """a model each, ``[1, 2, 3]``: the run is trained once a seed, and reported as mean and spread; null: one model, of the
     project's seed"""
+    model: str | None = None
+    """a folder that ``vse-pipe pack`` wrote, of this project or of others, relative to the project or absolute: ``train`` takes
+    its model and trains nothing"""
+    sha256: Digest | None = None
+    """of ``model``: that of its config.json, which holds the digests of weights and vocabulary"""
 
 
 class TransferNode(Strict):
@@ -172,6 +191,16 @@ class EvaluateParams(Strict):
     """whose queries correct the hubs: ``test``, the very queries that are ranked (transductive, the papers'
     protocol); ``train`` or ``val`` of the same run, or a folder with images.parquet and captions.parquet of the
     same model (inductive)"""
+    recall: list[PositiveInt] = Field(default_factory=lambda: [1, 5, 10])
+    """K of R@K, beside 1, 5 and 10, which are always measured since rsum is their sum; matchings have these three alone"""
+    ndcg: list[PositiveInt] = Field(default_factory=lambda: [10])
+    """K of nDCG@K, beside 10"""
+    judgements: str | None = None
+    """a file of image_id, caption_id and grade, from the project's root: grades that people gave, measured beside recall"""
+    correct_above: NonNegativeFloat = 0.0
+    """a pair is correct for the figures of ``judgements`` whose mean grade is larger, for ``--trec-run`` whose relevance is"""
+    labels: str | None = None
+    """a file of image_id and label, such as the objects in each picture, for PMRP"""
     tune: bool = False
     """choose the criteria's parameters on val"""
     memory: PositiveInt = 4096
@@ -245,6 +274,7 @@ class Root(Strict):
     features: dict[Name, FeaturesNode]
     texts: dict[Name, TextsNode]
     noises: dict[Name, NoiseNode]
+    teachers: dict[Name, TeacherNode] = Field(default_factory=dict)
     runs: dict[Name, RunNode]
     ensembles: dict[Name, EnsembleNode] = Field(default_factory=dict)
     transfers: dict[Name, TransferNode] = Field(default_factory=dict)
@@ -260,6 +290,7 @@ class Root(Strict):
     text: dict[str, dict] = Field(default_factory=dict)
     image: dict[str, dict] = Field(default_factory=dict)
     inference: dict[str, dict] = Field(default_factory=dict)
+    trackers: dict[str, dict] = Field(default_factory=dict)
 
 
 class Measuring(Strict):

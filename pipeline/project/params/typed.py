@@ -12,6 +12,7 @@ from pipeline.project.params.schema import (
     GridParams,
     LocalizeParams,
     ReportParams,
+    TeacherNode,
     TransferNode,
 )
 from pipeline.project.params.training import TrainParams
@@ -57,10 +58,19 @@ class Noise:
 
 
 @dataclass(frozen=True)
+class GivenModel:
+    """A model from elsewhere. folder: what ``vse-pipe pack`` wrote; sha256: of its config.json."""
+
+    folder: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Run:
     """One model; the members carry the parameters of their sections with the run's ``options`` on top.
 
-    seed: of its training: first weights, order of batches, dropout, crops.
+    seed: of its training: first weights, order of batches, dropout, crops. model: what takes the place of a training, if
+    anything does.
     """
 
     dataset: str
@@ -76,6 +86,7 @@ class Run:
     train: TrainParams
     row: str | None = None
     seed: int = 1
+    model: GivenModel | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,8 @@ class Params:
     """Everything in params.yaml, typed. ``inference`` is keyed by criterion, composite names excluded.
 
     runs: one a model, so a run with seeds is there as its repetitions, ``max/1``, ``max/2``, ...; groups: of each run with
-    seeds, and each transfer of one, the names of these. transfers: one a model too, nothing in them left open.
+    seeds, and each transfer of one, the names of these. transfers: one a model too, nothing in them left open. trackers: by name,
+    told of every training.
     """
 
     seed: int
@@ -101,6 +113,14 @@ class Params:
     ensembles: dict[str, EnsembleNode] = field(default_factory=dict)
     transfers: dict[str, TransferNode] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    teachers: dict[str, TeacherNode] = field(default_factory=dict)
+    trackers: dict[str, Member] = field(default_factory=dict)
+
+    def pairs(self, noise: str) -> Noise:
+        """The noise behind a name under ``noises`` or ``teachers``."""
+        while noise in self.teachers:
+            noise = self.teachers[noise].noise
+        return self.noises[noise]
 
     def evaluated(self) -> list[str]:
         """Everything that is ranked and reported: the runs, the ensembles of runs, and runs on other data sets."""

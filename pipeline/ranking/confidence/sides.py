@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 from pipeline.core.errors import InputError
 
 # Columns of ranks.parquet whose mean is a metric, and what the mean is multiplied by.
-_HITS = {"r@1": "hit_1", "r@5": "hit_5", "r@10": "hit_10"}
-_SHARES = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision", "ndcg@10": "ndcg_10"}
+_HITS, _NDCG = "hit_", "ndcg_"
+_SHARES = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision"}
 _SHAPES = ("skew@10", "robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10")
 
 
@@ -68,11 +68,13 @@ class FoldDirection:
 
 
 def _means(ranks: pa.Table) -> dict[str, np.ndarray]:
-    found: dict[str, np.ndarray] = {name: 100.0 * _numbers(ranks, column) for name, column in _HITS.items()}
+    hits, ndcg = ([name for name in ranks.column_names if name.startswith(prefix)] for prefix in (_HITS, _NDCG))
+    found: dict[str, np.ndarray] = {name.replace(_HITS, "r@"): 100.0 * _numbers(ranks, name) for name in hits}
     position = _column(ranks, "rank")
     if position is not None:
         found |= {"mean_r": position, "mrr": 100.0 / position}
-    shares = {name: _column(ranks, column) for name, column in _SHARES.items()}
+    columns = {**_SHARES, **{name.replace(_NDCG, "ndcg@"): name for name in ndcg}}
+    shares = {name: _column(ranks, column) for name, column in columns.items()}
     return found | {name: 100.0 * values for name, values in shares.items() if values is not None}
 
 

@@ -2,20 +2,25 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from pipeline.core import console
-from pipeline.ranking.engine.fragments import Several, Sides, take
+from pipeline.ranking.engine.alignment.pairs import over_pairs
+from pipeline.ranking.engine.fragments import MeanScore, Several, Sides, mean, take
 from pipeline.ranking.engine.fusion import must_be_finite, ranks
 from pipeline.ranking.engine.matrix import empty
 from pipeline.ranking.engine.scores import Scores, Similarity
+from pipeline.ranking.engine.similarity import OfFragments
 from pipeline.ranking.engine.top import top_k
+from pipeline.ranking.engine.words import Words
 
 Pick = Callable[[Tensor, Tensor], Tensor]
+# Pairs between two signs of life.
+_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -42,28 +47,54 @@ class ScoredPairs:
         self._images, self._captions, self._similarity, self._memory = images, captions, similarity, memory
 
     @cached_property
+    def _score(self) -> Pick:
+        with torch.inference_mode():
+            return scorer(self._similarity, self._images, self._captions)
+
+    @cached_property
     def _matrix(self) -> Float[Tensor, "images captions"]:
         """NaN where nothing was asked for yet."""
         return empty((len(self._images), len(self._captions)), self._memory, self._images.device).fill_(torch.nan)
 
     def of(self, images: Int[Tensor, "..."], captions: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """An image at a time with all its captions, since that is what similarities compare. Raises InputError on scores that
-        are not finite."""
+        """Raises InputError on scores that are not finite."""
         missing = self._matrix[images, captions].isnan()
         asked = (images * len(self._captions) + captions)[missing].unique()
-        owners, counts = (asked // len(self._captions)).unique_consecutive(return_counts=True)
-        lots = (asked % len(self._captions)).split(counts.tolist())
-        label = f"scoring {len(asked)} pairs of {len(owners)} images"
-        for image, lot in console.track(zip(owners.tolist(), lots, strict=True), len(lots), label):
-            scores = self._similarity(self._images[image : image + 1], take(self._captions, lot)).detach()
+        parts = asked.split(_AT_ONCE) if len(asked) else ()
+        for part in console.track(parts, len(parts), f"scoring {len(asked)} pairs, {_AT_ONCE} at a time"):
+            rows, columns = part // len(self._captions), part % len(self._captions)
+            with torch.inference_mode():
+                scores = self._score(rows, columns)
             must_be_finite(scores)
-            self._matrix[image, lot] = scores[0]
+            self._matrix[rows, columns] = scores
         self.scored += len(asked)
         return self._matrix[images, captions]
 
     def turned(self, captions: Int[Tensor, "..."], images: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
         """The same, the caption first."""
         return self.of(images, captions)
+
+
+def scorer(similarity: Similarity, images: Sides, captions: Sides) -> Pick:
+    """The function of image and caption, by ascending image, to the score of each such pair: in blocks where they are
+    fragments, else an image at a time with all its captions."""
+    if isinstance(similarity, MeanScore):
+        assert isinstance(images, Several)
+        assert isinstance(captions, Several)
+        sides = zip(similarity.similarities, images.parts, captions.parts, strict=True)
+        each = [scorer(*one) for one in sides]
+        return lambda rows, columns: mean([of(rows, columns) for of in each], images.weights)
+    if isinstance(similarity, OfFragments):
+        assert isinstance(images, Tensor)
+        assert isinstance(captions, Words)
+        return partial(over_pairs, similarity.pairs(images, captions), images, captions)
+
+    def by_image(rows: Int[Tensor, " pairs"], columns: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
+        owners, counts = rows.unique_consecutive(return_counts=True)
+        lots = zip(owners.tolist(), columns.split(counts.tolist()), strict=True)
+        return torch.cat([similarity(images[one : one + 1], take(captions, lot))[0] for one, lot in lots])
+
+    return by_image
 
 
 def cascaded(first: Scores, pick: Pick, k: int) -> Scores:

@@ -22,7 +22,7 @@ from pipeline.project.params.typed import Member
 from pipeline.project.registry import SIMILARITIES
 from pipeline.ranking.engine.fragments import Sides
 from pipeline.ranking.engine.scores import Similarity
-from pipeline.ranking.engine.similarity import build_similarity
+from pipeline.ranking.engine.similarity import OfFragments, build_similarity
 from pipeline.ranking.engine.split import Split
 from pipeline.ranking.engine.words import Words
 
@@ -158,8 +158,10 @@ class Embedded:
         except (json.JSONDecodeError, ValidationError) as error:
             reason = str(error).splitlines()[0]
             raise InputError(f"{where}: similarity_params in the footer do not fit '{name}' ({reason})") from error
-        if not traits.learns:
+        if not traits.fragments:
             return partial(module.score, params=params)
+        if not traits.learns:
+            return OfFragments(partial(module.score, params=params), partial(module.pairs, params=params))
         return self._learned(Member(name, params), device or torch.device("cpu"))
 
     def _learned(self, member: Member, device: torch.device) -> Callable:
@@ -182,7 +184,8 @@ class Embedded:
             with torch.inference_mode():
                 return whole(images, texts)
 
-        return score
+        pairs = partial(SIMILARITIES.load(member.name).pairs, params=member.params, network=whole.network)
+        return OfFragments(score, pairs)
 
     def _regions(self, part: Side | FragmentRows, device: torch.device) -> Sides:
         if isinstance(part, Side):

@@ -44,13 +44,15 @@ class MeanScore:
 
     def __call__(self, images: Several, texts: Several) -> Float[Tensor, "images texts"]:
         sides = zip(self.similarities, images.parts, texts.parts, strict=True)
-        scores = [score(image, text) for score, image, text in sides]
-        if images.weights is None:
-            return torch.stack(scores).mean(dim=0)
-        return weighted(scores, images.weights)
+        return mean([score(image, text) for score, image, text in sides], images.weights)
 
 
-def weighted(scores: Iterable[Float[Tensor, "rows items"]], weights: Sequence[float]) -> Float[Tensor, "rows items"]:
+def mean(scores: Sequence[Float[Tensor, "*cells"]], weights: Sequence[float] | None) -> Float[Tensor, "*cells"]:
+    """weights: None for the plain mean."""
+    return torch.stack(list(scores)).mean(dim=0) if weights is None else weighted(scores, weights)
+
+
+def weighted(scores: Iterable[Float[Tensor, "*cells"]], weights: Sequence[float]) -> Float[Tensor, "*cells"]:
     """Their sum, each times its weight; one at a time, so that no more than two are there at once."""
     total = None
     for one, weight in zip(scores, weights, strict=True):

@@ -1,8 +1,7 @@
 """What one direction of one fold gives, whether its queries were ranked or matched."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
@@ -15,19 +14,49 @@ from pipeline.ranking.metrics.positions import positions
 from pipeline.ranking.metrics.ranks import Ties
 from pipeline.ranking.metrics.truth import Truth
 
+_NDCG = 10
 _MEASURES: dict[str, Callable] = {
     "ap": precision.average_precision,
     "ap_at_r": precision.average_precision_at_r,
     "r_precision": precision.r_precision,
-    "ndcg_10": partial(precision.ndcg, k=10),
 }
-_MEANS = {"map": "ap", "map@r": "ap_at_r", "r_precision": "r_precision", "ndcg@10": "ndcg_10"}
+_MEANS = {"ap": "map", "ap_at_r": "map@r", "r_precision": "r_precision"}
 _HUBNESS = {
     "robin_hood": hubness.robin_hood,
     "gini": hubness.gini,
     "anti_hubs": lambda counts: 100.0 * hubness.anti_hubs(counts),
     "largest_hub": hubness.largest_hub,
 }
+
+
+@dataclass(frozen=True)
+class Depths:
+    """K of R@K and of nDCG@K, ascending; KS and 10 are always among them."""
+
+    recall: tuple[int, ...] = KS
+    ndcg: tuple[int, ...] = (_NDCG,)
+
+    @classmethod
+    def of(cls, recall: Sequence[int], ndcg: Sequence[int]) -> "Depths":
+        return cls(tuple(sorted({*KS, *recall})), tuple(sorted({_NDCG, *ndcg})))
+
+    def measures(self, positions: precision.Pairs, starts: precision.Starts) -> dict[str, np.ndarray]:
+        """What every query gets but for its rank, by column; see ``metrics.precision``."""
+        found = {name: measure(positions, starts) for name, measure in _MEASURES.items()}
+        return found | {f"ndcg_{k}": precision.ndcg(positions, starts, k) for k in self.ndcg}
+
+    def hits(self, ranks: precision.Queries) -> dict[int, np.ndarray]:
+        return {k: recall.hits_at(ranks, k) for k in self.recall}
+
+
+def means(
+    ranks: precision.Queries, measures: dict[str, np.ndarray], hits: dict[int, np.ndarray] | None = None
+) -> dict[str, float]:
+    """mrr, of each column of ``Depths.measures`` its mean, and r@K, in percent. ranks: 0-based."""
+    found = {f"r@{k}": recall.recall(of_k) for k, of_k in (hits or {}).items()}
+    found["mrr"] = 100.0 * float(precision.reciprocal_rank(ranks).mean())
+    names = {name: _MEANS.get(name, name.replace("ndcg_", "ndcg@")) for name in measures}
+    return found | {names[name]: 100.0 * float(values.mean()) for name, values in measures.items()}
 
 
 @dataclass(frozen=True)
@@ -47,32 +76,33 @@ class Outcome:
     def metrics(self) -> dict[str, float]:
         """r@K: percent of queries with any correct item among the best K (hit at K), not of items found.
 
-        Where there are ranks: med_r and mean_r, and mrr, map, map@r, r_precision and ndcg@10 in percent. Of
+        Where there are ranks: med_r and mean_r, and mrr, map, map@r, r_precision and ndcg@K in percent. Of
         hubness: skew@K, and at the largest K the indices robin_hood and gini, 0 to 1, anti_hubs in percent of
         the items, and largest_hub, a number of queries.
         """
         found = {f"r@{k}": recall.recall(hits) for k, hits in self.hits.items()}
         if self.ranks is not None:
             found |= {"med_r": recall.median_rank(self.ranks), "mean_r": recall.mean_rank(self.ranks)}
-            found["mrr"] = 100.0 * float(precision.reciprocal_rank(self.ranks).mean())
-            found |= {name: 100.0 * float(self.measures[key].mean()) for name, key in _MEANS.items()}
+            found |= means(self.ranks, self.measures)
         found |= {f"skew@{k}": hubness.skewness(counts) for k, counts in self.occurrence.items()}
         k = max(self.occurrence)
         return found | {f"{name}@{k}": measure(self.occurrence[k]) for name, measure in _HUBNESS.items()}
 
 
-def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS) -> Outcome:
-    """Positions and best items in one pass. Raises InputError on scores that are not finite."""
+def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, depths: Depths | None = None) -> Outcome:
+    """Positions and best items in one pass. ks: of hubness, and of R@K without ``depths``. Raises InputError on scores that
+    are not finite."""
+    depths = depths or Depths(ks)
     joined = np.empty(len(truth.items))
     top = np.empty((scores.shape[0], min(max(ks), scores.shape[1])), np.int64)
     for rows, block in scores.blocks():
         joined[truth.starts[rows.start] : truth.starts[rows.stop]] = positions(block, rows, truth, ties)
         top[rows] = top_k(block, max(ks))[1].cpu().numpy()
     ranks = joined[truth.starts[:-1]]
-    hits = {k: recall.hits_at(ranks, k) for k in ks}
     occurrence = {k: hubness.occurrence(top[:, :k].ravel(), scores.shape[1]) for k in ks}
-    measures = {name: measure(joined, truth.starts) for name, measure in _MEASURES.items()}
-    return Outcome(ranks, hits, top.ravel(), np.full(len(top), top.shape[1]), occurrence, measures)
+    lengths = np.full(len(top), top.shape[1])
+    measures = depths.measures(joined, truth.starts)
+    return Outcome(ranks, depths.hits(ranks), top.ravel(), lengths, occurrence, measures)
 
 
 def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:

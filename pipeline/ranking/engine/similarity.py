@@ -1,12 +1,28 @@
 """How a model compares its images with its texts: a member of the family, its options and the weights it learns, if any."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from pipeline.project.params.typed import Member
 from pipeline.project.registry import SIMILARITIES
+from pipeline.ranking.engine.alignment.pairs import OfPairs
 from pipeline.ranking.engine.words import Words
+
+
+@dataclass(frozen=True)
+class OfFragments:
+    """How fragments that are stored are compared. score: all images with all captions; pairs: of images and captions, what
+    ``over_pairs`` takes."""
+
+    score: Callable[[Tensor, Words], Tensor]
+    pairs: Callable[[Tensor, Words], OfPairs]
+
+    def __call__(self, images: Tensor, texts: Words) -> Tensor:
+        return self.score(images, texts)
 
 
 class Similarity(nn.Module):

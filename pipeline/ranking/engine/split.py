@@ -50,7 +50,7 @@ class Split:
     def truth(self, direction: str) -> Truth:
         """Of all queries; under ``relevance`` some may have no correct item."""
         if self.relevance is not None:
-            return Truth.by_pairs(*self._sides(direction), *self.relevance.pairs[direction])
+            return Truth.by_pairs(*self.sides(direction), *self.relevance.pairs[direction])
         sides = (self.image_ids, self.caption_images)
         return Truth.by_image(*(sides if direction == "image_to_text" else reversed(sides)))
 
@@ -61,14 +61,15 @@ class Split:
 
     def ids(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
         """Ids of the judged queries, those with a correct item, and of all items."""
-        queries, items = self._sides(direction)
+        queries, items = self.sides(direction)
         return queries[self._judged(direction)], items
 
     def unjudged(self, direction: str) -> int:
         """How many queries have no correct item."""
-        return len(self._sides(direction)[0]) - len(self.ids(direction)[0])
+        return len(self.sides(direction)[0]) - len(self.ids(direction)[0])
 
-    def _sides(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
+    def sides(self, direction: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of all queries and of all items."""
         sides = (self.image_ids, self.caption_ids)
         return sides if direction == "image_to_text" else sides[::-1]
 

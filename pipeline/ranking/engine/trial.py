@@ -15,7 +15,7 @@ from pipeline.ranking.engine.cascade import Cascade, ScoredPairs, cascaded
 from pipeline.ranking.engine.criteria import Criterion
 from pipeline.ranking.engine.judged import judged, judged_pairs
 from pipeline.ranking.engine.matching import Allowance
-from pipeline.ranking.engine.outcome import Outcome
+from pipeline.ranking.engine.outcome import Depths, Outcome
 from pipeline.ranking.engine.relaxation import Scan
 from pipeline.ranking.engine.scores import Scores, Similarity
 from pipeline.ranking.engine.split import Split
@@ -81,7 +81,9 @@ def _cascades(
     return found
 
 
-def run(tuned: Tuned, trial: Trial, ties: Ties) -> tuple[Outcome, dict[str, float], Scan | None]:
+def run(
+    tuned: Tuned, trial: Trial, ties: Ties, depths: Depths | None = None
+) -> tuple[Outcome, dict[str, float], Scan | None]:
     """What comes out, the notes of the rescoring (see ``Scores.notes``), and where lambda was chosen what the other
     lambdas would have given.
 
@@ -91,7 +93,7 @@ def run(tuned: Tuned, trial: Trial, ties: Ties) -> tuple[Outcome, dict[str, floa
     criterion = tuned.criterion
     scores = trial.under(criterion)
     if not criterion.matching:
-        return outcome.rank(*judged(scores, trial.truth), ties), dict(scores.notes), None
+        return outcome.rank(*judged(scores, trial.truth), ties, depths=depths), dict(scores.notes), None
     scan = None
     if tuned.recalls is None:
         settings = [Allowance(k, tuned.lambdas[k]) for k in KS]

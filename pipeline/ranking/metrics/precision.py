@@ -21,7 +21,7 @@ def reciprocal_rank(best: Queries) -> Queries:
 
 def average_precision(positions: Pairs, starts: Starts) -> Queries:
     """The mean precision at the ranks of a query's correct items, over the whole ranking: trec_eval's map."""
-    return _sums(_precision(positions, starts), starts) / np.diff(starts)
+    return sums(_precision(positions, starts), starts) / np.diff(starts)
 
 
 def average_precision_at_r(positions: Pairs, starts: Starts) -> Queries:
@@ -29,13 +29,13 @@ def average_precision_at_r(positions: Pairs, starts: Starts) -> Queries:
     Musgrave et al. (A Metric Learning Reality Check, ECCV 2020), mAP@R of ECCV Caption (Chun et al.,
     ECCV 2022)."""
     inside = positions < np.repeat(np.diff(starts), np.diff(starts))
-    return _sums(np.where(inside, _precision(positions, starts), 0.0), starts) / np.diff(starts)
+    return sums(np.where(inside, _precision(positions, starts), 0.0), starts) / np.diff(starts)
 
 
 def r_precision(positions: Pairs, starts: Starts) -> Queries:
     """The share of the first R items that is correct: trec_eval's Rprec, R-Precision of ECCV Caption."""
     inside = positions < np.repeat(np.diff(starts), np.diff(starts))
-    return _sums(inside.astype(np.float64), starts) / np.diff(starts)
+    return sums(inside.astype(np.float64), starts) / np.diff(starts)
 
 
 def ndcg(positions: Pairs, starts: Starts, k: int) -> Queries:
@@ -43,7 +43,7 @@ def ndcg(positions: Pairs, starts: Starts, k: int) -> Queries:
     discount log2(rank + 1), min(R, k) correct items in the ideal (Järvelin and Kekäläinen, TOIS 2002):
     trec_eval's ndcg_cut."""
     # The same additions in the same order on both sides, so that rounding cannot lift the quotient above 1.
-    return _sums(_gains(positions, k), starts) / _sums(_gains(_index(starts), k), starts)
+    return sums(_gains(positions, k), starts) / sums(_gains(_index(starts), k), starts)
 
 
 def _index(starts: Starts) -> np.ndarray:
@@ -60,5 +60,6 @@ def _gains(positions: np.ndarray, k: int) -> Pairs:
     return np.where(positions < k, 1.0 / np.log2(positions + 2), 0.0)
 
 
-def _sums(values: Pairs, starts: Starts) -> Queries:
+def sums(values: Pairs, starts: Starts) -> Queries:
+    """Of each query's own."""
     return np.add.reduceat(values, starts[:-1])

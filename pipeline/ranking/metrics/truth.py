@@ -57,7 +57,7 @@ class Truth:
         queries, items: unique ids, int64, in the order of the scores' rows and columns; pair_queries, pair_items: ids,
         int64 (pairs,), in any order. A query may be left without a correct item: see ``judged``.
         """
-        rows, columns = _places(queries, pair_queries), _places(items, pair_items)
+        rows, columns = places(queries, pair_queries), places(items, pair_items)
         there = (rows >= 0) & (columns >= 0)
         pairs = np.unique(rows[there] * len(items) + columns[there])
         counts = np.bincount(pairs // len(items), minlength=len(queries))
@@ -103,7 +103,7 @@ class Truth:
         return np.isin(rows * self.columns + columns, queries * self.columns + self.items)
 
 
-def _places(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def places(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Where in ``ids`` each of ``wanted`` is, -1 where it is not."""
     order = np.argsort(ids, kind="stable")
     found = order[np.searchsorted(ids, wanted, sorter=order).clip(max=len(ids) - 1)]

@@ -10,14 +10,15 @@ from pipeline.report.engine.results import Evaluation, Results, RunResult
 # Below one query in a million; keeps the last bits of a float, which differ between machines, out of git.
 _DECIMALS = 4
 # Sizes of the split: they would be two lines of every `dvc metrics show` and never change.
-_COUNTS = ("queries", "items")
+_COUNTS = ("queries", "items", "judgements")
+_FURTHER = {"judged", "plausible"}
 _SUMS = ("rsum", "hs_sum")
 
 
 def metrics(results: Results) -> dict:
     """{run: {criterion: {direction: {metric: number}, "rsum": number, "hs_sum": number}, "data": digest, "localisation": ...}}: numbers, and
-    what they were measured on. Of a run with seeds the means, with "seeds", and "sd" and "interval" beside "rsum"; of a transfer
-    what evaluate tells of it, as "transfer"."""
+    what they were measured on; beside the sums "judged" and "plausible" by direction, where an evaluation has them. Of a run with
+    seeds the means, with "seeds", and "sd" and "interval" beside "rsum"; of a transfer what evaluate tells of it, as "transfer"."""
     return {run.name: _figures(run) | _localisation(results, run) for run in results.methods()}
 
 
@@ -60,7 +61,15 @@ def _numbers(measured: dict) -> dict:
     for direction in DIRECTIONS:
         figures = {name: value for name, value in measured[direction].items() if _is_number(value)}
         content[direction] = {name: round(value, _DECIMALS) for name, value in figures.items() if name not in _COUNTS}
+    for key in _FURTHER & measured.keys():
+        content[key] = {direction: _without_counts(measured[key][direction]) for direction in DIRECTIONS}
     return content
+
+
+def _without_counts(figures: dict) -> dict:
+    """Agreement with people is a dictionary of its own there."""
+    found = {name: _without_counts(value) for name, value in figures.items() if isinstance(value, dict)}
+    return found | {name: value for name, value in _rounded(figures).items() if name not in _COUNTS}
 
 
 def _is_number(value: object) -> bool:

@@ -32,6 +32,7 @@ SECTIONS = (
     "relaxation",
     "audit",
     "localisation",
+    "judged",
     "hubness",
     "changes",
     "examples",

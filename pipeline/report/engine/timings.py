@@ -20,6 +20,7 @@ def rows(params: Params, seconds: Callable[[Path], float | None]) -> list[Row]:
     outs += [("extract", name, paths.extracted(one.dataset, name)) for name, one in params.features.items()]
     outs += [("extract", name, paths.extracted(one.dataset, name)) for name, one in params.texts.items()]
     outs += [("inject", name, paths.injected(one.dataset, name)) for name, one in params.noises.items()]
+    outs += [("inject", name, paths.injected(one.dataset, name)) for name, one in params.teachers.items()]
     outs += [("train", name, paths.trained(name)) for name in params.runs]
     outs += [("embed", name, paths.embedded(name)) for name in (*params.runs, *params.transfers)]
     outs += [("evaluate", name, paths.evaluations(name)) for name in params.evaluated()]

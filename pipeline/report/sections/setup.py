@@ -51,7 +51,7 @@ def _run(run: TrainedRun, results: Results) -> dict:
     members = {
         "features": params.features[chosen.features].backbone,
         "texts": params.texts[chosen.texts].method,
-        "pairs": params.noises[chosen.noise].protocol,
+        "pairs": params.pairs(chosen.noise).protocol,
         "sampler": chosen.sampler,
         "loss": chosen.loss,
         "scheme": chosen.scheme,

@@ -13,7 +13,12 @@ from pipeline.tools.check import dvc_stages
 from pipeline.tools.check.dvc_stages import DVC_YAML, Stage
 
 _PUT_THERE = "put it there or correct its path"
+_APPLY = "`vse-pipe apply` writes those of an overlay into it"
 _RESTORE, _WRONG_NAME = "`git checkout pipeline` brings it back", "correct the name or remove the line"
+_MEND, _ADD = (
+    "correct the stage, or `git checkout dvc.yaml`",
+    "correct the stage, or add it to params.yaml, `{}` where there is none",
+)
 _REPORT = {str(paths.REPORTS / "index.html"), str(paths.REPORTS / "metrics.json")}
 # Features carry the digest of the code that reads pictures for them, and their folder is a dependency of these stages.
 _EXTRACTION = ("pipeline.extract.engine.compute", "pipeline.extract.engine.job")
@@ -28,21 +33,26 @@ def problems(params: Params, document: dict) -> list[Problem]:
         found, wrong = dvc_stages.read(DVC_YAML, document)
     except ParamsError as error:
         return [Problem(PARAMS, str(DVC_YAML), text.removeprefix(f"{DVC_YAML}: ")) for text in error.problems]
-    listed = [_problem(*text.split(": ", 1)) for text in wrong]
+    listed = [_problem(*text.split(": ", 1), _ADD if text.endswith("no such value") else _MEND) for text in wrong]
     by_name = {stage.name: stage for stage in found}
     for node in nodes(params):
         listed += _node(node, by_name.get(node.stage), found) + _unnamed(params, node)
     listed += _report(by_name.get("report"))
-    if not Path("pipeline").is_dir():
+    if not Path("pipeline").is_dir() and any(dep.startswith("pipeline/") for stage in found for dep in stage.deps):
         listed.append(Problem(PARAMS, str(DVC_YAML), "its stages depend on pipeline/, which is not there", _RESTORE))
+    if not params.runs:
+        listed.append(Problem(PARAMS, "params.yaml runs", "there are none, and nothing to report on", _APPLY))
     for stage in found:
-        listed += _dependencies(stage, found) + _parameters(stage, document)
-    if (Path("pipeline") / "cli.py").is_file():
+        listed += _dependencies(stage, found) if params.runs or stage.group != "report" else []
+        listed += _parameters(stage, document)
+    if "code" in by_name:
+        listed += _listed(found)
+    elif (Path("pipeline") / "cli.py").is_file():
         listed += _code(params, found)
     return list(dict.fromkeys(listed))
 
 
-def _problem(stage: str, what: str, advice: str = "correct the stage, or `git checkout dvc.yaml`") -> Problem:
+def _problem(stage: str, what: str, advice: str = _MEND) -> Problem:
     return Problem(PARAMS, f"{DVC_YAML} {stage}", what, advice)
 
 
@@ -115,6 +125,17 @@ def _code(params: Params, found: list[Stage]) -> list[Problem]:
         deps = [Path(dep) for dep in stage.deps]
         for file in uncovered(declared, declared.members(params, name), deps):
             listed.append(_missing(stage.group, file))
+    return listed
+
+
+def _listed(found: list[Stage]) -> list[Problem]:
+    """A project without code: every stage depends on the list of the modules that it runs."""
+    listed = []
+    for stage in found:
+        own = str(paths.code(stage.name))
+        if stage.group in declarations() and own not in stage.deps:
+            what = f"{own}, which lists the code that it runs, is no dependency"
+            listed.append(_problem(stage.name, what, f"`vse-pipe init --upgrade` writes {DVC_YAML} anew"))
     return listed
 
 

@@ -12,6 +12,8 @@ from torch import Tensor
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine.bank import ItemBias
 
+DEPTH = 100
+
 
 @dataclass(frozen=True)
 class FoldedSide:
@@ -36,11 +38,16 @@ class FoldedSide:
 
 @dataclass(frozen=True)
 class Folded:
-    """What is searched, and what it is searched with; the items of a query are those with the largest inner products."""
+    """What is searched, and what it is searched with; the items of a query are those with the largest inner products.
+
+    correct: ids of queries and items, parallel, where it is known which belong together; depth: how many items a query are
+    answers where answers are written."""
 
     direction: str
     items: FoldedSide
     queries: FoldedSide
+    correct: tuple[Int64[ndarray, " pairs"], Int64[ndarray, " pairs"]] | None = None
+    depth: int = DEPTH
 
 
 def folded(

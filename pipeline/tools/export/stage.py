@@ -1,10 +1,11 @@
 """export: the vectors of one direction with a criterion's correction folded in, for systems that search by inner product."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from pipeline.artifacts import embeddings
+from pipeline.artifacts import embeddings, names
 from pipeline.artifacts.evaluation import DIRECTIONS
 from pipeline.artifacts.names import Names
 from pipeline.core import locks
@@ -31,22 +32,41 @@ from pipeline.ranking.engine.criteria import Criterion
 from pipeline.ranking.engine.embedded import Embedded
 from pipeline.ranking.engine.fragments import plain
 from pipeline.ranking.engine.split import Split
-from pipeline.tools.export.fold import Folded, FoldedSide, folded
+from pipeline.tools.export.fold import DEPTH, Folded, FoldedSide, folded
 
 MANIFEST = "manifest.json"
 # Of all targets: an export may take the place of one to another.
-_FILES = (MANIFEST, "items.*", "queries.*", "*_ids.npy", "img_emb/*", "text_emb/*", "metadata/*")
+_FILES = (
+    MANIFEST,
+    "items.*",
+    "queries.*",
+    "*_ids.npy",
+    names.NAME,
+    "run.txt",
+    "qrels.txt",
+    "img_emb/*",
+    "text_emb/*",
+    "metadata/*",
+    "lancedb/*",
+)
 TARGETS = Family("export target", "pipeline.tools.export.targets", Traits())
 # Similarities of this pipeline that are the inner product of the stored vectors.
 _INNER_PRODUCTS = ("cosine",)
 
 
 def export_run(
-    params: Params, run: str, inference: str, to: str, direction: str, out: Path, device: str = "auto"
+    params: Params,
+    run: str,
+    inference: str,
+    to: str,
+    direction: str,
+    out: Path,
+    device: str = "auto",
+    depth: int = DEPTH,
 ) -> dict:
     """Write ``out`` from data/embed/<run>/ and return the manifest.
 
-    to: a member of ``TARGETS``, ``-`` or ``_`` alike. Raises UsageError for a name that does not exist, a criterion that
+    to: a member of ``TARGETS``, ``-`` or ``_`` alike; depth: as of ``Folded``. Raises UsageError for a name that does not exist, a criterion that
     is more than one number an item and a similarity that is no inner product; MissingResource where a target's package
     is not installed; InputError for embeddings that cannot be used.
     """
@@ -64,7 +84,7 @@ def export_run(
         raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
     given = read_inputs(embedded, run, params.evaluate, where, lender(params, run, where))
     sources = [folder / embeddings.IMAGES, folder / embeddings.CAPTIONS]
-    return _export(given, criterion, params.evaluate, target, direction, out, sources)
+    return _export(given, criterion, params.evaluate, target, direction, out, sources, depth)
 
 
 def export_files(
@@ -76,13 +96,14 @@ def export_files(
     direction: str,
     out: Path,
     device: str = "auto",
+    depth: int = DEPTH,
 ) -> dict:
     """The same for files; which caption belongs to which image does not matter. Raises as ``export_run`` does."""
     criterion = _foldable(inference, options)
     target, where = _target(to, direction, params), resolve(device)
     given = external.read(files, params, where, paired=False)
     must_be_given(given, [criterion], params)
-    return _export(given, criterion, params, target, direction, out, files.existing())
+    return _export(given, criterion, params, target, direction, out, files.existing(), depth)
 
 
 def _foldable(inference: str, options: dict[str, Strict]) -> Criterion:
@@ -105,7 +126,14 @@ def _target(to: str, direction: str, params: EvaluateParams):
 
 
 def _export(
-    given: Inputs, criterion: Criterion, params: EvaluateParams, target, direction: str, out: Path, sources: list[Path]
+    given: Inputs,
+    criterion: Criterion,
+    params: EvaluateParams,
+    target,
+    direction: str,
+    out: Path,
+    sources: list[Path],
+    depth: int,
 ) -> dict:
     if out.exists() and not (out / MANIFEST).is_file() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"--out: {out} exists and is not an export; choose another folder")
@@ -114,11 +142,13 @@ def _export(
         criterion = tuning.tuned(criterion, trials, params.tune).criterion
     bias = _bias(given, criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)
-    content = _folded(given.ranked, bias, direction, given.names)
+    content = replace(_folded(given.ranked, bias, direction, given.names), depth=depth)
     manifest = _manifest(given, criterion, bias, content, target.__name__.rpartition(".")[2])
     manifest["sources"] = {str(path): sha256(path) for path in sources}
     with locks.claim(out), whole_folder(out, _FILES) as folder:
-        target.write(folder, content)
+        manifest |= target.write(folder, content) or {}
+        if given.names is not None:
+            names.write(folder, given.names)
         write_json(folder / MANIFEST, manifest)
     return manifest
 
@@ -150,7 +180,16 @@ def _folded(split: Split, bias: ItemBias, direction: str, names: Names | None) -
         FoldedSide(*of, np.asarray(vectors.cpu()), None if names is None else names.texts(*of))
         for of, vectors in zip(ids, (queries, items), strict=True)
     ]
-    return Folded(direction, items=sides[1], queries=sides[0])
+    return Folded(direction, items=sides[1], queries=sides[0], correct=_correct(split, direction))
+
+
+def _correct(split: Split, direction: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """None where no caption tells its image."""
+    told = np.isin(split.caption_images, split.image_ids)
+    pairs = split.caption_ids[told], split.caption_images[told]
+    if not told.any():
+        return None
+    return pairs if direction == "text_to_image" else (pairs[1], pairs[0])
 
 
 def _manifest(given: Inputs, criterion: Criterion, bias: ItemBias, content: Folded, target: str) -> dict:

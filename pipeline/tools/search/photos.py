@@ -27,7 +27,7 @@ from pipeline.train.engine import restore
 from pipeline.train.engine.model import DualEncoder
 
 # Backbones that pass on what somebody else computed: there is no network to show a photo to.
-_NO_NETWORK = ("precomp", "bottom_up")
+NO_NETWORK = ("precomp", "bottom_up")
 # Boxes that go through the network at once.
 _BATCH = 16
 
@@ -54,7 +54,7 @@ class Eye:
         source = params.features.get(name)
         if source is None:
             raise UsageError(f"run '{run}' was trained on features.{name}, which params.yaml does not name any more")
-        if source.backbone.name in _NO_NETWORK:
+        if source.backbone.name in NO_NETWORK:
             raise UsageError(
                 f"features.{name} of run '{run}' are '{source.backbone.name}': computed elsewhere, with no network here to "
                 "show a photo to; search by an image of the data set with --image-id"
@@ -64,7 +64,7 @@ class Eye:
             return cls(model, files.config, device, None, None, "float32")
         meta = _meta(source, name, run, files.config)
         backbone = BACKBONES.load(source.backbone.name).build(source.backbone.params, params.seed)
-        _must_be_the_same(backbone, meta, name)
+        must_be_the_same(backbone, meta, name)
         forward = Forward(backbone.module.to(device), source.backbone.params, device)
         return cls(model, files.config, device, backbone, forward, meta.get("precision", "float32"))
 
@@ -112,8 +112,9 @@ def _meta(source: FeatureSet, name: str, run: str, config: dict) -> dict:
     return meta
 
 
-def _must_be_the_same(backbone: Backbone, meta: dict, name: str) -> None:
-    """Weights, transform and all else that the backbone says the features depend on; libraries are left out."""
+def must_be_the_same(backbone: Backbone, meta: dict, name: str) -> None:
+    """Raises IntegrityError where weights, transform or what else the backbone says the features depend on is not as in
+    ``meta``; libraries are left out."""
     about = json.loads(json.dumps(backbone.about))
     changed = [key for key, value in about.items() if identity(value) != identity(meta.get(key))]
     if changed:

@@ -46,6 +46,9 @@ class Reader:
         found = self.by.method.transform([sentence], self.by.state, self.by.options)
         if self.by.traits.gives == "vectors":
             return Read((torch.from_numpy(np.asarray(found, np.float32)),), unknown, ())
+        if self.by.traits.gives == "fragments":
+            rows, lengths = found
+            return Read((torch.from_numpy(rows)[None], torch.from_numpy(lengths)), unknown, ())
         tokens, cut = found
         ids, lengths = tokens.padded(np.zeros(1, np.int64))
         notes = (f"only the first {self.by.options.max_words} words are read",) if cut else ()

@@ -16,8 +16,8 @@ from pipeline.train.engine.pixels import PixelSource
 
 @dataclass(frozen=True)
 class Batch:
-    """On the CPU. features: (B, ...) float32, or uint8 pixels (B, crops, S, S, 3); texts: what the text encoder takes, (tokens (B, L), lengths (B,)) int64 or
-    (vectors (B, D),) float32; owners: (B,) int64 ids of the images shown; pairs: (B,) positions.
+    """On the CPU. features: (B, ...) float32, or uint8 pixels (B, crops, S, S, 3); texts: what the text encoder takes, (tokens (B, L), lengths (B,)) int64, (vectors
+    (B, L, D) float32, lengths) or (vectors (B, D),) float32; owners: (B,) int64 ids of the images shown; pairs: (B,) positions.
     """
 
     features: Tensor
@@ -41,7 +41,7 @@ def image_inputs(array: np.ndarray, rows: np.ndarray) -> Tensor:
 
 
 def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:
-    """What the text encoder takes of the captions at ``places``; token ids are padded to the longest of them."""
+    """What the text encoder takes of the captions at ``places``; token ids, or vectors of tokens, are padded to the longest."""
     if texts.tokens is not None:
         tokens, lengths = texts.tokens.padded(places)
         return torch.from_numpy(tokens), torch.from_numpy(lengths)

@@ -55,9 +55,12 @@ def inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[features
     for what, found in [("features", source.meta["sha256"]), ("texts", read.digest)]:
         wanted = files.config.get(f"{what}_sha256")
         if found != wanted:
+            advice = f"run `vse-pipe train --run {run}` again"
+            if "origin" in files.config:
+                advice = "a model from elsewhere needs the data set and the options that its README.md names"
             raise IntegrityError(
                 f"run {run} was trained on other {what} ({str(wanted)[:12]}) than data/extract now holds ({found[:12]}); "
-                f"run `vse-pipe train --run {run}` again"
+                f"{advice}"
             )
     return source, read
 

@@ -43,6 +43,16 @@ class TrainTable:
         """Shape of one image's features: (D,) or (R, D)."""
         return self.array.shape[1:]
 
+    @property
+    def described(self) -> str:
+        """The texts in a few words, for the log."""
+        texts = self.texts
+        if texts.tokens is None:
+            return f"text vectors of {texts.inputs} dimensions"
+        if texts.array is not None:
+            return f"{len(texts.array)} tokens of {texts.inputs} dimensions"
+        return f"{texts.inputs} words, {texts.meta['cut']} captions cut"
+
     def source(self, pixels: bool) -> np.ndarray | PixelSource:
         """What ``encode.images`` reads: the stored features, or the images as they were extracted."""
         if not pixels:

@@ -27,6 +27,8 @@ _BESIDES = {
     "hglmm": {"vectors": "raw/vectors.txt"},
     "mean_vectors": {"vectors": "raw/vectors.txt"},
     "sentences": {"model": "raw/sentences"},
+    "sentence_tokens": {"model": "raw/sentences"},
+    "mixed": {"parts": [{"method": "tfidf"}, {"method": "mean_vectors", "vectors": "raw/vectors.txt"}]},
     "file": {"path": "raw/index.npy", "sha256": "0" * 64},
 }
 _RUN = {
@@ -39,15 +41,15 @@ _REGIONS = {"features": "bottom_up", "image": "regions"}
 _OF_RUNS = {
     "sum": {"scheme": "l2rm", "similarity": "order"},
     "max": {"scheme": "ncr", "similarity": "saf", **_REGIONS},
-    "hal": {"scheme": "memory_bank"},
+    "hal": {"scheme": "memory_bank", "texts": "mixed", "text": "residual", "image": "residual"},
     "hal_emnlp": {"similarity": "scan_i2t", **_REGIONS},
     "structure": {"scheme": "hard_negatives", **_BRANCHES},
     "infonce": {"similarity": "scan_t2i", **_REGIONS},
-    "infonce_rce": {"similarity": "sgr", **_REGIONS},
+    "infonce_rce": {"similarity": "sgr", "scheme": "distil", "noise": "taught", **_REGIONS},
     "rcl": {"features": "torchvision", "image": "finetune"},
     "crcl": {"scheme": "crcl"},
     "decl": {"scheme": "decl"},
-    "hub": {"similarity": "scan_i2t", **_REGIONS},
+    "hub": {"similarity": "scan_i2t", **_REGIONS, "texts": "sentence_tokens", "text": "pooled"},
     "sigmoid": {"features": "bottom_up", "image": "pooled"},
 }
 
@@ -61,6 +63,7 @@ def params() -> dict:
             node |= {"source": f"raw/{name}"} if family is FORMATS else {"dataset": "shapes"}
     found["runs"] = {name: {**_RUN, "loss": name, **_OF_RUNS.get(name, {})} for name in LOSSES.names()}
     found["runs"]["linear"] = {**_RUN, "loss": "sum", "scheme": "cca", **_BRANCHES}
+    found["teachers"] = {"taught": {"dataset": "shapes", "noise": "image", "run": "hal"}}
     found["ensembles"] = {"both": {"first": "sum", "second": "hal"}}
     found["report"] |= {"audits": ["sum"], "localized": ["structure"]}
     return found

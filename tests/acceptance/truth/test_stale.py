@@ -35,6 +35,8 @@ FAMILIES = (
 # Rooms and families that dvc.yaml names as a whole although an entry says which member it uses.
 WHOLE = {
     "prepare": (PROPOSALS.package,),
+    "extract_texts": (TEXT_FEATURES.package,),
+    "inject_teachers": ("pipeline.ranking",),
     "train": (SAMPLERS.package,),
     "audit": ("pipeline.train", "pipeline.ranking"),
     "localize": ("pipeline.ranking",),

@@ -19,6 +19,7 @@ from pipeline.project.registry import (
     PROTOCOLS,
     RUN_FAMILIES,
     TEXT_FEATURES,
+    TRACKERS,
     Family,
 )
 from tests.docs.reference import descriptions, types
@@ -40,6 +41,7 @@ SECTIONS = {
     "features.<name>": (schema.FeaturesNode, "features.md"),
     "texts.<name>": (schema.TextsNode, "texts.md"),
     "noises.<name>": (schema.NoiseNode, "noise.md"),
+    "teachers.<name>": (schema.TeacherNode, "training.md"),
     "runs.<name>": (schema.RunNode, "training.md"),
     "ensembles.<name>": (schema.EnsembleNode, "fragments.md"),
     "transfers.<name>": (schema.TransferNode, "evaluate.md"),
@@ -66,14 +68,17 @@ def page() -> str:
         parts += [f"## {text(address)}", "\n".join(said)]
         for key, family in _OF_NODES.get(address, []):
             parts += _family(key, family)
-    for key, family in (*RUN_FAMILIES.items(), ("inference", INFERENCES)):
-        parts += [f"## {key}", f"One entry a member, `{key}.<member>`. {_RUNS if key in RUN_FAMILIES else _CRITERIA}"]
+    for key, family in (*RUN_FAMILIES.items(), ("inference", INFERENCES), ("trackers", TRACKERS)):
+        parts += [f"## {key}", f"One entry a member, `{key}.<member>`. {_SAID.get(key, _RUNS)}"]
         parts += _family(key, family)
     return "\n\n".join(parts) + "\n"
 
 
 _RUNS = "A run names the member, and `options` of the run override single values."
-_CRITERIA = "`grid.inferences` names those that every run is ranked under."
+_SAID = {
+    "inference": "`grid.inferences` names those that every run is ranked under.",
+    "trackers": "Each that has an entry is told of every training. More: [sharing.md](sharing.md#trackers).",
+}
 
 
 def _seed() -> str:

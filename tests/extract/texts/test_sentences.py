@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.core.errors import MissingResource, UsageError
+from pipeline.extract.text_engine import encoder
 from pipeline.extract.text_engine.method import Corpus
 from pipeline.extract.texts import sentences as method
 
@@ -36,7 +37,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     module.SentenceTransformer = Encoder
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
     Encoder.asked.clear()
-    method._loaded.cache_clear()
+    encoder._loaded.cache_clear()
 
 
 def test_captions_go_through_the_encoder(installed: None) -> None:
@@ -92,6 +93,6 @@ def test_a_device_that_is_not_there(installed: None) -> None:
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    method._loaded.cache_clear()
+    encoder._loaded.cache_clear()
     with pytest.raises(MissingResource, match=r"not installed: pip install 'vse-pipe\[sentences\]'"):
         method.fit(CORPUS, method.Params(model="hub/name", device="cpu"), 0)

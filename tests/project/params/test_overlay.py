@@ -1,9 +1,12 @@
+import re
+
 import pytest
 
 from pipeline.core.errors import MissingResource, ParamsError, UsageError
 from pipeline.project.params import overlay, sweeps
 from pipeline.project.params.document import read_document
 from pipeline.project.params.load import load
+from pipeline.project.repetitions import entry
 from tests.rules.sources import ROOT
 from tests.toy_project import write_params
 
@@ -19,8 +22,10 @@ def params(tmp_path):
 def test_every_packaged_overlay_validates_and_replaces_the_nodes(params, name):
     overlay.apply(params, name, [])
     loaded, content = load(params), read_document(overlay.find(name))
-    for section in ("datasets", "features", "texts", "noises", "runs"):
+    for section in ("datasets", "features", "texts", "noises"):
         assert list(getattr(loaded, section)) == list(content[section]), section
+    assert list(dict.fromkeys(map(entry, loaded.runs))) == list(content["runs"])
+    assert not re.search("[&*]id", params.read_text()), "what runs share is written out"
 
 
 SWEPT = [
@@ -87,7 +92,7 @@ def test_values_of_set_are_written_and_comments_stay(params):
     overlay.apply(params, "flickr8k_precomp", ["datasets.flickr8k_precomp.source=/some/where", "train.embed_size=64"])
     loaded = load(params)
     assert loaded.datasets["flickr8k_precomp"].source == "/some/where"
-    assert loaded.runs["hal"].train.embed_size == 64
+    assert loaded.runs["hal/1"].train.embed_size == 64
     assert "# --- families" in params.read_text()
 
 

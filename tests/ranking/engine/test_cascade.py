@@ -5,15 +5,17 @@ import pytest
 import torch
 
 from pipeline.core.errors import InputError
-from pipeline.ranking.engine import criteria
+from pipeline.ranking.engine import cascade, criteria
 from pipeline.ranking.engine.bank_source import BankSource
 from pipeline.ranking.engine.cascade import Cascade, ScoredPairs, cascaded
-from pipeline.ranking.engine.fragments import Several
+from pipeline.ranking.engine.fragments import MeanScore, Several
 from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.similarity import OfFragments
 from pipeline.ranking.engine.split import Split
 from pipeline.ranking.engine.trial import Tuned, run, trials
 from tests.naive import fusion as naive
 from tests.ranking.engine.test_fusion import models, of_words, product, whole
+from tests.ranking.similarities.fragments import Model
 
 KS = (1, 7, 40, 41, 500)
 
@@ -64,8 +66,7 @@ def test_both_directions_and_all_criteria_score_a_pair_once():
         assert len(images) == 1
         return of_words(images, captions)
 
-    cascade = Cascade(product, second, 4)
-    found = trials([fold], BankSource("test"), cascade, 0)
+    found = trials([fold], BankSource("test"), Cascade(product, second, 4), 0)
     wanted = set()
     for direction, (trial,) in found.items():
         scores = product(fold.images.parts[0], fold.captions.parts[0])
@@ -94,10 +95,31 @@ def test_criteria_correct_the_first_model(bank):
 
 def test_as_a_function_it_ranks_images():
     fold = split_of(6)
-    cascade = Cascade(product, of_words, 3)
-    (trial,) = trials([fold], BankSource("test"), cascade, 0)["image_to_text"]
+    both = Cascade(product, of_words, 3)
+    (trial,) = trials([fold], BankSource("test"), both, 0)["image_to_text"]
     expected = whole(trial.under(criteria.parse("nns", {})))
-    np.testing.assert_array_equal(cascade(fold.images, fold.captions).numpy(), expected)
+    np.testing.assert_array_equal(both(fold.images, fold.captions).numpy(), expected)
+
+
+@pytest.mark.parametrize("weights", [None, (0.2, 0.3)])
+@pytest.mark.parametrize("at_once", [1, 7, 1 << 14])
+def test_fragments_are_scored_in_blocks_and_networks_as_one(weights, at_once, monkeypatch):
+    """Of a run with two networks, and of vectors beside fragments; asked for twice, each pair is scored once."""
+    monkeypatch.setattr(cascade, "_AT_ONCE", at_once)
+    seen, read, _ = models(3)
+    models_ = [Model("sgr", (1, 1, 5), torch.float32, sim_dim=4), Model("scan_t2i", dtype=torch.float32)]
+    similarities = [product, *(OfFragments(one, one.pairs) for one in models_)]
+    images = Several((seen.parts[1], *[seen.parts[2][:, None]] * 2), weights and (*weights, 0.5))
+    captions = Several((read.parts[1], *[read.parts[2]] * 2))
+    both = MeanScore(similarities)
+    pairs = ScoredPairs(images, captions, both, 0)
+    rows, columns = torch.randint(0, 23, (9, 30)), torch.randint(0, 41, (9, 30))
+    found = pairs.of(rows, columns)
+    torch.testing.assert_close(found, both(images, captions)[rows, columns].detach())
+    scored = pairs.scored
+    assert scored == len(set(zip(rows.flatten().tolist(), columns.flatten().tolist(), strict=True)))
+    assert torch.equal(pairs.turned(columns, rows), found)
+    assert pairs.scored == scored
 
 
 def test_scores_that_are_not_finite_are_refused():

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from pipeline.project.registry import SIMILARITIES
-from pipeline.ranking.engine.alignment import alignment, chunks
+from pipeline.ranking.engine.alignment import alignment, chunks, pairs
+from pipeline.ranking.engine.alignment.pairs import OfPairs, over_pairs
 from pipeline.ranking.engine.words import Words
 
 LENGTHS = [3, 1, 5, 3, 2, 3]
@@ -38,6 +39,10 @@ class Model:
     def __call__(self, images: Tensor, words: Words) -> Tensor:
         extra = () if self.network is None else (self.network,)
         return self.member.score(images, words, self.params, *extra)
+
+    def pairs(self, images: Tensor, words: Words) -> OfPairs:
+        extra = () if self.network is None else (self.network,)
+        return self.member.pairs(images, words, self.params, *extra)
 
 
 def _unsettle(network: torch.nn.Module, rng: torch.Generator) -> None:
@@ -72,6 +77,7 @@ def check_contract(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.isfinite(whole).all()
     _check_padding_and_order(model, images, words, whole)
     _check_chunks(model, images, words, whole, monkeypatch)
+    _check_pairs(model, images, words, whole, monkeypatch)
     for shape, lengths in (((1, 3, 6), [1]), ((2, 3, 6), [4])):
         images, words = inputs(lengths, shape)
         assert model(images, words).shape == (shape[0], 1)
@@ -99,6 +105,17 @@ def _check_chunks(model, images, words, whole, monkeypatch) -> None:
             torch.testing.assert_close(model(images, words), whole)
         for each, known in zip((weights, sparse), expected, strict=True):
             torch.testing.assert_close(gradients(model, images, words, each), known)
+
+
+def _check_pairs(model, images, words, whole, monkeypatch) -> None:
+    """Single pairs in any order, one twice, have the scores of the matrix, in blocks of any size."""
+    rows, columns = torch.tensor([3, 0, 0, 2, 1, 3, 0, 2]), torch.tensor([0, 5, 1, 2, 4, 3, 5, 3])
+    for gathered in (1, 40, 1 << 22):
+        with monkeypatch.context() as patch, torch.inference_mode():
+            patch.setattr(pairs, "GATHERED", gathered)
+            found = over_pairs(model.pairs(images, words), images, words, rows, columns)
+        torch.testing.assert_close(found, whole[rows, columns])
+    assert over_pairs(model.pairs(images, words), images, words, rows[:0], columns[:0]).shape == (0,)
 
 
 def check_gradients(model: Model, lengths=(2, 1, 2), shape=(3, 3, 4)) -> None:

@@ -280,7 +280,7 @@ def test_the_command_ends_with_1_when_something_fails(project, monkeypatch, caps
     monkeypatch.setattr(torch, "probe", lambda: "ImportError: libtorch.so")
     status, out, err = call("doctor")
     assert status == 1
-    assert "fail torch: does not import: ImportError: libtorch.so; run `make setup`" in out
+    assert "fail torch: does not import: ImportError: libtorch.so; install torch again" in out
     assert "1 failed" in err
 
 

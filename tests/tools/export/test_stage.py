@@ -1,5 +1,6 @@
 import importlib.util
 import json
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -25,18 +26,22 @@ from tests.toy_project import load_params
 # float32 sums of unit vectors differ by less.
 _APART = 2e-6
 DIRECTIONS = ("text_to_image", "image_to_text")
-faiss_installed = importlib.util.find_spec("faiss") is not None
+PACKAGES = {"faiss": "faiss-cpu", "usearch": "usearch", "hnswlib": "hnswlib", "lancedb": "lancedb"}
+INSTALLED = {name for name in PACKAGES if importlib.util.find_spec(name) is not None}
 TO = [
     pytest.param(
         to,
         marks=[
-            pytest.mark.skipif(to == "faiss" and not faiss_installed, reason="needs faiss-cpu (extra: faiss)"),
-            # Its wrapper's types have no module, of which Python 3.12 complains at import.
+            pytest.mark.skipif(
+                to in PACKAGES and to not in INSTALLED, reason=f"needs {PACKAGES.get(to)} (extra: {to})"
+            ),
+            # Types of their wrappers have no module, of which Python 3.12 complains at import.
             pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning"),
         ],
     )
-    for to in ("parquet", "npy", "faiss", "clip-retrieval")
+    for to in ("parquet", "npy", "clip-retrieval", *PACKAGES)
 ]
+APPROXIMATE = [one for one in TO if one.values[0] in ("usearch", "hnswlib")]
 
 
 @pytest.fixture
@@ -78,6 +83,54 @@ def same(found: dict[int, list[int]], wanted: dict[int, list[int]]) -> bool:
     return bool(found) and found == {query: wanted[query] for query in found}
 
 
+def reopened(out, to: str) -> dict[int, list[int]]:
+    """What the library of an index finds in it, of the queries that ``searched`` finds steady in the vectors it holds."""
+    if to == "lancedb":
+        import lancedb
+
+        tables = [lancedb.connect(out / "lancedb").open_table(name) for name in ("queries", "items")]
+        (queries, ids), items = (
+            (np.stack(table.to_arrow()["vector"].to_numpy()), table.to_arrow()["id"].to_numpy()) for table in tables
+        )
+        best = [
+            tables[1].search(query).distance_type("dot").limit(10).to_arrow()["id"].to_pylist() for query in queries
+        ]
+    else:
+        queries, ids = np.load(out / "queries.npy"), np.load(out / "queries_ids.npy")
+        best, items = INDEXES[to](out, queries)
+    found = dict(zip(ids.tolist(), best, strict=True))
+    return {query: found[query] for query in searched(queries, ids, *items)}
+
+
+def of_faiss(out, queries):
+    import faiss
+
+    index = faiss.read_index(str(out / "items.faiss"))
+    held = index.index.reconstruct_n(0, index.ntotal), faiss.vector_to_array(index.id_map)
+    return index.search(queries, 10)[1].tolist(), held
+
+
+def of_usearch(out, queries):
+    from usearch.index import Index
+
+    index = Index.restore(str(out / "items.usearch"))
+    keys = np.fromiter(index.keys, np.uint64)
+    return index.search(queries, 10).keys.tolist(), (np.vstack(index.get(keys)), keys.astype(np.int64))
+
+
+def of_hnswlib(out, queries):
+    import hnswlib
+
+    index = hnswlib.Index(space="ip", dim=queries.shape[1])
+    index.load_index(str(out / "items.hnsw"))
+    index.set_ef(json.loads((out / "manifest.json").read_text())["ef"])
+    keys = np.array(index.get_ids_list())
+    return index.knn_query(queries, 10)[0].tolist(), (np.array(index.get_items(keys)), keys)
+
+
+INDEXES = {"faiss": of_faiss, "usearch": of_usearch, "hnswlib": of_hnswlib}
+
+
 def found(out, to: str, direction: str) -> dict[int, list[int]]:
     if to == "parquet":
         read = [pq.read_table(out / f"{name}.parquet") for name in ("queries", "items")]
@@ -86,14 +139,8 @@ def found(out, to: str, direction: str) -> dict[int, list[int]]:
         )
     if to == "npy":
         return searched(*(np.load(out / f"{name}.npy") for name in ("queries", "queries_ids", "items", "items_ids")))
-    if to == "faiss":
-        import faiss
-
-        queries, ids = np.load(out / "queries.npy"), np.load(out / "queries_ids.npy")
-        index = faiss.read_index(str(out / "items.faiss"))
-        best = dict(zip(ids.tolist(), index.search(queries, 10)[1].tolist(), strict=True))
-        steady = searched(queries, ids, index.index.reconstruct_n(0, index.ntotal), faiss.vector_to_array(index.id_map))
-        return {query: best[query] for query in steady}
+    if to in PACKAGES:
+        return reopened(out, to)
     parts = {
         "img_emb": np.load(out / "img_emb" / "img_emb_0.npy"),
         "text_emb": np.load(out / "text_emb" / "text_emb_0.npy"),
@@ -155,6 +202,25 @@ def test_the_same_input_gives_the_same_bytes_and_an_export_replaces_an_export(fi
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"items.parquet", "queries.parquet", "manifest.json"}
 
 
+@pytest.mark.parametrize("to", APPROXIMATE)
+def test_an_approximate_index_is_the_same_every_time_and_says_how_often_it_is_right(files, tmp_path, to):
+    written = []
+    for _ in range(2):
+        manifest = exported(files, "is", to, "text_to_image", tmp_path / "out")
+        written.append({path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()})
+    assert written[0] == written[1]
+    assert (manifest["recall@10"], manifest["recall_queries"]) == (1.0, 60)
+
+
+@pytest.mark.parametrize("to", APPROXIMATE)
+def test_labels_that_are_unsigned_hold_no_negative_id(tmp_path, monkeypatch, to):
+    monkeypatch.chdir(tmp_path)
+    files = write(sample(first=-4), tmp_path)
+    with pytest.raises(InputError, match=f"--to {to}: labels are unsigned there, and image_id -4 is negative"):
+        exported(files, "nns", to, "text_to_image", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_captions_need_no_image_and_one_bank_is_enough(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(sample(seed=1, first=500), tmp_path, prefix="bank_")
@@ -189,7 +255,10 @@ def test_what_is_more_than_one_number_an_item_is_refused(files, tmp_path, infere
     ("changes", "message"),
     [
         ({"to": "fais"}, "unknown export target 'fais'; did you mean 'faiss'"),
-        ({"to": "csv"}, "unknown export target 'csv'; known: clip_retrieval, faiss, npy, parquet"),
+        (
+            {"to": "csv"},
+            "unknown export target 'csv'; known: clip_retrieval, faiss, hnswlib, lancedb, npy, parquet, usearch",
+        ),
         ({"direction": "text_to_text"}, "unknown direction 'text_to_text'; did you mean"),
         ({"params": EvaluateParams(protocol="folds")}, "an export has no folds"),
         ({"params": EvaluateParams(tune=True)}, "csls: parameters are to be chosen and there is nothing"),
@@ -221,10 +290,14 @@ def test_a_failure_leaves_nothing(files, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
-@pytest.mark.skipif(faiss_installed, reason="the package is installed here")
-def test_without_faiss_the_extra_is_named(files, tmp_path):
-    with pytest.raises(MissingResource, match=r"needs the package faiss-cpu.*pip install 'vse-pipe\[faiss\]'"):
-        exported(files, "is", "faiss", "text_to_image", tmp_path / "out")
+@pytest.mark.parametrize("to", sorted(PACKAGES))
+def test_without_its_package_a_target_names_the_extra(files, tmp_path, monkeypatch, to):
+    for name in (to, f"{to}.index"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, f"pipeline.tools.export.targets.{to}", raising=False)
+    wanted = rf"--to {to} needs the package {PACKAGES[to]}, which is not installed: pip install 'vse-pipe\[{to}\]'"
+    with pytest.raises(MissingResource, match=wanted):
+        exported(files, "is", to, "text_to_image", tmp_path / "out")
 
 
 def test_a_run_is_exported_under_its_parameters(tmp_path, monkeypatch):

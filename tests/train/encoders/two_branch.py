@@ -109,3 +109,16 @@ def check_lone_row(make: Make) -> None:
             branch.train()(rows(1))
         assert branch.eval()(rows(1)).shape == (1, OUT)
     assert make(hidden=5, batch_norm="none").double().train()(rows(1)).shape == (1, OUT)
+
+
+def check_entries_left_out(make: Make) -> None:
+    """In training alone, the vector's length kept."""
+    branch = make(nonlinear=False, drop=0.5).double()
+    seen = []
+    branch.fc1.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    torch.manual_seed(0)
+    branch.train()(rows(200))
+    branch.eval()(rows(200))
+    assert torch.equal(seen[1], rows(200))
+    assert 0.4 < (seen[0] == 0).double().mean() < 0.6
+    torch.testing.assert_close(seen[0].norm(dim=1), rows(200).norm(dim=1))

@@ -4,10 +4,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from pipeline.artifacts import model_files
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
+from pipeline.project import paths
 from pipeline.project.registry import LOSSES
 from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.stage import train
 from tests.naive import losses as naive
+from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.losses.contract import OWNERS, check_contract, check_masked_cells, some_batch, some_scores
 
 member = LOSSES.load("infonce")
@@ -63,3 +70,46 @@ def test_gradient_is_the_slope():
         return member.loss(Scored.of(scores), member.Params(tau=0.3)).per_pair
 
     assert torch.autograd.gradcheck(share, some_scores(5, 2).requires_grad_())
+
+
+def test_a_learned_temperature_is_the_same_loss_at_its_value_with_a_slope_of_its_own():
+    params = member.Params(tau=0.3, learn=True)
+    learned = member.network(params).double()
+    expected = member.loss(Scored.of(some_scores(5, 2)), member.Params(tau=0.3)).per_pair
+    found = member.loss(Scored.of(some_scores(5, 2)), params, learned).per_pair
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+    def share(scores, *_):
+        return member.loss(Scored.of(scores), params, learned).per_pair
+
+    assert torch.autograd.gradcheck(share, (some_scores(5, 2).requires_grad_(), *learned.parameters()))
+
+
+def test_it_stays_above_its_bound():
+    with torch.no_grad():
+        learned = member.network(member.Params(tau=1e-4, learn=True))
+    found, lowest = (
+        member.loss(Scored.of(some_scores().float()), params, given).per_pair
+        for params, given in ((member.Params(), learned), (member.Params(tau=0.01), None))
+    )
+    torch.testing.assert_close(found, lowest)
+
+
+def test_without_learning_a_model_has_nothing_of_it():
+    assert member.network(member.Params()) is None
+    with pytest.raises(ValidationError, match="set learn: true"):
+        member.Params(lr=0.1)
+
+
+def test_the_temperature_is_trained_at_its_rate_and_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = {**PARAMS["runs"]["sum"], "loss": "infonce", "options": {"loss": {"learn": True, "lr": 0.2}}}
+    params = load_params(tmp_path, runs={"sum": run})
+    write_prepared()
+    inject(params, "clean")
+    extract_texts(params, "words")
+    train(params, "sum", "cpu")
+    files = model_files.read(paths.trained("sum"))
+    found = files.weights["loss.log_tau"].item()
+    assert abs(found - math.log(0.05)) > 0.2
+    assert files.config["loss"]["learned"] == {"log_tau": found}

@@ -1,5 +1,8 @@
 """The scheme by its steps; whole runs of it are in test_l2rm_runs."""
 
+import copy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -81,6 +84,70 @@ def test_nothing_mismatched_is_plain_training():
     member = LOSSES.load("max")
     expected = member.loss(Scored.of(images @ texts.T), member.Params()).total()
     torch.testing.assert_close(scheme.terms(images, texts, batch).total(), expected)
+
+
+def test_all_forced_to_matched_is_the_loss_after_a_warm_up():
+    """The run's sampler in both, so that the weights of both come out the same to the last bit."""
+    pairs = some_pairs(40, each=2)
+    scheme = some_scheme(pairs, "max", "l2rm", train={"epochs": 4}, warm_up=2, split="matched")
+    model = copy.deepcopy(scheme.setting.model)
+    optimizer, own = (adam(net, 1e-2) for net in (scheme.setting.model, model))
+    sampled = [np.arange(start, start + 8) for start in range(0, 40, 8)]
+    before = [weights.clone() for weights in model.parameters()]
+    for epoch in range(4):
+        kind = "infonce_rce" if epoch < 2 else "max"
+        family = LOSSES.load(kind)
+        scheme.start(epoch)
+        for chosen in scheme.batches(epoch, sampled):
+            optimise.step(scheme, optimizer, pairs.batch(chosen))
+        for chosen in sampled:
+            images, texts = model.encode(pairs.batch(chosen), CPU)
+            loss = family.loss(Scored.of(model.score(images, texts)), family.Params()).total()
+            own.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), scheme.setting.train.grad_clip)
+            own.step()
+    ours = zip(scheme.setting.model.parameters(), model.parameters(), before, strict=True)
+    assert all(torch.equal(mine, theirs) and not torch.equal(mine, first) for mine, theirs, first in ours)
+    assert scheme.record()["matched"] == 40
+
+
+def test_the_split_can_be_the_truth():
+    pairs = some_pairs(40, each=2)
+    truth = np.arange(40) % 3 == 0
+    scheme = some_scheme(replace(pairs, mismatched=truth), "max", "l2rm", train={"epochs": 9}, warm_up=1, split="truth")
+    scheme.start(1)
+    assert (scheme.split.clean == ~truth).all()
+    assert scheme.record()["truth"]["precision"] == 1.0
+    unknown = some_scheme(pairs, "max", "l2rm", train={"epochs": 9}, warm_up=1, split="truth")
+    unknown.start(1)
+    assert unknown.split.clean.all()
+
+
+def test_all_can_be_trained_on_and_rematched_too():
+    scheme = _scheme(split="both", mask=False)
+    batches = scheme.batches(1, [np.arange(8)])
+    assert [len(chosen) for chosen in batches] == [16] * 5
+    for part in (slice(0, 8), slice(8, None)):
+        assert sorted(np.concatenate([chosen[part] for chosen in batches])) == list(range(40))
+    terms = scheme.terms(*_encoded(scheme), _batch(scheme))
+    member = LOSSES.load("max")
+    images, texts = _encoded(scheme)
+    matched = member.loss(Scored.of(images[:8] @ texts[:8].T), member.Params()).total()
+    assert terms.parts["rematch"] > 0
+    torch.testing.assert_close(terms.total(), matched + terms.parts["rematch"])
+
+
+def test_the_mismatched_can_be_left_out():
+    scheme = _scheme(rematch="none")
+    batches = scheme.batches(1, [])
+    assert [len(chosen) for chosen in batches] == [8] * 3
+    assert sorted(np.concatenate(batches)) == list(range(24))
+    assert "rematch" not in scheme.terms(*_encoded(scheme), _batch(scheme)).parts
+
+
+def _encoded(scheme):
+    return scheme.setting.model.encode(_batch(scheme), CPU)
 
 
 def test_equal_losses_leave_every_pair_matched_and_are_said(capsys):

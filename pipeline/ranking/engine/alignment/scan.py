@@ -10,13 +10,14 @@ from pipeline.ranking.engine.alignment.choices import Aggregate, Norm
 def stacked(
     raw: Float[Tensor, "a c b q"],
     inner: Float[Tensor, "a c c"],
-    sizes: Float[Tensor, "b q"],
+    sizes: Float[Tensor, "*each q"],
     norm: Norm,
     temperature: float,
 ) -> Float[Tensor, "a b q"]:
     """The cosine of each query and the context vectors it attends to.
 
-    raw: products of context and queries; inner: those of the context with itself; sizes: lengths of the queries. The attended
+    raw: products of context and queries; inner: those of the context with itself; sizes: lengths of the queries, (b, q), or (a, 1, q)
+    where each context has queries of its own. The attended
     vector c = sum_r w_r v_r is never made: e.c = sum_r w_r (v_r.e) and |c|^2 = w^T G w, with G the inner products. As in the
     authors' code the product of the lengths is at least 1e-8.
     """

@@ -1,7 +1,7 @@
 """What SGR and SAF share: the global vectors by self-attention, and the alignment of every word and of the whole."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from jaxtyping import Float
@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine.alignment.alignment import alignments
-from pipeline.ranking.engine.alignment.attention import EPS, attention, lengths
-from pipeline.ranking.engine.alignment.chunks import Portion, over_captions
+from pipeline.ranking.engine.alignment.attention import EPS, attention, gram, lengths
+from pipeline.ranking.engine.alignment.chunks import Portion, over_captions, over_images
+from pipeline.ranking.engine.alignment.pairs import products
 from pipeline.ranking.engine.words import Words
 
 
@@ -87,6 +88,23 @@ class Alignment(nn.Module):
             alignments(images, portion.vectors, chunks, self.sim_tranloc_w),
             strict=True,
         )
+
+    def pairs(
+        self, images: Float[Tensor, "images regions dim"], texts: Words, temperature: float
+    ) -> Callable[..., tuple[Float[Tensor, "pairs 1 1 sim"], Float[Tensor, "pairs 1 length sim"]]]:
+        """``nodes`` of single pairs, as a function of what ``over_pairs`` gives; what belongs to one side is computed once."""
+        whole_images = over_images(self.whole_images, images)
+        whole_captions, inner = self.whole_captions(texts), gram(images)
+
+        def of(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> tuple[Tensor, Tensor]:
+            regions = images[rows]
+            weights = attention(products(regions, words), "clipped_l2norm", temperature)
+            weights = (weights / (lengths(weights, inner[rows])[:, None] + EPS))[:, :, 0]
+            local = (torch.bmm(weights.transpose(1, 2), regions) - words).square()
+            whole = (whole_images[rows] - whole_captions[columns]).square()
+            return self.sim_tranglo_w(whole)[:, None, None], self.sim_tranloc_w(local)[:, None]
+
+        return of
 
 
 def l2norm(vectors: Float[Tensor, "... dim"]) -> Float[Tensor, "... dim"]:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from pipeline.ranking.engine.alignment.attention import EPS, gram
 from pipeline.ranking.engine.alignment.chunks import Portion, over_captions, over_images
+from pipeline.ranking.engine.alignment.pairs import OfPairs
 from pipeline.ranking.engine.alignment.sgraf import Alignment, draw, l2norm
 from pipeline.ranking.engine.words import Words
 from pipeline.ranking.similarities.saf import Params
@@ -98,3 +99,13 @@ def score(
         return found[0]
 
     return block(images) if network.training else over_images(block, images)
+
+
+def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SafNetwork) -> OfPairs:
+    """The same scores of single pairs, of a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
+    nodes = network.pairs(images, texts, params.temperature)
+
+    def of(*pair: Tensor) -> Float[Tensor, " pairs"]:
+        return network.sim_eval_w(network.SAF_module(*nodes(*pair))[0])[:, :, 0].sigmoid()[:, 0]
+
+    return of

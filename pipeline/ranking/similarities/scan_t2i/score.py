@@ -6,6 +6,7 @@ from torch import Tensor
 
 from pipeline.ranking.engine.alignment.attention import gram
 from pipeline.ranking.engine.alignment.chunks import Portion, over_captions, over_images
+from pipeline.ranking.engine.alignment.pairs import OfPairs, products
 from pipeline.ranking.engine.alignment.scan import aggregated, sizes, stacked
 from pipeline.ranking.engine.words import Words
 from pipeline.ranking.similarities.scan_t2i import Params
@@ -33,3 +34,15 @@ def score(
         return over_captions(part, texts, len(regions), kept=32 * len(regions))[0]
 
     return over_images(block, images)
+
+
+def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params) -> OfPairs:
+    """The same scores of single pairs; see ``over_pairs``."""
+    inner = gram(images)
+
+    def of(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
+        raw, long = products(images[rows], words), sizes(words)[:, None]
+        cosines = stacked(raw, inner[rows], long, params.norm, params.temperature)
+        return aggregated(cosines, params.aggregate, params.lse)[:, 0]
+
+    return of

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from pipeline.ranking.engine.alignment.attention import gram
 from pipeline.ranking.engine.alignment.chunks import Portion, over_captions, over_images
+from pipeline.ranking.engine.alignment.pairs import OfPairs
 from pipeline.ranking.engine.alignment.sgraf import Alignment, draw
 from pipeline.ranking.engine.words import Words
 from pipeline.ranking.similarities.sgr import Params
@@ -47,6 +48,17 @@ def score(
         return over_captions(part, texts, rows, kept, beside=(whole_captions,))[0]
 
     return block(images) if network.training else over_images(block, images)
+
+
+def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SgrNetwork) -> OfPairs:
+    """The same scores of single pairs, of a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
+    nodes = network.pairs(images, texts, params.temperature)
+    merged = [module.merged() for module in network.steps]
+
+    def of(*pair: Tensor) -> Float[Tensor, " pairs"]:
+        return _reason(nodes(*pair), merged, network.sim_eval_w)[:, 0]
+
+    return of
 
 
 def _reason(pair: tuple[Tensor, Tensor], merged: list, final: nn.Linear) -> Float[Tensor, "images captions"]:

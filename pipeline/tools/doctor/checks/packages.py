@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from pipeline.tools.doctor.line import FAIL, OK, Line
 
 _NAME = "vse-pipe"
-_REMEDY = "run `make setup`, or pip install '{}'"
+_REMEDY = "pip install '{}', in a clone `make setup`"
 
 
 def look() -> list[Line]:

@@ -12,5 +12,7 @@ def look() -> list[Line]:
     found = f"{platform.python_version()} at {sys.executable}"
     if sys.version_info[:2] < _OLDEST:
         wanted = ".".join(map(str, _OLDEST))
-        return [Line(FAIL, "python", found, f"install Python {wanted} or newer and run `make setup`")]
+        return [
+            Line(FAIL, "python", found, f"install Python {wanted} or newer and vse-pipe in it, in a clone `make setup`")
+        ]
     return [Line(OK, "python", found)]

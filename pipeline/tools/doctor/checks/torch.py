@@ -33,7 +33,7 @@ print(json.dumps(found))
 def look() -> list[Line]:
     found = probe()
     if isinstance(found, str):
-        return [Line(FAIL, "torch", f"does not import: {found}", "run `make setup`, or install torch again")]
+        return [Line(FAIL, "torch", f"does not import: {found}", "install torch again, in a clone `make setup`")]
     built = found["built_for"]
     lines = [Line(OK, "torch", f"{found['torch']}, built for {'CUDA ' + built if built else 'the CPU'}")]
     return [*lines, _vision(found), *_devices(found), _instructions(found)]

@@ -18,6 +18,9 @@ class Options(Strict):
     batch_norm have no part"""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """after each ReLU, in training"""
+    drop: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """share of the numbers of a vector left out at random, in training, the others scaled to its length: of tf-idf it is the
+    vector of the caption without some of its words"""
     batch_norm: Literal["last", "first", "none"] = "last"
     """``last``, after the last layer (paper), ``first``, before each ReLU (the authors' code), or ``none``"""
     use_abs: bool = False

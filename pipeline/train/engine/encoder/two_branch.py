@@ -13,6 +13,7 @@ from pipeline.core.errors import InputError
 from pipeline.train.engine.encoder.branch_options import Options
 from pipeline.train.engine.encoder.norm import normalize
 from pipeline.train.engine.encoder.shapes import check_width
+from pipeline.train.engine.encoder.thin import without_some
 
 
 class Branch(nn.Module):
@@ -41,6 +42,8 @@ class Branch(nn.Module):
                 f"{self.name} normalises over the batch and needs at least 2 rows in training, got {len(vectors)}; "
                 "change train.batch_size or set batch_norm: none"
             )
+        if self.training and self.options.drop:
+            vectors = without_some(vectors, self.options.drop)
         for layer in self.children():
             vectors = layer(vectors)
         vectors = normalize(vectors)

@@ -11,7 +11,9 @@ from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 
 
-def log_chances(batch: Scored, tau: float) -> tuple[Float[Tensor, "pairs pairs"], Float[Tensor, "pairs pairs"]]:
+def log_chances(
+    batch: Scored, tau: float | Float[Tensor, ""]
+) -> tuple[Float[Tensor, "pairs pairs"], Float[Tensor, "pairs pairs"]]:
     """``log softmax(S / tau)``: of the texts for each image, by rows, and of the images for each text, by
     rows again.
 
@@ -28,7 +30,7 @@ def own_chances(batch: Scored, tau: float) -> Float[Tensor, " pairs"]:
     return (texts.diagonal().exp() + images.diagonal().exp()) / 2
 
 
-def cross_entropy(batch: Scored, tau: float) -> LossTerms:
+def cross_entropy(batch: Scored, tau: float | Float[Tensor, ""]) -> LossTerms:
     """InfoNCE: ``-log p_ii`` of both directions, added."""
     texts, images = log_chances(batch, tau)
     to_texts, to_images = -texts.diagonal(), -images.diagonal()

@@ -20,6 +20,7 @@ from pipeline.train.engine.regions import TrainRegions
 from pipeline.train.engine.schedule import Moment, set_rates
 from pipeline.train.engine.scheme import samples
 from pipeline.train.engine.scheme.samples import groups
+from pipeline.train.engine.teacher import Teacher
 
 # Pairs of a batch: a loss needs a negative, a masked transport another pair.
 FEWEST = 2
@@ -29,7 +30,8 @@ FEWEST = 2
 class Setting:
     """What a scheme may use. loss: the run's loss with its parameters; pairs: all training pairs; build: a model like
     ``model`` with fresh weights from a seed, on the CPU; loss_with: the run's loss with other values of its options, by name;
-    regions: of schemes that need them (``SchemeTraits.regions``); loss_options: the ``Params`` of the run's loss.
+    regions: of schemes that need them (``SchemeTraits.regions``); loss_options: the ``Params`` of the run's loss; teacher: of
+    schemes that have one (``SchemeTraits.teacher``).
     """
 
     model: DualEncoder
@@ -42,6 +44,7 @@ class Setting:
     loss_with: Callable[..., Callable[[Scored], LossTerms]] | None = None
     regions: TrainRegions | None = None
     loss_options: Any = None
+    teacher: Teacher | None = None
 
 
 class Scheme:

@@ -1,10 +1,10 @@
 """Training pairs taken for matched and for mismatched, and the batches made of both."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 
 from pipeline.core.errors import PipelineError
@@ -14,11 +14,12 @@ from pipeline.train.engine.scheme.scheme import FEWEST
 
 @dataclass(frozen=True)
 class Partition:
-    """losses: of every pair; clean: which pairs are taken for matched."""
+    """losses: of every pair; clean: which pairs are taken for matched; both: all of them, and all are rematched too."""
 
     losses: Float[ndarray, " pairs"]
     mixture: beta.BetaMixture
     clean: Bool[ndarray, " pairs"]
+    both: bool = False
 
     @classmethod
     def of(
@@ -31,32 +32,45 @@ class Partition:
         mixture = beta.fit(losses, clean)
         return cls(losses, mixture, mixture.posterior > threshold)
 
+    def forced(self, clean: Bool[ndarray, " pairs"], both: bool = False) -> "Partition":
+        """The same losses and mixture, with another word on which pairs are matched."""
+        return replace(self, clean=clean, both=both)
+
+    @property
+    def mismatched(self) -> Int[ndarray, " others"]:
+        """The places of the pairs that are rematched."""
+        return np.flatnonzero(~self.clean | self.both)
+
     @property
     def rematches(self) -> bool:
         """Whether there are enough mismatched pairs to rematch."""
-        return int((~self.clean).sum()) >= FEWEST
+        return len(self.mismatched) >= FEWEST
 
     @property
     def trains(self) -> bool:
         """Whether there are enough matched pairs to train on."""
         return int(self.clean.sum()) >= FEWEST
 
-    def batches(self, size: int, sampled: list[ndarray], rng: np.random.Generator) -> list[ndarray]:
+    def batches(
+        self, size: int, sampled: list[ndarray], rng: np.random.Generator, rematch: bool = True
+    ) -> list[ndarray]:
         """The pairs of each batch: ``size`` matched ones, and ``size`` mismatched ones after them.
 
         As in the authors' code an epoch is a pass over the matched pairs, the mismatched are gone through as often as that
         takes, and what does not fill a batch is left out. Where that would be all there is, a smaller batch is made of it.
         sampled: the batches of the run's sampler, used as they are but for the mismatched pairs where these are too few to
-        be rematched.
+        be rematched. rematch: whether the mismatched are part of the batches.
         """
         if not self.rematches:
             kept = [chosen[self.clean[chosen]] for chosen in sampled]
             # Of three pairs the sampler may have left out one and the split another.
             return [chosen for chosen in kept if len(chosen) >= FEWEST] or _parts(np.flatnonzero(self.clean), size, rng)
         matched = _parts(np.flatnonzero(self.clean), size, rng)
+        if not rematch:
+            return matched
         mismatched: list[ndarray] = []
         while len(mismatched) < len(matched):
-            mismatched += _parts(np.flatnonzero(~self.clean), size, rng)
+            mismatched += _parts(self.mismatched, size, rng)
         return [np.concatenate(both) for both in zip(matched, mismatched, strict=False)]
 
 

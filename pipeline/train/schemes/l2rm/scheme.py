@@ -53,7 +53,7 @@ class L2rm(Scheme):
         self.split = self.tally = None
         if epoch < self.params.warm_up:
             return
-        found = Partition.of(self._losses(epoch), self.params.clean, self.params.threshold)
+        found = self._forced(Partition.of(self._losses(epoch), self.params.clean, self.params.threshold))
         self.tally = Tally(found, self.setting.pairs)
         self.costs.start(self.moment(epoch))
         for doubt in found.mixture.doubts:
@@ -68,7 +68,8 @@ class L2rm(Scheme):
         if self.split is None:
             return sampled
         rng = generator(self.setting.seed, "rematch", "order", epoch)
-        return self.split.batches(self.setting.train.batch_size, sampled, rng)
+        size, rematch = self.setting.train.batch_size, self.params.rematch != "none"
+        return self.split.batches(size, sampled, rng, rematch)
 
     def prepare(self, batch: Batch) -> Batch:
         matched = self._matched(batch)
@@ -107,9 +108,21 @@ class L2rm(Scheme):
     def _losses(self, epoch: int) -> np.ndarray:
         return self.pair_losses(self.setting.model, epoch, self.params.margin, self.params.sample_loss)
 
+    def _forced(self, found: Partition) -> Partition:
+        """What ``split`` makes of the split by losses; of pairs that nobody mixed up all are matched in truth."""
+        truth, everything = self.setting.pairs.mismatched, np.ones(len(found.clean), dtype=bool)
+        match self.params.split:
+            case "truth":
+                return found.forced(everything if truth is None else ~truth)
+            case "losses":
+                return found
+        return found.forced(everything, self.params.split == "both")
+
     def _matched(self, batch: Batch) -> int:
         """How many pairs of the batch are taken for matched: its first ones."""
-        return int(self.split.clean[batch.pairs].sum()) if self.split else 0
+        if self.split is None or self.split.both:
+            return len(batch.pairs) // 2 if self.split else 0
+        return int(self.split.clean[batch.pairs].sum())
 
     def _warm_up(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
         scored, tau = self.scored(images, texts, batch), self.params.temperature
@@ -120,9 +133,11 @@ class L2rm(Scheme):
     def _rematched(self, images: Tensor, texts: Tensor | Words, pairs: np.ndarray) -> Tensor:
         params = self.params
         assert self.tally is not None
+        assert params.rematch != "none"
         scores = self.setting.model.score(images, texts)
         cost = self.costs.of(scores, images, texts)
-        plan = partial_plan(cost.clamp_min(1e-10), params.mass, params.regularisation, params.mask)
+        how = params.mass, params.regularisation, params.mask, params.tolerance
+        plan = partial_plan(cost.clamp_min(1e-10), *how)
         self.tally.cost(pairs, cost.diagonal().cpu().numpy())
         self.tally.moved(pairs, plan.cpu().numpy(), refined(plan).cpu().numpy())
         return rematch_loss(scores, plan, params.temperature, params.rematch)

@@ -34,6 +34,10 @@ def test_dropout():
     shared.check_dropout(_make)
 
 
+def test_entries_left_out():
+    shared.check_entries_left_out(_make)
+
+
 def test_initial_weights():
     shared.check_weights(lambda rng: build(Params(), shared.IN, shared.OUT, rng))
 

@@ -1,7 +1,5 @@
 """The features of all regions to a vector an image."""
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -10,6 +8,7 @@ from pipeline.train.encoders.image.pooled import Params
 from pipeline.train.engine.encoder.gpo import GPO
 from pipeline.train.engine.encoder.layer import draw
 from pipeline.train.engine.encoder.norm import l2norm
+from pipeline.train.engine.encoder.pool import pool
 from pipeline.train.engine.encoder.shapes import check_regions, regions_width
 from pipeline.train.engine.encoder.thin import thinned
 
@@ -39,12 +38,7 @@ class PooledImageEncoder(nn.Module):
         kept = torch.ones(vectors.shape[:2], dtype=torch.bool, device=vectors.device)
         if self.training and self.params.drop:
             kept = thinned(kept, self.params.drop)
-        if self.gpo is not None:
-            return self.gpo(vectors, kept)
-        if self.params.pooling == "max":
-            return vectors.masked_fill(~kept[..., None], -math.inf).amax(dim=1)
-        shares = kept / kept.sum(dim=1, keepdim=True)
-        return torch.bmm(shares[:, None].to(vectors.dtype), vectors)[:, 0]
+        return pool(vectors, kept, self.gpo or self.params.pooling)
 
 
 def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> PooledImageEncoder:

@@ -1,0 +1,41 @@
+"""vse-pipe init."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands import _completion, _project
+from pipeline.core.errors import UsageError
+
+
+def init(
+    folder: Annotated[Path | None, typer.Argument(help="the project's, new or empty", show_default=False)] = None,
+    overlay: Annotated[
+        str | None,
+        typer.Option(
+            help="a packaged overlay, as of `vse-pipe apply`, or a YAML file", autocompletion=_completion.overlays
+        ),
+    ] = None,
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="instead: write dvc.yaml of this project anew, as this version has it")
+    ] = False,
+) -> None:
+    """Make a project of your own, which runs the installed package: parameters, stages and a workflow, no code, no demo.
+
+    It is a git repository with nothing committed. params.yaml has what --overlay describes, with the values of --set; without
+    it there are no data sets and no runs yet.
+    """
+    from pipeline.core.console import say
+    from pipeline.papers import rows
+    from pipeline.tools.init import stage
+
+    if (folder is None) != upgrade or (upgrade and overlay):
+        raise UsageError("init takes the folder of a new project, or --upgrade and nothing else")
+    if folder is not None:
+        stage.create(folder, overlay, _project.overrides, [rows.problems])
+        say(f"init: {folder} is a project, nothing in it is committed; `vse-pipe apply` adds to its params.yaml")
+        return
+    _project.enter_root()
+    stage.upgrade()
+    say(f"init: {stage.DVC_YAML} is that of this version; `vse-pipe check` says what else has to change")

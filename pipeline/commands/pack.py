@@ -1,0 +1,29 @@
+"""vse-pipe pack."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.commands import _completion, _project
+from pipeline.commands._project import AsJson
+
+Run = Annotated[str, typer.Option(help="a name under runs: in params.yaml", autocompletion=_completion.section("runs"))]
+Out = Annotated[Path, typer.Option(help="the folder to write")]
+Licence = Annotated[
+    str | None,
+    typer.Option(help="of the weights, as hubs name it, such as apache-2.0; the card says where it is not given"),
+]
+
+
+def pack(run: Run, out: Out, licence: Licence = None, as_json: AsJson = False) -> None:
+    """Write a trained run as a folder for a model hub: weights, vocabulary, configuration, and a card with its figures."""
+    whole = out.resolve()
+    params = _project.params()
+    name = _project.one_run(run, params)
+    from pipeline.core.console import document, say
+    from pipeline.tools.hub.stage import pack as write
+
+    digests = write(params, name, whole, licence)
+    say(f"{out}: run {name}, sha256 of config.json {digests['config.json']}")
+    return document({"out": str(out), "sha256": digests}) if as_json else None

@@ -1,0 +1,180 @@
+"""Figures beside recall, by what else is known of the pairs: grades that people gave, and labels of the pictures."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import torch
+from jaxtyping import Float
+
+from pipeline.artifacts.evaluation import DIRECTIONS
+from pipeline.core.errors import InputError
+from pipeline.project.params.schema import EvaluateParams
+from pipeline.ranking.engine import graded
+from pipeline.ranking.engine.outcome import Depths, means
+from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.split import Split
+from pipeline.ranking.engine.trial import Trial, Tuned
+from pipeline.ranking.metrics import plausible
+from pipeline.ranking.metrics.correlation import kendall
+from pipeline.ranking.metrics.graded import Graded
+from pipeline.ranking.metrics.truth import places
+
+Found = tuple[dict, dict[str, pa.Table]]
+_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Labels:
+    """images: unique ids; has: 1 where the image has the label, else 0."""
+
+    images: np.ndarray
+    has: Float[np.ndarray, "images labels"]
+
+
+@dataclass(frozen=True)
+class Further:
+    """What is known beside the captions' images; None where nothing is."""
+
+    graded: Graded | None = None
+    labels: Labels | None = None
+
+
+def measured(
+    further: Further,
+    chosen: dict[str, Tuned],
+    folds: Sequence[Split],
+    ground: dict[str, list[Trial]],
+    params: EvaluateParams,
+) -> Found:
+    """What goes into the metrics document, and tables by file name. A criterion that ends in a matching has sets and no
+    ranking, and nothing of this.
+
+    Under ``folds`` a query is ranked among the items of its fold and counts once, whatever its fold. Raises InputError where
+    judgements or labels name nothing that is ranked.
+    """
+    told = {
+        "judged": {"file": params.judgements, "correct_above": params.correct_above},
+        "plausible": {"file": params.labels},
+    }
+    metrics: dict = {}
+    tables: dict[str, list[pa.Table]] = {}
+    for direction in DIRECTIONS:
+        if chosen[direction].criterion.matching:
+            continue
+        trials = [
+            (index, fold, trial.under(chosen[direction].criterion))
+            for index, (fold, trial) in enumerate(zip(folds, ground[direction], strict=True))
+        ]
+        for name, own, of in (("judged", further.graded, _judged), ("plausible", further.labels, _plausible)):
+            if own is not None:
+                figures, rows = of(own, direction, trials, params)
+                metrics.setdefault(name, dict(told[name]))[direction] = _rounded(figures)
+                tables.setdefault(f"{name}.parquet", []).append(rows)
+    return metrics, {name: pa.concat_tables(rows) for name, rows in tables.items()}
+
+
+def _judged(
+    own: Graded, direction: str, trials: list[tuple[int, Split, Scores]], params: EvaluateParams
+) -> tuple[dict, pa.Table]:
+    depths = Depths.of(params.recall, params.ndcg)
+    rows, parts, agreed = [], [], []
+    for fold, split, scores in trials:
+        queries, items = split.sides(direction)
+        cells = own.cells(direction, queries, items)
+        if found := graded.rank(scores, cells, own.above, params.ties, depths):
+            parts.append(found)
+            hits = {f"hit_{k}": of_k for k, of_k in found.hits.items()}
+            figures = {"correct": found.correct.astype(np.int32), "rank": found.ranks + 1, **hits, **found.measures}
+            rows.append(_table(direction, fold, queries[found.rows], figures))
+        agreed.append(
+            (graded.of_pairs(scores, cells), cells.grades, _foreign(split, direction, cells.rows, cells.columns))
+        )
+    if not parts:
+        raise InputError(
+            f"evaluate.judgements {params.judgements}: no pair with a grade above {own.above:g} is among the {direction} "
+            f"queries and items that are ranked; {len(own.grades)} judgements were read"
+        )
+    joined = [np.concatenate(values) for values in zip(*agreed, strict=True)]
+    return {**_means(parts), **_agreement(*joined)}, pa.concat_tables(rows)
+
+
+def _means(parts: Sequence[graded.Ranked]) -> dict:
+    """Over all queries of all folds."""
+    ranks = np.concatenate([part.ranks for part in parts])
+    hits, measures = (
+        {key: np.concatenate([getattr(part, name)[key] for part in parts]) for key in getattr(parts[0], name)}
+        for name in ("hits", "measures")
+    )
+    return {"queries": len(ranks), **means(ranks, measures, hits)}
+
+
+def _foreign(split: Split, direction: str, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Is the caption of the pair another image's?"""
+    images, captions = (rows, columns) if direction == "image_to_text" else (columns, rows)
+    return split.image_ids[images] != split.caption_images[captions]
+
+
+def _agreement(scores: np.ndarray, grades: np.ndarray, foreign: np.ndarray) -> dict:
+    """Over all judgements, and over those of captions that were written of another picture."""
+    return {
+        "kendall": {"judgements": len(scores), **kendall(scores, grades)},
+        "kendall_foreign": {"judgements": int(foreign.sum()), **kendall(scores[foreign], grades[foreign])},
+    }
+
+
+def _plausible(
+    own: Labels, direction: str, trials: list[tuple[int, Split, Scores]], params: EvaluateParams
+) -> tuple[dict, pa.Table]:
+    rows, shares = [], []
+    for fold, split, scores in trials:
+        sides = (split.image_ids, split.caption_images)
+        if not all(np.isin(side, own.images).any() for side in sides):
+            continue
+        asking, asked = (places(own.images, side) for side in (sides if direction == "image_to_text" else sides[::-1]))
+        found = np.concatenate(list(_of_blocks(own, scores, asking, asked, params)))
+        kept = ~np.isnan(found[:, 0])
+        shares.append(found[kept])
+        columns = {f"r_precision_{most}": found[kept, most] for most in plausible.DIFFERENCES}
+        rows.append(_table(direction, fold, split.sides(direction)[0][kept], columns))
+    if not shares:
+        raise InputError(f"evaluate.labels {params.labels}: no image that is ranked has a label there")
+    joined = np.concatenate(shares)
+    each = 100.0 * joined.mean(axis=0)
+    named = {f"r_precision_{most}": each[most] for most in plausible.DIFFERENCES}
+    return {"queries": len(joined), "pmrp": each.mean(), **named}, pa.concat_tables(rows)
+
+
+def _of_blocks(
+    own: Labels, scores: Scores, asking: np.ndarray, asked: np.ndarray, params: EvaluateParams
+) -> Iterator[np.ndarray]:
+    """A row a query, NaN where its image has no label; items whose image has none are not in the gallery, as in the authors'
+    code. asking, asked: rows of ``own``, -1 for none."""
+    items = torch.from_numpy(np.flatnonzero(asked >= 0))
+    has = torch.from_numpy(own.has)
+    for rows, block in scores.blocks():
+        queries, gallery = has[asking[rows]].to(block.device), has[asked[items]].to(block.device)
+        apart = plausible.distances(queries, gallery)
+        found = plausible.r_precisions(block[:, items.to(block.device)], apart, params.ties).cpu().numpy()
+        yield np.where(asking[rows, None] >= 0, found, np.nan)
+
+
+def _table(direction: str, fold: int, queries: np.ndarray, columns: dict[str, np.ndarray]) -> pa.Table:
+    heading = {
+        "direction": pa.repeat(direction, len(queries)),
+        "fold": pa.repeat(pa.scalar(fold, pa.int32()), len(queries)),
+        "query_id": pa.array(queries),
+    }
+    return pa.table(heading | {name: pa.array(values) for name, values in columns.items()})
+
+
+def _rounded(figures: dict) -> dict:
+    return {
+        name: _rounded(value)
+        if isinstance(value, dict)
+        else round(value, _DIGITS)
+        if isinstance(value, float)
+        else value
+        for name, value in figures.items()
+    }

@@ -1,0 +1,76 @@
+"""What methods of pre-trained sentence encoders share: their options, and the encoder through sentence-transformers."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import PositiveInt
+
+from pipeline.core.errors import MissingResource
+from pipeline.extract.text_engine.method import State
+from pipeline.extract.text_engine.params import VectorParams
+
+
+class EncoderParams(VectorParams):
+    """Of methods of pre-trained sentence encoders."""
+
+    model: str
+    """a folder, or a name on the model hub"""
+    revision: str | None = None
+    """the commit on the hub that the name is pinned to"""
+    batch_size: PositiveInt = 64
+    """captions in one forward pass"""
+    normalise: bool = True
+    """unit length"""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N"""
+
+    def files(self) -> dict[Path, str]:
+        """Every file of a model folder; a model of the hub is known by its name and revision."""
+        folder = Path(self.model).expanduser()
+        return {path: "" for path in sorted(folder.rglob("*")) if path.is_file()} if folder.is_dir() else {}
+
+
+def known(params: EncoderParams) -> State:
+    """Load the encoder; nothing is learnt. Raises MissingResource when the package or the weights are not there."""
+    from pipeline.core.console import warn
+
+    model = loaded(params)
+    if params.revision is None and not Path(params.model).expanduser().is_dir():
+        warn(f"the model {params.model} is not pinned; set revision to a commit of its repository")
+    about = {"device": model.device.type, "longest": model.max_seq_length}
+    return State(about={key: value for key, value in about.items() if value is not None})
+
+
+def loaded(params: EncoderParams):
+    """The encoder, loaded once."""
+    return _loaded(params.model, params.revision, params.device)
+
+
+@lru_cache(maxsize=4)  # of the parts of a mixture
+def _loaded(name: str, revision: str | None, device: str):
+    """Safetensors only, and no code that comes with a model is run."""
+    from pipeline.core.device import resolve
+
+    chosen = resolve(device)
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise MissingResource(
+            "text features of a sentence encoder need the package sentence-transformers, which is not installed: "
+            "pip install 'vse-pipe[sentences]'"
+        ) from error
+    folder = Path(name).expanduser()
+    try:
+        return SentenceTransformer(
+            str(folder) if folder.is_dir() else name,
+            device=str(chosen),
+            revision=revision,
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+        )
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise MissingResource(
+            f"sentence encoder '{name}' cannot be loaded ({reason}); model is a folder with a sentence-transformers model "
+            "in safetensors files, or a name on the model hub that can be reached or is in its cache"
+        ) from error

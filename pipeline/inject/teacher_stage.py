@@ -1,0 +1,50 @@
+"""inject --teacher: the pairs of another node, and the models whose similarities a run on them is drawn to."""
+
+import shutil
+import time
+from pathlib import Path
+
+from pipeline.artifacts import embeddings, pairs, teachers
+from pipeline.core.console import say
+from pipeline.core.errors import InputError
+from pipeline.core.locks import claim
+from pipeline.core.whole import whole_folder
+from pipeline.project import paths, timing
+from pipeline.project.params.typed import Params
+from pipeline.ranking.engine.embedded import Embedded
+
+TRAIN = "train"
+
+
+def teach(params: Params, name: str) -> Path:
+    """Write data/inject/<dataset>/<name>/: pairs.parquet as it is in the node that ``noise`` names, and teachers.json.
+
+    Raises InputError for a run that is not embedded, or not with its training split.
+    """
+    started = time.monotonic()
+    node = params.teachers[name]
+    out, base = paths.injected(node.dataset, name), paths.injected(node.dataset, node.noise)
+    models = params.models(node.run)
+    with claim(out):
+        pairs.read(base)
+        entries = teachers.read(base) if node.noise in params.teachers else []
+        entries += [one for run in models for one in _entries(run, node.weight / len(models))]
+        with whole_folder(out, [pairs.NAME, teachers.NAME]) as folder:
+            shutil.copyfile(base / pairs.NAME, folder / pairs.NAME)
+            teachers.write(folder, entries)
+    timing.record(out, time.monotonic() - started)
+    say(f"inject {name}: the pairs of {node.noise}, taught by {', '.join(one['folder'] for one in entries)}")
+    return out
+
+
+def _entries(run: str, weight: float) -> list[dict]:
+    """One, or one for each network of a run with two."""
+    folder = paths.embedded(run)
+    found = Embedded.read(folder, run)
+    if not found.has(TRAIN):
+        raise InputError(
+            f"{folder}: holds no training images, whose similarities a teacher gives; name train in embed.splits and run "
+            f"`dvc repro embed@{run}`"
+        )
+    folders = [folder] if found.peer_sha256 is None else [folder, folder / embeddings.PEER]
+    return [teachers.entry(run, one, weight / len(folders)) for one in folders]

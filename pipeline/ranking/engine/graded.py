@@ -1,0 +1,53 @@
+"""Scores against graded pairs, block by block."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.ranking.engine.outcome import Depths
+from pipeline.ranking.engine.scores import Chosen, Scores
+from pipeline.ranking.metrics import graded
+from pipeline.ranking.metrics.graded import Cells
+from pipeline.ranking.metrics.positions import positions
+from pipeline.ranking.metrics.ranks import Ties
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """rows: of the queries that have a correct item, ascending; correct: how many; ranks: float64, 0-based, of the best of them;
+    hits: by K; measures: by column, 0 to 1, with ``graded_ndcg_<K>``."""
+
+    rows: np.ndarray
+    correct: np.ndarray
+    ranks: np.ndarray
+    hits: dict[int, np.ndarray]
+    measures: dict[str, np.ndarray]
+
+
+def rank(scores: Scores, cells: Cells, above: float, ties: Ties, depths: Depths) -> Ranked | None:
+    """All items are ranked; those without a grade are wrong. above: as of ``Graded``. None where no query has a correct item."""
+    rows = cells.truth(above)[0].judged()
+    if not len(rows):
+        return None
+    own = cells.of(rows)
+    (correct, _), (good, grades) = own.truth(above), own.truth(0.0)
+    places, good_places, gains = np.empty(len(correct.items)), np.empty(len(good.items)), np.empty(len(good.items))
+    for part, block in Chosen(scores, rows).blocks():
+        places[correct.starts[part.start] : correct.starts[part.stop]] = positions(block, part, correct, ties)
+        of_part = slice(good.starts[part.start], good.starts[part.stop])
+        good_places[of_part] = positions(block, part, good, ties)
+        gains[of_part] = graded.gains(block, part, good, grades, ties)
+    ranks = places[correct.starts[:-1]]
+    measures = depths.measures(places, correct.starts)
+    measures |= {f"graded_ndcg_{k}": graded.ndcg(good_places, gains, grades, good.starts, k) for k in depths.ndcg}
+    return Ranked(rows, np.diff(correct.starts), ranks, depths.hits(ranks), measures)
+
+
+def of_pairs(scores: Scores, cells: Cells) -> np.ndarray:
+    """float64, the score of each graded cell, in their order."""
+    rows, places = np.unique(cells.rows, return_inverse=True)
+    order, found = np.argsort(places, kind="stable"), np.empty(len(places))
+    for part, block in Chosen(scores, rows).blocks():
+        own = order[slice(*np.searchsorted(places, (part.start, part.stop), sorter=order))]
+        found[own] = block.cpu().numpy()[places[own] - part.start, cells.columns[own]]
+    return found

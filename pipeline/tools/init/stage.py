@@ -1,0 +1,125 @@
+"""init: a project of one's own, which runs the installed package: no code in it, and no demo."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from pipeline.core.errors import MissingResource, PipelineError, UsageError
+from pipeline.core.files import write_text
+from pipeline.core.whole import partial, whole_folder
+from pipeline.project import paths
+from pipeline.project.code import PACKAGE
+from pipeline.project.params import overlay as overlays
+from pipeline.project.params.load import Check
+from pipeline.tools.init import stages_yaml
+from pipeline.tools.init.stages_yaml import TEMPLATE
+from pipeline.tools.plots import plots_page
+
+DVC_YAML = Path("dvc.yaml")
+# As this repository has them.
+_COPIED = {
+    "params.yaml": paths.PARAMS,
+    "gitignore": ".gitignore",
+    "dvcignore": ".dvcignore",
+    "dvc_config": ".dvc/config",
+    "dvc_gitignore": ".dvc/.gitignore",
+    "data.md": "data/README.md",
+    "audit.md": "data/audit/README.md",
+    "localize.md": "data/localize/README.md",
+}
+_WORKFLOW, _REQUIREMENTS = ".github/workflows/experiments.yml", "requirements.txt"
+_SET_UP = f"""\
+        run: |
+          python -m venv .venv
+          .venv/bin/pip install --requirement {_REQUIREMENTS}
+          .venv/bin/vse-pipe plots
+"""
+# Of a hook, which git runs with its own repository in them.
+_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+
+
+def create(folder: Path, overlay: str | None, overrides: list[str], further: Sequence[Check] = ()) -> None:
+    """Make ``folder``, a git repository without a commit, whole or not at all.
+
+    overlay: packaged or a file, applied to params.yaml, then ``overrides``; further: as of ``load``. Raises UsageError where
+    no project can be made there or the overlay is wrong, MissingResource without git.
+    """
+    target = Path(os.path.abspath(folder))  # noqa: PTH100 (resolve() would follow a link in the folder's place)
+    _require_room(target)
+    with whole_folder(target) as building:
+        for name, place in _COPIED.items():
+            (building / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(TEMPLATE / name, building / place)
+        (building / paths.REPORTS).mkdir()
+        params = building / paths.PARAMS
+        overlays.apply(params, str(TEMPLATE / "begin.yaml"), [] if overlay else overrides, further)
+        if overlay:
+            overlays.apply(params, overlay, overrides, further)
+        write_text(building / _WORKFLOW, _workflow())
+        write_text(building / _REQUIREMENTS, f"vse-pipe=={version('vse-pipe')}\n")
+        _write_packaged(building)
+        _git("init", "--quiet", str(building))
+
+
+def upgrade() -> None:
+    """Write anew, in the working directory, what follows from the installed package alone.
+
+    Raises UsageError in a clone, and where dvc.yaml has changes that git does not have.
+    """
+    if (Path(PACKAGE.name) / "cli.py").is_file():
+        raise UsageError(f"init --upgrade: this is a clone, whose {DVC_YAML} comes with its code")
+    if _git("status", "--porcelain", str(DVC_YAML)):
+        raise UsageError(f"init --upgrade: commit {DVC_YAML} first; `git diff` then shows what has changed")
+    _write_packaged(Path())
+
+
+def _write_packaged(root: Path) -> None:
+    """dvc.yaml, and the templates and the page of its plots."""
+    for template in sorted((PACKAGE / "report" / "plots").glob("*.json")):
+        write_text(root / ".dvc" / "plots" / template.name, template.read_text(encoding="utf-8"))
+    plots_page.write(root)
+    write_text(root / DVC_YAML, stages_yaml.text())
+
+
+def _workflow() -> str:
+    """That of this repository, which installs the package and knows no make."""
+    text = (TEMPLATE / "experiments.yml").read_text(encoding="utf-8")
+    text = re.sub(r"; tests/\S+ runs every command below", "", text)
+    return text.replace("        run: make setup\n", _SET_UP).replace("make demo", "dvc repro")
+
+
+def _require_room(target: Path) -> None:
+    """Raises UsageError unless ``target`` is a name for a new folder, or an empty one, outside of any repository."""
+    if not target.name.isprintable():
+        raise UsageError(f"init: {target.name!r} has characters that cannot be shown; choose another name")
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise UsageError(f"init: {target} is there and no folder; choose another name")
+    if not target.parent.is_dir():
+        raise UsageError(f"init: {target.parent} is no folder; make it first, or choose another place")
+    if Path.cwd().is_relative_to(target):
+        raise UsageError(f"init: you are in {target}; name a folder that does not exist yet")
+    for path in (target, partial(target)):
+        if path.is_dir() and (there := sorted(one.name for one in path.iterdir())):
+            raise UsageError(
+                f"init: {path} is not empty ({', '.join(there[:3])}); choose another name, or move it away"
+            )
+    if shutil.which("git") is None:
+        raise MissingResource(
+            "init: git is not on the PATH, and DVC keeps experiments in a git repository; install git"
+        )
+    if around := _git("-C", str(target.parent), "rev-parse", "--show-toplevel", check=False):
+        told = "a project is a repository of its own, so choose a place outside"
+        raise UsageError(f"init: {target} would lie in the git repository {around}; {told}")
+
+
+def _git(*arguments: str, check: bool = True) -> str:
+    """What git prints. Raises PipelineError with its message; without ``check`` there is nothing then."""
+    settings = {key: value for key, value in os.environ.items() if key not in _OTHERS}
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, env=settings, check=False)  # noqa: S603, S607 (our own words)
+    if check and done.returncode:
+        raise PipelineError(f"git {arguments[0]}: {done.stderr.strip() or f'status {done.returncode}'}")
+    return done.stdout.strip()

@@ -1,0 +1,69 @@
+"""What a run reads: its files, and what they hold, joined."""
+
+from pathlib import Path
+
+import torch
+
+from pipeline.artifacts import captions, features, pairs, phrases, regions, teachers, texts
+from pipeline.core.errors import InputError
+from pipeline.project import paths
+from pipeline.project.params.typed import FeatureSet, Run
+from pipeline.project.registry import IMAGE_ENCODERS, SCHEMES
+from pipeline.train.engine import word_vectors
+from pipeline.train.engine.pixels import PixelNetwork
+from pipeline.train.engine.regions import TrainRegions
+from pipeline.train.engine.table import TrainTable, mentions_of
+
+
+def files(node: Run) -> list[Path]:
+    """The files whose digests say what the run reads."""
+    named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
+    inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
+    inputs += [paths.prepared(node.dataset) / file for file in (regions.NAME, phrases.NAME) if _of_regions(node)]
+    inputs += [paths.injected(node.dataset, node.noise) / teachers.NAME] * SCHEMES.traits(node.scheme.name).teacher
+    inputs += [folder / file for folder in named for file in (features.META, features.INDEX)]
+    return inputs + word_vectors.files(node.text)
+
+
+def network(
+    node: Run, source: FeatureSet, stored: features.Features, seed: int, device: torch.device
+) -> PixelNetwork | None:
+    """The network that the image encoder holds, if it reads pixels."""
+    if IMAGE_ENCODERS.traits(node.image.name).reads != "pixels":
+        return None
+    return IMAGE_ENCODERS.load(node.image.name).load_network(node.features, source, stored, seed, device)
+
+
+def table(
+    node: Run, stored: features.Features, trained: PixelNetwork | None, seed: int, device: torch.device
+) -> TrainTable:
+    """Everything the run reads, joined."""
+    prepared, injected = paths.prepared(node.dataset), paths.injected(node.dataset, node.noise)
+    words, pictures = paths.extracted(node.dataset, node.texts), None
+    if trained:
+        encoder = IMAGE_ENCODERS.load(node.image.name)
+        drawing = encoder.Drawing.of(node.image.params, seed)
+        pictures = encoder.Pictures.of(node.dataset, stored, trained.described, device, drawing)
+    features.require_images(stored, prepared)
+    texts.require_captions(words, prepared)
+    said, shown, mentions = captions.read(prepared), pairs.read(injected), mentions_of(prepared)
+    return TrainTable.join(said, shown, stored, texts.read(words), pictures, node.train.same_text, mentions)
+
+
+def boxes(node: Run, stored: features.Features, joined: TrainTable, name: str) -> TrainRegions | None:
+    """The boxes behind the pairs, for schemes that need them. Raises InputError where there are none."""
+    if not SCHEMES.traits(node.scheme.name).regions:
+        return None
+    folder = paths.prepared(node.dataset)
+    if not _of_regions(node):
+        raise InputError(
+            f"train {name}: scheme '{node.scheme.name}' needs boxes, and {folder} has no {regions.NAME}; train on a data set "
+            "of format regions"
+        )
+    known = joined.train_pairs.incidence
+    assert known is not None  # of regions
+    return TrainRegions.of(regions.read(folder), phrases.read(folder), stored, known, name)
+
+
+def _of_regions(node: Run) -> bool:
+    return (paths.prepared(node.dataset) / regions.NAME).is_file()

@@ -1,0 +1,147 @@
+"""The wheel in an empty environment, a project of one's own beside it, an upgrade, and what DVC and the commands make of them.
+
+The tests of this file build on each other, in order.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.rules.sources import PACKAGE, ROOT
+from tests.small_project import Project, clone, copy_compiled
+
+pytestmark = pytest.mark.acceptance
+
+COLOURS = ["red", "green", "blue", "yellow", "black", "white", "orange", "purple"]
+OVERLAY = """\
+datasets: {mine: {format: csv, source: photos/captions.csv}}
+features: {main: {dataset: mine, backbone: random_filters, filters: 8}}
+texts: {words: {dataset: mine, method: words, min_count: 1}}
+noises: {clean: {dataset: mine, protocol: image}}
+runs:
+  sum: {dataset: mine, features: main, texts: words, noise: clean, loss: sum, scheme: plain, similarity: cosine, text: gru, image: linear}
+  max: {dataset: mine, features: main, texts: words, noise: clean, loss: max, scheme: plain, similarity: cosine, text: gru, image: linear}
+grid: {inferences: [nns]}
+train: {epochs: 1, batch_size: 8, embed_size: 8}
+text: {gru: {word_dim: 8}}
+evaluate: {resamples: 20}
+report: {examples: 2}
+"""
+
+
+def _ran(output: str) -> set[str]:
+    return set(re.findall(r"Running stage '([^']+)'", output))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """Built from a copy of the working tree, which the build leaves files in."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = clone(folder / "source", []).root
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder)]
+    subprocess.run([*command, str(source)], check=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_the_wheel_has_every_file_of_the_package(wheel):
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "pipeline"], cwd=ROOT, capture_output=True, text=True
+    )
+    wanted = {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
+    with zipfile.ZipFile(wheel) as archive:
+        there = {name for name in archive.namelist() if ".dist-info/" not in name}
+        assert there == wanted
+        template = "pipeline/tools/init/template/"
+        assert archive.read(f"{template}stages.yaml") == (ROOT / "dvc.yaml").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """The site-packages of an environment with the wheel; what it needs comes from the packages of the tests."""
+    environment = tmp_path_factory.mktemp("environment")
+    venv.create(environment, symlinks=True)
+    command = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "install", "-q"]
+    subprocess.run([*command, "--no-deps", "--no-index", "--no-compile", str(wheel)], check=True)
+    (packages,) = environment.glob("lib/*/site-packages")
+    others = {str(Path(find_spec(name).origin).parents[1]) for name in ("dvc", "torch")}
+    (packages / "others.pth").write_text("\n".join(others))
+    for path in PACKAGE.rglob("*.py"):
+        times = path.stat()
+        os.utime(packages / path.relative_to(ROOT), ns=(times.st_atime_ns, times.st_mtime_ns))
+    copy_compiled(packages)
+    return packages
+
+
+@pytest.fixture(scope="module")
+def project(installed, tmp_path_factory) -> Project:
+    """Made by the installed command, with a handful of pictures."""
+    folder = tmp_path_factory.mktemp("home") / "my pictures"
+    (folder.parent / "mine.yaml").write_text(OVERLAY)
+    made = Project(folder.parent)
+    made.environment["PATH"] = f"{installed.parents[2] / 'bin'}:{made.environment['PATH']}"
+    made.environment.pop("PYTHONPATH", None)
+    made.run("vse-pipe", "init", folder.name, "--overlay", "mine.yaml")
+    made.root = folder
+    (folder / "photos").mkdir()
+    rows = ["image,caption,split"]
+    for number in range(32):
+        name, colour = f"{number}.png", COLOURS[number % 8]
+        Image.new("RGB", (32, 32), colour).save(folder / "photos" / name)
+        rows.append(f"{name},a {colour} square,{'train' if number < 16 else 'val' if number < 24 else 'test'}")
+    (folder / "photos" / "captions.csv").write_text("\n".join(rows) + "\n")
+    for key, value in (("email", "test@example.org"), ("name", "test")):
+        made.run("git", "config", f"user.{key}", value)
+    made.commit("start")
+    return made
+
+
+@pytest.fixture(scope="module")
+def first(project) -> str:
+    output = project.run("dvc", "repro")
+    project.commit("first results")
+    return output
+
+
+def test_repro_runs_every_stage_to_the_report(project, installed, first):
+    stages = {"code", "prepare@mine", "extract@main", "extract_texts@words", "inject@clean", "report"}
+    assert _ran(first) == {
+        *stages,
+        *(f"{stage}@{run}" for stage in ("train", "embed", "evaluate") for run in ("sum", "max")),
+    }
+    assert "my pictures" not in (project.root / "dvc.lock").read_text()
+    assert (project.root / "reports" / "index.html").is_file()
+    where = project.run("python", "-c", "import pipeline; print(pipeline.__file__)").strip()
+    assert where == str(installed / "pipeline" / "__init__.py")
+
+
+def test_again_it_only_looks_at_the_code(project, first):
+    assert _ran(project.run("dvc", "repro")) == {"code"}
+    assert project.run("git", "status", "--porcelain") == ""
+    assert "no problems" in project.run("vse-pipe", "check")
+    assert "what they were" in project.run("vse-pipe", "verify")
+
+
+def test_an_upgrade_trains_again_what_it_changes(project, installed, first):
+    module = installed / "pipeline" / "train" / "losses" / "max" / "loss.py"
+    module.write_text(module.read_text() + "\n# of the next version\n")
+    stale = project.run("vse-pipe", "check", status=5)
+    assert "data/train/max: stale: pipeline.train.losses.max.loss changed since" in stale
+    assert "data/train/sum" not in stale
+    said = project.run("dvc", "repro", "train")
+    assert _ran(said) == {"code", "train@max"}
+    assert "train max: best epoch" in said
+    assert "train sum" not in said
+
+
+def test_runs_are_compared_with_a_revision(project, first):
+    table = project.run("vse-pipe", "compare", "sum", "--base", "HEAD", "--md")
+    assert "### A: HEAD:sum (nns), B: sum (nns)" in table

@@ -1,0 +1,244 @@
+"""Recall at other K, judgements and labels beside an evaluation of a run."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.artifacts import captions, evaluation, images, judged
+from pipeline.artifacts.evaluation import DIRECTIONS
+from pipeline.core.errors import InputError
+from pipeline.evaluate.stage import evaluate
+from pipeline.project import paths
+from tests.evaluate.embedded import sides, write
+from tests.naive import evaluate as naive
+from tests.naive import judged as naive_judged
+from tests.toy_project import load_params
+
+SPLITS = {"train": 6, "val": 20, "test": 24}
+FILES = ("metrics.json", "ranks.parquet", "occurrence.parquet")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(*sides(SPLITS))
+    return tmp_path
+
+
+def measured(root, inference: str = "nns", **options) -> dict:
+    return evaluate(load_params(root, evaluate=options), "sum", [inference], "cpu")[inference]
+
+
+def ways() -> dict[str, tuple]:
+    """By direction: scores, ids of queries and items, the images of both."""
+    seen, read = (side.split("test") for side in sides(SPLITS))
+    scores = seen.vectors.astype(np.float64) @ read.vectors.T.astype(np.float64)
+    return {
+        "image_to_text": (scores, seen.ids, read.ids, seen.ids, read.image_ids),
+        "text_to_image": (scores.T, read.ids, seen.ids, read.image_ids, seen.ids),
+    }
+
+
+def prepared(root) -> None:
+    """The data set of the run, with a file for each image."""
+    seen, read = sides(SPLITS)
+    folder = paths.prepared("toy")
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [f"a/picture-{image}.jpg" for image in seen.ids]
+    size = pa.array(np.ones(len(files), np.int32))
+    table = {"image_id": seen.ids, "file": files, "split": seen.splits, "width": size, "height": size, "sha256": files}
+    images.write(folder, pa.table(table), "pictures")
+    texts = {
+        "caption_id": read.ids,
+        "image_id": read.image_ids,
+        "text": ["a dog"] * len(read.ids),
+        "split": read.splits,
+    }
+    captions.write(folder, pa.table(texts))
+
+
+def test_other_k_are_added_and_nothing_else_changes(project):
+    plain = measured(project)
+    before = {name: (paths.evaluated("sum", "nns") / name).read_bytes() for name in FILES}
+    measured(project, recall=[10, 1], ndcg=[10])
+    assert {name: (paths.evaluated("sum", "nns") / name).read_bytes() for name in FILES} == before
+    found = measured(project, recall=[3, 20], ndcg=[5])
+    for direction, (scores, _, _, own, others) in ways().items():
+        correct = [set(np.flatnonzero(others == image).tolist()) for image in own]
+        places = [
+            naive.positions(row, right, "pessimistic") for row, right in zip(scores.tolist(), correct, strict=True)
+        ]
+        figures = found[direction]
+        for k in (3, 20):
+            assert figures[f"r@{k}"] == pytest.approx(naive.recall([one[0] for one in places], k), abs=1e-5)
+            low, high = found["intervals"][direction][f"r@{k}"]
+            assert low <= figures[f"r@{k}"] <= high
+        wanted = 100 * np.mean([naive.ndcg(one, 5) for one in places])
+        assert figures["ndcg@5"] == pytest.approx(wanted, abs=1e-5)
+        added = {"r@3", "r@20", "ndcg@5"}
+        assert set(figures) - set(plain[direction]) == added
+        assert {name: value for name, value in figures.items() if name not in added} == plain[direction]
+    assert found["rsum"] == plain["rsum"]
+    ranks = evaluation.read_ranks(paths.evaluated("sum", "nns")).to_pandas()
+    assert ((ranks["rank"] <= 3) == ranks["hit_3"]).all()
+    assert ranks["ndcg_5"].between(0, 1).all()
+
+
+def test_matchings_have_the_three_recalls_alone(project):
+    found = measured(project, "gm", recall=[3], ndcg=[5])
+    assert {name for name in found["image_to_text"] if name.startswith("r@")} == {"r@1", "r@5", "r@10"}
+    assert "ndcg@5" not in found["image_to_text"]
+
+
+def test_judgements_are_measured_beside_the_figures(project):
+    prepared(project)
+    plain = measured(project)
+    rng = np.random.default_rng(0)
+    seen, read = (side.split("test") for side in sides(SPLITS))
+    pairs = {(int(rng.choice(seen.ids)), int(rng.choice(read.ids))): float(rng.integers(0, 4)) for _ in range(150)}
+    lines = [f"{image},{caption},{grade}\n" for (image, caption), grade in pairs.items()]
+    (project / "judged.csv").write_text("image_id,caption_id,grade\n" + "".join(lines))
+    found = measured(project, judgements="judged.csv", correct_above=1)
+    told = found.pop("judged")
+    assert found == plain
+    assert (told["file"], told["correct_above"]) == ("judged.csv", 1.0)
+    table = judged.read(paths.evaluated("sum", "nns") / "judged.parquet").to_pandas()
+    for direction, (scores, queries, items, own, others) in ways().items():
+        way = 1 if direction == "image_to_text" else -1
+        grades = [
+            {n: pairs[pair] for n, item in enumerate(items) if (pair := (query, item)[::way]) in pairs}
+            for query in queries
+        ]
+        right = [{n for n, grade in one.items() if grade > 1} for one in grades]
+        kept = [row for row, correct in enumerate(right) if correct]
+        assert told[direction]["queries"] == len(kept)
+        places = [naive.positions(scores[row].tolist(), right[row], "pessimistic") for row in kept]
+        wanted = 100 * np.mean([naive.average_precision_at_r(one) for one in places])
+        assert told[direction]["map@r"] == pytest.approx(wanted, abs=1e-4)
+        wanted = 100 * np.mean([naive_judged.ndcg(scores[row].tolist(), grades[row], 10) for row in kept])
+        assert told[direction]["graded_ndcg@10"] == pytest.approx(wanted, abs=1e-4)
+        cells = [
+            (float(scores[q, n]), grade, own[q] != others[n])
+            for q, one in enumerate(grades)
+            for n, grade in one.items()
+        ]
+        assert told[direction]["kendall"]["judgements"] == len(pairs)
+        wanted = naive_judged.tau_b(*zip(*[cell[:2] for cell in cells], strict=True))
+        assert told[direction]["kendall"]["tau_b"] == pytest.approx(wanted, abs=1e-4)
+        foreign = [cell[:2] for cell in cells if cell[2]]
+        assert told[direction]["kendall_foreign"]["judgements"] == len(foreign) < len(pairs)
+        assert told[direction]["kendall_foreign"]["tau_c"] == pytest.approx(
+            naive_judged.tau_c(*zip(*foreign, strict=True)), abs=1e-4
+        )
+        rows = table[table["direction"] == direction]
+        assert rows["query_id"].tolist() == queries[kept].tolist()
+        assert rows["rank"].tolist() == [one[0] + 1 for one in places]
+
+
+def test_flickr8k_names_pictures_by_their_files(project):
+    """Three experts a pair, 1 to 4; the crowd's share of Yes. Both name a caption by its picture and its number there."""
+    prepared(project)
+    seen, read = sides(SPLITS)
+    image = seen.split("test").ids[3]
+    caption = read.ids[read.image_ids == image][-1]
+    number = int((read.image_ids == image).sum()) - 1
+    name = f"picture-{image}.jpg"
+    other = f"picture-{seen.split('test').ids[5]}.jpg"
+    (project / "expert.txt").write_text(f"{name}\t{name}#{number}\t4\t3\t4\n{other}\t{name}#{number}\t1\t1\t2\n")
+    (project / "crowd.txt").write_text(f"{name}\t{name}#{number}\t1\t3\t0\n{other}\t{name}#{number}\t0.25\t1\t3\n")
+    for file, above in (("expert.txt", 2.0), ("crowd.txt", 0.5)):
+        found = measured(project, judgements=file, correct_above=above)["judged"]["text_to_image"]
+        assert found["queries"] == 1
+        assert found["kendall"]["judgements"] == (6 if file == "expert.txt" else 2)
+    (row,) = (
+        judged.read(paths.evaluated("sum", "nns") / "judged.parquet")
+        .to_pandas()
+        .query("direction == 'text_to_image'")
+        .to_dict("records")
+    )
+    assert (row["query_id"], row["correct"]) == (caption, 1)
+
+
+def test_plausible_matches_by_labels(project):
+    prepared(project)
+    rng = np.random.default_rng(5)
+    seen = sides(SPLITS)[0].split("test").ids
+    labels = {int(image): {str(one) for one in rng.choice(6, rng.integers(1, 4), replace=False)} for image in seen[:-2]}
+    rows = [(image, label) for image, own in labels.items() for label in own]
+    pq.write_table(
+        pa.table(dict(zip(("image_id", "label"), map(list, zip(*rows, strict=True)), strict=True))), "l.parquet"
+    )
+    found = measured(project, labels="l.parquet")["plausible"]
+    table = judged.read(paths.evaluated("sum", "nns") / "plausible.parquet").to_pandas()
+    for direction, (scores, _, _, own, others) in ways().items():
+        columns = [n for n, image in enumerate(others) if image in labels]
+        shares = [
+            [
+                naive_judged.pmrp(
+                    scores[q, columns].tolist(), labels[image], [labels[others[n]] for n in columns], most
+                )
+                for most in (0, 1, 2)
+            ]
+            for q, image in enumerate(own)
+            if image in labels
+        ]
+        assert found[direction]["queries"] == len(shares) == (table["direction"] == direction).sum()
+        assert found[direction]["pmrp"] == pytest.approx(100 * np.mean(shares), abs=1e-4)
+        assert found[direction]["r_precision_0"] == pytest.approx(100 * np.mean(shares, axis=0)[0], abs=1e-4)
+
+
+def test_folds_rank_within_and_count_together(project):
+    prepared(project)
+    seen, read = (side.split("test") for side in sides(SPLITS))
+    own = [
+        f"{image} {caption} 2\n"
+        for image, caption in zip(read.image_ids, read.ids, strict=True)
+        if image in seen.ids[:8]
+    ]
+    (project / "j.txt").write_text("image_id caption_id grade\n" + "".join(own))
+    found = measured(project, judgements="j.txt", protocol="folds", fold_size=8)["judged"]
+    assert found["image_to_text"]["queries"] == 8
+    first = (
+        evaluation.read_ranks(paths.evaluated("sum", "nns"))
+        .to_pandas()
+        .query("fold == 0 and direction == 'image_to_text'")
+    )
+    assert found["image_to_text"]["map"] == pytest.approx(100 * first["ap"].mean(), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        ("image_id caption_id\n1 2\n", "column 'grade' is missing"),
+        ("image_id caption_id grade\n1 2\n", "row 2 has fewer than 3 fields"),
+        ("image_id caption_id grade\n1 2 3 4\n", "Expected 3 fields in line 2, saw 4"),
+        ("image_id caption_id grade\n1 2 good\n", "row 1: grade 'good' is not a finite number"),
+        ("image_id caption_id grade\n1 2 -1\n", "row 1: a grade below 0"),
+        ("image_id caption_id grade\n1 2 3\n", "none of its 1 judgements is of an image and a caption that are there"),
+        ("1 2 3\n", "column 'image_id' is missing; expected a header with image_id, caption_id, or lines of"),
+        ("a a#1 5 1 1\n", "row 1: expected grades of three experts"),
+    ],
+)
+def test_files_that_cannot_be_used(project, text, message):
+    prepared(project)
+    (project / "j.txt").write_text(text)
+    with pytest.raises(InputError, match=r"j\.txt: ") as raised:
+        measured(project, judgements="j.txt")
+    assert message in str(raised.value)
+    assert not paths.evaluated("sum", "nns").exists()
+
+
+def test_the_document_is_json(project):
+    prepared(project)
+    seen, read = (side.split("test") for side in sides(SPLITS))
+    (project / "j.txt").write_text(f"{read.ids[0]} 0 {read.image_ids[0]} 1\n")
+    measured(project, judgements="j.txt")
+    document = json.loads((paths.evaluated("sum", "nns") / "metrics.json").read_text())
+    for direction in DIRECTIONS:
+        assert document["judged"][direction]["kendall"] == {"judgements": 1}
+        assert document["judged"][direction]["queries"] == 1
+    assert len(seen.ids) == 24

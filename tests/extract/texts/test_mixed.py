@@ -1,0 +1,89 @@
+"""Mixtures of methods against the methods themselves, row by row."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.artifacts import texts
+from pipeline.core.errors import ParamsError
+from pipeline.extract.text_engine.method import Corpus
+from pipeline.extract.text_stage import extract_texts
+from pipeline.extract.texts import mean_vectors, tfidf
+from pipeline.extract.texts import mixed as method
+from pipeline.tools.search.sentences import Reader
+from tests.extract.texts import project
+from tests.extract.texts.vector_files import WORDS, as_npz, vectors
+from tests.naive.texts import unit
+from tests.toy_project import PARAMS, load_params
+
+TEXTS = ["a red dog", "red red ball", "unknown zebra", "a big dog runs", "DOG"]
+CORPUS = Corpus(TEXTS, ["train", "train", "val", "train", "test"])
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[dict]:
+    file = str(as_npz(tmp_path / "v.npz", WORDS, vectors()))
+    return [{"method": "tfidf", "size": 3, "weight": 0.5}, {"method": "mean_vectors", "vectors": file}]
+
+
+def test_rows_are_those_of_the_parts_at_their_weights(parts: list[dict]) -> None:
+    params = method.Params(parts=parts)
+    state = method.fit(CORPUS, params, 0)
+    found = method.transform(TEXTS, state, params)
+    one, other = tfidf.Params(size=3), mean_vectors.Params(vectors=parts[1]["vectors"])
+    terms = tfidf.transform(TEXTS, tfidf.fit(CORPUS, one, 0), one)
+    means = mean_vectors.transform(TEXTS, mean_vectors.fit(CORPUS, other, 0), other)
+    expected = [
+        [*(0.5 * value for value in unit(term)), *unit(mean)]
+        for term, mean in zip(terms.tolist(), means.tolist(), strict=True)
+    ]
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert not found[2].any()
+
+
+def test_what_was_learnt_is_enough_for_another_sentence(tmp_path: Path, monkeypatch, parts: list[dict]) -> None:
+    monkeypatch.chdir(tmp_path)
+    project.prepared()
+    given = project.params("mixed", parts=parts)
+    extract_texts(given, "node")
+    read = texts.read(project.OUT)
+    assert read.array.shape == (6, 3 + 4)
+    assert read.meta["libraries"].keys() >= {"numpy", "nltk", "scikit-learn", "scipy", "simplemma"}
+    assert len(read.meta["files_sha256"]) == 1
+    files = type(
+        "Files", (), {"config": {"dataset": "tiny", "texts": "node", "texts_sha256": read.digest}, "words": []}
+    )
+    (vector,) = Reader.open("run", files).read(project.TEXTS[3]).inputs
+    np.testing.assert_allclose(vector[0], read.array[3], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ([{"method": "tfidf"}], "texts.both.parts: list should have at least 2 items"),
+        (
+            [{"method": "tfidf"}, {"method": "words"}],
+            "texts.both.parts.1.method: 'words' cannot be a part; those that can",
+        ),
+        (
+            [{"method": "tfidf"}, {"method": "tfid"}],
+            "texts.both.parts.1.method: unknown text features 'tfid'; did you mean",
+        ),
+        (
+            [{"method": "tfidf", "sice": 3}, {"method": "tfidf"}],
+            "texts.both.parts.0.sice: unknown key; did you mean 'size'",
+        ),
+        ([{"method": "mixed"}, {"method": "tfidf"}], "texts.both.parts.0"),
+        (
+            [{"method": "tfidf", "weight": 0.0}, {"method": "tfidf"}],
+            "texts.both.parts.0.weight: input should be greater",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit(tmp_path: Path, parts: list[dict], told: str) -> None:
+    both = {"dataset": "toy", "method": "mixed", "parts": parts}
+    with pytest.raises(ParamsError) as error:
+        load_params(tmp_path, texts={**PARAMS["texts"], "both": both})
+    assert any(told in problem for problem in error.value.problems), error.value.problems

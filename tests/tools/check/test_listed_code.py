@@ -1,0 +1,78 @@
+"""A project without code: stages watch lists of the modules that they run, and `check` knows when one has changed."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.commands import _project
+from pipeline.commands import code as command
+from pipeline.project import code, lock, paths
+from pipeline.project.nodes import declarations
+from pipeline.project.params.load import load
+from pipeline.project.registry import LOSSES
+from pipeline.tools.check.stage import check
+from pipeline.tools.init import stages_yaml
+from tests.made import record
+
+
+@pytest.fixture
+def listed(made, monkeypatch):
+    """The project as `vse-pipe init` makes them, run by DVC."""
+    monkeypatch.setattr(_project, "overrides", [])
+    Path("pipeline").rmdir()
+    Path("dvc.yaml").write_text(stages_yaml.text(), encoding="utf-8")
+    command.code()
+    record()
+    return made
+
+
+def test_each_stage_has_a_list_of_what_it_runs(listed):
+    params = load(Path("params.yaml"))
+    found = {str(path.relative_to(paths.CODE)) for path in paths.CODE.rglob("*") if path.is_file()}
+    assert {"inject/clean", "inject/half", "train/sum", "evaluate/sum", "report"} <= found
+    train = declarations()["train"]
+    text = (paths.CODE / "train" / "sum").read_text(encoding="utf-8")
+    assert text == code.listing(code.needed(train, train.members(params, "sum"))) + "\n"
+    assert "pipeline.train.losses.sum.loss " in text
+    assert "pipeline.train.losses.max" not in text
+
+
+def test_a_module_that_changed_makes_stale_what_runs_it(listed, tmp_path, monkeypatch):
+    assert check([]).problems == []
+    module = LOSSES.modules("sum")[-1]
+    newer, own = tmp_path / "newer.py", code.file
+    newer.write_bytes(own(module).read_bytes() + b"# a comment\n")
+    monkeypatch.setattr(code, "file", lambda name: newer if name == module else own(name))
+    (found,) = check([]).problems
+    assert found.line == f"data/train/sum: stale: {module} changed since; run `dvc repro train@sum`"
+    newer.unlink()
+    assert [one.line for one in check([]).problems] == [found.line]
+
+
+def test_a_list_that_is_nowhere_any_more_says_nothing(listed):
+    path = paths.CODE / "train" / "sum"
+    lock.cached(lock.md5(path)).unlink()
+    path.write_text("pipeline.train.losses.sum.loss 0\n", encoding="utf-8")
+    assert check([]).problems == []
+
+
+def test_a_stage_that_watches_no_list_is_named(listed):
+    text = Path("dvc.yaml").read_text(encoding="utf-8")
+    line = "        - data/code/inject/${key}\n"
+    assert line in text
+    Path("dvc.yaml").write_text(text.replace(line, ""), encoding="utf-8")
+    found = [problem.line for problem in check([]).problems if problem.status == 2]
+    told = "is no dependency; `vse-pipe init --upgrade` writes dvc.yaml anew"
+    assert found == [
+        f"dvc.yaml inject@{name}: data/code/inject/{name}, which lists the code that it runs, {told}"
+        for name in ("clean", "half")
+    ]
+
+
+def test_entries_that_go_take_their_lists_along(listed):
+    text = Path("params.yaml").read_text(encoding="utf-8")
+    Path("params.yaml").write_text(re.sub(r"  half:\n(    .*\n)+", "", text), encoding="utf-8")
+    command.code()
+    assert (paths.CODE / "inject" / "clean").is_file()
+    assert not (paths.CODE / "inject" / "half").exists()

@@ -1,0 +1,79 @@
+"""The loader of a packed model, with no project around it."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.artifacts import captions, embeddings, features
+from pipeline.core.errors import IntegrityError, UsageError
+from pipeline.embed.stage import embed
+from pipeline.project import paths
+from pipeline.project.params.load import load
+from pipeline.tools.hub.card import LOADER
+from pipeline.tools.hub.model import networks
+from pipeline.tools.hub.stage import pack
+from pipeline.train.stage import train
+from tests.train.conftest import extraction, painted_project  # noqa: F401 (fixtures)
+from tests.train.painted import RAW, RUN, loaded
+
+
+@pytest.fixture
+def packed(made, tmp_path, monkeypatch):
+    """What the run ``sum`` was packed into, outside of its project, which is not the working directory any more."""
+    pack(load(paths.PARAMS), "sum", tmp_path / "hub", None)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "hub"
+
+
+def test_captions_and_features_have_the_vectors_of_the_run_to_the_last_bit(packed, made):
+    (network,) = networks(packed)
+    said = captions.read(made / paths.prepared("toy"))["text"].to_pylist()
+    stored = features.read(made / paths.extracted("toy", "plain"))
+    sides = [
+        embeddings.read(made / paths.embedded("sum") / name).vectors
+        for name in (embeddings.IMAGES, embeddings.CAPTIONS)
+    ]
+    found = network.features(np.asarray(stored.array)), network.captions(said)
+    assert np.array_equal(found[0].numpy(), sides[0])
+    assert np.array_equal(found[1].numpy(), sides[1])
+    assert torch.equal(network.scores(*found), found[0] @ found[1].T)
+
+
+def test_what_cannot_be_encoded_is_said(packed):
+    (network,) = networks(packed)
+    with pytest.raises(UsageError, match=r"the model reads features of shape \(10,\), not an array of shape \(2, 3\)"):
+        network.features(np.zeros((2, 3), np.float32))
+    with pytest.raises(UsageError, match="features 'precomp' were computed elsewhere"):
+        network.images([packed / "a.jpg"])
+
+
+def test_a_file_that_was_changed_is_refused(packed):
+    text = (packed / "texts" / "meta.json").read_text()
+    (packed / "texts" / "meta.json").write_text(text.replace('"tokens.npy": "', '"tokens.npy": "0'))
+    with pytest.raises(IntegrityError, match="not the texts that the model was trained on"):
+        networks(packed)[0].captions(["a red dog"])
+    (packed / "model.safetensors").write_bytes(b"")
+    with pytest.raises(IntegrityError, match="content does not match the digest"):
+        networks(packed)
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize("image", ["linear", "finetune"])
+def test_the_loader_of_the_card_runs_and_scores_photos_as_the_run_does(painted_project, tmp_path, monkeypatch, image):  # noqa: F811
+    params = loaded({}, run={**RUN, "image": image}, epochs=1)
+    train(params, "ft", "cpu")
+    embed(params, "ft", "cpu")
+    pack(params, "ft", tmp_path / "hub", None)
+    sides = [embeddings.read(paths.embedded("ft") / name) for name in (embeddings.IMAGES, embeddings.CAPTIONS)]
+    said = captions.read(paths.prepared("toy"))["text"].to_pylist()[:2]
+    for name, number in (("a.jpg", 0), ("b.jpg", 1)):
+        shutil.copyfile(RAW / f"{number:03d}.png", tmp_path / "hub" / name)
+    monkeypatch.chdir(tmp_path / "hub")
+    known = {"Path": Path}
+    exec(LOADER.replace('"two dogs run along a beach", "a red car in the snow"', ", ".join(map(repr, said))), known)
+    assert len([line for line in LOADER.splitlines() if line]) == 8
+    expected = sides[0].vectors[:2] @ sides[1].vectors[:2].T
+    np.testing.assert_allclose(known["scores"].numpy(), expected, atol=1e-5)

@@ -1,0 +1,251 @@
+"""A project of one's own: what lies in it, and what `init` refuses without leaving anything behind."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline.project.code import PACKAGE
+from pipeline.project.params.document import read_document
+from pipeline.project.params.load import load
+from pipeline.tools.check import dvc_stages, dvc_yaml
+from pipeline.tools.init import stage, stages_yaml
+from pipeline.tools.plots import plots_page
+from tests.command_line import caller
+from tests.rules.sources import ROOT
+
+
+@pytest.fixture
+def call(monkeypatch, tmp_path, capsys):
+    """The command line in an empty folder; the page with Vega, which takes seconds, is a line."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plots_page, "render", lambda: "{plot_divs}")
+    return caller(monkeypatch, capsys)
+
+
+def _everything(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if ".git" not in path.relative_to(root).parts}
+
+
+def test_a_project_is_well_and_has_neither_code_nor_demo(call):
+    status, _, said = call("init", "mine")
+    assert (status, said) == (
+        0,
+        "init: mine is a project, nothing in it is committed; `vse-pipe apply` adds to its params.yaml\n",
+    )
+    found = _everything(Path("mine"))
+    assert {"params.yaml", "dvc.yaml", ".gitignore", ".dvcignore", "reports", "data/audit/README.md"} <= found
+    assert {".dvc/config", ".dvc/.gitignore", ".dvc/plots.html", ".dvc/plots/rsum.json", "requirements.txt"} <= found
+    assert not [name for name in found if name.endswith(".py") or name.startswith("pipeline")]
+    os.chdir("mine")
+    for name in (".dvc/config", ".gitignore"):
+        assert Path(name).read_bytes() == (ROOT / name).read_bytes()
+    own, packaged = read_document(Path("params.yaml")), read_document(ROOT / "params.yaml")
+    nodes = ("datasets", "features", "texts", "noises", "runs", "ensembles")
+    assert own == {**packaged, **{name: {} for name in nodes}}
+    (found,) = dvc_yaml.problems(load(Path("params.yaml")), own)
+    assert found.line.startswith("params.yaml runs: there are none, and nothing to report on; `vse-pipe apply`")
+    assert subprocess.run(["git", "log"], capture_output=True, text=True).returncode == 128
+    ignored = subprocess.run(["git", "status", "--porcelain", "-uall"], capture_output=True, text=True).stdout
+    assert ".dvc/plots/rsum.json" in ignored
+    assert "plots.html" not in ignored
+
+
+def test_an_overlay_and_values_are_in_it(call):
+    status, _, said = call("-S", "seed=7", "init", "mine", "--overlay", "flickr8k")
+    assert status == 0, said
+    os.chdir("mine")
+    params = load(Path("params.yaml"))
+    assert list(params.datasets) == ["flickr8k"]
+    assert params.seed == 7
+    wrong = [one.line for one in dvc_yaml.problems(params, read_document(Path("params.yaml")))]
+    assert wrong
+    assert all("put the data set there" in line for line in wrong), wrong
+
+
+def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
+    path = tmp_path / "dvc.yaml"
+    path.write_text(stages_yaml.text(), encoding="utf-8")
+    params = read_document(ROOT / "params.yaml")
+    params["report"] |= {"audits": ["max"], "localized": ["hal"]}
+    params["ensembles"] = {"both": {"first": "sum", "second": "max"}}
+    own, wrong = dvc_stages.read(path, params)
+    theirs, also_wrong = dvc_stages.read(ROOT / "dvc.yaml", params)
+    assert wrong == also_wrong == []
+    first, *rest = own
+    assert (first.name, first.outs, first.cmd) == ("code", ("data/code",), "PATH=$PATH:.venv/bin vse-pipe code")
+    assert len(rest) == len(theirs) > 15
+    for mine, original in zip(rest, theirs, strict=True):
+        kept = [
+            dep
+            for dep in original.deps
+            if not dep.startswith("pipeline/") or dep == params["datasets"]["shapes"]["source"]
+        ]
+        assert sorted(mine.deps) == sorted([*kept, f"data/code/{original.name.replace('@', '/')}"])
+        assert (mine.name, mine.params, mine.outs) == (original.name, original.params, original.outs)
+        assert mine.cmd == original.cmd.replace(" PYTHONPATH=.:$PYTHONPATH", "")
+    parsed, repository = (YAML(typ="safe").load(one.read_text(encoding="utf-8")) for one in (path, ROOT / "dvc.yaml"))
+    assert parsed["stages"]["code"]["always_changed"] is True
+    templates = {name: plot.pop("template") for one in parsed["plots"] for name, plot in one.items()}
+    before = {name: plot.pop("template") for one in repository["plots"] for name, plot in one.items()}
+    assert parsed["plots"] == repository["plots"]
+    assert {name: f"pipeline/report/plots/{one}.json" for name, one in templates.items()} == before
+    kept_settings = [parsed["stages"][name]["do"]["outs"] for name in ("extract", "train")]
+    assert kept_settings == [repository["stages"][name]["do"]["outs"] for name in ("extract", "train")]
+
+
+def test_the_workflow_installs_the_package_and_is_otherwise_that_of_this_repository(call):
+    call("init", "mine")
+    text = Path("mine/.github/workflows/experiments.yml").read_text(encoding="utf-8")
+    assert not [word for word in ("make ", "tests/") if word in text]
+    own, theirs = (
+        YAML(typ="safe").load(one) for one in (text, (ROOT / ".github/workflows/experiments.yml").read_text())
+    )
+    steps, others = own["jobs"]["compare"]["steps"], theirs["jobs"]["compare"]["steps"]
+    different = [(a["name"], a["run"]) for a, b in zip(steps, others, strict=True) if a != b]
+    assert [name for name, _ in different] == ["Set up", "Reproduce the pull request"]
+    assert "pip install --requirement requirements.txt" in different[0][1]
+    assert Path("mine/requirements.txt").read_text().startswith("vse-pipe==")
+
+
+def _occupied(root: Path) -> str:
+    (root / "mine").mkdir()
+    (root / "mine" / "notes.txt").write_text("mine")
+    return "is not empty (notes.txt)"
+
+
+def _a_file(root: Path) -> str:
+    (root / "mine").write_text("mine")
+    return "is there and no folder"
+
+
+def _a_link(root: Path) -> str:
+    (root / "elsewhere").mkdir()
+    (root / "mine").symlink_to("elsewhere")
+    return "is there and no folder"
+
+
+def _in_a_repository(root: Path) -> str:
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    return f"would lie in the git repository {root}"
+
+
+def _left(root: Path) -> str:
+    (root / "mine.partial").mkdir()
+    (root / "mine.partial" / "x").write_text("")
+    return "mine.partial is not empty (x)"
+
+
+@pytest.mark.parametrize("prepare", [_occupied, _a_file, _a_link, _in_a_repository, _left])
+def test_a_place_that_is_taken_stays_as_it_is(call, tmp_path, prepare):
+    said = prepare(tmp_path)
+    before = _everything(tmp_path)
+    status, out, err = call("init", "mine")
+    assert (status, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+    assert _everything(tmp_path) == before
+
+
+REFUSED = [
+    (("init",), "takes the folder of a new project, or --upgrade"),
+    (("init", "mine", "--upgrade"), "takes the folder of a new project, or --upgrade"),
+    (("init", "."), "you are in"),
+    (("init", ""), "you are in"),
+    (("init", "a\nb"), "characters that cannot be shown"),
+    (("init", "not/there"), "not is no folder; make it first"),
+    (("init", "mine", "--overlay", "flikr8k"), "did you mean 'flickr8k'?"),
+    (("-S", "train.epoch=3", "init", "mine"), "params.yaml train.epoch: unknown key"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=[" ".join(one) for one, _ in REFUSED])
+def test_what_is_wrong_is_said_and_nothing_is_left(call, tmp_path, arguments, said):
+    status, _, err = call(*arguments)
+    assert status == 2
+    assert said in err
+    assert _everything(tmp_path) == set()
+
+
+@pytest.mark.parametrize("name", ["Träume & 'my' \"pics\" (2) ${x} [y] {z}", "-dash"])
+def test_other_names_are_taken_as_they_are(call, name):
+    assert call("init", "--", name)[0] == 0
+    assert (Path(name) / ".git").is_dir()
+
+
+def test_an_empty_folder_is_taken(call):
+    Path("mine").mkdir()
+    assert call("init", "mine")[0] == 0
+    assert Path("mine/params.yaml").is_file()
+
+
+def test_without_git(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    status, _, err = call("init", "mine")
+    assert (status, err) == (
+        4,
+        "error: init: git is not on the PATH, and DVC keeps experiments in a git repository; install git\n",
+    )
+    assert _everything(tmp_path) == set()
+
+
+def test_a_git_that_fails_leaves_nothing(call, tmp_path, monkeypatch):
+    git = tmp_path / "bin" / "git"
+    git.parent.mkdir()
+    git.write_text("#!/bin/sh\necho no room >&2\nexit 3\n")
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{git.parent}:/bin")
+    status, _, err = call("init", "mine")
+    assert (status, err) == (1, "error: git init: no room\n")
+    assert _everything(tmp_path) == {"bin", "bin/git"}
+
+
+def test_a_hook_of_another_repository_does_not_lend_its_own(call, tmp_path, monkeypatch):
+    subprocess.run(["git", "init", "-q", str(tmp_path / "other")], check=True)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    assert call("init", "mine")[0] == 0
+    assert Path("mine/.git").is_dir()
+
+
+def _commit(message: str) -> None:
+    for command in (["add", "."], ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", message]):
+        subprocess.run(["git", *command], check=True)
+
+
+def test_upgrade_writes_what_follows_from_the_package_and_nothing_that_is_not_committed(call):
+    call("init", "mine")
+    os.chdir("mine")
+    path, new = Path("dvc.yaml"), stages_yaml.text()
+    status, _, err = call("init", "--upgrade")
+    assert (status, err) == (
+        2,
+        "error: init --upgrade: commit dvc.yaml first; `git diff` then shows what has changed\n",
+    )
+    path.write_text(new.replace("  localize:\n", "  locate:\n"), encoding="utf-8")
+    _commit("as an older version has it")
+    params = Path("params.yaml").read_bytes()
+    assert call("init", "--upgrade")[0] == 0
+    assert path.read_text(encoding="utf-8") == new
+    assert Path("params.yaml").read_bytes() == params
+
+
+def test_a_clone_has_its_own_dvc_yaml(call):
+    shutil.copy(ROOT / "params.yaml", ".")
+    Path(PACKAGE.name).mkdir()
+    (Path(PACKAGE.name) / "cli.py").touch()
+    status, _, err = call("init", "--upgrade")
+    assert (status, err) == (2, "error: init --upgrade: this is a clone, whose dvc.yaml comes with its code\n")
+    assert not Path("dvc.yaml").exists()
+
+
+def test_every_file_of_the_template_has_its_place():
+    used = {*stage._COPIED, "stages.yaml", "experiments.yml", "begin.yaml"}
+    assert {path.name for path in stages_yaml.TEMPLATE.iterdir()} == used
+    links = {path for path in stages_yaml.TEMPLATE.iterdir() if path.is_symlink()}
+    assert {path.resolve().relative_to(ROOT) for path in links} <= {
+        Path(one)
+        for one in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split("\n")
+    }

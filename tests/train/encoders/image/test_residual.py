@@ -1,0 +1,32 @@
+import pytest
+import torch
+
+from pipeline.core.errors import InputError
+from pipeline.train.encoders.image.residual import Params
+from pipeline.train.encoders.image.residual.encoder import build
+from tests.train.encoders import residual as shared
+
+
+def _make(**options):
+    return build(Params(**options), (shared.IN,), shared.OUT, torch.Generator().manual_seed(0))
+
+
+def test_equals_the_loops():
+    shared.check_loops(_make)
+
+
+def test_dropout():
+    shared.check_dropout(_make)
+
+
+def test_entries_left_out():
+    shared.check_entries_left_out(_make)
+
+
+def test_weights_gradients_and_refusals():
+    shared.check_rest(_make, lambda rng: build(Params(), (shared.IN,), shared.OUT, rng))
+
+
+def test_regions_are_refused():
+    with pytest.raises(InputError, match="'residual' needs one vector per image"):
+        build(Params(), (36, 2048), 4, torch.Generator())

@@ -1,0 +1,220 @@
+"""The distance from a teacher against loops, the scheme by its terms, and a run that learns from others."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.functional import normalize
+
+from pipeline.artifacts import embeddings, pairs, teachers
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.embed.stage import embed
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
+from pipeline.inject.teacher_stage import teach
+from pipeline.project import paths
+from pipeline.ranking.engine.embedded import Embedded
+from pipeline.train.engine import gradient_cache
+from pipeline.train.engine.loss.scored import Scored
+from pipeline.train.engine.teacher import Teacher
+from pipeline.train.schemes.distil import Params
+from pipeline.train.schemes.distil.divergence import divergence
+from pipeline.train.schemes.distil.scheme import scheme as distil
+from pipeline.train.stage import train
+from tests.naive import losses as naive
+from tests.toy_project import PARAMS, load_params, write_prepared
+from tests.train.losses.contract import OWNERS, some_batch, some_scores
+from tests.train.some import some_pairs, some_scheme
+
+CPU = torch.device("cpu")
+
+
+@settings(deadline=None)
+@given(
+    count=st.integers(2, 8),
+    seed=st.integers(0, 50),
+    taus=st.tuples(st.floats(0.03, 2), st.floats(0.03, 2)),
+    owners=st.lists(st.integers(0, 3), min_size=8, max_size=8),
+    mask=st.booleans(),
+)
+def test_the_distance_equals_plain_loops(count, seed, taus, owners, mask):
+    batch = some_batch(count, seed, torch.tensor(owners[:count]), mask)
+    teacher = some_scores(count, seed + 100)
+    found = divergence(batch, replace(batch, scores=teacher), *taus)
+    expected = naive.divergence(batch.scores.tolist(), teacher.tolist(), *taus, batch.same.tolist())
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+def test_it_is_zero_at_the_teachers_similarities_alone_and_its_gradient_is_the_slope():
+    def of(scores):
+        return divergence(Scored.of(scores), Scored.of(some_scores(5, 3)), 0.3, 0.3)
+
+    torch.testing.assert_close(of(some_scores(5, 3)), torch.zeros(5, dtype=torch.float64))
+    assert (of(some_scores(5, 2)) > 0).all()
+    assert torch.autograd.gradcheck(of, some_scores(5, 2).requires_grad_())
+
+
+def test_masked_cells_have_no_part_and_pass_no_nan():
+    scores = some_batch(owners=OWNERS).scores.clone().requires_grad_()
+    batch = Scored.of(scores, OWNERS, mask_same_image=True)
+    teacher = Scored.of(some_scores(7, 1), OWNERS, mask_same_image=True)
+    divergence(batch, teacher, 0.05, 0.05).sum().backward()
+    masked = batch.same & ~torch.eye(7, dtype=torch.bool)
+    assert torch.isfinite(scores.grad).all()
+    assert (scores.grad[masked] == 0).all()
+    assert scores.grad[~masked].any()
+
+
+def _taught(weight=0.5, **train):
+    known = some_pairs()
+    plain = some_scheme(known, "infonce", train=train)
+    images, captions = (normalize(torch.randn(rows, 6), dim=1).half() for rows in (8, 24))
+    teacher = Teacher(images, captions, torch.from_numpy(known.owners // 10 - 1), torch.arange(24))
+    return plain, distil(replace(plain.setting, teacher=teacher), Params(weight=weight, tau=0.1, teacher_tau=0.2))
+
+
+def test_a_pairs_distance_is_added_to_its_own_term():
+    plain, scheme = _taught()
+    batch = scheme.setting.pairs.batch(np.array([3, 20, 7, 11, 0]))
+    images, texts = scheme.model.encode(batch, CPU)
+    teacher = scheme.teacher
+    similar = teacher.images[batch.owners // 10 - 1].float() @ teacher.captions[batch.pairs].float().T
+    expected = plain.terms(images, texts, batch).per_pair
+    expected = expected + 0.5 * divergence(Scored.of(images @ texts.T), Scored.of(similar), 0.1, 0.2)
+    terms = scheme.terms(images, texts, batch)
+    torch.testing.assert_close(terms.per_pair, expected)
+    assert terms.reduction == "mean"
+    assert set(terms.parts) == {"texts", "images", "distance"}
+
+
+def test_chunks_give_the_gradient_of_the_whole_batch():
+    _, scheme = _taught()
+    batch = scheme.setting.pairs.batch(np.arange(9))
+    scheme.terms(*scheme.model.encode(batch, CPU), batch).total().backward()
+    whole = [weight.grad.clone() for weight in scheme.model.parameters()]
+    scheme.model.zero_grad()
+    gradient_cache.backward(scheme, batch, 4)
+    for weight, expected in zip(scheme.model.parameters(), whole, strict=True):
+        torch.testing.assert_close(weight.grad, expected)
+
+
+RUN = PARAMS["runs"]["sum"]
+STUDENT = {**RUN, "loss": "infonce", "scheme": "distil", "noise": "both"}
+TEACHERS = {
+    "one": {"dataset": "toy", "noise": "half", "run": "seeded", "weight": 3.0},
+    "both": {"dataset": "toy", "noise": "one", "run": "sum"},
+}
+RUNS = {"sum": {**RUN, "noise": "half"}, "seeded": {**RUN, "noise": "half", "seeds": [1, 2]}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Teachers trained and embedded; of one with two seeds both teach."""
+    return tmp_path_factory.mktemp("taught")
+
+
+@pytest.fixture
+def params(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    student = {**STUDENT, "options": {"scheme": {"weight": 50.0}}, "train": {"lr": 0.03}}
+    found = load_params(folder, teachers=TEACHERS, runs={**RUNS, "small": student, "alone": {**student, "options": {}}})
+    if not paths.prepared("toy").exists():
+        write_prepared()
+        inject(found, "half")
+        extract_texts(found, "words")
+        for run in ("sum", "seeded/1", "seeded/2"):
+            train(found, run, "cpu")
+            embed(found, run, "cpu")
+        teach(found, "one")
+        teach(found, "both")
+    return found
+
+
+def test_pairs_are_those_of_the_noise_and_the_models_are_told(params):
+    out = paths.injected("toy", "both")
+    assert (out / pairs.NAME).read_bytes() == (paths.injected("toy", "half") / pairs.NAME).read_bytes()
+    told = [(one["run"], one["folder"], one["weight"]) for one in teachers.read(out)]
+    seeded = [(f"seeded/{seed}", f"data/embed/seeded/{seed}", 1.5) for seed in (1, 2)]
+    assert told == [*seeded, ("sum", "data/embed/sum", 1.0)]
+
+
+def _table(params):
+    from pipeline.artifacts import features
+    from pipeline.train.stage import _table
+
+    node = params.runs["small"]
+    return _table(node, features.read(paths.extracted("toy", "plain")), None, 1, CPU)
+
+
+def test_similarities_are_the_weighted_mean_of_the_models_cosines(params):
+    known = _table(params).train_pairs
+    chosen = np.array([5, 0, 17, 23, 2])
+    found = Teacher.read(paths.injected("toy", "both"), known).scores(chosen, CPU)
+    expected = torch.zeros(5, 5)
+    for run, weight in (("seeded/1", 0.375), ("seeded/2", 0.375), ("sum", 0.25)):
+        held = Embedded.read(paths.embedded(run))
+        image = dict(zip(held.images.ids.tolist(), held.images.vectors, strict=True))
+        caption = dict(zip(held.captions.ids.tolist(), held.captions.vectors, strict=True))
+        for i, one in enumerate(chosen):
+            for t, other in enumerate(chosen):
+                told = caption[known.texts.caption_ids[known.places[other]]]
+                expected[i, t] += weight * float(np.dot(image[known.owners[one]], told))
+    torch.testing.assert_close(found, expected, atol=2e-3, rtol=0)
+
+
+def test_a_student_comes_nearer_to_its_teacher(params):
+    table = _table(params)
+    teacher = Teacher.read(paths.injected("toy", "both"), table.train_pairs)
+    chosen = np.arange(30)
+    distances = {}
+    for run in ("small", "alone"):
+        train(params, run, "cpu")
+        embed(params, run, "cpu")
+        held = Embedded.read(paths.embedded(run))
+        own = Teacher.read.__func__(Teacher, _alone(run), table.train_pairs).scores(chosen, CPU)
+        assert held.compared_by == "cosine"
+        told = Scored.of(teacher.scores(chosen, CPU))
+        distances[run] = divergence(Scored.of(own), told, 0.05, 0.05).mean().item()
+    assert distances["small"] < 0.8 * distances["alone"], distances
+
+
+def _alone(run):
+    """The similarities of a run by itself, read as those of a teacher."""
+    folder = paths.DATA / f"alone-{run}"
+    folder.mkdir()
+    teachers.write(folder, [teachers.entry(run, paths.embedded(run), 1.0)])
+    return folder
+
+
+def test_a_teacher_embedded_anew_is_refused_until_it_is_joined_again(params, folder):
+    file = paths.embedded("sum") / embeddings.CAPTIONS
+    whole = file.read_bytes()
+    held = embeddings.read(file)
+    embeddings.write(file, replace(held, vectors=-held.vectors, about=held.about))
+    try:
+        with pytest.raises(IntegrityError, match=r"run 'sum' was embedded anew; run `vse-pipe inject --teacher both`"):
+            Teacher.read(paths.injected("toy", "both"), _table(params).train_pairs)
+    finally:
+        file.write_bytes(whole)
+
+
+def test_a_teacher_without_its_training_split_is_refused(params, folder):
+    changed = replace(params, embed=params.embed.model_copy(update={"splits": ["val", "test"]}))
+    embed(changed, "seeded/1", "cpu")
+    before = (paths.injected("toy", "one") / teachers.NAME).read_bytes()
+    try:
+        with pytest.raises(InputError, match=r"data/embed/seeded/1: holds no training images.*dvc repro embed@seeded"):
+            teach(params, "one")
+        assert (paths.injected("toy", "one") / teachers.NAME).read_bytes() == before
+    finally:
+        embed(params, "seeded/1", "cpu")
+
+
+def test_a_list_of_models_that_is_none(params, tmp_path):
+    (tmp_path / teachers.NAME).write_text(json.dumps([{"run": "x"}]))
+    with pytest.raises(InputError, match="not a list of models"):
+        teachers.read(tmp_path)
