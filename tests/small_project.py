@@ -8,27 +8,33 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
+from tests.acceptance import forked as forks
 from tests.rules.sources import ROOT
 
 # Left out of a clone: what belongs to the pipeline of full size, and what no stage reads.
 _LEFT_OUT = ("dvc.lock", "reports/metrics.json")
+_QUICK = {
+    # Other tests run beside it, and threads that wait for each other on a busy core take four times the work.
+    "OMP_NUM_THREADS": "1",
+    # Checkouts of a queue or a runner have no compiled kernels; of a few images a loop in Python is done sooner.
+    "NUMBA_DISABLE_JIT": "1",
+}
 
 
 class Project:
-    """Commands run as a user would, inside the clone."""
+    """Commands run as a user would, inside the clone. forked: those of vse-pipe in forks of a process that has imported what
+    they import."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, forked: bool = False) -> None:
         self.root = root
-        bin_folder = str(Path(sys.executable).parent)
         self.environment = {
             **os.environ,
-            "PATH": f"{bin_folder}:{os.environ['PATH']}",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "DVC_NO_ANALYTICS": "1",
-            # Other tests run beside it, and threads that wait for each other on a busy core take four times the work.
-            "OMP_NUM_THREADS": "1",
-            # Checkouts of a queue or a runner have no compiled kernels; of a few images a loop in Python is done sooner.
-            "NUMBA_DISABLE_JIT": "1",
+            **_QUICK,
         }
+        if forked:
+            self.environment["PATH"] = f"{forks.folder(**_QUICK)}:{self.environment['PATH']}"
 
     def call(self, *command: str, **environment: str) -> subprocess.CompletedProcess:
         """stdout and stderr apart, whatever the status."""
@@ -61,7 +67,7 @@ def clone(root: Path, values: list[str]) -> Project:
             shutil.copy2(ROOT / name, root / name, follow_symlinks=False)
     copy_compiled(root)
     set_params(root / "params.yaml", values)
-    made = Project(root)
+    made = Project(root, forked=True)
     made.run("git", "init", "-q", "-b", "main")
     made.run("git", "config", "user.email", "test@example.org")
     made.run("git", "config", "user.name", "test")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts.names import Names
+from pipeline.artifacts.names import TextIds
 from pipeline.core import tables
 from pipeline.core.files import read_json, write_json
 
@@ -95,7 +95,7 @@ def write(
     ranks: pa.Table,
     occurrence: pa.Table,
     relaxation: pa.Table | None = None,
-    names: Names | None = None,
+    names: TextIds | None = None,
 ) -> None:
     """metrics: finite numbers, strings and nested dictionaries only. names: of ids that are text, which get columns of their
     own."""
@@ -106,7 +106,7 @@ def write(
         tables.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
 
 
-def _named(table: pa.Table, schema: pa.Schema, names: Names | None) -> tuple[pa.Table, pa.Schema]:
+def _named(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
     """With a column of text for each column of ids, ``query_name`` for ``query_id``; null where the ids of that side are numbers."""
     if names is None:
         return table, schema
@@ -132,7 +132,7 @@ def _named(table: pa.Table, schema: pa.Schema, names: Names | None) -> tuple[pa.
     return joined, pa.schema([*schema, *fields], metadata=schema.metadata)
 
 
-def _texts(names: Names, key: str, ids: np.ndarray) -> pa.Array:
+def _texts(names: TextIds, key: str, ids: np.ndarray) -> pa.Array:
     found = names.texts(key, ids)
     return pa.nulls(len(ids), pa.string()) if found is None else found
 

@@ -1,12 +1,13 @@
 """data/train/<run>/history.csv: one row per epoch, the learning curve that DVC plots and the report draw."""
 
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from pipeline.artifacts._run import of_folder
 from pipeline.core.files import write_csv
-from pipeline.core.frames import read_csv
+
+if TYPE_CHECKING:
+    import pandas as pd  # half a second that those do without who ask for the name alone
 
 NAME = "history.csv"
 # rsum of the weights as they are, of runs that average them; ``val_rsum`` and the recalls are then the average's.
@@ -15,10 +16,14 @@ COLUMNS = ["epoch", "lr", "loss", "val_rsum", *[f"val_{d}_r{k}" for d in ("i2t",
 
 
 def write(folder: Path, rows: list[dict]) -> None:
+    import pandas as pd
+
     columns = [*COLUMNS, OWN] if rows and OWN in rows[0] else COLUMNS
     write_csv(folder / NAME, pd.DataFrame(rows, columns=columns))
 
 
-def read(folder: Path) -> pd.DataFrame:
+def read(folder: Path) -> "pd.DataFrame":
     """Raises InputError when it is missing or unfit."""
+    from pipeline.core.frames import read_csv
+
     return read_csv(folder / NAME, COLUMNS, f"vse-pipe train --run {of_folder(folder)}")

@@ -30,13 +30,13 @@ SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Names:
+class TextIds:
     """table: of ``SCHEMA``, without problems."""
 
     table: pa.Table
 
     @classmethod
-    def of(cls, **columns: tuple[np.ndarray, pa.Array]) -> "Names":
+    def of(cls, **columns: tuple[np.ndarray, pa.Array]) -> "TextIds":
         """columns: numbers and texts, by key."""
         parts = [
             pa.table({"key": pa.repeat(key, len(ids)), "id": pa.array(ids, pa.int64()), "name": texts}, schema=SCHEMA)
@@ -80,14 +80,14 @@ class Names:
         return found
 
 
-def write(folder: Path, names: Names) -> None:
+def write(folder: Path, names: TextIds) -> None:
     tables.write(folder / NAME, names.table, SCHEMA, {}, problems)
 
 
-def read(folder: Path) -> Names | None:
+def read(folder: Path) -> TextIds | None:
     """None where there is no such file: the ids are numbers."""
     path = folder / NAME
-    return Names(tables.read(path, SCHEMA, problems=problems)) if path.is_file() else None
+    return TextIds(tables.read(path, SCHEMA, problems=problems)) if path.is_file() else None
 
 
 def problems(table: pa.Table) -> list[str]:

@@ -8,14 +8,17 @@ def code() -> None:
 
     DVC watches these lists, so that after an upgrade the stages run again of which a module has changed.
     """
-    params = _project.params()
-    from pipeline.core.locks import claim
-    from pipeline.core.whole import whole_folder
-    from pipeline.project import paths
+    from pipeline.tools import code_lists
+
+    _project.enter_root()
+    code_lists.write(_project.overrides, _find)
+
+
+def _find() -> dict[str, str]:
+    from pipeline.core.console import warn
     from pipeline.project.code import listings
 
-    with claim(paths.CODE), whole_folder(paths.CODE) as building:
-        for stage, text in listings(params).items():
-            file = building / paths.code(stage).relative_to(paths.CODE)
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(f"{text}\n", encoding="utf-8")
+    params = _project.params()
+    if not params.runs:
+        warn("params.yaml names no runs, and there is nothing to report on")
+    return listings(params)

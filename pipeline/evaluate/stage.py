@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipeline.artifacts import evaluation, judged
 from pipeline.artifacts import names as named
-from pipeline.artifacts.names import Names
+from pipeline.artifacts.names import TextIds
 from pipeline.core import console, locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
@@ -78,7 +78,7 @@ def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
             )
 
 
-def write(out: Path, result: Result, names: Names | None = None) -> None:
+def write(out: Path, result: Result, names: TextIds | None = None) -> None:
     """The files of one criterion; the folder appears whole or not at all. names: of ids that are text."""
     for direction, notes in result.metrics["notes"].items():
         warn_of_residual(result.criterion, direction, notes)

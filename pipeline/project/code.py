@@ -4,7 +4,7 @@ Read from the source of the package that runs, be it a clone or installed.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,9 +70,9 @@ def digest(modules: Iterable[str]) -> str:
     return hashlib.sha256(listing(modules).encode()).hexdigest()
 
 
-def listing(modules: Iterable[str]) -> str:
-    """A line for each module: its name and the digest of its content."""
-    return "\n".join(f"{module} {sha256(file(module))}" for module in sorted(modules))
+def listing(modules: Iterable[str], content: Callable[[str], str] | None = None) -> str:
+    """A line for each module: its name and the digest of its content, as of ``content`` where that is given."""
+    return "\n".join(f"{module} {(content or _content)(module)}" for module in sorted(modules))
 
 
 def listings(params: Params) -> dict[str, str]:
@@ -80,16 +80,21 @@ def listings(params: Params) -> dict[str, str]:
     stage and its members."""
     found = {node.stage: (node.declaration, node.declaration.members(params, node.name)) for node in nodes(params)}
     single = {group: (one, {}) for group, one in declarations().items() if not one.option}
-    return {stage: listing(needed(*entry)) for stage, entry in {**found, **single}.items()}
+    content = cache(_content)  # no longer than this call: files may change
+    return {stage: listing(needed(*entry), content) for stage, entry in {**found, **single}.items()}
 
 
 def changed(listed: str) -> list[str]:
     """Modules of a listing that are no longer what they were, or there."""
     recorded = (line.rpartition(" ") for line in listed.splitlines())
-    return [module for module, _, was in recorded if not file(module).is_file() or sha256(file(module)) != was]
+    return [module for module, _, was in recorded if not file(module).is_file() or _content(module) != was]
 
 
 def file(module: str) -> Path:
     """Where the module's source is."""
     path = PACKAGE.joinpath(*module.split(".")[1:])
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _content(module: str) -> str:
+    return sha256(file(module))

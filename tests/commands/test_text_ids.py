@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.artifacts import captions, evaluation, images, names
-from pipeline.artifacts.names import Names
+from pipeline.artifacts.names import TextIds
 from pipeline.core.files import read_json
 from pipeline.project import paths
 from tests.command_line import caller
@@ -39,7 +39,7 @@ def project(made, monkeypatch, capsys):
         read_json(paths.evaluated("sum", "csls") / evaluation.METRICS),
         evaluation.read_ranks(paths.evaluated("sum", "csls")),
     )
-    names.write(prepared, Names.of(**columns))
+    names.write(prepared, TextIds.of(**columns))
     call = caller(monkeypatch, capsys, "--set", "evaluate.resamples=10")
     for command in ("embed", "evaluate"):
         status, _, err = call(command, "--run", "sum", "--device", "cpu")

@@ -134,6 +134,10 @@ TABLE = [
         "python -m tests.golden $(ls tests/golden/vectors/*.npz | head -1)",
         "one file of many",
     ),
+    Rewriting(r"vse-pipe pack", "vse-pipe pack --help", "named without what to pack"),
+    Rewriting(
+        r"vse-pipe train --run theirs", "vse-pipe train --help", "the project of these tests has no run of that name"
+    ),
     Rewriting(r"vse-pipe serve", "vse-pipe serve --help", "a server runs until it is stopped"),
     Rewriting(r"vse-pipe search", "vse-pipe search --help", "named without what to search for"),
     Rewriting(r"vse-pipe (export|audit|localize)", r"vse-pipe \1 --help", "named without what to export or to audit"),

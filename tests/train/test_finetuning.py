@@ -18,10 +18,10 @@ from pipeline.project.registry import BACKBONES
 from pipeline.train import stage
 from pipeline.train.encoders.image.finetune import network as backbone
 from pipeline.train.encoders.image.finetune.pictures import Pictures
-from pipeline.train.engine import checkpoint, fingerprint, gradient_cache, loop
+from pipeline.train.engine import checkpoint, fingerprint, gradient_cache, inputs, loop
 from pipeline.train.engine.encoder.rate import OwnRate
 from pipeline.train.engine.schedule import Moment, set_rates
-from pipeline.train.stage import _inputs, train
+from pipeline.train.stage import train
 from tests.train.killed import Killed, killed_after
 from tests.train.painted import RUN, loaded, original
 from tests.train.some import adam
@@ -234,8 +234,8 @@ def test_the_fingerprint_covers_images_weights_and_transform(painted_project):
     }
     assert len(marks) == 3
     train(params, "ft", "cpu")
-    inputs = _inputs(params.runs["ft"])
-    expected = fingerprint.of(params.runs["ft"], params.seed, inputs, cpu, depends)
+    read = inputs.files(params.runs["ft"])
+    expected = fingerprint.of(params.runs["ft"], params.seed, read, cpu, depends)
     assert checkpoint.fingerprint(paths.trained("ft")) == expected
 
 

@@ -1,14 +1,15 @@
 """Figures beside recall, by what else is known of the pairs: grades that people gave, and labels of the pictures."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import torch
 from jaxtyping import Float
 
-from pipeline.artifacts.evaluation import DIRECTIONS
+from pipeline.artifacts.evaluation import DIRECTIONS, JUDGED, PLAUSIBLE
 from pipeline.core.errors import InputError
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.ranking.engine import graded
@@ -22,6 +23,7 @@ from pipeline.ranking.metrics.graded import Graded
 from pipeline.ranking.metrics.truth import places
 
 Found = tuple[dict, dict[str, pa.Table]]
+_TABLES = {"judged": JUDGED, "plausible": PLAUSIBLE}
 _DIGITS = 6
 
 
@@ -54,11 +56,13 @@ def measured(
     Under ``folds`` a query is ranked among the items of its fold and counts once, whatever its fold. Raises InputError where
     judgements or labels name nothing that is ranked.
     """
-    told = {
-        "judged": {"file": params.judgements, "correct_above": params.correct_above},
-        "plausible": {"file": params.labels},
-    }
-    metrics: dict = {}
+    measures: dict[str, tuple[dict, Callable]] = {}
+    if further.graded is not None:
+        told = {"file": params.judgements, "correct_above": params.correct_above}
+        measures["judged"] = told, partial(_judged, further.graded)
+    if further.labels is not None:
+        measures["plausible"] = {"file": params.labels}, partial(_plausible, further.labels)
+    metrics: dict[str, dict] = {}
     tables: dict[str, list[pa.Table]] = {}
     for direction in DIRECTIONS:
         if chosen[direction].criterion.matching:
@@ -67,11 +71,10 @@ def measured(
             (index, fold, trial.under(chosen[direction].criterion))
             for index, (fold, trial) in enumerate(zip(folds, ground[direction], strict=True))
         ]
-        for name, own, of in (("judged", further.graded, _judged), ("plausible", further.labels, _plausible)):
-            if own is not None:
-                figures, rows = of(own, direction, trials, params)
-                metrics.setdefault(name, dict(told[name]))[direction] = _rounded(figures)
-                tables.setdefault(f"{name}.parquet", []).append(rows)
+        for name, (known, of) in measures.items():
+            figures, rows = of(direction, trials, params)
+            metrics.setdefault(name, known)[direction] = _rounded(figures)
+            tables.setdefault(_TABLES[name], []).append(rows)
     return metrics, {name: pa.concat_tables(rows) for name, rows in tables.items()}
 
 

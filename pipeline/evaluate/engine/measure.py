@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.artifacts.names import Names
+from pipeline.artifacts.names import TextIds
 from pipeline.core import console
 from pipeline.core.errors import InputError
 from pipeline.evaluate.engine import tables
@@ -38,7 +38,7 @@ class Inputs:
     similarity: Similarity
     about: dict[str, object]
     seed: int = 0
-    names: Names | None = None
+    names: TextIds | None = None
     further: Further | None = None
 
     def validation(self) -> Split:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts.names import KEYS, Names
+from pipeline.artifacts.names import KEYS, TextIds
 from pipeline.core import text_ids
 from pipeline.core.errors import InputError
 
@@ -56,7 +56,7 @@ class Book:
             shown = map(str, ids[:_SHOWN])
         return ", ".join(shown) + (", ..." if len(ids) > _SHOWN else "")
 
-    def names(self) -> Names | None:
+    def names(self) -> TextIds | None:
         """None where all ids are numbers."""
         texts = {key: found for key, found in self._texts.items() if len(found)}
-        return Names.of(**{key: (np.arange(len(found)), found) for key, found in texts.items()}) if texts else None
+        return TextIds.of(**{key: (np.arange(len(found)), found) for key, found in texts.items()}) if texts else None

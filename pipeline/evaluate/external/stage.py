@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.artifacts import evaluation
-from pipeline.artifacts.names import Names
+from pipeline.artifacts.names import TextIds
 from pipeline.core import locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
@@ -51,7 +51,7 @@ def evaluate_files(
         from pipeline.evaluate.judgements import names, read
 
         ids = given.ranked.image_ids, given.ranked.caption_ids
-        given = replace(given, further=read.further(params, *map(names.Names.of_ids, ids)))
+        given = replace(given, further=read.further(params, *map(names.TextIds.of_ids, ids)))
     must_be_given(given, chosen, params)
     warn_of_collapse(given.ranked, f"{files.images}, {files.captions}")
     found = {}
@@ -73,7 +73,7 @@ def must_be_given(given: Inputs, chosen: Sequence[Criterion], params: EvaluatePa
         )
 
 
-def _finish(result: Result, folder: Path | None, names: Names | None) -> None:
+def _finish(result: Result, folder: Path | None, names: TextIds | None) -> None:
     if folder is not None:
         write(folder, result, names)
         return

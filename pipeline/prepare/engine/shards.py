@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.artifacts.names import Names
+from pipeline.artifacts.names import TextIds
 from pipeline.core.errors import InputError
 from pipeline.core.inside import inside
 from pipeline.pictures.address import path_of
@@ -70,4 +70,4 @@ def assembled(
     texts = [text for group in captions for text in group]
     described = [keys[owner] for owner in owners], texts, [splits[owner] for owner in owners]
     told: pa.Table = caption_table(range(len(texts)), *described)
-    return Source(table, told, str(root), scanned.broken, names=Names.of(**named) if named else None)
+    return Source(table, told, str(root), scanned.broken, names=TextIds.of(**named) if named else None)

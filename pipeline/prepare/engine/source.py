@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.artifacts import captions, images, phrases
-from pipeline.artifacts.names import Names
+from pipeline.artifacts.names import TextIds
 from pipeline.core import memory, seeds, text_ids
 from pipeline.core.errors import InputError, MissingResource
 from pipeline.core.unknown import missing
@@ -22,7 +22,7 @@ LONGEST_CAPTION = 2**17
 _BESIDE_A_CAPTION = 500
 # Categories of Unicode: what separates, controls and formats.
 _UNSEEN = ("Zs", "Zl", "Zp", "Cc", "Cf")
-# Numbers and texts by key, as ``Names.of`` takes them.
+# Numbers and texts by key, as ``TextIds.of`` takes them.
 Named = dict[str, tuple[np.ndarray, pa.Array]]
 _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "test": "test"}
 
@@ -52,7 +52,7 @@ class Source:
     broken: list[str] = field(default_factory=list)
     phrases: pa.Table | None = None
     regions: RegionRows | None = None
-    names: Names | None = None
+    names: TextIds | None = None
 
 
 def existing(source: Path) -> Path:
@@ -123,7 +123,7 @@ class Unique:
 def numbered(
     ids: Sequence[int | str], key: str, where: Callable[[int], str], called: str = ""
 ) -> tuple[list[int], Named]:
-    """The numbers of ids as the data set has them, and what ``Names.of`` takes: nothing where all are numbers, in text or not.
+    """The numbers of ids as the data set has them, and what ``TextIds.of`` takes: nothing where all are numbers, in text or not.
     Else they are running numbers. where: of an id by its place; called: what the source calls it.
 
     Raises InputError for ids that are given twice, and for texts that can be none.

@@ -130,7 +130,9 @@ def _fragments(node: RunNode) -> Iterator[str]:
 
 
 def _teacher(root: Root, node: RunNode) -> Iterator[tuple[str, str]]:
-    """What is wrong when a scheme that learns from a teacher has none, or another one has."""
+    """What is wrong when a scheme that learns from a teacher has none, or another one has. A model that is given has learnt."""
+    if node.model is not None:
+        return
     wanted, there = RUN_FAMILIES["scheme"].traits(node.scheme).teacher, node.noise in root.teachers
     if wanted and not there:
         yield "scheme", f"scheme '{node.scheme}' learns from a teacher; name an entry of teachers as noise"

@@ -17,6 +17,7 @@ from pipeline.core.strict import Digest, Strict
 from pipeline.project.params.ensemble_node import EnsembleNode as EnsembleNode
 from pipeline.project.params.seeds import Seed, Seeds
 from pipeline.project.params.training import TrainParams
+from pipeline.project.params.transfer_node import TransferNode as TransferNode
 
 # What the pipeline appends to a node's folder while it is written, locked and timed.
 _ENDINGS = (".partial", ".lock", ".timing.json")
@@ -150,23 +151,6 @@ class RunNode(Strict):
     its model and trains nothing"""
     sha256: Digest | None = None
     """of ``model``: that of its config.json, which holds the digests of weights and vocabulary"""
-
-
-class TransferNode(Strict):
-    """transfers.<name>: a run that is embedded and measured on a data set it was not trained on."""
-
-    run: str
-    """a name under runs; of a run with seeds all its models"""
-    dataset: str
-    """a name under datasets"""
-    features: str | None = None
-    """under features, those of that data set; null: the ones with the backbone and options of the run's own"""
-    bank: str | None = None
-    """the data set whose split ``evaluate.bank`` train or val means: this one (null) or that the run was trained on"""
-
-    def tells(self, told: object) -> bool:
-        """Whether ``transfer`` in an evaluation's metrics.json speaks of this entry."""
-        return isinstance(told, dict) and (told.get("run"), told.get("dataset")) == (self.run, self.dataset)
 
 
 class EmbedParams(Strict):

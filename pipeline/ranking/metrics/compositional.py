@@ -13,8 +13,8 @@ def two_by_two(scores: Float[np.ndarray, "sets 2 2"]) -> Answers:
     (image), or both (group). Thrush et al., Winoground, CVPR 2022, Eqs. 1 to 3; an equal score is no preference there either.
     """
     own, of_image = scores[:, [0, 1], [0, 1]], scores[:, [0, 1], [1, 0]]
-    text = (own > of_image).all(axis=1)
-    image = (own > of_image[:, ::-1]).all(axis=1)
+    text: np.ndarray = np.all(own > of_image, axis=1)
+    image: np.ndarray = np.all(own > of_image[:, ::-1], axis=1)
     return {"text": text, "image": image, "group": text & image}
 
 

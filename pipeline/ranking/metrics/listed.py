@@ -52,8 +52,8 @@ def listed(
     positions = np.concatenate([positions, np.full(lost.sum(), np.inf)])
     order = np.lexsort((positions, owners))
     found, counts = np.unique(owners, return_counts=True)
-    of_each = (np.concatenate([values[correct], absent_grades[lost]])[order] for values in (gains, grades))
-    return Listed(positions[order], *of_each, np.concatenate([[0], counts.cumsum()]), found)
+    gains, grades = (np.concatenate([values[correct], absent_grades[lost]])[order] for values in (gains, grades))
+    return Listed(positions[order], gains, grades, np.concatenate([[0], counts.cumsum()]), found)
 
 
 def _places(

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts.names import Names
+from pipeline.artifacts.names import TextIds
 from pipeline.core.errors import InputError
 from pipeline.project import paths
 from pipeline.project.params.typed import Params, Run
@@ -149,7 +149,7 @@ class DatasetIndex:
     captions: pd.DataFrame
     root: Path
     digests: dict[str, str] = field(default_factory=dict)
-    names: Names | None = None
+    names: TextIds | None = None
 
     @property
     def name(self) -> str:

@@ -84,8 +84,8 @@ def _answers(given: Inputs, where: dict[str, np.ndarray], memory: int) -> compos
 
     def scored(images: Sequence[str], captions: Sequence[str]) -> np.ndarray:
         """A row a set; the columns to compare one by one."""
-        sides = (np.stack([where[name] for name in of]).ravel() for of in (images, captions))
-        return pairs.scores(given.ranked, given.similarity, inner, *sides, memory).reshape(len(images), -1).T
+        rows, columns = (np.stack([where[name] for name in of]).ravel() for of in (images, captions))
+        return pairs.scores(given.ranked, given.similarity, inner, rows, columns, memory).reshape(len(images), -1).T
 
     if "negative_id" in where:
         found = scored(["image_id"] * 2, ["caption_id", "negative_id"])

@@ -7,7 +7,7 @@ import numpy as np
 
 from pipeline.artifacts import embeddings, names
 from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.artifacts.names import Names
+from pipeline.artifacts.names import TextIds
 from pipeline.core import locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
@@ -168,7 +168,7 @@ def _bias(given: Inputs, criterion: Criterion, direction: str, params: EvaluateP
     return found
 
 
-def _folded(split: Split, bias: ItemBias, direction: str, names: Names | None) -> Folded:
+def _folded(split: Split, bias: ItemBias, direction: str, names: TextIds | None) -> Folded:
     images, captions = ("image_id", split.image_ids), ("caption_id", split.caption_ids)
     assert plain(split.images)
     assert plain(split.captions)

@@ -17,7 +17,7 @@ _DIRECTIONS = {"image_to_text": "image to text", "text_to_image": "text to image
 LOADER = """\
 from pathlib import Path
 
-from pipeline.tools.hub.model import networks  # pip install vse-pipe
+from pipeline.tools.hub.model import networks  # of vse-pipe
 
 sentences = ["two dogs run along a beach", "a red car in the snow"]
 photos = [Path("a.jpg"), Path("b.jpg")]
@@ -53,7 +53,7 @@ def text(about: About) -> str:
     node, config = about.params.runs[about.run], about.config
     sides = {key: f"`{config[key]['name']}`" for key in RUN_FAMILIES}
     what = (
-        f"Images and captions in one space, by [vse-pipe](https://pypi.org/project/vse-pipe/) {version('vse-pipe')}: image side "
+        f"Images and captions in one space, by vse-pipe {version('vse-pipe')}: image side "
         f"{sides['image']}, text side {sides['text']}, compared by {sides['similarity']}; trained with loss {sides['loss']}, scheme "
         f"{sides['scheme']} and sampler {sides['sampler']}. {about.parameters:,} parameters"
         f"{' in each of two networks' if 'peer_sha256' in config else ''}, {config['embed_size']} dimensions; epoch "
@@ -134,12 +134,12 @@ def _entries(about: About) -> dict:
     made = {
         "features": (run.features, "backbone", params.features[run.features].backbone),
         "texts": (run.texts, "method", params.texts[run.texts].method),
-        "noises": (run.noise, "protocol", params.noises[run.noise].protocol),
+        "noises": (run.noise, "protocol", params.pairs(run.noise).protocol),
     }
-    nodes = {key: {name: {"dataset": run.dataset} | _named(kind, one)} for key, (name, kind, one) in made.items()}
+    nodes: dict = {key: {name: {"dataset": run.dataset} | _named(kind, one)} for key, (name, kind, one) in made.items()}
     members = {key: getattr(run, key) for key in RUN_FAMILIES}
     options = {key: one.params.model_dump(mode="json") for key, one in members.items()}
-    entry = {"dataset": run.dataset, "features": run.features, "texts": run.texts, "noise": run.noise}
+    entry: dict = {"dataset": run.dataset, "features": run.features, "texts": run.texts, "noise": run.noise}
     entry |= {key: one.name for key, one in members.items()}
     entry |= {"options": {key: value for key, value in options.items() if value}}
     entry |= {"train": {"embed_size": run.train.embed_size}}
@@ -153,7 +153,7 @@ def _named(kind: str, member: Member) -> dict:
 
 def _data(about: About) -> str:
     params, run = about.params, about.params.runs[about.run]
-    noise, prepared = params.noises[run.noise].protocol, paths.prepared(run.dataset)
+    noise, prepared = params.pairs(run.noise).protocol, paths.prepared(run.dataset)
     counts = [by_split(prepared / name) for name in (images.NAME, captions.NAME)]
     splits = ", ".join(f"{split} {counts[0].get(split, 0):,} / {count:,}" for split, count in counts[1].items())
     rate = getattr(noise.params, "rate", None)

@@ -13,6 +13,7 @@ from torch import Tensor
 from pipeline.artifacts import features, model_files, texts
 from pipeline.core.errors import IntegrityError, UsageError
 from pipeline.core.files import read_json, require
+from pipeline.core.tokens import Tokens
 from pipeline.embed.engine.fitted import learnt
 from pipeline.extract.engine.forward import Forward
 from pipeline.extract.text_engine.method import State
@@ -64,6 +65,10 @@ class PackedNetwork:
         if meta["kind"] == "tokens":
             tokens, _ = method.transform(list(sentences), State(words=self.files.words), options)
             read = texts.Texts("tokens", places, meta, tokens, self.files.words, None, None)
+        elif meta["kind"] == "fragments":
+            rows, lengths = method.transform(list(sentences), State(), options)
+            fragments = Tokens(rows, lengths.cumsum() - lengths, lengths)
+            read = texts.Texts("fragments", places, meta, fragments, [], rows, None)
         else:
             state = learnt(self.folder / TEXTS, meta)
             array = np.asarray(method.transform(list(sentences), state, options), np.float32)

@@ -14,7 +14,6 @@ from pipeline.project.nodes import Node, declarations
 from pipeline.project.params.typed import Params
 from pipeline.tools.hub import card
 from pipeline.tools.hub.files import CARD, FEATURES, OF_FEATURES, OF_TEXTS, PATTERNS, TEXTS
-from pipeline.train import check
 from pipeline.train.engine import restore
 
 
@@ -27,10 +26,8 @@ def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
     """
     node, trained = params.runs[run], paths.trained(run)
     models = restore.load_all(trained)
-    wrong = [one for one in check.problems(params, Node(declarations()["train"], run, trained)) if one.status]
-    if wrong:
-        raise IntegrityError("\n".join(one.line for one in wrong))
     figures = card.figures(params, run)
+    _require_in_order(params, run, ("train", "embed", "evaluate") if figures else ("train",))
     if not figures:
         warn(f"pack {run}: the run has not been evaluated; its card has no figures")
     sides = {TEXTS: (node.texts, OF_TEXTS), FEATURES: (node.features, OF_FEATURES)}
@@ -48,6 +45,17 @@ def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
         about = card.About(params, run, licence, digests, models[0][1].config, parameters, figures)
         write_text(folder / CARD, card.text(about))
     return digests
+
+
+def _require_in_order(params: Params, run: str, groups: tuple[str, ...]) -> None:
+    """Raises IntegrityError for what `vse-pipe check` would say of these outputs of the run, such as figures of another model."""
+    declared = [declarations()[group] for group in groups]
+    nodes = [Node(one, run, one.out(params, run)) for one in declared]
+    found = [
+        problem for node in nodes for problem in node.declaration.beside(node.declaration.check).problems(params, node)
+    ]
+    if wrong := [problem.line for problem in found if problem.status]:
+        raise IntegrityError("\n".join(wrong))
 
 
 def _copy(source: Path, folder: Path, files: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from pipeline.artifacts import names
-from pipeline.artifacts.names import Names
+from pipeline.artifacts.names import TextIds
 from pipeline.core import text_ids
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError, UsageError
@@ -47,7 +47,7 @@ class Engine:
     left_out: dict[str, int]
     named: bool
     _params: Params
-    _names: Names | None
+    _names: TextIds | None
     _criterion: Criterion
     _network: Network | Together
     _catalogue: Catalogue
@@ -162,8 +162,8 @@ class Engine:
         else:
             image, caption = int(ids.caption_images[place]), int(ids.caption_ids[place])
             text = self._catalogue.text(caption)
-        ids = self._shown("image_id", image), None if caption is None else self._shown("caption_id", caption)
-        return Hit(rank, score, *ids, text, self._catalogue.file(image))
+        described = None if caption is None else self._shown("caption_id", caption)
+        return Hit(rank, score, self._shown("image_id", image), described, text, self._catalogue.file(image))
 
 
 def best(scores: Float[np.ndarray, " items"], k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -53,7 +53,7 @@ def project(tmp_path_factory) -> Project:
     shutil.copytree(ROOT / "pipeline", root / "pipeline")
     shutil.copy(ROOT / "params.yaml", root)
     set_params(root / "params.yaml", TINY)
-    made = Project(root)
+    made = Project(root, forked=True)
     made.environment["PYTHONPATH"] = str(root)
     for call in ("prepare", "inject", *reversed(CALLS)):
         assert "is up to date" not in made.run("vse-pipe", *call.split())

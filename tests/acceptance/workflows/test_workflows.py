@@ -86,7 +86,7 @@ def origin(tmp_path_factory) -> Project:
 def _pull_request(origin: Project, root: Path, edit) -> Project:
     """A fresh checkout of a branch with one commit, its page for plots made."""
     origin.run("git", "clone", "-q", str(origin.root), str(root))
-    project = Project(root)
+    project = Project(root, forked=True)
     for key, value in (("email", "test@example.org"), ("name", "test")):
         project.run("git", "config", f"user.{key}", value)
     project.run("git", "checkout", "-q", "-b", "change")

@@ -53,6 +53,11 @@ def test_runs_and_folders_that_do_not_fit(tmp_path):
     assert "'big' is compared by order; a teacher is compared by cosine" in told(big=order)
 
 
+def test_a_model_that_is_given_needs_no_teacher(tmp_path):
+    given = {"noise": "clean", "model": "models/small", "sha256": "0" * 64}
+    assert loaded(tmp_path, small={**STUDENT, **given}).runs["small"].noise == "clean"
+
+
 def test_in_dvc_yaml_a_student_depends_on_its_teacher_and_on_no_other_run():
     """Through its pairs: by the stages' own outputs, from the student back to what the teacher is trained on."""
     document = read_document(ROOT / "params.yaml")

@@ -1,16 +1,19 @@
 """A project without code: stages watch lists of the modules that they run, and `check` knows when one has changed."""
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+import pipeline
 from pipeline.commands import _project
 from pipeline.commands import code as command
 from pipeline.project import code, lock, paths
 from pipeline.project.nodes import declarations
 from pipeline.project.params.load import load
 from pipeline.project.registry import LOSSES
+from pipeline.tools import code_lists
 from pipeline.tools.check.stage import check
 from pipeline.tools.init import stages_yaml
 from tests.made import record
@@ -76,3 +79,36 @@ def test_entries_that_go_take_their_lists_along(listed):
     command.code()
     assert (paths.CODE / "inject" / "clean").is_file()
     assert not (paths.CODE / "inject" / "half").exists()
+
+
+def test_what_was_found_is_kept_until_a_module_or_the_parameters_change(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    module, params = Path("package/core/files.py"), Path("params.yaml")
+    module.parent.mkdir(parents=True)
+    module.write_text("one = 1\n")
+    params.write_text("seed: 1\n")
+    monkeypatch.setattr(pipeline, "__file__", str(tmp_path / "package" / "__init__.py"))
+    calls = []
+
+    def finds(overrides: list[str] = []) -> bool:  # noqa: B006 (nobody changes it)
+        before = len(calls)
+        code_lists.write(overrides, lambda: calls.append(1) or {"train@max": str(len(calls)), "report": "r 1"})
+        assert Path("data/code/train/max").read_text() == f"{len(calls)}\n"
+        return len(calls) > before
+
+    assert finds()
+    assert finds()  # without .dvc there is no place to keep it
+    Path(".dvc").mkdir()
+    assert finds()
+    assert not finds()
+    assert finds(["seed=2"])
+    assert finds()
+    params.write_text("seed: 2\n")
+    assert finds()
+    os.utime(module, ns=(1, 1))
+    assert finds()
+    module.with_name("new.py").touch()
+    assert finds()
+    assert not finds()
+    code_lists.KEPT.write_text("{")
+    assert finds()

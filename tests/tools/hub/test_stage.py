@@ -13,9 +13,10 @@ from pipeline.core.errors import InputError, IntegrityError, PipelineError
 from pipeline.core.files import sha256
 from pipeline.embed.stage import embed
 from pipeline.project import paths
+from pipeline.project.nodes import Node, declarations
 from pipeline.project.params.load import load
 from pipeline.tools.hub.stage import pack
-from pipeline.train import stage
+from pipeline.train import check, stage
 from tests.made import INFERENCES
 
 HUB = Path("hub/sum")
@@ -54,6 +55,7 @@ def test_a_run_that_takes_the_model_from_the_pack_has_the_same_vectors_to_the_la
     stage.train(again, "again", "cpu")
     for name in (model_files.MODEL, model_files.VOCABULARY, "history.csv"):
         assert (paths.trained("again") / name).read_bytes() == (paths.trained("sum") / name).read_bytes()
+    assert check.problems(again, Node(declarations()["train"], "again", paths.trained("again"))) == []
     embed(again, "again", "cpu")
     for name in (embeddings.IMAGES, embeddings.CAPTIONS):
         mine, theirs = (embeddings.read(paths.embedded(run) / name) for run in ("again", "sum"))
@@ -129,6 +131,18 @@ WRONG = {
         "made from other texts than there are now",
     ),
 }
+
+
+def retrained() -> None:
+    changed = load(paths.PARAMS, ["train.lr=0.02"])
+    stage.train(changed, "sum", "cpu")
+
+
+WRONG["figures of another model"] = (
+    retrained,
+    IntegrityError,
+    "data/embed/sum: made from other weights than there are now",
+)
 
 
 def rewrite(path: Path, change) -> None:

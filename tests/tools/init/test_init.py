@@ -9,6 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.project.code import PACKAGE
+from pipeline.project.params import overlay
 from pipeline.project.params.document import read_document
 from pipeline.project.params.load import load
 from pipeline.tools.check import dvc_stages, dvc_yaml
@@ -44,8 +45,7 @@ def test_a_project_is_well_and_has_neither_code_nor_demo(call):
     for name in (".dvc/config", ".gitignore"):
         assert Path(name).read_bytes() == (ROOT / name).read_bytes()
     own, packaged = read_document(Path("params.yaml")), read_document(ROOT / "params.yaml")
-    nodes = ("datasets", "features", "texts", "noises", "runs", "ensembles")
-    assert own == {**packaged, **{name: {} for name in nodes}}
+    assert own == {**packaged, **{name: {} for name in overlay.NODES}}
     (found,) = dvc_yaml.problems(load(Path("params.yaml")), own)
     assert found.line.startswith("params.yaml runs: there are none, and nothing to report on; `vse-pipe apply`")
     assert subprocess.run(["git", "log"], capture_output=True, text=True).returncode == 128
@@ -72,6 +72,7 @@ def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
     params = read_document(ROOT / "params.yaml")
     params["report"] |= {"audits": ["max"], "localized": ["hal"]}
     params["ensembles"] = {"both": {"first": "sum", "second": "max"}}
+    params["teachers"] = {"soft": {"dataset": "shapes", "noise": "clean", "run": "sum"}}
     own, wrong = dvc_stages.read(path, params)
     theirs, also_wrong = dvc_stages.read(ROOT / "dvc.yaml", params)
     assert wrong == also_wrong == []

@@ -9,24 +9,40 @@ import pytest
 from pipeline.artifacts import model_files
 from pipeline.core.errors import InputError, IntegrityError, ParamsError, UsageError
 from pipeline.core.files import sha256
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
 from pipeline.project import paths
 from pipeline.project.params.load import load
 from pipeline.train import plan
 from pipeline.train.engine import restore
 from pipeline.train.stage import train
-from tests.toy_project import PARAMS, load_params, write_params
+from tests.toy_project import PARAMS, load_params, write_params, write_prepared
 
 GIVEN = Path("given")
 CONFIG = GIVEN / model_files.CONFIG
 
 
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
+    """A project whose run ``sum`` is trained, with its model in ``GIVEN``."""
+    root = tmp_path_factory.mktemp("given") / "project"
+    root.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        write_prepared()
+        params = load_params(root)
+        inject(params, "clean")
+        extract_texts(params, "words")
+        train(params, "sum", "cpu")
+        shutil.copytree(paths.trained("sum"), GIVEN, ignore=shutil.ignore_patterns("last"))
+    return root
+
+
 @pytest.fixture
-def trained(project):
-    """The folder of a model, and the params of a project whose run ``other`` takes it."""
-    params = load_params(project)
-    train(params, "sum", "cpu")
-    shutil.copytree(paths.trained("sum"), GIVEN, ignore=shutil.ignore_patterns("last"))
-    return project
+def trained(trained_once, tmp_path, monkeypatch):
+    """A copy of it, the working directory."""
+    shutil.copytree(trained_once, tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
 
 
 def taking(**changes: object):

@@ -18,6 +18,7 @@ from pipeline.inject.stage import inject
 from pipeline.inject.teacher_stage import teach
 from pipeline.project import paths
 from pipeline.ranking.engine.embedded import Embedded
+from pipeline.tools.hub.stage import pack
 from pipeline.train.engine import gradient_cache
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.teacher import Teacher
@@ -144,10 +145,10 @@ def test_pairs_are_those_of_the_noise_and_the_models_are_told(params):
 
 def _table(params):
     from pipeline.artifacts import features
-    from pipeline.train.stage import _table
+    from pipeline.train.engine import inputs
 
     node = params.runs["small"]
-    return _table(node, features.read(paths.extracted("toy", "plain")), None, 1, CPU)
+    return inputs.table(node, features.read(paths.extracted("toy", "plain")), None, 1, CPU)
 
 
 def test_similarities_are_the_weighted_mean_of_the_models_cosines(params):
@@ -188,6 +189,12 @@ def _alone(run):
     folder.mkdir()
     teachers.write(folder, [teachers.entry(run, paths.embedded(run), 1.0)])
     return folder
+
+
+def test_a_packed_student_says_how_its_pairs_were_made(params, tmp_path):
+    train(params, "small", "cpu")
+    pack(params, "small", tmp_path / "hub", None)
+    assert "protocol `caption`, rate 0.5" in (tmp_path / "hub" / "README.md").read_text()
 
 
 def test_a_teacher_embedded_anew_is_refused_until_it_is_joined_again(params, folder):

@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.artifacts.names import Names
+from pipeline.artifacts.names import TextIds
 from pipeline.core.errors import InputError
 from pipeline.core.text_ids import shown
 from pipeline.prepare.engine.scan import scan
@@ -65,7 +65,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     images = image_table(keys, list(numbers), splits, scanned.widths, scanned.heights, scanned.digests)
     texts = [cells["caption"] for cells in rows]
     captions = caption_table(ids, [keys[i] for i in image_ids], texts, [splits[i] for i in image_ids])
-    names = Names.of(**named, **called) if named or called else None
+    names = TextIds.of(**named, **called) if named or called else None
     return Source(images, captions, str(root), scanned.broken, names=names)
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
-from pipeline.artifacts.names import Names
+from pipeline.artifacts.names import TextIds
 from pipeline.core import memory
 from pipeline.core.errors import InputError
 from pipeline.prepare.engine.scan import scan
@@ -93,7 +93,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         scanned.heights,
         scanned.digests,
     )
-    names = Names.of(**named, **called) if named or called else None
+    names = TextIds.of(**named, **called) if named or called else None
     return Source(table, captions, str(root), scanned.broken, names=names)
 
 

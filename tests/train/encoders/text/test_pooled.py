@@ -1,18 +1,23 @@
 """The layer on tokens and their pooling, against loops; what is dropped; runs on them; and what is refused."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts import captions, history, model_files, texts
+from pipeline.artifacts import captions, embeddings, history, model_files, texts
 from pipeline.core.errors import InputError
 from pipeline.core.files import sha256
 from pipeline.embed.stage import embed
 from pipeline.evaluate.stage import evaluate
+from pipeline.extract.text_engine import encoder
 from pipeline.project import paths
+from pipeline.project.params.typed import Params as AllParams
 from pipeline.project.registry import TEXT_ENCODERS
+from pipeline.tools.hub.model import networks
+from pipeline.tools.hub.stage import pack
 from pipeline.train.encoders.text.pooled import Params
 from pipeline.train.encoders.text.pooled.encoder import build
 from pipeline.train.engine.encoder.thin import thinned
@@ -95,23 +100,47 @@ def _write_tokens(name: str) -> None:
     table = np.eye(len(WORDS), dtype=np.float16)
     lists = [[WORDS.index(word) for word in text.split()] for text in said["text"].to_pylist()]
     blocks = [(table[one], np.array([len(one)])) for one in lists]
-    about = {"captions_sha256": sha256(prepared / captions.NAME), "method": "sentence_tokens"}
+    about = {
+        "captions_sha256": sha256(prepared / captions.NAME),
+        "method": "sentence_tokens",
+        "options": {"model": "none"},
+    }
     texts.write_fragments(paths.extracted("toy", name), said["caption_id"].to_numpy(), blocks, about)
+
+
+def _trained(similarity: str, image: str) -> AllParams:
+    """A run of that name, in the working directory."""
+    node = {"dataset": "toy", "method": "sentence_tokens", "model": "none"}
+    run = run_of(similarity, image=image, text="pooled", texts="fine", train={"epochs": 3})
+    if not paths.prepared("toy").exists():
+        write_fragment_project(Path())
+        _write_tokens("fine")
+    small = {"sgr": {"sim_dim": 6, "dropout": 0.1}}
+    params = load_params(Path(), texts={"fine": node}, runs={similarity: run}, similarity=small)
+    train(params, similarity, "cpu")
+    return params
 
 
 @pytest.mark.parametrize(("similarity", "image"), [("cosine", "pooled"), ("scan_t2i", "regions"), ("sgr", "regions")])
 def test_runs_learn_from_tokens_as_one_vector_or_as_fragments(root, monkeypatch, similarity, image):
     monkeypatch.chdir(root)
-    node = {"dataset": "toy", "method": "sentence_tokens", "model": "none"}
-    run = run_of(similarity, image=image, text="pooled", texts="fine", train={"epochs": 3})
-    if not paths.prepared("toy").exists():
-        write_fragment_project(root)
-        _write_tokens("fine")
-    small = {"sgr": {"sim_dim": 6, "dropout": 0.1}}
-    params = load_params(root, texts={"fine": node}, runs={similarity: run}, similarity=small)
-    train(params, similarity, "cpu")
+    params = _trained(similarity, image)
     losses = [row["loss"] for row in history.read(paths.trained(similarity)).to_dict("records")]
     assert losses[-1] < 0.95 * losses[0]
     embed(params, similarity, "cpu")
     evaluate(params, similarity, ["nns"], "cpu")
     assert model_files.read(paths.trained(similarity)).config["text_inputs"] == len(WORDS)
+
+
+def test_a_packed_model_reads_sentences(root, monkeypatch, tmp_path):
+    monkeypatch.chdir(root)
+    params = _trained("cosine", "pooled")
+    embed(params, "cosine", "cpu")
+    pack(params, "cosine", tmp_path / "hub", None)
+    eye = torch.eye(len(WORDS))
+    known = SimpleNamespace(encode=lambda said, **_: [eye[[WORDS.index(word) for word in one.split()]] for one in said])
+    monkeypatch.setattr(encoder, "_loaded", lambda *_: known)
+    said = captions.read(paths.prepared("toy"))["text"].to_pylist()
+    (network,) = networks(tmp_path / "hub")
+    expected = embeddings.read(paths.embedded("cosine") / embeddings.CAPTIONS).vectors
+    np.testing.assert_allclose(network.captions(said).numpy(), expected, atol=1e-6)

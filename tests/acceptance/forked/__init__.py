@@ -1,0 +1,33 @@
+"""``vse-pipe`` for pipelines under test: a process forked from one that has imported torch and its like, for each stage of
+DVC takes three seconds to import them and less to work. The pipeline itself is imported anew, from the clone it runs in.
+"""
+
+import atexit
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+_CLIENT = Path(__file__).with_name("client.py")
+
+
+@functools.cache
+def folder(**environment: str) -> Path:
+    """A folder with a ``vse-pipe``, to be put first in PATH; the process behind it ends with this one. environment: what
+    libraries read when they are imported."""
+    here = tempfile.TemporaryDirectory(prefix="forked")
+    address = Path(here.name) / "socket"
+    command = [sys.executable, "-m", "tests.acceptance.forked.server", str(address)]
+    server = subprocess.Popen(command, env=os.environ | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    atexit.register(here.cleanup)
+    atexit.register(server.communicate)
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    script = Path(here.name) / "bin" / "vse-pipe"
+    script.parent.mkdir()
+    source = _CLIENT.read_text(encoding="utf-8").replace("ADDRESS", repr(str(address)))
+    script.write_text(f"#!{sys.executable} -IS\n{source}", encoding="utf-8")
+    script.chmod(0o755)
+    return script.parent
