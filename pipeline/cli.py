@@ -24,6 +24,7 @@ from pipeline.commands import (
     code,
     compose,
     doctor,
+    embed,
     evaluate,
     export,
     extract,
@@ -204,21 +205,7 @@ def train(
     _wrote(outs, as_json)
 
 
-@app.command(rich_help_panel=_STAGES)
-def embed(run: RunName = None, device: Device = "auto", dry_run: DryRun = False, as_json: AsJson = False) -> None:
-    """Export the embeddings of a trained run to Parquet."""
-    params = _params()
-    names = _chosen_runs(run, params)
-    if dry_run:
-        return _plans.of_nodes(params, {"embed": names}, as_json)
-    with _reserved(map(paths.embedded, names)):
-        from pipeline.embed import stage
-
-    outs = [stage.embed(params, name, device) for name in names]
-    _project.settle(params, names, paths.embedded, stage.FILES)
-    _wrote(outs, as_json)
-
-
+app.command(rich_help_panel=_STAGES)(embed.embed)
 app.command(rich_help_panel=_STAGES)(evaluate.evaluate)
 
 

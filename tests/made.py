@@ -45,7 +45,7 @@ def write_dvc_yaml() -> None:
     """In the working directory, with the folders that it names and no stage of these projects writes."""
     # Without the code: its closure takes a second, and tests/tools/check/test_dvc_yaml.py looks at it in this repository.
     text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
-    text = re.sub(r"^ +- pipeline/.*\n|, pipeline/[\w/.]+(?=[,\]])", "", text, flags=re.M)
+    text = re.sub(r"^ +- pipeline/.*\n|,\s+\"?pipeline/[^,\]]+(?=[,\]])", "", text, flags=re.M)
     Path("dvc.yaml").write_text(text, encoding="utf-8")
     Path("pipeline").mkdir()
     for folder in ("data/audit", "data/localize"):
@@ -56,6 +56,7 @@ def write_dvc_yaml() -> None:
 SECTIONS = {
     "teachers": {},
     "ensembles": {},
+    "transfers": {},
     "embed": {"splits": None},
     "localize": {},
     "report": {"audits": [], "localized": []},

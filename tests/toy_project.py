@@ -1,5 +1,6 @@
 """A small project below a temporary folder, written with the artefact writers: what stage tests run on."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -55,8 +56,17 @@ def load_params(root: Path, **changes: object) -> Params:
     return load(write_params(root, **changes), further=[rows.problems])  # as commands read it
 
 
-def write_prepared(train: int = 30, val: int = 8, test: int = 6, dim: int = 10, seed: int = 0) -> None:
-    """images, captions and features of data set ``toy``; each caption names what its image's features show."""
+def write_prepared(
+    train: int = 30,
+    val: int = 8,
+    test: int = 6,
+    dim: int = 10,
+    seed: int = 0,
+    dataset: str = "toy",
+    extracted: str = "plain",
+    known: Sequence[str] = WORDS,
+) -> None:
+    """images, captions and features of a data set; each caption names, of the words ``known``, what its image's features show."""
     rng = np.random.default_rng(seed)
     splits = ["train"] * train + ["val"] * val + ["test"] * test
     n = len(splits)
@@ -64,14 +74,14 @@ def write_prepared(train: int = 30, val: int = 8, test: int = 6, dim: int = 10, 
     shown[~shown.any(axis=1), 0] = True
     array = (shown + 0.1 * rng.standard_normal((n, dim))).astype(np.float32)
     ids = np.arange(n) * 10 + 7
-    folder = paths.prepared("toy")
+    folder = paths.prepared(dataset)
     folder.mkdir(parents=True)
     zeros = np.zeros(n, np.int32)
     columns = {"image_id": ids, "file": [f"toy.npy#{row}" for row in range(n)], "split": splits}
     images.write(folder, pa.table({**columns, "width": zeros, "height": zeros, "sha256": ["0"] * n}), ".")
     texts, owners = [], []
     for image in range(n):
-        words = np.array(WORDS)[shown[image]]
+        words = np.array(known)[shown[image]]
         for _ in range(1 + image % 3):
             texts.append(" ".join(rng.permutation(words)))
             owners.append(image)
@@ -86,7 +96,7 @@ def write_prepared(train: int = 30, val: int = 8, test: int = 6, dim: int = 10, 
             }
         ),
     )
-    out = paths.extracted("toy", "plain")
+    out = paths.extracted(dataset, extracted)
     out.mkdir(parents=True)
     index = pa.table({"image_id": ids, "row": np.arange(n), "status": ["ok"] * n, "detail": [""] * n})
     features.write(out, array, index, {"backbone": "precomp"})

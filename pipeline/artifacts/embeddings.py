@@ -19,6 +19,8 @@ PEER = "peer"
 LEFT_OUT = "left_out"
 # Footer key: by split, the digest of the images and captions that are in the files (``pipeline.artifacts._content``).
 DATA = "data"
+# Footer key of a run on a data set it was not trained on: both by name, and the share of unknown words (``Moved``).
+TRANSFER = "transfer"
 
 
 def schema(side: str, dim: int) -> pa.Schema:

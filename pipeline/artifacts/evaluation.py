@@ -1,11 +1,15 @@
 """data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item),
-relaxation.parquet where a matching's lambda was chosen on validation data, and what judgements and labels say."""
+relaxation.parquet where a matching's lambda was chosen on validation data, and what judgements and labels say. Where ids are text,
+columns ``query_name``, ``image_name``, ``top_names`` and ``item_name`` stand beside the numbers."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from pipeline.artifacts.names import TextIds
 from pipeline.core import tables
 from pipeline.core.files import read_json, write_json
 
@@ -15,6 +19,8 @@ JUDGED, PLAUSIBLE = "judged.parquet", "plausible.parquet"
 FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION, JUDGED, PLAUSIBLE)
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
+# Columns of ids, and of the same ids as the data set has them where they are text.
+_NAMES = {"query_id": "query_name", "item_id": "item_name", "image_id": "image_name", "top": "top_names"}
 MEASURES = {
     "ap": "average precision, 0 to 1; null for matchings",
     "ap_at_r": "(1/R) sum of the precision at the ranks up to R that hold one of the R correct items, 0 to 1; "
@@ -84,14 +90,51 @@ def with_further(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
 
 
 def write(
-    folder: Path, metrics: dict, ranks: pa.Table, occurrence: pa.Table, relaxation: pa.Table | None = None
+    folder: Path,
+    metrics: dict,
+    ranks: pa.Table,
+    occurrence: pa.Table,
+    relaxation: pa.Table | None = None,
+    names: TextIds | None = None,
 ) -> None:
-    """metrics: finite numbers, strings and nested dictionaries only."""
+    """metrics: finite numbers, strings and nested dictionaries only. names: of ids that are text, which get columns of their
+    own."""
     write_json(folder / METRICS, metrics)
-    tables.write(folder / RANKS, ranks, with_further(RANKS_SCHEMA, ranks.column_names), {})
-    tables.write(folder / OCCURRENCE, occurrence, OCCURRENCE_SCHEMA, {})
+    tables.write(folder / RANKS, *_named(ranks, with_further(RANKS_SCHEMA, ranks.column_names), names), {})
+    tables.write(folder / OCCURRENCE, *_named(occurrence, OCCURRENCE_SCHEMA, names), {})
     if relaxation is not None:
         tables.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
+
+
+def _named(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
+    """With a column of text for each column of ids, ``query_name`` for ``query_id``; null where the ids of that side are numbers."""
+    if names is None:
+        return table, schema
+    parts = []
+    for direction, (asking, asked) in zip(
+        DIRECTIONS, (("image_id", "caption_id"), ("caption_id", "image_id")), strict=True
+    ):
+        part = table.filter(pc.equal(table["direction"], direction)).combine_chunks()
+        for column, key in (("query_id", asking), ("item_id", asked), ("image_id", "image_id")):
+            if column in schema.names:
+                part = part.append_column(_NAMES[column], _texts(names, key, part[column].to_numpy()))
+        if "top" in schema.names:
+            lists = part["top"].combine_chunks()
+            texts = _texts(names, asked, lists.flatten().to_numpy())
+            part = part.append_column(_NAMES["top"], pa.ListArray.from_arrays(lists.offsets, texts))
+        parts.append(part)
+    joined = pa.concat_tables(parts)
+    fields = [
+        tables.field(name, joined.schema.field(name).type, f"of {column}, where that is text", nullable=True)
+        for column, name in _NAMES.items()
+        if column in schema.names
+    ]
+    return joined, pa.schema([*schema, *fields], metadata=schema.metadata)
+
+
+def _texts(names: TextIds, key: str, ids: np.ndarray) -> pa.Array:
+    found = names.texts(key, ids)
+    return pa.nulls(len(ids), pa.string()) if found is None else found
 
 
 def few_items(metrics: dict) -> list[str]:

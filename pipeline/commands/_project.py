@@ -21,12 +21,28 @@ RunName = Annotated[
         autocompletion=_completion.section("runs"),
     ),
 ]
+EmbeddedName = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        help="a name under runs: or transfers: in params.yaml; all of them when left out",
+        autocompletion=_completion.section("runs", "transfers"),
+    ),
+]
 RankedName = Annotated[
     str | None,
     typer.Option(
         "--run",
-        help="a name under runs: or ensembles: in params.yaml; all of them when left out",
-        autocompletion=_completion.section("runs", "ensembles"),
+        help="a name under runs:, ensembles: or transfers: in params.yaml; all of them when left out",
+        autocompletion=_completion.section("runs", "ensembles", "transfers"),
+    ),
+]
+OnDataset = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset",
+        help="a data set that --run was not trained on; its images must have features made as the run's own",
+        autocompletion=_completion.section("datasets"),
     ),
 ]
 DryRun = Annotated[
@@ -53,26 +69,41 @@ def params():
     return load(PARAMS, overrides, further=[rows.problems])
 
 
-def chosen_runs(name: str | None, params, ranked: bool = False) -> list[str]:
-    """As ``chosen`` for runs; of a run with seeds its repetitions. ranked: ensembles too, else an UsageError names the
-    runs of one."""
-    if name in params.groups:
-        return list(params.groups[name])
-    if ranked:
-        return chosen(name, params.evaluated(), "run")
-    if name in params.ensembles:
+def chosen_runs(name: str | None, params, ranked: bool = False, embedded: bool = False) -> list[str]:
+    """As ``chosen`` for runs; of a run with seeds its repetitions. ranked: ensembles and transfers too, embedded: transfers;
+    else an UsageError names the runs of one."""
+    known = params.evaluated() if ranked else [*params.runs, *(params.transfers if embedded else ())]
+    models = params.models(name)
+    if name in params.groups and models[0] in known:
+        return list(models)
+    if models[0] in params.transfers and models[0] not in known:
+        node = params.transfers[models[0]]
+        raise UsageError(f"'{name}' is run '{node.run}' on data set '{node.dataset}'; name the run: {node.run}")
+    if name in params.ensembles and name not in known:
         node = params.ensembles[name]
         raise UsageError(
             f"'{name}' is an ensemble and has no model of its own; name a run of it: {' or '.join(node.members)}"
         )
-    return chosen(name, params.runs, "run")
+    return chosen(name, known, "run")
 
 
-def one_run(name: str, params, ranked: bool = False) -> str:
+def on_dataset(params, names: list[str], dataset: str | None):
+    """``params`` and the names of what is embedded and ranked: ``names``, or these runs on another data set."""
+    if dataset is None:
+        return params, names
+    from pipeline.project.params.transfers import with_transfers
+
+    for name in names:
+        if name not in params.runs:
+            raise UsageError(f"--dataset is for one run; '{name}' is none: name a run of it")
+    return with_transfers(params, names, dataset)
+
+
+def one_run(name: str, params, ranked: bool = False, embedded: bool = False) -> str:
     """As ``chosen_runs`` where one model is needed. Raises UsageError that names the repetitions of a run with seeds."""
     from pipeline.project.repetitions import one_model
 
-    return chosen_runs(one_model(params, name), params, ranked)[0]
+    return chosen_runs(one_model(params, name), params, ranked, embedded)[0]
 
 
 def settle(params, names: Collection[str], place: Callable[[str], Path], files: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pipeline.commands import _completion, _plans, _project
-from pipeline.commands._project import AsJson, Device, DryRun, RankedName
+from pipeline.commands._project import AsJson, Device, DryRun, OnDataset, RankedName
 from pipeline.core.errors import UsageError
 from pipeline.project import paths
 
@@ -75,6 +75,7 @@ Out = Annotated[Path | None, typer.Option(help="write metrics and ranks to OUT/<
 
 def evaluate(
     run: RankedName = None,
+    dataset: OnDataset = None,
     inference: Inferences = None,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -100,10 +101,11 @@ def evaluate(
 ) -> None:
     """Rank the queries of a run, or of --images and --captions, under inference criteria; measure recall and hubness."""
     beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
+    named = run if dataset is None else (run or dataset)
     if trec_run is not None:
-        others = (run, inference, images, captions, *beside, more_images, more_captions, fusion, weights)
+        others = (named, inference, images, captions, *beside, more_images, more_captions, fusion, weights)
         return _evaluate_trec(trec_run, qrels, others, dry_run, out, as_json)
-    given = from_files(run, images, captions, (*beside, qrels, more_images, more_captions, fusion, weights, out))
+    given = from_files(named, images, captions, (*beside, qrels, more_images, more_captions, fusion, weights, out))
     if given is not None:
         from pipeline.evaluate import summary
         from pipeline.evaluate.external.inputs import InputFiles
@@ -120,7 +122,7 @@ def evaluate(
         found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
         summary.show_files(found, as_json)
         return None
-    return _evaluate_runs(run, inference, device, as_json, dry_run)
+    return _evaluate_runs(run, dataset, inference, device, as_json, dry_run)
 
 
 def _evaluate_trec(
@@ -135,9 +137,11 @@ def _evaluate_trec(
     show.show(stage.evaluate_trec(run, Path(qrels), params, out and out.resolve()), as_json)
 
 
-def _evaluate_runs(run: str | None, inference: list[str] | None, device: str, as_json: bool, dry_run: bool) -> None:
+def _evaluate_runs(
+    run: str | None, dataset: str | None, inference: list[str] | None, device: str, as_json: bool, dry_run: bool
+) -> None:
     params = _project.params()
-    chosen = _project.chosen_runs(run, params, ranked=True)
+    params, chosen = _project.on_dataset(params, _project.chosen_runs(run, params, ranked=dataset is None), dataset)
     if dry_run:
         return _plans.of_evaluation(params, chosen, criteria_named(inference), as_json)
     with _project.reserved(map(paths.evaluations, chosen)):

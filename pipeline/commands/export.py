@@ -100,4 +100,4 @@ def _of_project(run: str | None) -> "tuple[str, Params]":
     if run is None:
         raise UsageError("export what? give --run, or --images and --captions")
     params = _project.params()
-    return _project.one_run(run, params), params
+    return _project.one_run(run, params, embedded=True), params

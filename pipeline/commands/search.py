@@ -19,7 +19,7 @@ from pipeline.core.errors import UsageError
 def search(
     text: Annotated[str | None, typer.Argument(help="a sentence; its images are found")] = None,
     image: Annotated[Path | None, typer.Option(help="a photo; its captions are found")] = None,
-    image_id: Annotated[int | None, typer.Option(help="an image of the data set; its captions are found")] = None,
+    image_id: Annotated[str | None, typer.Option(help="an image of the data set; its captions are found")] = None,
     run: Annotated[
         str | None,
         typer.Option(help="a name under runs: or ensembles:; without it the one with the best rsum in the report"),
@@ -58,7 +58,7 @@ class _Asked:
     text: str | None
     content: bytes | None
     name: str | None
-    image_id: int | None
+    image_id: str | None
 
 
 def _answer(engine, asked: _Asked, k: int, why: str, as_json: bool, out: Path | None) -> None:

@@ -1,5 +1,6 @@
 """data/embed/<run>/: both files, one model's, of images and captions that the data set has."""
 
+import json
 from pathlib import Path
 
 from pipeline.artifacts import captions, embeddings, fragments, images, model_files
@@ -32,9 +33,14 @@ def _folder(params: Params, node: Node, folder: Path, key: str) -> list[Problem]
         found.append(Problem(ARTEFACT, str(folder), what, node.advice))
     if "weights_sha256" in about:
         require(folder / fragments.WEIGHTS, node.command)
-    now = model_files.digest_of(paths.trained(node.name), node.name)
+    moved, told = params.transfers.get(node.name), json.loads(about.get(embeddings.TRANSFER, "null"))
+    if moved and not moved.tells(told):
+        what = f"embeddings of {told}, not what params.yaml transfers.{node.name} says"
+        found.append(Problem(ARTEFACT, str(folder), what, node.advice))
+    run = params.trained(node.name)
+    now = model_files.digest_of(paths.trained(run), run)
     found += digest(folder, "weights", about.get(key), now, node.advice)
-    prepared = paths.prepared(params.runs[node.name].dataset)
+    prepared = paths.prepared(params.dataset(node.name))
     if prepared.is_dir():
         for side, kind, name, read in [
             (sides[0], "image_id", images.NAME, images.read),

@@ -1,12 +1,15 @@
-"""embed: a trained run in, its embeddings out."""
+"""embed: a trained run in, its embeddings of its own data set or of another one out."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.artifacts import captions, features, images, model_files, texts
 from pipeline.project import paths
 from pipeline.project.nodes import Declaration
 from pipeline.project.params.typed import Params
-from pipeline.project.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS
+from pipeline.project.registry import IMAGE_ENCODERS, SIMILARITIES, TEXT_ENCODERS, TEXT_FEATURES
+
+_FAMILIES = (SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS)
 
 
 def _inputs(params: Params, run: str) -> list[Path]:
@@ -21,20 +24,38 @@ def _inputs(params: Params, run: str) -> list[Path]:
     ]
 
 
+def _of_transfer(params: Params, name: str) -> list[Path]:
+    """The other data set with its features, and all that the run was trained with: its vocabulary, how its features were made."""
+    node = params.transfers[name]
+    prepared = paths.prepared(node.dataset)
+    other = [prepared / images.NAME, prepared / captions.NAME]
+    return [*other, paths.extracted(node.dataset, str(node.features)) / features.META, *_inputs(params, node.run)[2:]]
+
+
+RUNS = Declaration(
+    group="embed",
+    module="pipeline.embed.stage",
+    option="--run",
+    names=lambda params: params.runs,
+    out=lambda params, name: paths.embedded(name),
+    inputs=_inputs,
+    members=lambda params, name: {
+        SIMILARITIES: params.runs[name].similarity.name,
+        TEXT_ENCODERS: params.runs[name].text.name,
+        IMAGE_ENCODERS: params.runs[name].image.name,
+    },
+    finds=_FAMILIES,
+    repeats=True,
+)
 NODES = (
-    Declaration(
-        group="embed",
-        module="pipeline.embed.stage",
-        option="--run",
-        names=lambda params: params.runs,
-        out=lambda params, name: paths.embedded(name),
-        inputs=_inputs,
-        members=lambda params, name: {
-            SIMILARITIES: params.runs[name].similarity.name,
-            TEXT_ENCODERS: params.runs[name].text.name,
-            IMAGE_ENCODERS: params.runs[name].image.name,
-        },
-        finds=(SIMILARITIES, TEXT_ENCODERS, IMAGE_ENCODERS),
-        repeats=True,
+    RUNS,
+    replace(
+        RUNS,
+        group="embed_transfers",
+        module="pipeline.embed.transfer",
+        names=lambda params: params.transfers,
+        inputs=_of_transfer,
+        members=lambda params, name: RUNS.members(params, params.trained(name)),
+        finds=(*_FAMILIES, TEXT_FEATURES),
     ),
 )

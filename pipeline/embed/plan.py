@@ -8,8 +8,8 @@ from pipeline.project.step import AGAIN, FLOAT32, RUNS, Earlier, Step, by_split,
 
 
 def plan(params: Params, run: str) -> Step:
-    node, out = params.runs[run], paths.embedded(run)
-    prepared = paths.prepared(node.dataset)
+    node, out = params.runs[params.trained(run)], paths.embedded(run)
+    prepared = paths.prepared(params.dataset(run))
     fragments = SIMILARITIES.traits(node.similarity.name).fragments
     splits = params.embed.splits or (["val", "test"] if fragments else images.SPLITS)
     rows = {

@@ -4,12 +4,16 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import torch
 
-from pipeline.artifacts import _content, captions, embeddings, images, model_files
+from pipeline.artifacts import _content, captions, embeddings, images, model_files, names
 from pipeline.artifacts import fragments as weights
+from pipeline.artifacts.features import Features
+from pipeline.artifacts.texts import Texts
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.locks import claim
@@ -20,8 +24,10 @@ from pipeline.project import paths, repetitions, timing
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import IMAGE_ENCODERS
 from pipeline.train.engine import restore
+from pipeline.train.engine.model import DualEncoder
 
-FILES = (embeddings.IMAGES, embeddings.CAPTIONS, weights.WEIGHTS, f"{embeddings.PEER}/*")
+Model = tuple[DualEncoder, model_files.ModelFiles]
+FILES = (embeddings.IMAGES, embeddings.CAPTIONS, names.NAME, weights.WEIGHTS, f"{embeddings.PEER}/*")
 
 
 def embed(params: Params, run: str, device: str = "auto") -> Path:
@@ -38,30 +44,49 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
     with claim(out):
         models = restore.load_all(paths.trained(run))
         source, words = restore.inputs(node, run, models[0][1])
-        prepared, where = paths.prepared(node.dataset), resolve(device)
-        inputs = source.array
-        if models[0][0].tests_on_pixels:
-            config = models[0][1].config
-            pictures = IMAGE_ENCODERS.load(config["image"]["name"]).Pictures
-            inputs = pictures.of(node.dataset, source, config["backbone"], where)
-        whole = images.read(prepared), captions.read(prepared)
-        seen, read = tables = [table.filter(source.readable(table["image_id"].to_numpy())) for table in whole]
-        missing = left_out(whole, tables)
-        about = {**missing, embeddings.DATA: json.dumps(_content.by_split(seen, read), sort_keys=True)}
-        with whole_folder(out, repetitions.patterns(FILES)) as folder:
-            for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
-                place.mkdir(exist_ok=True)
-                sources = Sources(model.to(where), seen, read, source, inputs, words)
-                form = fragments if model.fragments else vectors
-                counts, dim = form.write(place, sources, {**_about(run, files), **about}, params.embed.splits)
+        write(params, run, models, Material(node.dataset, source, words), resolve(device))
     timing.record(out, time.monotonic() - started)
+    return out
+
+
+@dataclass(frozen=True)
+class Material:
+    """A data set by its name, with what the encoders read of it. about: more to say of it in the files' footer."""
+
+    dataset: str
+    features: Features
+    texts: Texts
+    about: dict[str, str] = field(default_factory=dict)
+
+
+def write(params: Params, run: str, models: Sequence[Model], material: Material, where: torch.device) -> None:
+    """data/embed/<run>/, whole or not at all, and a line about it. models: as of ``restore.load_all``."""
+    prepared, source = paths.prepared(material.dataset), material.features
+    inputs = source.array
+    if models[0][0].tests_on_pixels:
+        config = models[0][1].config
+        pictures = IMAGE_ENCODERS.load(config["image"]["name"]).Pictures
+        backbone = {**config["backbone"], "images_sha256": source.meta["images_sha256"]}  # of whichever data set
+        inputs = pictures.of(material.dataset, source, backbone, where)
+    whole = images.read(prepared), captions.read(prepared)
+    seen, read = tables = [table.filter(source.readable(table["image_id"].to_numpy())) for table in whole]
+    missing = left_out(whole, tables)
+    data = {embeddings.DATA: json.dumps(_content.by_split(seen, read), sort_keys=True)}
+    about = {**missing, **data, **material.about}
+    with whole_folder(paths.embedded(run), repetitions.patterns(FILES)) as folder:
+        if (named := names.read(prepared)) is not None:
+            names.write(folder, named)
+        for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
+            place.mkdir(exist_ok=True)
+            sources = Sources(model.to(where), seen, read, source, inputs, material.texts)
+            form = fragments if model.fragments else vectors
+            counts, dim = form.write(place, sources, {**_about(run, files), **about}, params.embed.splits)
     if missing:
         images_, captions_ = (len(was) - len(now) for was, now in zip(whole, tables, strict=True))
         warn(f"embed {run}: {images_} images that could not be read are left out, with {captions_} captions")
     of = f" of {' and '.join(params.embed.splits or fragments.HELD_OUT)}" if model.fragments else ""
     twice = ", by two networks" if len(models) > 1 else ""
     say(f"embed {run}: {counts[0]} images and {counts[1]} captions{of}, {dim} dimensions{twice}")
-    return out
 
 
 def left_out(whole: Sequence[pa.Table], kept: Sequence[pa.Table]) -> dict[str, str]:

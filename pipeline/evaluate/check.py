@@ -39,6 +39,10 @@ def _criterion(params: Params, node: Node, inference: str) -> list[Problem]:
     if ensemble and not ensemble.tells(metrics.get("ensemble", {})):
         what = f"ensemble is {metrics.get('ensemble')}, not what params.yaml ensembles.{node.name} says"
         found.append(Problem(ARTEFACT, where, what, node.advice))
+    moved = params.transfers.get(node.name)
+    if moved and not moved.tells(metrics.get("transfer")):
+        what = f"transfer is {metrics.get('transfer')}, not what params.yaml transfers.{node.name} says"
+        found.append(Problem(ARTEFACT, where, what, node.advice))
     if not _finite(metrics.get("rsum")):
         what = f"rsum is {metrics.get('rsum')!r}, expected a finite number"
         found.append(Problem(ARTEFACT, where, what, node.advice))

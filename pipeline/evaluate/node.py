@@ -11,9 +11,11 @@ from pipeline.project.registry import INFERENCES, SIMILARITIES
 
 
 def inputs(params: Params, name: str) -> list[Path]:
-    """Of a run, or of the runs of an ensemble."""
-    node = params.ensembles.get(name)
-    sources = [paths.embedded(one) for one in ((name,) if node is None else node.members)]
+    """Of a run, of the runs of an ensemble, or of a transfer and the run it may take its bank from."""
+    node, moved = params.ensembles.get(name), params.transfers.get(name)
+    asked = moved is not None and moved.bank != moved.dataset and params.evaluate.bank in ("train", "val")
+    lent = (moved.run,) if moved is not None and asked else ()
+    sources = [paths.embedded(one) for one in ((name, *lent) if node is None else node.members)]
     return [source / file for source in sources for file in (embeddings.IMAGES, embeddings.CAPTIONS)]
 
 
@@ -27,4 +29,8 @@ RUNS = Declaration(
     finds=(INFERENCES, SIMILARITIES),
     repeats=True,
 )
-NODES = (RUNS, replace(RUNS, group="evaluate_ensembles", names=lambda params: params.ensembles))
+NODES = (
+    RUNS,
+    replace(RUNS, group="evaluate_ensembles", names=lambda params: params.ensembles),
+    replace(RUNS, group="evaluate_transfers", names=lambda params: params.transfers),
+)

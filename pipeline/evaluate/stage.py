@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.artifacts import evaluation, judged
+from pipeline.artifacts import names as named
+from pipeline.artifacts.names import TextIds
 from pipeline.core import console, locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
@@ -32,7 +34,7 @@ FILES = tuple(f"*/{name}" for name in evaluation.FILES)
 def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:
     """Write data/evaluate/<run>/<inference>/ from data/embed/<run>/ for each criterion and return the metrics by name.
 
-    run: of params.yaml, or an ensemble of runs. device: auto, cpu, cuda or cuda:N. Parameters left open in params.yaml
+    run: of params.yaml, or an ensemble of runs, or a transfer. device: auto, cpu, cuda or cuda:N. Parameters left open in params.yaml
     are chosen on the validation split. Raises UsageError for an unknown run, criterion or device, InputError for embeddings
     that cannot be ranked, LockedError when another process writes the same run.
     """
@@ -45,13 +47,13 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     written = {}
     with locks.claim(paths.evaluations(run)):
         embedded = members.embedded(params, run, target)
-        inputs = replace(
-            read_inputs(embedded, run, params.evaluate, target), seed=params.seed, further=_further(params, run)
-        )
+        lender = members.lender(params, run, target)
+        given = read_inputs(embedded, run, params.evaluate, target, lender)
+        inputs = replace(given, seed=params.seed, further=_further(params, run))
         warn_of_collapse(inputs.ranked, str(embedded.folder))
         for result in measure(inputs, chosen, params.evaluate):
             written[result.criterion.name] = result.metrics
-            write(paths.evaluated(run, result.criterion.name), result)
+            write(paths.evaluated(run, result.criterion.name), result, inputs.names)
     timing.record(paths.evaluations(run), time.monotonic() - started)
     return written
 
@@ -60,11 +62,10 @@ def _further(params: Params, run: str) -> Further | None:
     """What judgements and labels say of the data set of the run, or of an ensemble's first."""
     if not (params.evaluate.judgements or params.evaluate.labels):
         return None
-    first = params.ensembles[run].members[0] if run in params.ensembles else run
     # pandas takes half a second to import.
     from pipeline.evaluate.judgements import names, read
 
-    return read.further(params.evaluate, *names.of_dataset(paths.prepared(params.runs[first].dataset)))
+    return read.further(params.evaluate, *names.of_dataset(paths.prepared(params.dataset(run))))
 
 
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
@@ -77,12 +78,12 @@ def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
             )
 
 
-def write(out: Path, result: Result) -> None:
-    """The files of one criterion; the folder appears whole or not at all."""
+def write(out: Path, result: Result, names: TextIds | None = None) -> None:
+    """The files of one criterion; the folder appears whole or not at all. names: of ids that are text."""
     for direction, notes in result.metrics["notes"].items():
         warn_of_residual(result.criterion, direction, notes)
     with whole_folder(out, evaluation.FILES) as folder:
-        evaluation.write(folder, result.metrics, result.ranks, result.occurrence, result.relaxation)
+        evaluation.write(folder, result.metrics, result.ranks, result.occurrence, result.relaxation, names)
         judged.write(folder, result.further)
 
 
@@ -96,18 +97,23 @@ def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, f
         )
 
 
-def read_inputs(embedded: Embedded | Ensemble, run: str, params: EvaluateParams, device) -> Inputs:
-    """The split, the bank and the validation data that ``params`` names. Raises InputError where they do not fit."""
+def read_inputs(
+    embedded: Embedded | Ensemble, run: str, params: EvaluateParams, device, lender: Embedded | Ensemble | None = None
+) -> Inputs:
+    """The split, the bank and the validation data that ``params`` names. lender: of a transfer that takes its bank from the
+    data set the run was trained on, the run there. Raises InputError where they do not fit."""
     ranked = embedded.split(params.split, device)
     tuning = embedded.split("val", device) if embedded.has("val") and params.split != "val" else None
     bank = tuning_bank = BankSource(params.split)
     if params.bank not in (bank_source.OWN, params.split):
-        bank = tuning_bank = _bank(embedded, params, device).checked_against(ranked, "evaluate.bank")
-        if params.bank == "val":
+        bank = tuning_bank = _bank(embedded, params, device, lender).checked_against(ranked, "evaluate.bank")
+        if params.bank == "val" and lender is None:
             assert tuning is not None
             half, rest = bank_source.halves(tuning)
-            tuning, tuning_bank = half, BankSource("val", rest)
+            tuning, tuning_bank = half, BankSource(bank.name, rest)
     about: dict[str, object] = {"run": run, "similarity": embedded.compared_by}
+    if moved := embedded.transfer(params.split):
+        about["transfer"] = moved
     if isinstance(embedded, Ensemble):
         about |= embedded.told
     if data := embedded.data(params.split):
@@ -118,13 +124,19 @@ def read_inputs(embedded: Embedded | Ensemble, run: str, params: EvaluateParams,
             f"evaluate {run}: {missing['images']} images of split '{params.split}' that could not be read are left out, "
             f"with {missing['captions']} captions; figures are those of the others"
         )
-    return Inputs(ranked, bank, tuning, tuning_bank, embedded.similarity(device), about)
+    names = named.read(embedded.folder)
+    return Inputs(ranked, bank, tuning, tuning_bank, embedded.similarity(device), about, names=names)
 
 
-def _bank(embedded: Embedded | Ensemble, params: EvaluateParams, device) -> BankSource:
-    """A split of the run itself, or a folder of embeddings by the same model."""
+def _bank(
+    embedded: Embedded | Ensemble, params: EvaluateParams, device, lender: Embedded | Ensemble | None
+) -> BankSource:
+    """A split of the run itself, named with its data set where that is not the only one, or a folder of embeddings by the same
+    model."""
     if params.bank in ("train", "val"):
-        return BankSource(params.bank, embedded.split(params.bank, device))
+        moved = embedded.transfer(params.split)
+        of = f" of {moved['dataset' if lender is None else 'trained_on']}" if moved else ""
+        return BankSource(f"{params.bank}{of}", (lender or embedded).split(params.bank, device))
     other = Embedded.read(Path(params.bank))
     embedded.must_match(other)
     return BankSource(params.bank, other.whole(device))

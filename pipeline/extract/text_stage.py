@@ -104,25 +104,29 @@ def _finished(out: Path, digest: str) -> bool:
 
 def _write(out: Path, table: pa.Table, method: ModuleType, options, seed: int, about: dict) -> str:
     """Fit, transform and write; a few words about the result for the log."""
-    ids = table["caption_id"].to_numpy()
     corpus = Corpus(table["text"].to_pylist(), table["split"].to_pylist())
     state = method.fit(corpus, options, seed)
-    about = {**about, **state.about}
+    if state.words == SPECIAL and TEXT_FEATURES.traits(about["method"]).gives == "tokens":
+        warn(
+            f"extract {out.name}: no word of the train and val captions is kept (there are none, or none is seen "
+            "min_count times), so every word of every caption is unknown"
+        )
+    return write(out, table, method, options, state, {**about, **state.about})
+
+
+def write(out: Path, table: pa.Table, method: ModuleType, options, state: State, about: dict) -> str:
+    """Treat captions by what the method has learnt, of these or of others, and write; a few words about the result."""
+    ids, found = table["caption_id"].to_numpy(), table["text"].to_pylist()
     if TEXT_FEATURES.traits(about["method"]).gives == "tokens":
-        if state.words == SPECIAL:
-            warn(
-                f"extract {out.name}: no word of the train and val captions is kept (there are none, or none is seen "
-                "min_count times), so every word of every caption is unknown"
-            )
-        tokens, cut = method.transform(corpus.texts, state, options)
+        tokens, cut = method.transform(found, state, options)
         texts.write_tokens(out, ids, tokens, state.words, cut, about)
         return f"{len(state.words)} words, {cut} cut"
     if TEXT_FEATURES.traits(about["method"]).gives == "fragments":
-        parts = _parts(corpus.texts, method, state, options, out.name)
+        parts = _parts(found, method, state, options, out.name)
         fragments = ((_stored(rows, options.store, out.name, "token"), lengths) for _, (rows, lengths) in parts)
         count = texts.write_fragments(out, ids, fragments, about)
         return f"{count} tokens of {read_json(out / texts.META)['shape'][1]} dimensions"
-    blocks = _blocks(corpus.texts, method, state, options, out.name)
+    blocks = _blocks(found, method, state, options, out.name)
     zeros = texts.write_vectors(out, ids, blocks, state.words, state.arrays, about)
     if zeros:
         warn(f"extract {out.name}: {zeros} of {len(ids)} captions hold no known word; their vectors are zero")

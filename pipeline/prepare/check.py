@@ -2,7 +2,9 @@
 
 import pyarrow as pa
 
-from pipeline.artifacts import captions, images, phrases, regions
+from pipeline.artifacts import captions, images, names, phrases, regions
+from pipeline.core import tables
+from pipeline.core.files import sha256
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params
 from pipeline.project.problems import DIGEST, Problem, collected, ids
@@ -20,6 +22,7 @@ def problems(params: Params, node: Node) -> list[Problem]:
             node.out / images.NAME,
             node.advice,
         )
+        found += _names(node, tables.footer(pictures).get(names.NAME))
         if (node.out / phrases.NAME).exists():
             spoken, where = phrases.read(node.out), (node.out / phrases.NAME, node.out / captions.NAME)
             said = texts["caption_id"].to_numpy()
@@ -31,6 +34,14 @@ def problems(params: Params, node: Node) -> list[Problem]:
         if (node.out / regions.NAME).exists():
             found += _regions(node, pictures["image_id"])
     return found
+
+
+def _names(node: Node, told: str | None) -> list[Problem]:
+    """told: the digest that images.parquet has of it, None where ids are numbers."""
+    held = names.read(node.out)
+    there = None if held is None else sha256(node.out / names.NAME)
+    what = f"its digest is not that which {node.out / images.NAME} has"
+    return [] if there == told else [Problem(DIGEST, str(node.out / names.NAME), what, node.advice)]
 
 
 def _regions(node: Node, pictures: pa.ChunkedArray) -> list[Problem]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import captions, images, phrases, regions
+from pipeline.artifacts import captions, images, names, phrases, regions
 from pipeline.core import memory
 from pipeline.core.console import say, warn
 from pipeline.core.errors import InputError
@@ -33,7 +33,7 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
     with (
         claim(out),
         memory.limit(node.memory, f"datasets.{dataset}.memory"),
-        whole_folder(out, [images.NAME, captions.NAME, phrases.NAME, regions.NAME, images.DRAWN]) as folder,
+        whole_folder(out, [images.NAME, captions.NAME, names.NAME, phrases.NAME, regions.NAME, images.DRAWN]) as folder,
     ):
         read = FORMATS.load(node.format.name).read
         where = [device] if FORMATS.traits(node.format.name).proposes else []
@@ -46,6 +46,9 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         if source.regions is not None:
             regions.write(folder, source.regions.table, source.regions.source, source.regions.recall)
             beside = {phrases.NAME: sha256(folder / phrases.NAME)}
+        if source.names is not None:
+            names.write(folder, source.names)
+            beside |= {names.NAME: sha256(folder / names.NAME)}
         images.write(folder, source.images, _settled_root(source.root, folder, out), beside)
         captions.write(folder, source.captions)
     seconds = time.monotonic() - started

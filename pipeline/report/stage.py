@@ -55,11 +55,11 @@ def report(params: Params) -> Path:
     counted: list[tuple[str, Sized]] = [
         ("run", results.params.runs),
         ("ensemble", results.params.ensembles),
+        ("transfer", results.params.transfers),
         ("criterion", results.params.grid.inferences),
     ]
-    runs, ensembles, criteria = (formatting.plural(len(of), word, _PLURALS.get(word)) for word, of in counted)
-    ranked = f"{runs} and {ensembles}" if results.params.ensembles else runs
-    say(f"report: {ranked} under {criteria}, {page} ({len(html.encode()) / 1e6:.1f} MB)")
+    *ranked, criteria = (formatting.plural(len(of), word, _PLURALS.get(word)) for word, of in counted if of)
+    say(f"report: {' and '.join(ranked)} under {criteria}, {page} ({len(html.encode()) / 1e6:.1f} MB)")
     return page
 
 

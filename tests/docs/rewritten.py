@@ -113,6 +113,11 @@ TABLE = [
         "vse-pipe evaluate --help",
         "the ensemble of the example is not in the project",
     ),
+    Rewriting(
+        r"vse-pipe (embed|evaluate) --run hal --dataset mine",
+        r"vse-pipe \1 --help",
+        "the project of these tests has one data set",
+    ),
     Rewriting(r"(.*) --to faiss (.*)", r"\1 --to npy \2", "the optional package faiss-cpu is not installed"),
     Rewriting(
         r"dvc plots diff zinky-cons areal-kale", "dvc plots diff HEAD workspace", "names of somebody's experiments"

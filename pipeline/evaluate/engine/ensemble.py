@@ -61,6 +61,10 @@ class Ensemble:
                 raise InputError(f"{part.folder}: embedded from other data than {self.folder}; embed the runs again")
         return first
 
+    def transfer(self, split: str) -> dict[str, object]:
+        """As of ``Embedded``, of the two networks of a run."""
+        return self.parts[0].transfer(split)
+
     def split(self, name: str, device: torch.device) -> Split:
         """Raises InputError unless all runs embedded the same images and captions in the same order."""
         first, *others = splits = [part.split(name, device) for part in self.parts]

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
+from pipeline.artifacts.names import TextIds
 from pipeline.core import console
 from pipeline.core.errors import InputError
 from pipeline.evaluate.engine import tables
@@ -28,7 +29,7 @@ _DIGITS = 6
 class Inputs:
     """ranked: what is measured; bank: what corrects it; tuning, tuning_bank: the same for choosing parameters, None where
     there is no validation data; about: what goes into every metrics document; seed: of the bootstrap; further: what is
-    known of the pairs beside it."""
+    known of the pairs beside it; names: of ids that are text."""
 
     ranked: Split
     bank: BankSource
@@ -37,6 +38,7 @@ class Inputs:
     similarity: Similarity
     about: dict[str, object]
     seed: int = 0
+    names: TextIds | None = None
     further: Further | None = None
 
     def validation(self) -> Split:

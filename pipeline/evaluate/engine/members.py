@@ -19,8 +19,8 @@ def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ense
     split val to choose them on; IntegrityError for embeddings of another model than the run's."""
     node = params.ensembles.get(name)
     if node is None:
-        return _of_its_model(name)
-    parts = tuple(map(_of_its_model, node.members))
+        return _of_its_model(name, params.trained(name))
+    parts = tuple(_of_its_model(one, one) for one in node.members)
     if node.pair:
         return Ensemble(parts)
     if node.cascade:
@@ -40,6 +40,14 @@ def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ense
     return Ensemble(*counted, node.fusion, told={"ensemble": told})
 
 
+def lender(params: Params, name: str, device: torch.device) -> Embedded | Ensemble | None:
+    """The run whose own data set is the bank of a transfer; None where the bank is of the data set that is ranked."""
+    node = params.transfers.get(name)
+    if node is None or node.bank == node.dataset or params.evaluate.bank not in ("train", "val"):
+        return None
+    return embedded(params, node.run, device)
+
+
 def _chosen(params: Params, name: str, parts: tuple, device: torch.device) -> tuple[float, ...]:
     if params.evaluate.split == "val":
         raise InputError(
@@ -48,13 +56,14 @@ def _chosen(params: Params, name: str, parts: tuple, device: torch.device) -> tu
     return tuned(Ensemble(parts, fusion=params.ensembles[name].fusion), params.evaluate, device)
 
 
-def _of_its_model(run: str) -> Embedded | Ensemble:
-    """Raises IntegrityError where data/train/<run>/ is there and holds another model than embedded them."""
-    found, trained = of_run(paths.embedded(run), run), paths.trained(run)
+def _of_its_model(run: str, trained_as: str) -> Embedded | Ensemble:
+    """trained_as: the run whose model it is. Raises IntegrityError where its folder in data/train/ is there and holds another
+    model than embedded them."""
+    found, trained = of_run(paths.embedded(run), run), paths.trained(trained_as)
     first = found.parts[0] if isinstance(found, Ensemble) else found
     assert isinstance(first, Embedded)
     if (trained / model_files.CONFIG).is_file():
-        held = model_files.read_config(trained, run)["sha256"].get(model_files.MODEL)
+        held = model_files.read_config(trained, trained_as)["sha256"].get(model_files.MODEL)
         if first.images.about.get("model_sha256") != held:
             raise IntegrityError(
                 f"{found.folder}: embeddings of another model than {trained} holds; run `vse-pipe embed --run {run}` again"

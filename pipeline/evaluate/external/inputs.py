@@ -12,6 +12,7 @@ from pipeline.core import console, memory
 from pipeline.core.errors import InputError, UsageError
 from pipeline.evaluate.engine.measure import Inputs
 from pipeline.evaluate.external import qrels, several, sides
+from pipeline.evaluate.external.book import Book
 from pipeline.evaluate.external.several import MoreFiles
 from pipeline.evaluate.external.vectors import Vectors, must_fit, must_pair, without_dropped
 from pipeline.project.params.schema import EvaluateParams
@@ -64,9 +65,10 @@ def read(files: InputFiles, params: EvaluateParams, device: torch.device, paired
 
 
 def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paired: bool) -> Inputs:
+    book = Book()
     images, captions = without_dropped(
-        sides.images(files.images, files.similarity, files.image_ids, files.nan),
-        sides.captions(files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan),
+        sides.images(files.images, files.similarity, files.image_ids, files.nan, book),
+        sides.captions(files.captions, files.similarity, files.caption_ids, files.caption_images, files.nan, book),
     )
     must_fit(images, captions)
     relevance = _relevance(files, images, captions) if paired else None
@@ -80,7 +82,8 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
         "similarity": files.similarity,
     }
     about |= {"qrels": files.qrels} if files.qrels else {}
-    found = Inputs(ranked, bank, tuning, bank if not bank.own else BankSource("val"), _inner_product, about)
+    chosen_by = bank if not bank.own else BankSource("val")
+    found = Inputs(ranked, bank, tuning, chosen_by, _inner_product, about, names=book.names())
     if not files.more.images:
         return found
     ids = (files.image_ids, files.caption_ids)
@@ -111,7 +114,7 @@ def _check(files: InputFiles, params: EvaluateParams) -> None:
 def _relevance(files: InputFiles, images: Vectors, captions: Vectors) -> Relevance | None:
     """None where the captions' images say what is correct."""
     if files.qrels is not None:
-        relevance = qrels.read(files.qrels)
+        relevance = qrels.read(files.qrels, images.book)
         _say_what_is_missing(relevance, images, captions, files.qrels)
         return relevance
     if captions.image_ids is None:
@@ -144,8 +147,13 @@ def _bank(files: InputFiles, images: Vectors, device: torch.device) -> BankSourc
     if not given:
         return BankSource(bank_source.OWN)
     of, nan = files.similarity, files.nan
-    seen = None if files.bank_images is None else sides.images(files.bank_images, of, nan=nan)
-    read = None if files.bank_captions is None else sides.captions(files.bank_captions, of, nan=nan)
+    # Rows of an .npy bank have no ids, be those of the others text or not.
+    books = [
+        images.book if path is not None and path.suffix == ".parquet" else None
+        for path in (files.bank_images, files.bank_captions)
+    ]
+    seen = None if files.bank_images is None else sides.images(files.bank_images, of, nan=nan, book=books[0])
+    read = None if files.bank_captions is None else sides.captions(files.bank_captions, of, nan=nan, book=books[1])
     for side in (seen, read):
         if side is not None:
             must_fit(images, side)
@@ -177,8 +185,8 @@ def _validation(files: InputFiles, images: Vectors, device: torch.device) -> Spl
     if files.val_images is None or files.val_captions is None:
         return None
     one, other = without_dropped(
-        sides.images(files.val_images, files.similarity, nan=files.nan),
-        sides.captions(files.val_captions, files.similarity, nan=files.nan),
+        sides.images(files.val_images, files.similarity, nan=files.nan, book=images.book),
+        sides.captions(files.val_captions, files.similarity, nan=files.nan, book=images.book),
     )
     for side in (one, other):
         must_fit(images, side)
@@ -196,7 +204,7 @@ def _say_what_is_missing(relevance: Relevance, images: Vectors, captions: Vector
         if len(absent):
             console.warn(
                 f"--qrels {source}: {len(absent)} of the {len(ids)} {side.key}s judged are not in {side.where}, "
-                f"the first is {absent[0]}; their pairs are left out"
+                f"the first is {side.book.first(side.key, absent[:1])}; their pairs are left out"
             )
 
 

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from pipeline.core import arrays, memory
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError
+from pipeline.evaluate.external.book import Book
 from pipeline.evaluate.external.given import given
 
 _INTEGER = r"^[+-]?[0-9]{1,18}$"
@@ -22,16 +23,20 @@ def vectors(path: Path) -> np.ndarray:
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def ids(path: Path, rows: int, of: str) -> np.ndarray:
-    """int64 (rows,) from a .npy array or a text file with one id a line. of: the file with the vectors, for messages."""
+def ids(path: Path, rows: int, of: str, key: str = "image_id", book: Book | None = None) -> np.ndarray:
+    """int64 (rows,) from a .npy array or a text file with one id a line, of text by its numbers in ``book``. of: the file with
+    the vectors, for messages; key: image_id or caption_id."""
     found = _read(path) if path.suffix == ".npy" else _text(path)
-    if found.dtype.kind not in "iu" or found.ndim != 1:
-        raise InputError(f"{path}: {_described(found)}; expected one integer for each vector")
+    if isinstance(found, np.ndarray) and (found.dtype.kind not in "iuU" or found.ndim != 1):
+        raise InputError(f"{path}: {_described(found)}; expected one integer or text for each vector")
     if len(found) != rows:
         raise InputError(f"{path}: {len(found)} ids for the {rows} vectors of {of}")
+    book = book or Book()
+    if isinstance(found, pa.Array) or found.dtype.kind == "U":
+        return book.numbers(key, str(path), pa.array(found, pa.string()))
     if found.dtype.kind == "u" and len(found) and found.max() > np.iinfo(np.int64).max:
         raise InputError(f"{path}: id {found.max()} is beyond int64")
-    return found.astype(np.int64)
+    return book.numbers(key, str(path), found.astype(np.int64))
 
 
 def _read(path: Path) -> np.ndarray:
@@ -42,7 +47,8 @@ def _read(path: Path) -> np.ndarray:
     return np.array(array)
 
 
-def _text(path: Path) -> np.ndarray:
+def _text(path: Path) -> np.ndarray | pa.Array:
+    """Numbers where all lines are."""
     memory.require_text(given(path))
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
@@ -52,9 +58,7 @@ def _text(path: Path) -> np.ndarray:
         lines.pop()
     column = pc.utf8_trim_whitespace(pa.array(lines, pa.string()))
     wrong = np.flatnonzero(~pc.match_substring_regex(column, _INTEGER).to_numpy(zero_copy_only=False).astype(bool))
-    if len(wrong):
-        raise InputError(f"{path}, line {wrong[0] + 1}: {lines[wrong[0]][:40]!r} is not an integer id")
-    return pc.utf8_ltrim(column, "+").cast(pa.int64()).to_numpy()
+    return column if len(wrong) else pc.utf8_ltrim(column, "+").cast(pa.int64()).to_numpy()
 
 
 def _described(array: np.ndarray) -> str:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pipeline.core import memory, parquet, tables
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError
+from pipeline.evaluate.external.book import Book
 from pipeline.evaluate.external.given import given
 
 
@@ -34,16 +35,23 @@ def read(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa
     return found
 
 
-def ids(path: Path, table: pa.Table, name: str) -> np.ndarray:
-    """An integer column as int64. Raises InputError for another type, nulls and values beyond int64."""
-    column = table[name]
-    if not pa.types.is_integer(column.type):
-        advice = "; number the ids and keep the list" if pa.types.is_string(column.type) else ""
-        raise InputError(f"{path}: column '{name}' is {column.type}, expected int64{advice}")
+def ids(path: Path, table: pa.Table, name: str, book: Book | None = None) -> np.ndarray:
+    """An integer column, or one of text by its numbers in ``book``, as int64. Raises InputError for another type, nulls and values
+    beyond int64."""
+    column, book = table[name], book or Book()
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    if not text and not pa.types.is_integer(column.type):
+        raise InputError(f"{path}: column '{name}' is {column.type}, expected int64 or text")
     if column.null_count:
         raise InputError(f"{path}: column '{name}' has {column.null_count} nulls")
+    if text:
+        return book.numbers(
+            name, str(path), pa.concat_arrays(column.cast(pa.string()).chunks or [pa.array([], pa.string())])
+        )
     try:
-        return column.cast(pa.int64()).to_numpy()
+        return book.numbers(name, str(path), column.cast(pa.int64()).to_numpy())
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: column '{name}' has values beyond int64 ({error})") from error
 

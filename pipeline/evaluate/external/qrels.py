@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from pipeline.core import memory
 from pipeline.core.errors import InputError
 from pipeline.evaluate.external import eccv, parquet
+from pipeline.evaluate.external.book import Book
 from pipeline.evaluate.external.given import given
 from pipeline.ranking.metrics.truth import Relevance
 
@@ -19,17 +20,19 @@ _NUMBERS: dict[type, str] = {np.int64: r"^-?[0-9]{1,18}$", np.float64: r"^-?[0-9
 _WORDS: dict[type, str] = {np.int64: "an integer", np.float64: "a number"}
 
 
-def read(source: str) -> Relevance:
+def read(source: str, book: Book | None = None) -> Relevance:
     """source: a collection of ``eccv.NAMES``, or a file: Parquet or text with a header ``caption_id image_id [relevance]``,
     or TREC lines ``caption_id 0 image_id relevance``; text is split at white space.
 
-    The pairs of a file hold in both directions, any number of each; relevance above 0 is correct. Raises InputError for a
-    file that is not one of these, MissingResource for a collection whose package is not installed.
+    The pairs of a file hold in both directions, any number of each; relevance above 0 is correct. book: of the files with
+    the vectors, which say whether ids are text. Raises InputError for a file that is not one of these, MissingResource for a
+    collection whose package is not installed.
     """
+    book = book or Book()
     if source in eccv.NAMES:
         return eccv.read(source)
     path = Path(source)
-    captions, images, relevance = _parquet(path) if path.suffix == ".parquet" else _text(path)
+    captions, images, relevance = (_parquet if path.suffix == ".parquet" else _text)(path, book)
     if np.isnan(relevance).any():
         raise InputError(f"{path}: relevance is no number in {np.isnan(relevance).sum()} rows")
     correct = relevance > 0
@@ -38,9 +41,9 @@ def read(source: str) -> Relevance:
     return Relevance.both_ways(images[correct], captions[correct])
 
 
-def _parquet(path: Path) -> tuple[np.ndarray, ...]:
+def _parquet(path: Path, book: Book) -> tuple[np.ndarray, ...]:
     table = parquet.read(path, _COLUMNS[:2], _COLUMNS[2:])
-    pairs = [parquet.ids(path, table, name) for name in _COLUMNS[:2]]
+    pairs = [parquet.ids(path, table, name, book) for name in _COLUMNS[:2]]
     if "relevance" not in table.column_names:
         return *pairs, np.ones(len(table))
     grades = table["relevance"]
@@ -49,7 +52,7 @@ def _parquet(path: Path) -> tuple[np.ndarray, ...]:
     return *pairs, grades.to_numpy()
 
 
-def _text(path: Path) -> tuple[np.ndarray, ...]:
+def _text(path: Path, book: Book) -> tuple[np.ndarray, ...]:
     memory.require_text(given(path))
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -68,7 +71,12 @@ def _text(path: Path) -> tuple[np.ndarray, ...]:
         expected = " ".join(names) if headed else "caption_id 0 image_id relevance, or a header before them"
         raise InputError(f"{path}, line {wrong[0] + 1 + headed}: {widths[wrong[0]]} fields; expected {expected}")
     columns = dict(zip(names, np.array(lines, dtype=str).T, strict=True))
-    pairs = [_numbers(path, columns[name], name, np.int64, headed) for name in _COLUMNS[:2]]
+    pairs = [
+        book.numbers(name, str(path), pa.array(columns[name], pa.string()))
+        if book.texts(name)
+        else _numbers(path, columns[name], name, np.int64, headed)
+        for name in _COLUMNS[:2]
+    ]
     if "relevance" not in columns:
         return *pairs, np.ones(len(lines))
     return *pairs, _numbers(path, columns["relevance"], "relevance", np.float64, headed)

@@ -66,7 +66,7 @@ def fused(
     for (read, paths), first, file in zip(readers, firsts, ids, strict=True):
         vectors = [first.vectors]
         for path in paths:
-            other = read(path, similarity, file if path.suffix == ".npy" else None, nan=nan)
+            other = read(path, similarity, file if path.suffix == ".npy" else None, nan=nan, book=first.book)
             vectors.append(other.vectors[_places(first, other)])
         found.append(tuple(torch.from_numpy(one).to(device) for one in vectors))
     shares = tuple(weight / sum(more.weights) for weight in more.weights) or None
@@ -92,7 +92,7 @@ def _places(first: Vectors, other: Vectors) -> np.ndarray:
     if len(absent):
         raise InputError(
             f"{other.where}: other {first.key}s than {first.where}, {len(absent)} are in one of them only, the first is "
-            f"{absent[0]}; every model needs the same"
+            f"{first.book.first(first.key, absent[:1])}; every model needs the same"
         )
     order = np.argsort(other.ids)
     return order[np.searchsorted(other.ids, first.ids, sorter=order)]

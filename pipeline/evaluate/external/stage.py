@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.artifacts import evaluation
+from pipeline.artifacts.names import TextIds
 from pipeline.core import locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
@@ -50,7 +51,7 @@ def evaluate_files(
         from pipeline.evaluate.judgements import names, read
 
         ids = given.ranked.image_ids, given.ranked.caption_ids
-        given = replace(given, further=read.further(params, *map(names.Names.of_ids, ids)))
+        given = replace(given, further=read.further(params, *map(names.TextIds.of_ids, ids)))
     must_be_given(given, chosen, params)
     warn_of_collapse(given.ranked, f"{files.images}, {files.captions}")
     found = {}
@@ -58,7 +59,7 @@ def evaluate_files(
         for result in measure(given, chosen, params):
             name = result.criterion.name
             found[name] = {**result.metrics, "split": "files"}
-            _finish(replace(result, metrics=found[name]), folders.get(name))
+            _finish(replace(result, metrics=found[name]), folders.get(name), given.names)
     return found
 
 
@@ -72,9 +73,9 @@ def must_be_given(given: Inputs, chosen: Sequence[Criterion], params: EvaluatePa
         )
 
 
-def _finish(result: Result, folder: Path | None) -> None:
+def _finish(result: Result, folder: Path | None, names: TextIds | None) -> None:
     if folder is not None:
-        write(folder, result)
+        write(folder, result, names)
         return
     for direction, notes in result.metrics["notes"].items():
         warn_of_residual(result.criterion, direction, notes)

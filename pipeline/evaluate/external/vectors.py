@@ -1,14 +1,16 @@
 """The vectors of one side, from whatever file, with the checks that every file has to pass. No files are read here."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int64
 
 from pipeline.core.console import warn
 from pipeline.core.errors import InputError
+from pipeline.evaluate.external.book import Book
 
-_SHOWN = 3
 _AT_ONCE = 8192
 
 
@@ -16,7 +18,7 @@ _AT_ONCE = 8192
 class Vectors:
     """where: the file, for messages; key: image_id or caption_id, what ``ids`` are; image_ids: of captions, the image that
     each one describes, None where the file does not say; dropped: the images of rows that were left out; made: by which
-    run's model, where the file says so."""
+    run's model, where the file says so; book: of the call, where ids are text."""
 
     where: str
     key: str
@@ -25,6 +27,7 @@ class Vectors:
     vectors: Float32[np.ndarray, "rows dim"]
     dropped: Int64[np.ndarray, " gone"] = field(default_factory=lambda: np.zeros(0, np.int64))
     made: str = ""
+    book: Book = field(default_factory=Book)
 
     @property
     def dim(self) -> int:
@@ -49,9 +52,10 @@ def checked(
     similarity: str,
     nan: str = "refuse",
     made: str = "",
+    book: Book | None = None,
 ) -> Vectors:
     """vectors: float16, float32 or float64; kept as float32, and as unit vectors under similarity ``cosine``. nan: whether
-    rows with NaN or infinite values are refused, or ``drop``ped with a warning.
+    rows with NaN or infinite values are refused, or ``drop``ped with a warning. book: what messages call the ids.
 
     Raises InputError on no rows, repeated ids, NaN or infinite values, values beyond float32, and vectors of length zero
     under ``cosine``, each with the count and the first ids.
@@ -59,23 +63,26 @@ def checked(
     if not vectors.size:
         raise InputError(f"{where}: no vectors: the array is {vectors.shape[0]} x {vectors.shape[1]}")
     values, counts = np.unique(ids, return_counts=True)
-    _refuse(where, f"{key}s occur more than once", key, values[counts > 1])
+    book = book or Book()
+    refuse = partial(_refuse, where, key, book)
+    refuse(f"{key}s occur more than once", values[counts > 1])
     finite = np.isfinite(vectors).all(axis=1)
     dropped = (ids if image_ids is None else image_ids)[~finite]
     if nan != "drop" or not finite.any():
-        _refuse(where, "rows hold NaN or infinite values", key, ids[~finite], "; --nan drop leaves them out")
+        refuse("rows hold NaN or infinite values", ids[~finite], "; --nan drop leaves them out")
     elif len(dropped):
-        warn(f"{where}: {len(dropped)} rows hold NaN or infinite values and are left out: {key} {_first(ids[~finite])}")
+        first = book.first(key, ids[~finite])
+        warn(f"{where}: {len(dropped)} rows hold NaN or infinite values and are left out: {key} {first}")
         ids, vectors, image_ids = ids[finite], vectors[finite], None if image_ids is None else image_ids[finite]
-    narrow = _of_length_one(where, key, ids, vectors) if similarity == "cosine" else vectors
+    narrow = _of_length_one(refuse, ids, vectors) if similarity == "cosine" else vectors
     with np.errstate(over="ignore"):
         narrow = np.ascontiguousarray(narrow, dtype=np.float32)
-    _refuse(where, "rows hold values too large for float32", key, ids[~np.isfinite(narrow).all(axis=1)])
-    return Vectors(where, key, ids, image_ids, narrow, dropped, made)
+    refuse("rows hold values too large for float32", ids[~np.isfinite(narrow).all(axis=1)])
+    return Vectors(where, key, ids, image_ids, narrow, dropped, made, book)
 
 
 def _of_length_one(
-    where: str, key: str, ids: Int64[np.ndarray, " rows"], vectors: Float[np.ndarray, "rows dim"]
+    refuse: Callable[[str, np.ndarray], None], ids: Int64[np.ndarray, " rows"], vectors: Float[np.ndarray, "rows dim"]
 ) -> Float32[np.ndarray, "rows dim"]:
     """Divided in float64, some rows at a time: the whole in float64 would be the largest array of all."""
     found = np.empty(vectors.shape, np.float32)
@@ -89,7 +96,7 @@ def _of_length_one(
         zero.append(ids[rows][lengths[:, 0] == 0])
         found[rows] = block / np.where(lengths > 0, lengths, 1.0)
     what = "rows have length zero and no cosine; leave them out, or use --similarity dot"
-    _refuse(where, what, key, np.concatenate(zero))
+    refuse(what, np.concatenate(zero))
     return found
 
 
@@ -121,20 +128,16 @@ def must_pair(images: Vectors, captions: Vectors) -> None:
     if len(missing):
         raise InputError(
             f"{captions.where}: captions of {len(missing)} images that {images.where} does not hold: "
-            f"image_id {_first(missing)}"
+            f"image_id {images.book.first('image_id', missing)}"
         )
     bare = images.ids[~np.isin(images.ids, captions.image_ids)]
     if len(bare):
         raise InputError(
-            f"{images.where}: {len(bare)} images without a caption in {captions.where}: image_id {_first(bare)}; "
-            "leave them out, or say with --qrels what is correct"
+            f"{images.where}: {len(bare)} images without a caption in {captions.where}: image_id "
+            f"{images.book.first('image_id', bare)}; leave them out, or say with --qrels what is correct"
         )
 
 
-def _refuse(where: str, what: str, key: str, wrong: np.ndarray, advice: str = "") -> None:
+def _refuse(where: str, key: str, book: Book, what: str, wrong: np.ndarray, advice: str = "") -> None:
     if len(wrong):
-        raise InputError(f"{where}: {len(wrong)} {what}: {key} {_first(wrong)}{advice}")
-
-
-def _first(ids: np.ndarray) -> str:
-    return ", ".join(map(str, ids[:_SHOWN])) + (", ..." if len(ids) > _SHOWN else "")
+        raise InputError(f"{where}: {len(wrong)} {what}: {key} {book.first(key, wrong)}{advice}")

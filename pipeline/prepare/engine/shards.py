@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from pipeline.artifacts.names import TextIds
 from pipeline.core.errors import InputError
 from pipeline.core.inside import inside
 from pipeline.pictures.address import path_of
 from pipeline.prepare.engine.scan import scan
 from pipeline.prepare.engine.shard_params import ShardParams
-from pipeline.prepare.engine.source import Source, caption_table, drawn_split, existing, image_table
+from pipeline.prepare.engine.source import Source, caption_table, drawn_split, existing, image_table, numbered
 
 
 def drawn(params: ShardParams, name: str, seed: int) -> str:
@@ -52,13 +53,21 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     return root, pairs
 
 
-def assembled(root: Path, images: Sequence[tuple[str, str, str]], captions: Sequence[Sequence[str]]) -> Source:
-    """images: address, split and where it stands, of each image; captions: its texts. Ids are running numbers."""
+def assembled(
+    root: Path,
+    images: Sequence[tuple[str, str, str]],
+    captions: Sequence[Sequence[str]],
+    ids: Sequence[int | str] | None = None,
+) -> Source:
+    """images: address, split and where it stands, of each image; captions: its texts. ids: of the images, running numbers where
+    there are none, as captions always have."""
     scanned = scan(root, [file for file, _, _ in images], lambda number: images[number][2], in_shards=True)
     splits = [split for _, split, _ in images]
     sizes = scanned.widths, scanned.heights, scanned.digests
-    table = image_table(range(len(images)), [file for file, _, _ in images], splits, *sizes)
+    keys, named = numbered(range(len(images)) if ids is None else ids, "image_id", lambda number: images[number][2])
+    table = image_table(keys, [file for file, _, _ in images], splits, *sizes)
     owners = [number for number, texts in enumerate(captions) for _ in texts]
     texts = [text for group in captions for text in group]
-    told: pa.Table = caption_table(range(len(texts)), owners, texts, [splits[owner] for owner in owners])
-    return Source(table, told, str(root), scanned.broken)
+    described = [keys[owner] for owner in owners], texts, [splits[owner] for owner in owners]
+    told: pa.Table = caption_table(range(len(texts)), *described)
+    return Source(table, told, str(root), scanned.broken, names=TextIds.of(**named) if named else None)

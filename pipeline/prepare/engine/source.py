@@ -2,14 +2,17 @@
 
 import sys
 import unicodedata
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline.artifacts import captions, images, phrases
-from pipeline.core import memory, seeds
+from pipeline.artifacts.names import TextIds
+from pipeline.core import memory, seeds, text_ids
 from pipeline.core.errors import InputError, MissingResource
 from pipeline.core.unknown import missing
 
@@ -19,6 +22,8 @@ LONGEST_CAPTION = 2**17
 _BESIDE_A_CAPTION = 500
 # Categories of Unicode: what separates, controls and formats.
 _UNSEEN = ("Zs", "Zl", "Zp", "Cc", "Cf")
+# Numbers and texts by key, as ``TextIds.of`` takes them.
+Named = dict[str, tuple[np.ndarray, pa.Array]]
 _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "test": "test"}
 
 
@@ -38,7 +43,7 @@ class Source:
     root: the folder that the column ``file`` is relative to, itself relative to the project or absolute. broken: a line
     for each image that is missing or does not decode; the stage decides whether it stops for them. phrases: the columns of
     ``pipeline.artifacts.phrases``, of data sets that know where in their pictures the things are that their captions name. regions: of a
-    data set of boxes in the pictures of another one.
+    data set of boxes in the pictures of another one. names: of data sets whose ids are text.
     """
 
     images: pa.Table
@@ -47,6 +52,7 @@ class Source:
     broken: list[str] = field(default_factory=list)
     phrases: pa.Table | None = None
     regions: RegionRows | None = None
+    names: TextIds | None = None
 
 
 def existing(source: Path) -> Path:
@@ -112,6 +118,24 @@ class Unique:
             )
         self.first[value] = where
         return value
+
+
+def numbered(
+    ids: Sequence[int | str], key: str, where: Callable[[int], str], called: str = ""
+) -> tuple[list[int], Named]:
+    """The numbers of ids as the data set has them, and what ``TextIds.of`` takes: nothing where all are numbers, in text or not.
+    Else they are running numbers. where: of an id by its place; called: what the source calls it.
+
+    Raises InputError for ids that are given twice, and for texts that can be none.
+    """
+    texts = pa.array(map(str, ids), pa.string())
+    if not all(isinstance(one, int) for one in ids) and not text_ids.are_numbers(texts):
+        if wrong := text_ids.objection(texts):
+            raise InputError(f"{where(wrong[0])}: {called or key} {wrong[1]}")
+        running = np.arange(len(texts))
+        return running.tolist(), {key: (running, texts)}
+    unique = Unique(called or key)
+    return [unique.add(int(one), where(place)) for place, one in enumerate(ids)], {}
 
 
 def read_text(path: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline.core.errors import ParamsError
 from pipeline.core.strict import Strict
 from pipeline.project import repetitions
-from pipeline.project.params import criteria, ensembles, inputs, runs, sweeps, teachers
+from pipeline.project.params import criteria, ensembles, inputs, runs, sweeps, teachers, transfers
 from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.ensemble_node import EnsembleNode
 from pipeline.project.params.reader import ParamsReader
@@ -33,10 +33,11 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
     loaded = _params(reader, root)
     _report(reader, (problem for check in further for problem in check(root)))
     if not reader.problems:  # these look into their runs
-        _report(reader, [*teachers.problems(loaded), *ensembles.problems(loaded), *sweeps.problems(loaded)])
+        checks = (teachers, ensembles, transfers, sweeps)
+        _report(reader, dict.fromkeys(problem for one in checks for problem in one.problems(loaded)))
     if reader.problems:
         raise ParamsError(reader.problems)
-    return loaded
+    return transfers.completed(loaded)
 
 
 def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Strict], int]:
@@ -56,6 +57,7 @@ def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Stri
 def _params(reader: ParamsReader, root: Root) -> Params:
     """Of use only where ``reader`` has found no problem."""
     models, groups = _models(root, {name: runs.run(reader, root, name, node) for name, node in root.runs.items()})
+    moved, of_moved = transfers.expanded(root.transfers, groups)
     return Params(
         seed=root.seed,
         grid=root.grid,
@@ -65,7 +67,8 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         noises={name: inputs.noise(reader, root, name, node) for name, node in root.noises.items()},
         teachers={name: inputs.teacher(reader, root, name, node) for name, node in root.teachers.items()},
         runs=models,
-        groups=groups,
+        groups={**groups, **of_moved},
+        transfers=moved,
         ensembles={name: _ensemble(node, groups) for name, node in root.ensembles.items()},
         embed=root.embed,
         evaluate=root.evaluate,

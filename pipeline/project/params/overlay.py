@@ -15,7 +15,7 @@ from pipeline.project.params.load import Check, load
 FOLDER = Path(__file__).parent / "overlays"
 # Sections of entries with a name of their own. An entry of the same name is replaced whole: half of the old one, with
 # options that the new one's members do not have, would be nobody's.
-NODES = ("datasets", "features", "texts", "noises", "teachers", "runs", "ensembles")
+NODES = ("datasets", "features", "texts", "noises", "teachers", "runs", "ensembles", "transfers")
 
 
 def names() -> list[str]:
@@ -56,7 +56,8 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
             there.update(_own(values))
         else:
             _merge(there, values)
-    content["ensembles"] = _on_one_line(content.get("ensembles") or {})
+    for section in ("ensembles", "transfers"):
+        content[section] = _on_one_line(content.get(section) or {})
     with_overrides(content, overrides, params.name)
     try:
         _write(params, editor, content, further)
@@ -107,8 +108,9 @@ def _on_one_line(values: dict) -> CommentedMap:
 
 
 def _forget_runs(content: dict) -> None:
-    """Take out what names the runs that go. Teachers, ensembles and lists of runs stay as empty entries: dvc.yaml looks for them."""
-    content |= {section: {} for section in ("teachers", "ensembles")}
+    """Take out what names the runs that go. Teachers, ensembles, transfers and lists of runs stay as empty entries: dvc.yaml looks
+    for them."""
+    content |= {section: {} for section in ("teachers", "ensembles", "transfers")}
     if isinstance(content.get("report"), dict):
         content["report"].pop("sweeps", None)
         content["report"] |= {"audits": [], "localized": []}

@@ -17,6 +17,7 @@ from pipeline.core.strict import Digest, Strict
 from pipeline.project.params.ensemble_node import EnsembleNode as EnsembleNode
 from pipeline.project.params.seeds import Seed, Seeds
 from pipeline.project.params.training import TrainParams
+from pipeline.project.params.transfer_node import TransferNode as TransferNode
 
 # What the pipeline appends to a node's folder while it is written, locked and timed.
 _ENDINGS = (".partial", ".lock", ".timing.json")
@@ -260,6 +261,7 @@ class Root(Strict):
     teachers: dict[Name, TeacherNode] = Field(default_factory=dict)
     runs: dict[Name, RunNode]
     ensembles: dict[Name, EnsembleNode] = Field(default_factory=dict)
+    transfers: dict[Name, TransferNode] = Field(default_factory=dict)
     train: TrainParams
     embed: EmbedParams = Field(default_factory=EmbedParams)
     evaluate: EvaluateParams

@@ -19,7 +19,7 @@ def value(params: Params, run: str, x: str) -> int | float:
 
 
 def _known(params: Params, run: str) -> bool:
-    return run in params.runs or run in params.groups
+    return params.models(run)[0] in params.runs
 
 
 def _first(params: Params, run: str) -> Run:
@@ -45,7 +45,7 @@ def _named(params: Params, sweep: SweepNode):
     for key, runs in (("runs", sweep.runs), ("baselines", sweep.baselines)):
         for index, run in enumerate(runs):
             if not _known(params, run):
-                known = sorted({*params.runs, *params.groups})
+                known = sorted({*params.runs, *params.named(params.runs)})
                 text = unknown("run", run, known)
                 yield f"{key}.{index}", text
             elif run in runs[:index]:

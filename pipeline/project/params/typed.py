@@ -1,5 +1,6 @@
 """params.yaml after loading: every name resolved to its member, every value validated."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from pipeline.project.params.schema import (
     LocalizeParams,
     ReportParams,
     TeacherNode,
+    TransferNode,
 )
 from pipeline.project.params.training import TrainParams
 
@@ -92,7 +94,8 @@ class Params:
     """Everything in params.yaml, typed. ``inference`` is keyed by criterion, composite names excluded.
 
     runs: one a model, so a run with seeds is there as its repetitions, ``max/1``, ``max/2``, ...; groups: of each run with
-    seeds the names of these. trackers: by name, told of every training.
+    seeds, and each transfer of one, the names of these. transfers: one a model too, nothing in them left open. trackers: by name,
+    told of every training.
     """
 
     seed: int
@@ -108,6 +111,7 @@ class Params:
     embed: EmbedParams = field(default_factory=EmbedParams)
     localize: LocalizeParams = field(default_factory=LocalizeParams)
     ensembles: dict[str, EnsembleNode] = field(default_factory=dict)
+    transfers: dict[str, TransferNode] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     teachers: dict[str, TeacherNode] = field(default_factory=dict)
     trackers: dict[str, Member] = field(default_factory=dict)
@@ -119,13 +123,23 @@ class Params:
         return self.noises[noise]
 
     def evaluated(self) -> list[str]:
-        """Everything that is ranked and reported: the runs, then the ensembles of runs."""
-        return [*self.runs, *self.ensembles]
+        """Everything that is ranked and reported: the runs, the ensembles of runs, and runs on other data sets."""
+        return [*self.runs, *self.ensembles, *self.transfers]
 
-    def named(self) -> list[str]:
-        """The runs as params.yaml names them, one with seeds once."""
-        of = {model: name for name, models in self.groups.items() for model in models}
-        return list(dict.fromkeys(of.get(run, run) for run in self.runs))
+    def named(self, models: Iterable[str]) -> list[str]:
+        """These as params.yaml names them, one with seeds once."""
+        of = {model: name for name, group in self.groups.items() for model in group}
+        return list(dict.fromkeys(of.get(model, model) for model in models))
+
+    def trained(self, name: str) -> str:
+        """The run whose model it is: of a transfer another one."""
+        return self.transfers[name].run if name in self.transfers else name
+
+    def dataset(self, name: str) -> str:
+        """What a run, an ensemble or a transfer is measured on."""
+        if name in self.transfers:
+            return self.transfers[name].dataset
+        return self.runs[self.ensembles[name].members[0] if name in self.ensembles else name].dataset
 
     def models(self, name: str) -> tuple[str, ...]:
         """The names under ``runs`` or ``ensembles`` behind a name of params.yaml: itself, or the repetitions of its seeds."""

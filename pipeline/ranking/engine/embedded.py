@@ -72,6 +72,13 @@ class Embedded:
         """The name of the similarity."""
         return self.images.about.get("similarity", "")
 
+    def transfer(self, split: str) -> dict[str, object]:
+        """Of a run on a data set it was not trained on: ``run``, ``trained_on``, ``dataset`` and, where the run has words of its
+        own, the share of the split's words that are none of them as ``unknown_words``; else empty."""
+        about = json.loads(self.images.about.get(embeddings.TRANSFER, "{}"))
+        share = about.pop("unknown_words", {}).get(split)
+        return about if share is None else {**about, "unknown_words": share}
+
     def left_out(self, split: str) -> dict[str, int]:
         """How many images could not be read and are not here, with their captions; empty where all are."""
         said = self._said(embeddings.LEFT_OUT, split)

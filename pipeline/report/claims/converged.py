@@ -14,7 +14,7 @@ def problem(params: Params, model: str) -> str | None:
     ensemble = params.ensembles.get(model)
     named = ensemble.members if ensemble else (model,)
     for run in (one for name in named for one in params.models(name)):
-        folder = paths.trained(run)
+        folder = paths.trained(params.trained(run))
         if not (folder / model_files.CONFIG).is_file():
             return f"{run}: no {folder / model_files.CONFIG}, so that nobody knows whether it has converged"
         ended = model_files.read_config(folder, run).get("ended")

@@ -138,5 +138,6 @@ def embeddable(content: object) -> Markup:
 
 def _label(catalogue: DatasetIndex, image_id: int) -> str:
     """The image's first caption: the best text there is for somebody who cannot see the picture."""
-    written = catalogue.captions_of.get(image_id)
-    return f"Picture {image_id}" + (f": {catalogue.captions.at[written[0], 'text']}" if written else "")
+    written, names = catalogue.captions_of.get(image_id), catalogue.names
+    shown = image_id if names is None else names.shown("image_id", image_id)
+    return f"Picture {shown}" + (f": {catalogue.captions.at[written[0], 'text']}" if written else "")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline.artifacts import captions, images, localisation
+from pipeline.artifacts import captions, images, localisation, names
 from pipeline.core.errors import InputError
 from pipeline.core.files import sha256
 from pipeline.project import paths
@@ -77,4 +77,4 @@ def catalogue(folder: Path) -> DatasetIndex:
     texts = captions.read(folder).to_pandas().set_index("caption_id")
     digests = {name: sha256(folder / name) for name in (images.NAME, captions.NAME)}
     table = pictures.to_pandas().set_index("image_id")
-    return DatasetIndex(folder, table, texts, images.root(pictures), digests)
+    return DatasetIndex(folder, table, texts, images.root(pictures), digests, names.read(folder))

@@ -17,14 +17,17 @@ _SUMS = ("rsum", "hs_sum")
 
 def metrics(results: Results) -> dict:
     """{run: {criterion: {direction: {metric: number}, "rsum": number, "hs_sum": number}, "data": digest, "localisation": ...}}: numbers, and
-    what they were measured on; beside the sums "judged" and "plausible" by direction, where an evaluation has them. Of a run with seeds the means, with "seeds", and "sd" and "interval" beside "rsum"."""
+    what they were measured on; beside the sums "judged" and "plausible" by direction, where an evaluation has them. Of a run with
+    seeds the means, with "seeds", and "sd" and "interval" beside "rsum"; of a transfer what evaluate tells of it, as "transfer"."""
     return {run.name: _figures(run) | _localisation(results, run) for run in results.methods()}
 
 
 def _figures(run: RunResult) -> dict:
     data: dict = {} if run.data is None else {"data": run.data}
+    if run.moved:
+        data["transfer"] = run.best.metrics["transfer"]
     if run.repetitions:
-        data["seeds"] = [one.params.seed for one in run.repetitions]
+        data["seeds"] = run.seeds
     return data | {name: _numbers(one.metrics) | _spread(one) for name, one in run.evaluations.items()}
 
 

@@ -30,15 +30,15 @@ def present(params: Params) -> Present:
     inferences: dict[str, list[str]] = {}
     missing = []
     for name in params.evaluated():
-        node = params.ensembles.get(name)
-        kind, needed = ("ensemble", node.members) if node else ("run", ())
+        node, moved = params.ensembles.get(name), params.transfers.get(name)
+        kind, needed = ("ensemble", node.members) if node else ("transfer", (moved.run,)) if moved else ("run", ())
         asked = ranked_under(params, name)
         found = [one for one in asked if _is_evaluated(name, one)]
         absent = [one for one in asked if one not in found]
-        if untrained := "" if node else _untrained(name):
+        if untrained := "" if needed else _untrained(name):
             missing.append((f"run {name}", f"{untrained} does not exist; {_made('train', name)}"))
         elif lacking := [run for run in needed if run not in inferences]:
-            missing.append((f"ensemble {name}", f"run {lacking[0]} is not there"))
+            missing.append((f"{kind} {name}", f"run {lacking[0]} is not there"))
         elif not found:
             missing.append((f"{kind} {name}", f"not evaluated; {_made('evaluate', name)}"))
         else:
@@ -80,6 +80,7 @@ def _reduced(params: Params, inferences: dict[str, list[str]], made: dict[str, l
         runs={name: run for name, run in params.runs.items() if name in inferences},
         groups={name: there for name, models in params.groups.items() if (there := _there(models, inferences))},
         ensembles={name: node for name, node in params.ensembles.items() if name in inferences},
+        transfers={name: node for name, node in params.transfers.items() if name in inferences},
         report=params.report.model_copy(update=report),
     )
 

@@ -39,13 +39,20 @@ def read(params: Params) -> Results:
         name: TrainedRun(name, run, _history(name), evaluations[name], row=run.row, digests=_digests(name))
         for name, run in params.runs.items()
     }
-    for name in params.named():
+    for name in params.named(params.runs):
         models = [trained[one] for one in params.models(name)]
         found = repeated(name, models, params) if name in params.groups else models[0]
         by_dataset.setdefault(models[0].params.dataset, []).append(found)
     for name, node in params.ensembles.items():
-        dataset = params.runs[node.members[0]].dataset
-        by_dataset[dataset].append(RunResult(name, None, None, evaluations[name], node.members, node.row))
+        by_dataset[params.dataset(name)].append(RunResult(name, None, None, evaluations[name], node.members, node.row))
+    moved = {
+        name: RunResult(name, params.runs[node.run], None, evaluations[name], moved=True)
+        for name, node in params.transfers.items()
+    }
+    for name in params.named(moved):
+        elsewhere = [moved[one] for one in params.models(name)]
+        found = repeated(name, elsewhere, params) if name in params.groups else elsewhere[0]
+        by_dataset.setdefault(params.dataset(elsewhere[0].name), []).append(found)
     groups = [Group(localised.catalogue(paths.prepared(dataset)), runs) for dataset, runs in by_dataset.items()]
     return Results(params, groups, audits.read(params), there.missing, localised.read(params))
 
@@ -64,6 +71,10 @@ def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
     node = params.ensembles.get(run)
     if node and not node.tells(metrics.get("ensemble", {})):
         problems.append(f"ensemble is {metrics.get('ensemble')}, not what params.yaml ensembles.{run} says")
+    if (moved := params.transfers.get(run)) and not moved.tells(metrics.get("transfer")):
+        problems.append(
+            f"transfer is {metrics.get('transfer')}, not what params.yaml transfers.{run} says; embed it anew"
+        )
     if problems:
         advice = f"run `vse-pipe evaluate --run {run} --inference {inference}` again"
         raise InputError("\n".join(f"{folder / evaluation.METRICS}: {problem}; {advice}" for problem in problems))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pipeline.core.errors import InputError
 from pipeline.project.params.typed import Params
-from pipeline.report.engine.results import Evaluation, Results, RunResult, TrainedRun
+from pipeline.report.engine.results import Evaluation, Results, RunResult
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class RepeatedEvaluation(Evaluation):
     deviations: dict = field(default_factory=dict)
 
 
-def repeated(name: str, runs: Sequence[TrainedRun], params: Params) -> RunResult:
+def repeated(name: str, runs: Sequence[RunResult], params: Params) -> RunResult:
     """runs: its models; criteria that one of them lacks are left out. Raises InputError where nothing is left,
     or they are of different data."""
     first = runs[0]
@@ -31,7 +31,7 @@ def repeated(name: str, runs: Sequence[TrainedRun], params: Params) -> RunResult
     found: dict[str, Evaluation] = {
         one: _evaluation(name, [run.evaluations[one] for run in runs], params) for one in common
     }
-    return RunResult(name, first.params, None, found, row=first.row, repetitions=tuple(runs))
+    return RunResult(name, first.params, None, found, row=first.row, repetitions=tuple(runs), moved=first.moved)
 
 
 def _evaluation(name: str, ones: list[Evaluation], params: Params) -> RepeatedEvaluation:

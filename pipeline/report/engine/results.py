@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.artifacts.names import TextIds
 from pipeline.core.errors import InputError
 from pipeline.project import paths
 from pipeline.project.params.typed import Params, Run
@@ -85,7 +86,7 @@ class RunResult:
 
     An ensemble has no parameters and no history of its own, but ``parts``: the names of its runs. row: of a paper, if named.
     digests: SHA-256 of what it was trained on and of its weights, by name. repetitions: of a run with seeds its models, of
-    whose evaluations these are the means.
+    whose evaluations these are the means. moved: a run on a data set that it was not trained on; params: of the run.
     """
 
     name: str
@@ -95,11 +96,17 @@ class RunResult:
     parts: tuple[str, ...] = ()
     row: str | None = None
     digests: dict[str, str] = field(default_factory=dict)
-    repetitions: tuple["TrainedRun", ...] = ()
+    repetitions: tuple["RunResult", ...] = ()
+    moved: bool = False
 
     @property
     def kind(self) -> str:
-        return "ensemble" if self.parts else "run"
+        return "ensemble" if self.parts else "transfer" if self.moved else "run"
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of the repetitions."""
+        return [one.params.seed for one in self.repetitions if one.params is not None]
 
     @property
     def data(self) -> str | None:
@@ -135,13 +142,14 @@ class TrainedRun(RunResult):
 @dataclass(frozen=True)
 class DatasetIndex:
     """A data set's pictures and texts. folder: where it lies; images: indexed by image_id; captions: indexed by caption_id; root:
-    of the files; digests: SHA-256 of its tables, by file name."""
+    of the files; digests: SHA-256 of its tables, by file name; names: of ids that are text."""
 
     folder: Path
     images: pd.DataFrame
     captions: pd.DataFrame
     root: Path
     digests: dict[str, str] = field(default_factory=dict)
+    names: TextIds | None = None
 
     @property
     def name(self) -> str:
@@ -166,7 +174,8 @@ class DatasetIndex:
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one data set, then their ensembles: only these can be compared with each other.
+    """The runs of one data set, then their ensembles, then runs that were trained elsewhere: only these can be compared with
+    each other.
 
     methods: a run with seeds is one of them; runs: a model each, as ``max/1``.
     """
@@ -195,7 +204,7 @@ class Group:
 
     @property
     def trained(self) -> list[TrainedRun]:
-        """Without the ensembles."""
+        """Without the ensembles and the runs that were trained elsewhere."""
         return [run for run in self.runs if isinstance(run, TrainedRun)]
 
     def evaluations(self) -> list[Evaluation]:

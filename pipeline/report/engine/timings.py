@@ -22,7 +22,7 @@ def rows(params: Params, seconds: Callable[[Path], float | None]) -> list[Row]:
     outs += [("inject", name, paths.injected(one.dataset, name)) for name, one in params.noises.items()]
     outs += [("inject", name, paths.injected(one.dataset, name)) for name, one in params.teachers.items()]
     outs += [("train", name, paths.trained(name)) for name in params.runs]
-    outs += [("embed", name, paths.embedded(name)) for name in params.runs]
+    outs += [("embed", name, paths.embedded(name)) for name in (*params.runs, *params.transfers)]
     outs += [("evaluate", name, paths.evaluations(name)) for name in params.evaluated()]
     outs += [("audit", name, paths.audited(name)) for name in params.report.audits]
     return [(stage, name, seconds(out)) for stage, name, out in outs]

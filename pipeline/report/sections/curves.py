@@ -8,7 +8,7 @@ TITLE = "Learning curves"
 
 
 def context(results: Results, collector: Collector) -> dict:
-    return {"groups": [_group(group, collector) for group in results.groups]}
+    return {"groups": [_group(group, collector) for group in results.groups if group.trained]}
 
 
 def _group(group: Group, collector: Collector) -> dict:

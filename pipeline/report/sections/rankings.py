@@ -77,7 +77,7 @@ def _repeated(group: Group) -> list[dict]:
     return [
         {
             "run": run.name,
-            "seeds": [one.params.seed for one in run.repetitions],
+            "seeds": run.seeds,
             "rows": [
                 (
                     name,

@@ -23,7 +23,10 @@ def context(results: Results, collector: Collector) -> dict:
         "datasets": [_dataset(group, splits) for group in results.groups],
         "splits": splits,
         "runs": [_run(run, results) for group in results.groups for run in group.shown if isinstance(run, TrainedRun)],
-        "ensembles": [_ensemble(run) for run in results.runs() if run.parts],
+        "sentences": [
+            *(_ensemble(run) for run in results.runs() if run.parts),
+            *(_transfer(run) for run in results.runs() if run.moved),
+        ],
         "criteria": [
             (name, [(part, options.get(part, "")) for part in name.split("+")]) for name in params.grid.inferences
         ],
@@ -78,6 +81,14 @@ def _ensemble(run: RunResult) -> str:
     shares = ", ".join(f"{part} {weight:.3g}" for part, weight in zip(said["runs"], said["weights"], strict=True))
     chosen = ", chosen on val" if said["weights_from"] == "val" else ""
     return f"{run.name} is {_FUSIONS[said['fusion']]} of its runs, weighted{chosen}: {shares}."
+
+
+def _transfer(run: RunResult) -> str:
+    """What it is, as a sentence."""
+    said = run.best.metrics["transfer"]
+    share = said.get("unknown_words")
+    words = f"; {share:.1%} of the words of its captions are unknown to it" if share is not None else ""
+    return f"{run.name} is {said['run']}, trained on {said['trained_on']}, on {said['dataset']}{words}."
 
 
 def _members(members: dict[str, Member]) -> list[tuple[str, str, str]]:

@@ -22,7 +22,7 @@ _MEND, _ADD = (
 _REPORT = {str(paths.REPORTS / "index.html"), str(paths.REPORTS / "metrics.json")}
 # Features carry the digest of the code that reads pictures for them, and their folder is a dependency of these stages.
 _EXTRACTION = ("pipeline.extract.engine.compute", "pipeline.extract.engine.job")
-_READS_FEATURES = {"train": _EXTRACTION, "embed": _EXTRACTION, "audit": _EXTRACTION}
+_READS_FEATURES = dict.fromkeys(("train", "embed", "embed_transfers", "audit"), _EXTRACTION)
 
 
 def problems(params: Params, document: dict) -> list[Problem]:

@@ -65,7 +65,7 @@ def report(params: Params) -> list[Problem]:
         return []
     with collected(found):
         figures = read_json(path)
-        wrong = sorted(set(figures) ^ {*params.named(), *params.ensembles})
+        wrong = sorted(set(figures) ^ {*params.named(params.evaluated())})
         if wrong:
             what = f"stale: runs that only it or only params.yaml has: {', '.join(wrong[:_SHOWN])}"
             found.append(Problem(DIGEST, str(path), what, "run `vse-pipe report`"))

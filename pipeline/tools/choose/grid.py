@@ -60,10 +60,7 @@ def read(path: Path, params: Params) -> dict[str, list[Candidate]]:
 
 
 def _settings(path: Path, run: str, values: object, params: Params) -> list[Candidate]:
-    known = [
-        *(name for name in params.runs if name not in {one for group in params.groups.values() for one in group}),
-        *params.groups,
-    ]
+    known = params.named(params.runs)
     if run not in known:
         raise ParamsError([f"{path.name}: {unknown('run', str(run), known)}"])
     if not isinstance(values, dict) or not values:

@@ -35,8 +35,7 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
     for a file that is not of sets, or names what is not embedded."""
     where = resolve(device)
     given = stage.read_inputs(members.embedded(params, run, where), run, params.evaluate, where)
-    first = params.ensembles[run].members[0] if run in params.ensembles else run
-    return _figures(sets, given, of_dataset(paths.prepared(params.runs[first].dataset)), params.evaluate)
+    return _figures(sets, given, of_dataset(paths.prepared(params.dataset(run))), params.evaluate)
 
 
 def compose_files(files: InputFiles, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:

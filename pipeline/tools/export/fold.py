@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
 import torch
 from jaxtyping import Float, Int64
 from numpy import ndarray
@@ -15,11 +17,23 @@ DEPTH = 100
 
 @dataclass(frozen=True)
 class FoldedSide:
-    """key: image_id or caption_id, what ``ids`` are; vectors: float32, the last dimension is the correction."""
+    """key: image_id or caption_id, what ``ids`` are; vectors: float32, the last dimension is the correction; names: the ids where
+    they are text."""
 
     key: str
     ids: Int64[ndarray, " rows"]
     vectors: Float[ndarray, "rows wide"]
+    names: pa.Array | None = None
+
+    @property
+    def shown(self) -> pa.Array:
+        """The ids as the data set has them, int64 or text."""
+        return pa.array(self.ids) if self.names is None else self.names
+
+    @property
+    def array(self) -> ndarray:
+        """The same for a .npy file: text as fixed-width Unicode, which needs no pickle."""
+        return self.ids if self.names is None else np.array(self.names.to_pylist(), dtype=str)
 
 
 @dataclass(frozen=True)

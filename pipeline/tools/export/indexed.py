@@ -23,9 +23,9 @@ def labels(side: FoldedSide, to: str) -> UInt64[np.ndarray, " rows"]:
 
 
 def write_queries(folder: Path, folded: Folded) -> None:
-    """queries.npy (rows, D + 1) float32 and queries_ids.npy int64."""
+    """queries.npy (rows, D + 1) float32 and queries_ids.npy int64, or Unicode of ids that are text."""
     write_array(folder / "queries.npy", folded.queries.vectors)
-    write_array(folder / "queries_ids.npy", folded.queries.ids)
+    write_array(folder / "queries_ids.npy", folded.queries.array)
 
 
 def recall(search: Callable[[Float[np.ndarray, "queries wide"], int], np.ndarray], folded: Folded) -> dict:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.artifacts import embeddings
+from pipeline.artifacts import embeddings, names
 from pipeline.artifacts.evaluation import DIRECTIONS
+from pipeline.artifacts.names import TextIds
 from pipeline.core import locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
@@ -15,6 +16,7 @@ from pipeline.core.strict import Strict
 from pipeline.core.unknown import unknown
 from pipeline.core.whole import whole_folder
 from pipeline.evaluate.engine.measure import Inputs, is_open, tuning_ground
+from pipeline.evaluate.engine.members import lender
 from pipeline.evaluate.external import inputs as external
 from pipeline.evaluate.external.inputs import InputFiles
 from pipeline.evaluate.external.stage import must_be_given
@@ -39,6 +41,7 @@ _FILES = (
     "items.*",
     "queries.*",
     "*_ids.npy",
+    names.NAME,
     "run.txt",
     "qrels.txt",
     "img_emb/*",
@@ -79,7 +82,7 @@ def export_run(
         )
     if embedded.peer_sha256 is not None:
         raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
-    given = read_inputs(embedded, run, params.evaluate, where)
+    given = read_inputs(embedded, run, params.evaluate, where, lender(params, run, where))
     sources = [folder / embeddings.IMAGES, folder / embeddings.CAPTIONS]
     return _export(given, criterion, params.evaluate, target, direction, out, sources, depth)
 
@@ -139,11 +142,13 @@ def _export(
         criterion = tuning.tuned(criterion, trials, params.tune).criterion
     bias = _bias(given, criterion, direction, params)
     warn_of_residual(criterion, direction, bias.notes)
-    content = replace(_folded(given.ranked, bias, direction), depth=depth)
+    content = replace(_folded(given.ranked, bias, direction, given.names), depth=depth)
     manifest = _manifest(given, criterion, bias, content, target.__name__.rpartition(".")[2])
     manifest["sources"] = {str(path): sha256(path) for path in sources}
     with locks.claim(out), whole_folder(out, _FILES) as folder:
         manifest |= target.write(folder, content) or {}
+        if given.names is not None:
+            names.write(folder, given.names)
         write_json(folder / MANIFEST, manifest)
     return manifest
 
@@ -163,7 +168,7 @@ def _bias(given: Inputs, criterion: Criterion, direction: str, params: EvaluateP
     return found
 
 
-def _folded(split: Split, bias: ItemBias, direction: str) -> Folded:
+def _folded(split: Split, bias: ItemBias, direction: str, names: TextIds | None) -> Folded:
     images, captions = ("image_id", split.image_ids), ("caption_id", split.caption_ids)
     assert plain(split.images)
     assert plain(split.captions)
@@ -171,7 +176,10 @@ def _folded(split: Split, bias: ItemBias, direction: str) -> Folded:
     asking, asked = (split.images, split.captions) if of_images else (split.captions, split.images)
     queries, items = folded(asking, asked, bias)
     ids = (images, captions) if direction == "image_to_text" else (captions, images)
-    sides = [FoldedSide(*of, np.asarray(vectors.cpu())) for of, vectors in zip(ids, (queries, items), strict=True)]
+    sides = [
+        FoldedSide(*of, np.asarray(vectors.cpu()), None if names is None else names.texts(*of))
+        for of, vectors in zip(ids, (queries, items), strict=True)
+    ]
     return Folded(direction, items=sides[1], queries=sides[0], correct=_correct(split, direction))
 
 

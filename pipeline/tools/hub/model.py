@@ -14,13 +14,13 @@ from pipeline.artifacts import features, model_files, texts
 from pipeline.core.errors import IntegrityError, UsageError
 from pipeline.core.files import read_json, require
 from pipeline.core.tokens import Tokens
+from pipeline.embed.engine.fitted import learnt
 from pipeline.extract.engine.forward import Forward
 from pipeline.extract.text_engine.method import State
 from pipeline.project.registry import BACKBONES, TEXT_FEATURES
 from pipeline.ranking.engine.words import Words
 from pipeline.tools.hub.files import FEATURES, TEXTS
 from pipeline.tools.search.photos import NO_NETWORK, Eye, must_be_the_same
-from pipeline.tools.search.sentences import learnt
 from pipeline.train.engine import encode, restore
 from pipeline.train.engine.model import DualEncoder
 

@@ -8,7 +8,7 @@ from pipeline.project import paths
 TEMPLATE = Path(__file__).parent / "template"
 _HEAD = f"""\
 # Written by `vse-pipe init`; `vse-pipe init --upgrade` writes it anew, as a newer version has it.
-# Every entry under datasets, features, texts, noises, runs and ensembles of params.yaml is one cached stage. `code` runs each time and
+# Every entry under datasets, features, texts, noises, teachers, runs, ensembles and transfers of params.yaml is one cached stage. `code` runs each time and
 # lists below {paths.CODE} what each stage runs of the installed package, so that an upgrade runs again what it changes and nothing else.
 vars:
   - cli: PATH=$PATH:.venv/bin vse-pipe       # found without activating .venv too, as in `.venv/bin/dvc repro`
@@ -18,7 +18,7 @@ stages:
     always_changed: true
     outs: [{paths.CODE}]
 """
-_CODE = re.compile(r"^ +- pipeline/.*\n|, pipeline/[\w/.]+(?=[,\]])", flags=re.MULTILINE)
+_CODE = re.compile(r"^ +- pipeline/.*\n|, \"?pipeline/[^,\]]+(?=[,\]])", flags=re.MULTILINE)
 
 
 def text() -> str:

@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Hit:
-    """rank: from 1; score: under the criterion, larger is closer; caption_id: None where images are searched.
+    """rank: from 1; score: under the criterion, larger is closer; image_id, caption_id: as the data set has them, numbers or text;
+    caption_id: None where images are searched.
 
     text: the caption found, or the image's first caption (empty where it has none); file: as images.parquet names it,
     relative to the data set's root.
@@ -14,8 +15,8 @@ class Hit:
 
     rank: int
     score: float
-    image_id: int
-    caption_id: int | None
+    image_id: int | str
+    caption_id: int | str | None
     text: str
     file: str
 

@@ -19,7 +19,7 @@ def default_run(params: Params, inference: str) -> tuple[str, str]:
     Only figures of the data that a run is embedded from count: in a clone the report may be of other data. Raises UsageError
     where there are several runs and no such figures of any, or where these are of several data sets.
     """
-    known = params.evaluated()
+    known = [*params.runs, *params.ensembles]
     if len(known) == 1:
         return known[0], "the only run"
     path = paths.REPORTS / _FIGURES

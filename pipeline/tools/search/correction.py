@@ -76,6 +76,12 @@ def correction_of(
     criterion = _with_tuned(params, run, criterion, direction)
     split = network.galleries[0].split
     bank = split if params.evaluate.bank in (bank_source.OWN, split) else params.evaluate.bank
+    moved = params.transfers.get(run)
+    if moved is not None and moved.bank != moved.dataset and bank in SPLITS and bank != split:
+        raise UsageError(
+            f"the bank of '{run}' is the {bank} split of {moved.bank}, which is not searched; -S evaluate.bank=test takes the "
+            "queries of the split that is searched"
+        )
     files = [path for gallery in network.galleries for path in gallery.files]
     if bank not in SPLITS:
         files += [Path(bank) / name for name in (embeddings.IMAGES, embeddings.CAPTIONS)]

@@ -10,6 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from pipeline.artifacts import names
+from pipeline.artifacts.names import TextIds
+from pipeline.core import text_ids
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.unknown import unknown
@@ -34,14 +37,17 @@ _TILE = 2048
 class Engine:
     """One run, criterion and split. Vectors, models and corrections are loaded when a query first needs them; queries may
     come from several threads at once. counts: ``images`` and ``captions`` that are searched; left_out: those of the split that
-    could not be read and have no embedding, empty where all have one."""
+    could not be read and have no embedding, empty where all have one. named: are the images' ids text? Those of hits and questions
+    are then."""
 
     run: str
     inference: str
     split: str
     counts: dict[str, int]
     left_out: dict[str, int]
+    named: bool
     _params: Params
+    _names: TextIds | None
     _criterion: Criterion
     _network: Network | Together
     _catalogue: Catalogue
@@ -62,11 +68,12 @@ class Engine:
         found.run, found.inference, found.split = run, inference, split
         found._params, found._criterion = params, criterion_of(params, inference)
         found._network = together.open_run(params, run, split, resolve(device))
-        node = params.ensembles.get(run)
-        found._catalogue = Catalogue.read(params.runs[node.members[0] if node else run].dataset)
+        found._catalogue = Catalogue.read(params.dataset(run))
         ids = found._network.ids
         found.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
         found.left_out = found._network.galleries[0].left_out
+        found._names = names.read(found._network.galleries[0].folder)
+        found.named = found._names is not None and found._names.has("image_id")
         found._lock, found._similarity, found._corrections = RLock(), None, {}
         return found
 
@@ -79,14 +86,32 @@ class Engine:
         UsageError where the run's features were computed elsewhere. name: what the answer calls it."""
         return self._answer(name, TO_CAPTIONS, lambda: self._network.photo(content, name), k)
 
-    def by_image_id(self, image_id: int, k: int = 10) -> Answer:
-        """The captions that fit an image of the data set, of whatever split. Raises InputError for an unknown one."""
-        return self._answer(f"image {image_id}", TO_CAPTIONS, lambda: self._network.image(image_id), k)
+    def by_image_id(self, image_id: int | str, k: int = 10) -> Answer:
+        """The captions that fit an image of the data set, of whatever split. Raises InputError for an unknown one, UsageError
+        for a text where ids are numbers."""
+        number = self._number(image_id)
+        return self._answer(f"image {image_id}", TO_CAPTIONS, lambda: self._network.image(number), k)
 
-    def picture(self, image_id: int) -> Path | None:
+    def picture(self, image_id: int | str) -> Path | None:
         """Where an image of the data set lies, inside its root, as ``sources.read.at`` takes it; None where the file is gone or
-        there are only features."""
-        return self._catalogue.path(image_id)
+        there are only features. Raises as ``by_image_id``."""
+        return self._catalogue.path(self._number(image_id))
+
+    def _number(self, image_id: int | str) -> int:
+        """What an image is inside the pipeline."""
+        if self.named and self._names is not None:
+            found = self._names.number("image_id", str(image_id))
+            if found is None:
+                raise InputError(f"data set '{self._catalogue.dataset}' has no image {text_ids.shown(str(image_id))}")
+            return found
+        try:
+            return int(image_id)
+        except ValueError as error:
+            raise UsageError(f"image_id must be a whole number, got {text_ids.shown(str(image_id))}") from error
+
+    def _shown(self, key: str, number: int) -> int | str:
+        """As the data set has it."""
+        return number if self._names is None else self._names.shown(key, number)
 
     def correction(self, direction: str) -> Correction:
         """What the criterion takes off the items of one direction; computed now if nothing has needed it yet."""
@@ -137,7 +162,8 @@ class Engine:
         else:
             image, caption = int(ids.caption_images[place]), int(ids.caption_ids[place])
             text = self._catalogue.text(caption)
-        return Hit(rank, score, image, caption, text, self._catalogue.file(image))
+        described = None if caption is None else self._shown("caption_id", caption)
+        return Hit(rank, score, self._shown("image_id", image), described, text, self._catalogue.file(image))
 
 
 def best(scores: Float[np.ndarray, " items"], k: int) -> tuple[np.ndarray, np.ndarray]:

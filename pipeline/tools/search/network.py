@@ -116,26 +116,31 @@ class Network:
 
         with self._lock:
             if self._eye is None:
-                self._eye = Eye.open(self._params, self.gallery.run, self._trained, self._files, self.device)
+                self._eye = Eye.open(self._params, self._run, self._trained, self._files, self.device)
             return self._eye
+
+    @property
+    def _run(self) -> str:
+        """Whose model it is."""
+        return self._params.trained(self.gallery.run)
 
     @cached_property
     def _files(self) -> model_files.ModelFiles:
         path = self._trained / model_files.MODEL
         if not path.is_file():
-            raise MissingResource(f"{path} does not exist; make it with `vse-pipe train --run {self.gallery.run}`")
-        files = model_files.read(self._trained, self.gallery.run)
+            raise MissingResource(f"{path} does not exist; make it with `vse-pipe train --run {self._run}`")
+        files = model_files.read(self._trained, self._run)
         absent = [key for key in _NEEDED if key not in files.config]
         if absent:
             raise IntegrityError(
                 f"{self._trained / model_files.CONFIG}: has no '{absent[0]}': an earlier version of the pipeline trained this "
-                f"run; run `vse-pipe train --run {self.gallery.run}` again, then embed"
+                f"run; run `vse-pipe train --run {self._run}` again, then embed"
             )
         return files
 
     @cached_property
     def _reader(self) -> Reader:
-        return Reader.open(self.gallery.run, self._files)
+        return Reader.open(self._run, self._files)
 
     @cached_property
     def _text_encoder(self) -> Any:

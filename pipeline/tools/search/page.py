@@ -28,21 +28,21 @@ def check_free(out: Path) -> None:
         raise UsageError(f"--html: {out} exists and is no page of `vse-pipe search`; choose another name")
 
 
-def write(out: Path, told: dict, picture: Callable[[int], Path | None], query: bytes | None = None) -> None:
+def write(out: Path, told: dict, picture: Callable[[int | str], Path | None], query: bytes | None = None) -> None:
     """told: as ``answer.document``; picture: where an image lies, by its id, as
     ``sources.read.at`` takes it; query: the photo asked with. Appears whole or
     not at all."""
     write_text(out, render(told, picture, query))
 
 
-def render(told: dict, picture: Callable[[int], Path | None], query: bytes | None = None) -> str:
+def render(told: dict, picture: Callable[[int | str], Path | None], query: bytes | None = None) -> str:
     """Captions, file names and the query are escaped by the template; the page's own policy allows its style by its digest,
     pictures that it holds, and nothing else."""
     style = (_FOLDER / "gallery.css").read_text(encoding="utf-8")
     files = {hit["image_id"]: picture(hit["image_id"]) for hit in told["hits"]}
     contents = {number: shown(path) for number, path in files.items() if path is not None}
     # First: of pictures that do not fit the last are left out.
-    contents = {"query": query, **contents}
+    contents = {None: query, **contents}
     return (
         environment(_FOLDER)
         .get_template("gallery.html")
@@ -57,10 +57,10 @@ def render(told: dict, picture: Callable[[int], Path | None], query: bytes | Non
     )
 
 
-def _pictures(contents: dict[int | str, bytes]) -> dict[int | str, str]:
-    """As data URIs, small enough for all of them together; those that cannot be read are left out."""
+def _pictures(contents: dict[int | str | None, bytes]) -> dict[int | str | None, str]:
+    """As data URIs by image_id, None for the query, small enough for all of them together; those that cannot be read are left out."""
 
-    def at(side: int) -> dict[int | str, bytes]:
+    def at(side: int) -> dict[int | str | None, bytes]:
         made = {key: thumbnail(content, side) for key, content in contents.items()}
         return {key: webp for key, webp in made.items() if webp is not None}
 

@@ -14,6 +14,7 @@ from pipeline.artifacts import features, model_files
 from pipeline.core import precision
 from pipeline.core.errors import IntegrityError, MissingResource, UsageError
 from pipeline.core.files import read_json
+from pipeline.embed.engine.alike import identity
 from pipeline.extract.engine.backbone import Backbone
 from pipeline.extract.engine.forward import Forward
 from pipeline.pictures import images
@@ -115,15 +116,8 @@ def must_be_the_same(backbone: Backbone, meta: dict, name: str) -> None:
     """Raises IntegrityError where weights, transform or what else the backbone says the features depend on is not as in
     ``meta``; libraries are left out."""
     about = json.loads(json.dumps(backbone.about))
-    changed = [key for key, value in about.items() if _identity(value) != _identity(meta.get(key))]
+    changed = [key for key, value in about.items() if identity(value) != identity(meta.get(key))]
     if changed:
         raise IntegrityError(
             f"features.{name} was made with other {' and '.join(changed)} than there are now; run `vse-pipe extract --features {name}` again"
         )
-
-
-def _identity(value: object) -> object:
-    """Of weights the content, not where it came from."""
-    if isinstance(value, dict) and ("sha256" in value or "seed" in value):
-        return value.get("sha256"), value.get("seed")
-    return value

@@ -65,7 +65,7 @@ def open_run(params: Params, run: str, split: str, device: torch.device) -> Netw
     if run in params.ensembles:
         weights = _weights(params, run)
         return Together([open_run(params, one, split, device) for one in params.ensembles[run].members], weights)
-    folder, trained = paths.embedded(run), paths.trained(run)
+    folder, trained = paths.embedded(run), paths.trained(params.trained(run))
     first = Network(params, Gallery.open(folder, run, split), trained, device)
     wanted = first.gallery.about.get("peer_sha256")
     if wanted is None:

@@ -41,7 +41,7 @@ def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, why
     routes = [
         Route("/", site.page, methods=["GET", "POST"]),
         Route("/api/search", site.api, methods=["GET", "POST"]),
-        Route("/picture/{image_id}", site.picture),
+        Route("/picture/{image_id:path}", site.picture),
         Route("/health", site.health),
         Route("/style.css", site.style),
         Route("/icon.svg", site.icon),
@@ -78,7 +78,10 @@ class _Site:
         return JSONResponse((await self._search(request, query)).told)
 
     async def picture(self, request: Request) -> Response:
-        number = queries.image_id(request.path_params["image_id"])
+        asked = request.path_params["image_id"]
+        if not asked or ("/" in asked and not self._desk.named):  # text may hold a slash; it is looked up and no path
+            raise HTTPException(404)
+        number = queries.image_id(asked, self._desk.named)
         try:
             async with self._decoders.turn(_address(request)):
                 webp = await anyio.to_thread.run_sync(self._thumbnails.get, number)
@@ -101,10 +104,11 @@ class _Site:
 
     async def _query(self, request: Request) -> Query | None:
         if request.method != "POST":
-            return queries.read(request.query_params.multi_items(), self._desk.inferences)
+            return queries.read(request.query_params.multi_items(), self._desk.inferences, named=self._desk.named)
         values, photo = await self._uploads.read(request)
         check_upload(photo)
-        return queries.read([*request.query_params.multi_items(), *values], self._desk.inferences, photo)
+        asked = [*request.query_params.multi_items(), *values]
+        return queries.read(asked, self._desk.inferences, photo, self._desk.named)
 
     async def _search(self, request: Request, query: Query) -> Found:
         places = 1 if query.photo is None else _PHOTO

@@ -25,15 +25,15 @@ MAX_PIXELS = 50_000_000
 class Thumbnails:
     """WebP by image_id; beyond ``budget`` bytes the least recently used are forgotten. For several threads at once."""
 
-    def __init__(self, find: Callable[[int], Path | None], budget: int = CACHE_BYTES) -> None:
+    def __init__(self, find: Callable[[int | str], Path | None], budget: int = CACHE_BYTES) -> None:
         """find: where the image of an image_id lies, as ``sources.read.at`` takes it; None where there is none."""
         self._find = find
         self._budget = budget
-        self._kept: OrderedDict[int, bytes] = OrderedDict()
+        self._kept: OrderedDict[int | str, bytes] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def get(self, image_id: int) -> bytes | None:
+    def get(self, image_id: int | str) -> bytes | None:
         """None when the data set has no such image, or no readable picture of it."""
         with self._lock:
             if image_id in self._kept:
@@ -46,7 +46,7 @@ class Thumbnails:
             self._keep(image_id, made)
         return made
 
-    def _keep(self, image_id: int, made: bytes) -> None:
+    def _keep(self, image_id: int | str, made: bytes) -> None:
         with self._lock:
             if image_id not in self._kept:
                 self._kept[image_id] = made

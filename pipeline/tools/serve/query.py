@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from pipeline.core.errors import UsageError
+from pipeline.core.text_ids import LONGEST
 from pipeline.core.unknown import missing
 
 MAX_TEXT = 1000
@@ -23,15 +24,17 @@ class Query:
     k: int
     inference: str
     text: str | None = None
-    image_id: int | None = None
+    image_id: int | str | None = None
     photo: bytes | None = None
 
 
-def read(values: Iterable[tuple[str, str]], inferences: Collection[str], photo: bytes | None = None) -> Query | None:
+def read(
+    values: Iterable[tuple[str, str]], inferences: Collection[str], photo: bytes | None = None, named: bool = False
+) -> Query | None:
     """The query in the name-value pairs of a form or an address; None when they ask for nothing.
 
     inferences: the criteria that can be asked for, the first is the default. photo: the content of an upload, which
-    stands in place of text and image_id. Raises UsageError with the sentence to show.
+    stands in place of text and image_id. named: whether ids are text. Raises UsageError with the sentence to show.
     """
     given = _once(values)
     k = _integer("k", given.get("k", str(DEFAULT_K)), 1, MAX_K)
@@ -46,13 +49,17 @@ def read(values: Iterable[tuple[str, str]], inferences: Collection[str], photo: 
     if "text" in given:
         return Query(k, inference, text=_sentence(given["text"]))
     if "image_id" in given:
-        return Query(k, inference, image_id=image_id(given["image_id"]))
+        return Query(k, inference, image_id=image_id(given["image_id"], named))
     return None
 
 
-def image_id(value: str) -> int:
-    """Raises UsageError unless ``value`` is a decimal 64-bit integer."""
-    return _integer("image_id", value, -_INT64, _INT64 - 1)
+def image_id(value: str, named: bool = False) -> int | str:
+    """Raises UsageError unless ``value`` is a decimal 64-bit integer or, of ids that are text, no longer than these are."""
+    if not named:
+        return _integer("image_id", value, -_INT64, _INT64 - 1)
+    if len(value) > LONGEST:
+        raise UsageError(f"an image_id has at most {LONGEST} characters, this one {len(value):,}")
+    return value
 
 
 def _once(values: Iterable[tuple[str, str]]) -> dict[str, str]:

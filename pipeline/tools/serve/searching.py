@@ -17,14 +17,15 @@ class Searcher(Protocol):
     split: str
     counts: dict[str, int]
     left_out: dict[str, int]
+    named: bool
 
     def by_text(self, text: str, k: int = 10) -> Any: ...
 
     def by_image(self, content: bytes, k: int = 10) -> Any: ...
 
-    def by_image_id(self, image_id: int, k: int = 10) -> Any: ...
+    def by_image_id(self, image_id: int | str, k: int = 10) -> Any: ...
 
-    def picture(self, image_id: int) -> Path | None: ...
+    def picture(self, image_id: int | str) -> Path | None: ...
 
     def correction(self, direction: str) -> Any: ...
 
@@ -35,7 +36,7 @@ class Found:
 
     answer: Any
     told: dict
-    pictures: frozenset[int]
+    pictures: frozenset[int | str]
 
 
 class Desk:
@@ -46,7 +47,7 @@ class Desk:
         self.inferences = list(engines)
         first = next(iter(self._engines.values()))
         self.run, self.split, self.counts = first.run, first.split, first.counts
-        self.picture = first.picture
+        self.picture, self.named = first.picture, first.named
 
     def search(self, query: Query) -> Found:
         """For one thread at a time. Raises what the engine raises: InputError, UsageError."""

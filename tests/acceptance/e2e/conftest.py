@@ -16,6 +16,9 @@ SMALL = [
     "report.examples=2",
     "report.audits=[hal]",
     "ensembles={both: {first: sum, second: hal}}",
+    "datasets.other={format: shapes, source: pipeline/prepare/engine/scenes, train: 8, val: 4, test: 12}",
+    "features.other={dataset: other, backbone: random_filters}",
+    "transfers={moved: {run: hal, dataset: other}}",
 ]
 
 

@@ -40,11 +40,14 @@ def test_the_first_call_runs_every_stage(project, first):
         "embed@hal",
         "evaluate@sum",
         "evaluate_ensembles@both",
+        "embed_transfers@moved",
+        "evaluate_transfers@moved",
         "audit@hal",
         "report",
     } <= _ran(first)
     metrics = _metrics(project)
-    assert set(metrics) == {"sum", "hal", "both"}
+    assert set(metrics) == {"sum", "hal", "both", "moved"}
+    assert metrics["moved"]["transfer"].items() >= {"run": "hal", "trained_on": "shapes", "dataset": "other"}.items()
     assert set(metrics["sum"]) == {"data", "nns", "is+rgm"}
     page = (project.root / "reports" / "index.html").read_text()
     assert "is+rgm" in page
@@ -70,7 +73,8 @@ def test_hals_parameters_rerun_only_hals_stages(project, first):
     params.write_text(text.replace("gamma: 30.0", "gamma: 20.0"))
     assert text != params.read_text()
     ran = _ran(project.run("dvc", "repro"))
-    after_training = {"embed@hal", "evaluate@hal", "evaluate_ensembles@both", "audit@hal"}
+    moved = {"embed_transfers@moved", "evaluate_transfers@moved"}
+    after_training = {"embed@hal", "evaluate@hal", "evaluate_ensembles@both", "audit@hal"} | moved
     assert ran == {"train@hal", *after_training, "report"}
     table = project.run("dvc", "metrics", "diff", "--md")
     assert "hal" in table

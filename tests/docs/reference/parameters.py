@@ -44,6 +44,7 @@ SECTIONS = {
     "teachers.<name>": (schema.TeacherNode, "training.md"),
     "runs.<name>": (schema.RunNode, "training.md"),
     "ensembles.<name>": (schema.EnsembleNode, "fragments.md"),
+    "transfers.<name>": (schema.TransferNode, "evaluate.md"),
     "train": (schema.TrainParams, "training.md"),
     "embed": (schema.EmbedParams, "fragments.md"),
     "evaluate": (schema.EvaluateParams, "criteria.md"),

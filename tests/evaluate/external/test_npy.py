@@ -70,13 +70,14 @@ def test_ids_come_from_arrays_or_lines(tmp_path):
     ("text", "message"),
     [
         ("1\n2\n", "2 ids for the 3 vectors of a.npy"),
-        ("1\ntwo\n3\n", r"ids.txt, line 2: 'two' is not an integer id"),
-        ("1\n\n3\n", r"ids.txt, line 2: '' is not an integer id"),
-        ("1\n2\n99999999999999999999\n", "line 3: '99999999999999999999' is not an integer id"),
+        ("1\n\n3\n", r"ids.txt: image_id '' is empty"),
+        ("a\nb\nA\n", r"ids.txt: image_id 'A' differs from 'a' in capitals only"),
+        ("a\nb\n" + "c" * 201, r"ids.txt: image_id 'c{40}'\.\.\. is longer than 200 characters"),
+        ("a\nb\nc\x07\n", r"ids.txt: image_id 'c\\x07' holds a control character"),
         ("", "0 ids for the 3 vectors"),
     ],
 )
-def test_each_line_is_an_integer_and_there_is_one_a_vector(tmp_path, text, message):
+def test_each_line_is_an_id_and_there_is_one_a_vector(tmp_path, text, message):
     (tmp_path / "ids.txt").write_text(text)
     with pytest.raises(InputError, match=message):
         npy.ids(tmp_path / "ids.txt", 3, "a.npy")
@@ -85,10 +86,10 @@ def test_each_line_is_an_integer_and_there_is_one_a_vector(tmp_path, text, messa
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.ones(3), "an array 3 of float64; expected one integer for each vector"),
+        (np.ones(3), "an array 3 of float64; expected one integer or text for each vector"),
         (np.ones((3, 1), int), "an array 3 x 1 of int64"),
         (np.array([1, 2, 2**63], np.uint64), "id 9223372036854775808 is beyond int64"),
-        (np.array(["a", "b", "c"]), "of <U1; expected one integer"),
+        (np.array([b"a", b"b", b"c"]), r"of \|S1; expected one integer or text"),
     ],
 )
 def test_an_array_of_ids_is_a_row_of_integers(tmp_path, array, message):

@@ -58,8 +58,8 @@ def test_what_is_no_matrix_is_refused(path, column, message):
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (pa.array(["cat.jpg"]), "column 'image_id' is string, expected int64; number the ids"),
-        (pa.array([1.0]), "column 'image_id' is double, expected int64$"),
+        (pa.array(["cat.jpg", "Cat.jpg"]), "image_id 'Cat.jpg' differs from 'cat.jpg' in capitals only"),
+        (pa.array([1.0]), "column 'image_id' is double, expected int64 or text$"),
         (pa.array([1, None]), "column 'image_id' has 1 nulls"),
         (pa.array([2**63], pa.uint64()), "column 'image_id' has values beyond int64"),
     ],

@@ -65,7 +65,7 @@ def test_any_quoted_text_comes_back(tmp_path_factory, cells):
     stream = io.StringIO()
     csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("image", "caption"), *cells])
     path.write_bytes(stream.getvalue().encode())
-    assert _rows(path) == [(image, caption, None) for image, caption in cells]
+    assert _rows(path) == [{"image": image, "caption": caption} for image, caption in cells]
 
 
 def test_columns_in_any_order(tmp_path):

@@ -50,6 +50,7 @@ class StandIn:
     run: str = "toy"
     split: str = "test"
     left_out: dict[str, int] = field(default_factory=dict)
+    named: bool = False
     seconds: float = 0.0
     gate: threading.Event | None = None
     calls: list[tuple] = field(default_factory=list)

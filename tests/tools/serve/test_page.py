@@ -1,11 +1,14 @@
 """The page as a browser without scripts reads it."""
 
 import io
+import re
 from html.parser import HTMLParser
 
 import pytest
 from PIL import Image
+from starlette.testclient import TestClient
 
+from pipeline.tools.serve.app import create
 from tests.tools.serve.standin import HOSTILE
 
 
@@ -144,3 +147,16 @@ def test_an_address_that_is_not_there_is_the_page_with_status_404(client):
     answer = client.get("/nothing/here")
     assert answer.status_code == 404
     assert len(Reader(answer.text).all("form")) == 2
+
+
+def test_ids_that_are_text_find_their_pictures(engines):
+    for engine in engines.values():
+        engine.ids, engine.named = {name: f"a/{name} & 1.png" for name in engine.ids}, True
+    named = TestClient(create(engines), base_url="http://127.0.0.1:8000")
+    page = named.get("/", params={"text": "green"}).text
+    (address, *_) = re.findall(r'src="(/picture/[^"]*)"', page)
+    assert address == "/picture/a/green%20%26%201.png"
+    assert named.get(address).headers["content-type"] == "image/webp"
+    assert named.get("/picture/a/none.png").status_code == 404
+    again = re.findall(r'href="(/\?image_id=[^"]*)"', page)[0].replace("&amp;", "&")
+    assert "Captions nearest to image a/green &amp; 1.png" in named.get(again).text

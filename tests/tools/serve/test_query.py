@@ -79,3 +79,10 @@ def test_anything_is_a_query_within_the_limits_or_refused_in_one_line(pairs):
         assert 1 <= query.k <= MAX_K
         assert query.inference in SERVED
         assert (query.text is None) != (query.image_id is None)
+
+
+def test_ids_that_are_text_are_taken_as_they_are():
+    asked = read([("image_id", "beach/boat 1.jpg")], ["nns"], named=True)
+    assert asked.image_id == "beach/boat 1.jpg"
+    with pytest.raises(UsageError, match="an image_id has at most 200 characters, this one 201"):
+        read([("image_id", "x" * 201)], ["nns"], named=True)

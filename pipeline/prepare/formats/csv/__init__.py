@@ -1,4 +1,5 @@
-"""A table with the header ``image,caption`` or ``image,caption,split``: one row a caption, RFC 4180 quoting, UTF-8."""
+"""A table with the header ``image,caption`` or ``image,caption,split``, maybe ``image_id`` and ``caption_id``: one row a
+caption, RFC 4180 quoting, UTF-8."""
 
 from typing import Annotated
 

@@ -1,21 +1,36 @@
 """Entries of the json, and the images they name."""
 
 import codecs
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
+from pipeline.artifacts.names import TextIds
 from pipeline.core import memory
 from pipeline.core.errors import InputError
 from pipeline.prepare.engine.scan import scan
-from pipeline.prepare.engine.source import Source, Unique, caption_table, caption_text, existing, image_table, split_of
+from pipeline.prepare.engine.source import (
+    Named,
+    Source,
+    Unique,
+    caption_table,
+    caption_text,
+    existing,
+    image_table,
+    numbered,
+    split_of,
+)
 from pipeline.prepare.formats.karpathy import Params
 
-_Id = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+_NUMBER, _TEXT = "number", "text"
+_Id = Annotated[
+    Annotated[int, Field(ge=-(2**63), lt=2**63), Tag(_NUMBER)] | Annotated[str, Tag(_TEXT)],
+    Discriminator(lambda value: _TEXT if isinstance(value, str) else _NUMBER),
+]
 
 
 # What a byte of the json takes as its entries at most: an estimate, for entries as short as they can be.
@@ -56,18 +71,18 @@ class _Image:
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """source: the json, or the folder that holds exactly one ``dataset_*.json``.
 
-    image_id is ``imgid`` and caption_id ``sentid``; where the file has none, the running number. Raises InputError
+    image_id is ``imgid`` and caption_id ``sentid``, numbers or text; where the file has none, the running number. Raises InputError
     naming the entry: a field that is missing or of the wrong type, an id or file name given twice, an unknown split,
     an empty caption, a sentence of another image.
     """
     document = _find(existing(source))
     entries = _parse(document).images
-    images = _images(document.name, entries)
+    images, named = _images(document.name, entries)
     if not params.include_restval:
         images = [image for image, entry in zip(images, entries, strict=True) if entry.split != "restval"]
     if not images:
         raise InputError(f"{document}: no images to read")
-    captions = _captions(images, params.max_captions)
+    captions, called = _captions(images, params.max_captions)
     root = document.parent / params.images
     scanned = scan(root, [image.file for image in images], lambda number: images[number].where)
     table = image_table(
@@ -78,7 +93,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         scanned.heights,
         scanned.digests,
     )
-    return Source(table, captions, str(root), scanned.broken)
+    names = TextIds.of(**named, **called) if named or called else None
+    return Source(table, captions, str(root), scanned.broken, names=names)
 
 
 def _find(source: Path) -> Path:
@@ -97,26 +113,30 @@ def _parse(document: Path) -> _Document:
         return TypeAdapter(_Document).validate_json(document.read_bytes().removeprefix(codecs.BOM_UTF8))
     except ValidationError as error:
         problems = error.errors(include_url=False)
-        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problems[0]["loc"]).lstrip(".")
+        parts = [part for part in problems[0]["loc"] if part not in (_NUMBER, _TEXT)]
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
         more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
         raise InputError(f"{' '.join([str(document), place]).strip()}: {problems[0]['msg']}{more}") from error
 
 
-def _images(name: str, entries: list[_Entry]) -> list[_Image]:
-    numbered = bool(entries) and entries[0].imgid is not None
-    ids, files = Unique("imgid"), Unique("file")
+def _images(name: str, entries: list[_Entry]) -> tuple[list[_Image], Named]:
+    given = bool(entries) and entries[0].imgid is not None
+    files = Unique("file")
     images = []
     for number, entry in enumerate(entries):
         where = f"{name} images[{number}]"
-        if (entry.imgid is not None) != numbered:
+        if (entry.imgid is not None) != given:
             raise InputError(f"{where}: imgid must be given for every image or for none")
-        image_id = ids.add(entry.imgid if numbered else number, where)
         file = files.add(f"{entry.filepath}/{entry.filename}" if entry.filepath else entry.filename, where)
         if not entry.sentences:
             raise InputError(f"{where}: {file} has no sentences; every image needs at least one caption")
         _refuse_strangers(entry, where)
-        images.append(_Image(where, image_id, file, split_of(entry.split, where), entry.sentences))
-    return images
+        images.append(_Image(where, number, file, split_of(entry.split, where), entry.sentences))
+    if not given:
+        return images, {}
+    ids = [entry.imgid for entry in entries if entry.imgid is not None]
+    numbers, named = numbered(ids, "image_id", lambda place: images[place].where, "imgid")
+    return [replace(image, image_id=number) for image, number in zip(images, numbers, strict=True)], named
 
 
 def _refuse_strangers(entry: _Entry, where: str) -> None:
@@ -127,17 +147,24 @@ def _refuse_strangers(entry: _Entry, where: str) -> None:
             )
 
 
-def _captions(images: list[_Image], most: int | None) -> pa.Table:
-    numbered = images[0].sentences[0].sentid is not None
-    ids = Unique("sentid")
+def _captions(images: list[_Image], most: int | None) -> tuple[pa.Table, Named]:
+    given = images[0].sentences[0].sentid is not None
     rows: list[tuple] = []
+    kept: list[int] = []
+    ids: list[int | str] = []
+    places: list[str] = []
     for image in images:
         for number, sentence in enumerate(image.sentences):
             where = f"{image.where}.sentences[{number}]"
-            if (sentence.sentid is not None) != numbered:
+            if (sentence.sentid is not None) != given:
                 raise InputError(f"{where}: sentid must be given for every sentence or for none")
-            caption_id = ids.add(sentence.sentid, where) if numbered else len(rows)
             text = caption_text(sentence.raw, where)
             if most is None or number < most:
-                rows.append((caption_id, image.image_id, text, image.split))
-    return caption_table(*zip(*rows, strict=True))
+                kept.append(len(ids))
+                rows.append((image.image_id, text, image.split))
+            ids.append(len(rows) - 1 if sentence.sentid is None else sentence.sentid)
+            places.append(where)
+    if not given:
+        return caption_table(range(len(rows)), *zip(*rows, strict=True)), {}
+    numbers, named = numbered(ids, "caption_id", places.__getitem__, "sentid")
+    return caption_table([numbers[place] for place in kept], *zip(*rows, strict=True)), named

@@ -13,6 +13,8 @@ class Params(ShardParams):
     """the column of bytes, or of structs with a field ``bytes``"""
     caption: str = "caption"
     """the column of strings or lists of strings"""
+    image_id: str | None = None
+    """the column of the images' ids, numbers or text; null: running numbers"""
     split: str | None = None
     """a column that says each row's split, of the files that ``train`` names"""
 

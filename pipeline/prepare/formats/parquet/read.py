@@ -18,16 +18,17 @@ from pipeline.prepare.formats.parquet import Params
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder of the files. ``file`` is the address of a cell, read in place; ids are running numbers.
+    """source: the folder of the files. ``file`` is the address of a cell, read in place; ids are those of ``image_id``, else running
+    numbers, as those of captions.
 
     Raises InputError naming file and row: a damaged file, a column that is missing or of another type, a row without a
     caption or with an empty one, an unknown split.
     """
     root, found = files(source, params, ".parquet")
-    images, captions = [], []
+    images, captions, ids = [], [], []
     for path, split in track(iter(found), len(found), "reading Parquet files"):
         name = path.relative_to(root).as_posix()
-        for row, (texts, told) in enumerate(_rows(path, params)):
+        for row, (texts, told, own) in enumerate(_rows(path, params)):
             where = f"{path} row {row}"
             address = str(Cell(name, row, params.image))
             if params.split is not None:
@@ -36,25 +37,35 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
                 chosen = drawn(params, address, seed) if split == "train" else split
             images.append((address, chosen, f"{path.name} row {row}"))
             captions.append(_captions(texts, params.caption, where))
-    return assembled(root, images, captions)
+            if params.image_id is not None:
+                ids.append(_given(own, params.image_id, where))
+    return assembled(root, images, captions, ids or None)
 
 
-def _rows(path: Path, params: Params) -> Iterator[tuple[Any, Any]]:
-    """Caption or captions and split of each row; the images are not read."""
+def _given(own: int | str | None, column: str, where: str) -> int | str:
+    if own is None:
+        raise InputError(f"{where}: column '{column}' has no id; give every image one")
+    return own
+
+
+def _rows(path: Path, params: Params) -> Iterator[tuple[Any, Any, Any]]:
+    """Caption or captions, split and id of each row; the images are not read."""
     with opened(path, Damage(InputError, "copy it again")) as file:
         _check(path, file.schema, params)
         if not file.metadata.num_rows:
             raise InputError(f"{path}: holds no rows")
-        for batch in file.batches([params.caption, *([params.split] if params.split else [])]):
+        beside = [params.split, params.image_id]
+        for batch in file.batches([params.caption, *filter(None, beside)]):
             captions = batch[params.caption]
             memory.require(f"{path}: column '{params.caption}'", written_out(captions))
-            splits = batch[params.split].to_pylist() if params.split else [None] * len(batch)
-            yield from zip(captions.to_pylist(), splits, strict=True)
+            told = [batch[name].to_pylist() if name else [None] * len(batch) for name in beside]
+            yield from zip(captions.to_pylist(), *told, strict=True)
 
 
 def _check(path: Path, schema: pa.Schema, params: Params) -> None:
     wanted = {params.image: _holds_bytes, params.caption: _holds_texts}
     wanted |= {params.split: _is_text} if params.split else {}
+    wanted |= {params.image_id: _is_id} if params.image_id else {}
     for name, fits in wanted.items():
         if name not in schema.names:
             raise InputError(f"{path}: has no column '{name}'; it has {', '.join(schema.names)}")
@@ -82,6 +93,11 @@ def _is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_text(kind.value_type)
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _is_id(kind: pa.DataType) -> bool:
+    """string, or a signed integer"""
+    return _is_text(kind) or pa.types.is_signed_integer(kind)
 
 
 def _captions(found: Any, column: str, where: str) -> list[str]:

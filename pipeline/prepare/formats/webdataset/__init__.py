@@ -1,6 +1,6 @@
 """Tar shards in webdataset's layout: ``<key>.jpg`` beside ``<key>.txt`` or ``<key>.json``, the files of a key in a row."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -22,3 +22,5 @@ class Params(ShardParams):
     """of a json file, the key whose string or list of strings they are"""
     lines: bool = False
     """every line of a text file is a caption"""
+    ids: Literal["running", "key"] = "running"
+    """of images: numbers in the order of the shards, or the samples' keys, which must be unique among all shards"""

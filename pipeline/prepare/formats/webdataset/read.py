@@ -15,7 +15,8 @@ from pipeline.prepare.formats.webdataset import Params
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
-    """source: the folder of the shards. ``file`` is the address of a member, read in place; ids are running numbers.
+    """source: the folder of the shards. ``file`` is the address of a member, read in place; ids of images are as ``ids`` says, those
+    of captions running numbers.
 
     Keys must be unique within a shard. Other members (``.cls``, ``.npy``) are not read. Raises InputError naming shard and
     key: a damaged shard, keys that are interleaved or repeated, a sample without image or caption or with two images, a
@@ -24,15 +25,17 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     root, shards = files(source, params, ".tar")
     images: list[tuple] = []
     captions: list[list[str]] = []
+    keys: list[str] = []
     for path, split in track(iter(shards), len(shards), "reading shards"):
         count = len(images)
         for member, key, texts in _samples(root, path, params):
             chosen = drawn(params, key, seed) if split == "train" else split
             images.append((str(member), chosen, f"{path.name} key '{key}'"))
             captions.append(texts)
+            keys.append(key)
         if len(images) == count:
             raise InputError(f"{path}: holds no samples")
-    return assembled(root, images, captions)
+    return assembled(root, images, captions, keys if params.ids == "key" else None)
 
 
 def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[TarMember, str, list[str]]]:

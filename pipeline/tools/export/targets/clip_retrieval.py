@@ -22,14 +22,13 @@ def write(folder: Path, folded: Folded) -> None:
         name = _FOLDERS[side.key]
         (folder / name).mkdir()
         write_array(folder / name / f"{name}_0.npy", side.vectors)
-    write_array(folder / "queries_ids.npy", folded.queries.ids)
-    key = folded.items.key
+    write_array(folder / "queries_ids.npy", folded.queries.array)
+    key, ids = folded.items.key, folded.items.shown
     schema = pa.schema(
         [
             tables.field(_SHOWN[key], pa.string(), "the id as text"),
-            tables.field(key, pa.int64(), "as in the embeddings"),
+            tables.field(key, ids.type, "as in the embeddings"),
         ]
     )
-    ids = pa.array(folded.items.ids)
     table = pa.table({_SHOWN[key]: ids.cast(pa.string()), key: ids})
     tables.write(folder / "metadata" / "metadata_0.parquet", table, schema, {})

@@ -22,4 +22,4 @@ def write(folder: Path, folded: Folded) -> None:
     for name, side in [("items", folded.items), ("queries", folded.queries)]:
         flat = pa.array(np.ascontiguousarray(side.vectors).reshape(-1))
         vectors = pa.FixedSizeListArray.from_arrays(flat, side.vectors.shape[1])
-        database.create_table(name, pa.table({"id": pa.array(side.ids), "vector": vectors}))
+        database.create_table(name, pa.table({"id": side.shown, "vector": vectors}))

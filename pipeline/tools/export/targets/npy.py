@@ -1,4 +1,4 @@
-"""items.npy and queries.npy (rows, D + 1) float32, items_ids.npy and queries_ids.npy int64."""
+"""items.npy and queries.npy (rows, D + 1) float32, items_ids.npy and queries_ids.npy int64, or Unicode of ids that are text."""
 
 from pathlib import Path
 
@@ -9,4 +9,4 @@ from pipeline.tools.export.fold import Folded
 def write(folder: Path, folded: Folded) -> None:
     for name, side in [("items", folded.items), ("queries", folded.queries)]:
         write_array(folder / f"{name}.npy", side.vectors)
-        write_array(folder / f"{name}_ids.npy", side.ids)
+        write_array(folder / f"{name}_ids.npy", side.array)

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from pyarrow import csv
 
+from pipeline.core.errors import InputError
 from pipeline.ranking.engine.scores import strip_height
 from pipeline.ranking.engine.top import top_k
-from pipeline.tools.export.fold import Folded
+from pipeline.tools.export.fold import Folded, FoldedSide
 
 _STYLE = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
 _TAG = "vse-pipe"
@@ -21,12 +23,27 @@ def write(folder: Path, folded: Folded) -> None:
     """Equal scores in the order of the items; in programs that go by the scores they are ties."""
     _write(folder / "run.txt", _answers(folded))
     if folded.correct is not None:
-        queries, items = folded.correct
-        same = pa.repeat(pa.scalar(0), len(queries)), pa.array(items), pa.repeat(pa.scalar(1), len(queries))
+        queries, items = (
+            _shown(side, ids) for side, ids in zip((folded.queries, folded.items), folded.correct, strict=True)
+        )
+        same = pa.repeat(pa.scalar(0), len(queries)), items, pa.repeat(pa.scalar(1), len(queries))
         _write(
             folder / "qrels.txt",
-            iter([pa.table([pa.array(queries), *same], ["query", "iteration", "item", "relevance"])]),
+            iter([pa.table([queries, *same], ["query", "iteration", "item", "relevance"])]),
         )
+
+
+def _shown(side: FoldedSide, ids: np.ndarray) -> pa.Array:
+    """As the data set has them. Raises InputError for a text with a space, at which lines are split."""
+    if side.names is None:
+        return pa.array(ids)
+    order = np.argsort(side.ids)
+    found = side.names.take(pa.array(order[np.searchsorted(side.ids, ids, sorter=order)]))
+    if pc.any(spaced := pc.match_substring(found, " ")).as_py():
+        raise InputError(
+            f"--to trec: {side.key} {found.filter(spaced)[0].as_py()!r} holds a space, at which lines are split"
+        )
+    return found
 
 
 def _answers(folded: Folded) -> Iterator[pa.Table]:
@@ -36,9 +53,9 @@ def _answers(folded: Folded) -> Iterator[pa.Table]:
         values, columns = top_k(queries[start : start + height] @ items.T, folded.depth)
         count, kept = values.shape
         table = {
-            "query": np.repeat(folded.queries.ids[start : start + count], kept),
+            "query": _shown(folded.queries, np.repeat(folded.queries.ids[start : start + count], kept)),
             "iteration": pa.repeat("Q0", count * kept),
-            "item": folded.items.ids[columns.numpy().ravel()],
+            "item": _shown(folded.items, folded.items.ids[columns.numpy().ravel()]),
             "rank": np.tile(np.arange(1, kept + 1), count),
             "score": values.numpy().ravel(),
             "tag": pa.repeat(_TAG, count * kept),

@@ -1,0 +1,28 @@
+"""vse-pipe embed: a run's vectors of its own data set, or of another."""
+
+from pipeline.commands import _plans, _project
+from pipeline.commands._project import AsJson, Device, DryRun, EmbeddedName, OnDataset
+from pipeline.project import paths
+
+
+def embed(
+    run: EmbeddedName = None,
+    dataset: OnDataset = None,
+    device: Device = "auto",
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Export the embeddings of a trained run to Parquet, of its own data set or of another."""
+    params = _project.params()
+    named = _project.chosen_runs(run, params, embedded=dataset is None)
+    params, names = _project.on_dataset(params, named, dataset)
+    if dry_run:
+        moved = [name for name in names if name in params.transfers]
+        own = [name for name in names if name not in params.transfers]
+        return _plans.of_nodes(params, {"embed": own, "embed_transfers": moved}, as_json)
+    with _project.reserved(map(paths.embedded, names)):
+        from pipeline.embed import stage, transfer
+
+    outs = [(transfer if name in params.transfers else stage).embed(params, name, device) for name in names]
+    _project.settle(params, names, paths.embedded, stage.FILES)
+    return _project.wrote(outs, as_json)

@@ -1,0 +1,87 @@
+"""The text features that a run was trained on, as what treats further sentences alike."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from string import punctuation
+from types import ModuleType
+from typing import Any
+
+from pipeline.artifacts import texts
+from pipeline.artifacts.model_files import ModelFiles
+from pipeline.core.errors import IntegrityError, MissingResource
+from pipeline.core.files import read_json, sha256
+from pipeline.extract.text_engine.method import State
+from pipeline.project import paths
+from pipeline.project.registry import TEXT_FEATURES
+from pipeline.project.traits import TextFeatureTraits
+
+_MARKS = set(punctuation)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """name: under texts; method, its options and what it learnt; meta: of the folder in data/extract/."""
+
+    name: str
+    method: ModuleType
+    traits: TextFeatureTraits
+    options: Any
+    state: State
+    meta: dict
+
+    def unknown(self, counted: Counter[str]) -> Counter[str]:
+        """Of these words those that the vocabulary does not hold, marks left out."""
+        vocabulary = set(self.state.words)
+        return Counter({word: n for word, n in counted.items() if word not in vocabulary and not is_mark(word)})
+
+    def unknown_share(self, sentences: Iterable[str]) -> float | None:
+        """Of all words of the sentences, each occurrence counted and marks left out. None of a method without words of its
+        own, and where there is no word."""
+        if not self.traits.terms:
+            return None
+        counted = Counter(chain.from_iterable(self.method.terms(one, self.options) for one in sentences))
+        words = sum(n for word, n in counted.items() if not is_mark(word))
+        return self.unknown(counted).total() / words if words else None
+
+
+def is_mark(word: str) -> bool:
+    """Punctuation and nothing else."""
+    return set(word) <= _MARKS
+
+
+def fitted(run: str, files: ModelFiles) -> Fitted:
+    """Raises MissingResource where the text features are not there, IntegrityError where they are not those that the run was
+    trained on."""
+    name = files.config["texts"]
+    folder = paths.extracted(files.config["dataset"], name)
+    if not (folder / texts.META).is_file():
+        raise MissingResource(
+            f"{folder / texts.META} does not exist: run '{run}' reads a sentence as its text features were made; make "
+            f"them with `vse-pipe extract --texts {name}`"
+        )
+    meta = read_json(folder / texts.META)
+    if texts.digest(meta) != files.config.get("texts_sha256"):
+        raise IntegrityError(
+            f"run {run} was trained on other texts than data/extract now holds; run `vse-pipe train --run {run}` again"
+        )
+    method, traits = TEXT_FEATURES.load(meta["method"]), TEXT_FEATURES.traits(meta["method"])
+    options = method.Params.model_validate(meta["options"])
+    kinds = {"tokens": lambda: State(words=files.words), "fragments": State}
+    state = kinds.get(meta["kind"], lambda: learnt(folder, meta))()
+    return Fitted(name, method, traits, options, state, meta)
+
+
+def learnt(folder: Path, meta: dict) -> State:
+    """Of kind vectors: vocabulary and what was learnt, both against their digests."""
+    from safetensors.numpy import load_file
+
+    for name in (texts.VOCABULARY, texts.STATE):
+        path = folder / name
+        if not path.is_file():
+            raise MissingResource(f"{path} does not exist; make it with `vse-pipe extract --texts {folder.name}`")
+        if sha256(path) != meta["sha256"].get(name):
+            raise IntegrityError(f"{path}: content does not match the digest in {texts.META}; extract it again")
+    return State(read_json(folder / texts.VOCABULARY, list), load_file(folder / texts.STATE))

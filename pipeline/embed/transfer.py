@@ -1,0 +1,98 @@
+"""embed for a run on a data set that it was not trained on: its own vocabulary and text options, features made as its own."""
+
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from pipeline.artifacts import captions, embeddings, features, texts
+from pipeline.artifacts.model_files import ModelFiles
+from pipeline.core.console import say, warn
+from pipeline.core.device import resolve
+from pipeline.core.errors import IntegrityError
+from pipeline.core.files import read_json, require
+from pipeline.core.locks import claim
+from pipeline.embed.engine.alike import changed
+from pipeline.embed.engine.fitted import Fitted, fitted
+from pipeline.embed.stage import Material, write
+from pipeline.extract import text_stage
+from pipeline.project import paths, timing
+from pipeline.project.params.schema import TransferNode
+from pipeline.project.params.typed import Params
+from pipeline.train.engine import restore
+
+_DIGITS = 6
+
+
+def embed(params: Params, name: str, device: str = "auto") -> Path:
+    """Write data/embed/<name>/ for the node ``transfers.<name>``, as ``stage.embed`` does for a run.
+
+    The footer names both data sets and tells the share of words that the run does not know, by split. Raises IntegrityError
+    for features that were not made as those the run was trained on, MissingResource where the text features it was trained
+    on are not there.
+    """
+    started = time.monotonic()
+    node, out = params.transfers[name], paths.embedded(name)
+    with claim(out), tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
+        models = restore.load_all(paths.trained(node.run))
+        files = models[0][1]
+        read = fitted(node.run, files)
+        seen = _features(params, node, files)
+        words = _texts(Path(folder) / read.name, node.dataset, read)
+        unknown = _unknown(node.dataset, read)
+        about = {
+            "run": node.run,
+            "trained_on": params.runs[node.run].dataset,
+            "dataset": node.dataset,
+            "unknown_words": unknown,
+        }
+        material = Material(node.dataset, seen, words, {embeddings.TRANSFER: json.dumps(about, sort_keys=True)})
+        write(params, name, models, material, resolve(device))
+    timing.record(out, time.monotonic() - started)
+    _tell(name, node.run, unknown)
+    return out
+
+
+def _features(params: Params, node: TransferNode, files: ModelFiles) -> features.Features:
+    """Those of the other data set. Raises IntegrityError unless they were made as the run's own."""
+    own = paths.extracted(params.runs[node.run].dataset, params.runs[node.run].features)
+    other = paths.extracted(node.dataset, str(node.features))
+    ours, theirs = (
+        read_json(require(folder / features.META, f"vse-pipe extract --features {folder.name}"))
+        for folder in (own, other)
+    )
+    if ours.get("sha256") != files.config.get("features_sha256"):
+        raise IntegrityError(
+            f"run {node.run} was trained on other features than {own} now holds; run `vse-pipe train --run {node.run}` again"
+        )
+    if found := changed(ours, theirs):
+        raise IntegrityError(
+            f"{other}: made with other {', '.join(found)} than {own}, on which run '{node.run}' was trained; give "
+            f"features.{other.name} the options of features.{own.name} and run `vse-pipe extract --features {other.name}`"
+        )
+    source = features.read(other)
+    features.require_images(source, paths.prepared(node.dataset))
+    return source
+
+
+def _texts(folder: Path, dataset: str, read: Fitted) -> texts.Texts:
+    """The captions of ``dataset`` as the run's own were treated, written to ``folder``: vectors may be larger than memory."""
+    table = captions.read(paths.prepared(dataset))
+    text_stage.write(folder, table, read.method, read.options, read.state, {"method": read.meta["method"]})
+    return texts.read(folder, verify=False)
+
+
+def _unknown(dataset: str, read: Fitted) -> dict[str, float]:
+    """By split, the share of the words of its captions that the run does not know; empty of a method without words."""
+    table = captions.read(paths.prepared(dataset)).to_pandas()
+    shares = {str(split): read.unknown_share(rows) for split, rows in table.groupby("split")["text"]}
+    return {split: round(share, _DIGITS) for split, share in shares.items() if share is not None}
+
+
+def _tell(name: str, run: str, unknown: dict[str, float]) -> None:
+    if not unknown:
+        return
+    shares = ", ".join(f"{split} {share:.1%}" for split, share in unknown.items())
+    say(f"embed {name}: words that run '{run}' does not know: {shares}")
+    if max(unknown.values()) == 1:
+        warn(f"embed {name}: run '{run}' knows no word of a split; its captions are all but the same to it")

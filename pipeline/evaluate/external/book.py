@@ -1,0 +1,62 @@
+"""Numbers for ids that are text, in whatever file they stand."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.artifacts.names import KEYS, TextIds
+from pipeline.core import text_ids
+from pipeline.core.errors import InputError
+
+_SHOWN = 3
+
+
+class Book:
+    """The same text is the same number in all files of one call: running numbers in the order in which they are first met.
+
+    What the ids of images, and those of captions, are, the first file says; the others must agree.
+    """
+
+    def __init__(self) -> None:
+        self._texts = {key: pa.array([], pa.string()) for key in KEYS}
+        self._said: dict[str, tuple[bool, str]] = {}
+
+    def numbers(self, key: str, where: str, ids: np.ndarray | pa.Array) -> np.ndarray:
+        """int64, of int64 ids themselves. Raises InputError for text beside numbers, and for a text that can be no id."""
+        given = isinstance(ids, pa.Array)
+        told, first = self._said.setdefault(key, (given, where))
+        if told != given:
+            kinds = {True: "text", False: "numbers"}
+            raise InputError(
+                f"{where}: the {key}s are {kinds[given]}, those of {first} are {kinds[told]}; write them alike"
+            )
+        if not isinstance(ids, pa.Array):
+            return ids
+        new = pc.unique(ids.filter(pc.is_null(pc.index_in(ids, self._texts[key]))))
+        if len(new):
+            joined = pa.concat_arrays([self._texts[key], new])
+            if wrong := text_ids.objection(joined):
+                raise InputError(f"{where}: {key} {wrong[1]}")
+            self._texts[key] = joined
+        return pc.index_in(ids, self._texts[key]).cast(pa.int64()).to_numpy()
+
+    def texts(self, key: str) -> bool:
+        """Are the ids of this key text, as far as is known?"""
+        return self._said.get(key, (False, ""))[0]
+
+    def first(self, key: str, ids: np.ndarray) -> str:
+        """The first three, for a message, as the files have them."""
+        if self.texts(key):
+            shown: Iterable[str] = (
+                text_ids.shown(text) for text in self._texts[key].take(pa.array(ids[:_SHOWN])).to_pylist()
+            )
+        else:
+            shown = map(str, ids[:_SHOWN])
+        return ", ".join(shown) + (", ..." if len(ids) > _SHOWN else "")
+
+    def names(self) -> TextIds | None:
+        """None where all ids are numbers."""
+        texts = {key: found for key, found in self._texts.items() if len(found)}
+        return TextIds.of(**{key: (np.arange(len(found)), found) for key, found in texts.items()}) if texts else None

@@ -1,0 +1,193 @@
+"""Ids that are text, from a data set or from files of one's own, on the command line: the same figures as with numbers, and the
+text wherever an id is shown."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.artifacts import captions, evaluation, images, names
+from pipeline.artifacts.names import TextIds
+from pipeline.core.files import read_json
+from pipeline.project import paths
+from tests.command_line import caller
+from tests.commands.options import arguments
+from tests.evaluate.external.files import sample, write
+
+
+def _image(number: int) -> str:
+    return f"beach/{number}.jpg"
+
+
+def _caption(number: int) -> str:
+    return f"uuid:{number:x}"
+
+
+@pytest.fixture
+def project(made, monkeypatch, capsys):
+    """A project whose data set turns out to have text for ids; embedded and ranked again."""
+    prepared = paths.prepared("toy")
+    columns = {}
+    for key, table, name in (("image_id", images, _image), ("caption_id", captions, _caption)):
+        ids = table.read(prepared)[key].to_numpy()
+        columns[key] = ids, pa.array([name(number) for number in ids.tolist()])
+    before = (
+        read_json(paths.evaluated("sum", "csls") / evaluation.METRICS),
+        evaluation.read_ranks(paths.evaluated("sum", "csls")),
+    )
+    names.write(prepared, TextIds.of(**columns))
+    call = caller(monkeypatch, capsys, "--set", "evaluate.resamples=10")
+    for command in ("embed", "evaluate"):
+        status, _, err = call(command, "--run", "sum", "--device", "cpu")
+        assert status == 0, err
+    return call, *before
+
+
+def test_figures_stay_and_ranks_tell_the_text(project):
+    _, metrics, before = project
+    folder = paths.evaluated("sum", "csls")
+    assert read_json(folder / evaluation.METRICS) == metrics
+    ranks = evaluation.read_ranks(folder)
+    assert ranks.select(before.column_names).equals(before)
+    for row in ranks.to_pylist():
+        asking, asked = (_image, _caption) if row["direction"] == "image_to_text" else (_caption, _image)
+        assert row["query_name"] == asking(row["query_id"])
+        assert row["image_name"] == _image(row["image_id"])
+        assert row["top_names"] == [asked(item) for item in row["top"]]
+    for row in evaluation.read_occurrence(folder).to_pylist():
+        assert row["item_name"] == (_caption if row["direction"] == "image_to_text" else _image)(row["item_id"])
+
+
+def test_search_shows_and_takes_the_text(project):
+    call = project[0]
+    status, out, err = call("search", "red dog", "--run", "sum", "--json", "--k", "3")
+    assert status == 0, err
+    found = [hit["image_id"] for hit in json.loads(out)["hits"]]
+    assert all(one.startswith("beach/") for one in found)
+    status, out, err = call("search", "--image-id", found[0], "--run", "sum", "--json", "--k", "2")
+    assert status == 0, err
+    told = json.loads(out)
+    assert told["query"] == f"image {found[0]}"
+    assert all(hit["caption_id"].startswith("uuid:") for hit in told["hits"])
+    assert found[0] in call("search", "red dog", "--run", "sum")[1]
+    status, _, err = call("search", "--image-id", "beach/none.jpg", "--run", "sum")
+    assert (status, "data set 'toy' has no image 'beach/none.jpg'" in " ".join(err.split())) == (3, True)
+
+
+def test_a_number_is_asked_for_where_ids_are_numbers(made, monkeypatch, capsys):
+    status, _, err = caller(monkeypatch, capsys)("search", "--image-id", "cat.jpg", "--run", "sum")
+    assert (status, "image_id must be a whole number, got 'cat.jpg'" in err) == (2, True)
+
+
+@pytest.mark.parametrize("to", ["parquet", "npy", "clip-retrieval", "trec"])
+def test_exports_hold_the_text(project, tmp_path, to):
+    out = tmp_path / "out"
+    status, _, err = project[0]("export", "--run", "sum", "--inference", "csls", "--to", to, "--out", out)
+    assert status == 0, err
+    test = images.read(paths.prepared("toy"))
+    expected = [_image(number) for number in test.filter(pc.equal(test["split"], "test"))["image_id"].to_pylist()]
+    if to == "npy":
+        assert np.load(out / "items_ids.npy", allow_pickle=False).tolist() == expected
+    elif to == "trec":
+        queries, _, items, *_ = zip(*(line.split() for line in (out / "run.txt").read_text().splitlines()), strict=True)
+        assert {*items} == {*expected}
+        assert all(one.startswith("uuid:") for one in queries)
+    elif to == "parquet":
+        assert pq.read_table(out / "items.parquet")["id"].to_pylist() == expected
+    else:
+        table = pq.read_table(out / "metadata/metadata_0.parquet")
+        assert table["image_path"].to_pylist() == table["image_id"].to_pylist() == expected
+
+
+def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, tmp_path):
+    """Intervals too where the numbers come in the order of the rows, as running numbers do."""
+    one = sample()
+    place = {number: at for at, number in enumerate(one.image_ids.tolist())}
+    running = one.but(
+        image_ids=np.arange(len(one.image_ids)),
+        owners=np.array([place[number] for number in one.owners.tolist()]),
+        caption_ids=np.arange(len(one.caption_ids)),
+    )
+    (tmp_path / "numbers").mkdir()
+    _, plain, _ = call(
+        "evaluate", *arguments(write(running, tmp_path / "numbers")), "--json", "--inference", "nns,csls"
+    )
+    called = {
+        "image_ids": np.array([_image(number) for number in one.image_ids], object),
+        "owners": np.array([_image(number) for number in one.owners], object),
+        "caption_ids": np.array([_caption(number) for number in one.caption_ids], object),
+    }
+    files = write(replace(one, **called), tmp_path)
+    out = tmp_path / "found"
+    status, told, err = call("evaluate", *arguments(files), "--json", "--inference", "nns,csls", "--out", out)
+    assert status == 0, err
+    for name, metrics in json.loads(plain).items():
+        found = json.loads(told)[name]
+        assert {**found, "images": 0, "captions": 0} == {**metrics, "images": 0, "captions": 0}
+    row = next(row for row in evaluation.read_ranks(out / "nns").to_pylist() if row["direction"] == "image_to_text")
+    place = int(np.flatnonzero(called["image_ids"] == row["query_name"])[0])
+    best = called["caption_ids"][int(one.cosines()[place].argmax())]
+    assert row["top_names"][0] == best
+
+
+def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
+    one = sample()
+    np.save(tmp_path / "a.npy", one.images)
+    np.save(tmp_path / "b.npy", one.captions)
+    np.save(tmp_path / "ids.npy", np.array([_image(number) for number in one.image_ids]))
+    (tmp_path / "names.txt").write_text("\n".join(map(_caption, one.caption_ids)) + "\n")
+    (tmp_path / "owners.txt").write_text("\n".join(map(_image, one.owners)) + "\n")
+    pairs = [f"{_caption(caption)} {_image(image)}" for caption, image in zip(one.caption_ids, one.owners, strict=True)]
+    (tmp_path / "pairs.txt").write_text("\n".join(["caption_id image_id", *pairs]) + "\n")
+    given = (
+        "--images",
+        tmp_path / "a.npy",
+        "--captions",
+        tmp_path / "b.npy",
+        "--image-ids",
+        tmp_path / "ids.npy",
+        "--caption-ids",
+        tmp_path / "names.txt",
+    )
+    found = []
+    for correct in (("--caption-images", tmp_path / "owners.txt"), ("--qrels", tmp_path / "pairs.txt")):
+        status, out, err = call("evaluate", *given, *correct, "--json", "--inference", "nns")
+        assert status == 0, err
+        found.append(json.loads(out)["rsum"])
+    _, out, _ = call("evaluate", *arguments(write(one, tmp_path)), "--json", "--inference", "nns")
+    assert found == [json.loads(out)["rsum"]] * 2
+    (tmp_path / "pairs.txt").write_text("\n".join(["caption_id image_id", *pairs[1:]]) + "\n")
+    status, _, err = call("evaluate", *given, *correct, "--inference", "nns", "--out", tmp_path / "found")
+    assert status == 0, err
+    ranks = evaluation.read_ranks(tmp_path / "found/nns").to_pylist()
+    asked = {row["query_name"] for row in ranks if row["direction"] == "text_to_image"}
+    assert asked == set(map(_caption, one.caption_ids.tolist())) - {_caption(int(one.caption_ids[0]))}
+    assert all(row["image_name"] for row in ranks)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"owners": lambda one: one.owners}, "b.parquet: the image_ids are numbers, those of"),
+        (
+            {"image_ids": lambda one: np.r_[["A", "a"], one.image_ids[2:].astype(str)].astype(object)},
+            "'a' differs from 'A'",
+        ),
+        ({"owners": lambda one: np.r_[["gone"], one.owners[1:].astype(str)].astype(object)}, "image_id 'gone'"),
+        (
+            {"image_ids": lambda one: one.image_ids[[0, *range(len(one.image_ids) - 1)]].astype(str).astype(object)},
+            "1 image_ids occur more than once: image_id '",
+        ),
+    ],
+)
+def test_faults_are_told_with_the_text(call, tmp_path, changes, message):
+    one = sample()
+    text = {"image_ids": one.image_ids.astype(str).astype(object), "owners": one.owners.astype(str).astype(object)}
+    files = write(replace(one, **{**text, **{key: made(one) for key, made in changes.items()}}), tmp_path)
+    status, _, err = call("evaluate", *arguments(files))
+    assert status == 3
+    assert message in " ".join(err.split())

@@ -1,0 +1,212 @@
+"""A run on data sets that it was not trained on."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.artifacts import captions, embeddings, features, model_files
+from pipeline.artifacts.embeddings import Side
+from pipeline.core import tables
+from pipeline.core.errors import IntegrityError, MissingResource
+from pipeline.core.tokens import END, START, UNK
+from pipeline.embed import stage, transfer
+from pipeline.evaluate.stage import evaluate
+from pipeline.extract.text_engine import tokens
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
+from pipeline.project import paths
+from pipeline.project.params.typed import Params
+from pipeline.train.engine.restore import load
+from pipeline.train.stage import train
+from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
+
+STRANGE = ["red", "azure", "green", "vast", "small", "round", "oblong", "dog", "ferret", "tree"]
+PRECOMP = {"backbone": "precomp"}
+CHANGES = {
+    "datasets": {name: {"format": "csv", "source": "toy.csv"} for name in ("toy", "twin", "strange")},
+    "features": {
+        "plain": {"dataset": "toy", **PRECOMP},
+        "of_twin": {"dataset": "twin", **PRECOMP},
+        "of_strange": {"dataset": "strange", **PRECOMP},
+    },
+    "texts": {
+        "words": {"dataset": "toy", "method": "words", "min_count": 1},
+        "bags": {"dataset": "toy", "method": "tfidf"},
+    },
+    "runs": {
+        "sum": PARAMS["runs"]["sum"],
+        "bags": {**PARAMS["runs"]["sum"], "texts": "bags", "text": "two_branch"},
+    },
+    "transfers": {
+        "sum_on_twin": {"run": "sum", "dataset": "twin"},
+        "bags_on_twin": {"run": "bags", "dataset": "twin"},
+        "sum_on_strange": {"run": "sum", "dataset": "strange"},
+        "lent": {"run": "sum", "dataset": "strange", "bank": "toy"},
+    },
+    "text": {"gru": {"word_dim": 6}, "two_branch": {"hidden": 12}},
+}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """Two runs on ``toy``, embedded on it and elsewhere: ``twin`` holds the same, ``strange`` other images and some other words."""
+    with pytest.MonkeyPatch.context() as patch:
+        root = tmp_path_factory.mktemp("transfer")
+        patch.chdir(root)
+        write_prepared()
+        write_prepared(dataset="twin", extracted="of_twin")
+        write_prepared(8, 6, 12, seed=5, dataset="strange", extracted="of_strange", known=STRANGE)
+        params = load_params(root, **CHANGES)
+        inject(params, "clean")
+        for name in params.texts:
+            extract_texts(params, name)
+        for run in params.runs:
+            train(params, run, "cpu")
+            stage.embed(params, run, "cpu")
+        for name in params.transfers:
+            transfer.embed(params, name, "cpu")
+        yield params
+
+
+def _sides(name: str) -> tuple[Side, Side]:
+    folder = paths.embedded(name)
+    return embeddings.read(folder / embeddings.IMAGES), embeddings.read(folder / embeddings.CAPTIONS)
+
+
+def _told(name: str) -> dict:
+    return json.loads(_sides(name)[0].about[embeddings.TRANSFER])
+
+
+@pytest.mark.parametrize("run", ["sum", "bags"])
+def test_a_data_set_that_holds_the_same_has_the_same_vectors(project, run):
+    for here, there in zip(_sides(run), _sides(f"{run}_on_twin"), strict=True):
+        np.testing.assert_array_equal(here.vectors, there.vectors)
+        np.testing.assert_array_equal(here.ids, there.ids)
+        assert here.about["data"] == there.about["data"]
+        assert embeddings.TRANSFER not in here.about
+
+
+def test_vectors_are_those_of_each_caption_and_image_read_alone_with_the_runs_own_words(project):
+    model, files = load(paths.trained("sum"))
+    seen, read = _sides("sum_on_strange")
+    table = captions.read(paths.prepared("strange"))
+    for place in range(0, len(read.ids), 7):
+        ids = [files.words.index(word) if word in files.words else UNK for word in table["text"][place].as_py().split()]
+        with torch.inference_mode():
+            alone = model.txt(torch.tensor([[START, *ids, END]]), torch.tensor([len(ids) + 2]))[0].numpy()
+        np.testing.assert_allclose(read.vectors[place], alone, atol=1e-6)
+    source = features.read(paths.extracted("strange", "of_strange"))
+    with torch.inference_mode():
+        alone = torch.cat([model.img(torch.from_numpy(row[None].copy())) for row in source.array]).numpy()
+    np.testing.assert_allclose(seen.vectors, alone, atol=1e-6)
+
+
+def test_the_share_of_unknown_words_is_told_by_split(project):
+    known = set(model_files.read(paths.trained("sum")).words)
+    table = captions.read(paths.prepared("strange")).to_pylist()
+    expected = {}
+    for split in ("train", "val", "test"):
+        words = [word for row in table if row["split"] == split for word in tokens.tokenize(row["text"])]
+        expected[split] = sum(word not in known for word in words) / len(words)
+    assert known >= set(WORDS)
+    assert min(expected.values()) > 0.1
+    assert _told("sum_on_strange")["unknown_words"] == pytest.approx(expected, abs=1e-6)
+    assert set(_told("sum_on_twin")["unknown_words"].values()) == {0.0}
+
+
+def test_metrics_name_both_data_sets_and_are_those_of_the_same_vectors(project):
+    (own,) = evaluate(project, "sum", ["nns"], "cpu").values()
+    (moved,) = evaluate(project, "sum_on_twin", ["nns"], "cpu").values()
+    assert moved["rsum"] == own["rsum"]
+    assert "transfer" not in own
+    expected = {"run": "sum", "trained_on": "toy", "dataset": "twin", "unknown_words": 0.0}
+    assert moved["transfer"] == expected
+
+
+def _under(project: Params, name: str, bank: str) -> dict:
+    params = dataclasses.replace(project, evaluate=project.evaluate.model_copy(update={"bank": bank}))
+    return evaluate(params, name, ["csls"], "cpu")["csls"]
+
+
+@pytest.mark.parametrize("bank", ["train", "val"])
+def test_a_bank_is_of_the_data_set_that_is_measured_or_of_the_runs_own_as_asked(project, bank):
+    here, lent = (_under(project, name, bank) for name in ("sum_on_strange", "lent"))
+    assert here["bank"] == f"{bank} of strange"
+    assert lent["bank"] == f"{bank} of toy"
+    assert here["text_to_image"] != lent["text_to_image"]
+    assert _under(project, "sum", bank)["bank"] == bank
+
+
+def test_a_lent_bank_gives_what_its_split_beside_the_ranked_one_gives(project, tmp_path):
+    """The bank of the run's own train split, put as the train split of the transfer's own files."""
+    expected = _under(project, "lent", "train")
+    here, there = _sides("lent"), _sides("sum")
+    folder = paths.embedded("lent")
+    before = {name: (folder / name).read_bytes() for name in (embeddings.IMAGES, embeddings.CAPTIONS)}
+    for name, ours, theirs in zip(before, here, there, strict=True):
+        kept, lent = ours.splits == "test", theirs.splits == "train"
+        columns = [
+            np.concatenate([getattr(ours, key)[kept], getattr(theirs, key)[lent] + shift]) for key, shift in _KEYS
+        ]
+        splits = np.concatenate([ours.splits[kept], theirs.splits[lent]])
+        vectors = np.concatenate([ours.vectors[kept], theirs.vectors[lent]])
+        embeddings.write(folder / name, Side(*columns, splits, vectors, ours.about))
+    node = project.transfers["lent"].model_copy(update={"bank": "strange"})
+    found = _under(dataclasses.replace(project, transfers={"lent": node}), "lent", "train")
+    for name, content in before.items():
+        (folder / name).write_bytes(content)
+    assert {key: found[key] for key in ("rsum", "hs_sum")} == {key: expected[key] for key in ("rsum", "hs_sum")}
+
+
+_KEYS = (("ids", 10**6), ("image_ids", 10**6))
+
+
+def test_features_made_otherwise_are_refused_and_the_command_is_named(project):
+    folder = paths.extracted("strange", "of_strange")
+    path = folder / features.META
+    before = path.read_text()
+    path.write_text(json.dumps({**json.loads(before), "transform": {"image_size": 999}}))
+    with pytest.raises(
+        IntegrityError, match=r"made with other transform than .*vse-pipe extract --features of_strange"
+    ):
+        transfer.embed(project, "sum_on_strange", "cpu")
+    path.write_text(before)
+
+
+def test_features_of_another_width_are_refused(project):
+    folder = paths.extracted("strange", "of_strange")
+    source = features.read(folder)
+    array, meta = np.array(source.array), dict(source.meta)
+    index = tables.read(folder / features.INDEX, features.SCHEMA)
+    features.write(folder, array[:, :-1], index, PRECOMP)
+    with pytest.raises(IntegrityError, match="made with other the shape of a row"):
+        transfer.embed(project, "sum_on_strange", "cpu")
+    features.write(folder, array, index, {key: meta[key] for key in PRECOMP})
+
+
+def test_features_that_are_not_there_name_the_command(project, monkeypatch):
+    folder = paths.extracted("strange", "of_strange")
+    aside = folder.rename(folder.with_name("aside"))
+    with pytest.raises(Exception, match="vse-pipe extract --features of_strange"):
+        transfer.embed(project, "sum_on_strange", "cpu")
+    aside.rename(folder)
+
+
+def test_texts_that_are_not_there_name_the_command(project):
+    folder = paths.extracted("toy", "bags")
+    aside = folder.rename(folder.with_name("aside"))
+    with pytest.raises(MissingResource, match="vse-pipe extract --texts bags"):
+        transfer.embed(project, "bags_on_twin", "cpu")
+    aside.rename(folder)
+
+
+def test_twice_gives_the_same_bytes_and_nothing_is_left(project):
+    folder = paths.embedded("sum_on_strange")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    transfer.embed(project, "sum_on_strange", "cpu")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert {path.name for path in Path("data/embed").iterdir() if path.is_dir()} == {*project.runs, *project.transfers}

@@ -1,0 +1,156 @@
+"""Ids of a data set that are text, from every format that can name them: numbers inside, the text beside them."""
+
+import io
+import json
+import tarfile
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.artifacts import images, names
+from pipeline.core import tables
+from pipeline.core.errors import InputError
+from pipeline.core.files import sha256
+from pipeline.prepare.check import problems
+from tests.prepare._data import entry, karpathy, picture, pictures, prepare, read
+
+IDS = ["urn:uuid:8c1f", "beach/boat.jpg", "007"]
+
+
+def _csv(folder, ids=IDS, captions=("c-1", "c-2", "c-3", "c-4"), header="image_id,image,caption_id,caption,split"):
+    pictures(folder, ["0.png", "1.png", "2.png"])
+    rows = [(ids[at], f"{at}.png", name, "a cat", "train") for at, name in zip((1, 0, 2, 0), captions, strict=True)]
+    path = folder / "captions.csv"
+    path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n")
+    return path
+
+
+def _texts(source, key: str) -> list:
+    ids = (source.images if key == "image_id" else source.captions)[key].to_numpy()
+    return source.names.texts(key, ids).to_pylist()
+
+
+def test_of_a_table(tmp_path):
+    source = read("csv", _csv(tmp_path), tmp_path / "out")
+    assert source.images["image_id"].to_pylist() == [0, 1, 2]
+    assert source.images["file"].to_pylist() == ["1.png", "0.png", "2.png"]
+    assert _texts(source, "image_id") == [IDS[1], IDS[0], IDS[2]]
+    assert source.captions["image_id"].to_pylist() == [0, 1, 2, 1]
+    assert _texts(source, "caption_id") == ["c-1", "c-2", "c-3", "c-4"]
+
+
+def test_numbers_of_a_table_are_numbers(tmp_path):
+    source = read("csv", _csv(tmp_path, ["5", "-3", "40"], "9876"), tmp_path / "out")
+    assert source.names is None
+    assert source.images["image_id"].to_pylist() == [-3, 5, 40]
+    assert source.captions.select(["caption_id", "image_id"]).to_pydict() == {
+        "caption_id": [9, 8, 7, 6],
+        "image_id": [-3, 5, 40, 5],
+    }
+
+
+def test_one_side_may_have_text_and_the_other_numbers(tmp_path):
+    source = read("csv", _csv(tmp_path, captions="4567"), tmp_path / "out")
+    assert source.captions["caption_id"].to_pylist() == [4, 5, 6, 7]
+    assert source.names.texts("caption_id", source.captions["caption_id"].to_numpy()) is None
+    assert source.names.has("image_id")
+
+
+@pytest.mark.parametrize(
+    ("ids", "captions", "message"),
+    [
+        (["A", "b", "a"], "wxyz", "row 4: image_id 'a' differs from 'A' in capitals only"),
+        (["A", "b", "b"], "wxyz", "row 4: image_id 'b' is given twice"),
+        (["5", "7", "7"], "1234", "row 4: image_id '?7'? was given to .*row 2 already"),
+        (IDS, ["w", "x", "x", "z"], "row 4: caption_id 'x' is given twice"),
+        (IDS, ["w", "x", "", "z"], "row 4: caption_id '' is empty"),
+        (["a\tb", "c", "d"], "wxyz", r"row 3: image_id 'a\\tb' holds a control character"),
+        (["x" * 201, "c", "d"], "wxyz", r"row 3: image_id 'x{40}'\.\.\. is longer than 200 characters"),
+    ],
+)
+def test_what_cannot_be_an_id_is_named_with_its_row(tmp_path, ids, captions, message):
+    with pytest.raises(InputError, match=message):
+        read("csv", _csv(tmp_path, ids, captions), tmp_path / "out")
+
+
+def test_an_image_has_one_id(tmp_path):
+    path = _csv(tmp_path)
+    path.write_text(path.read_text().replace(f"{IDS[0]},0.png,c-4", "other,0.png,c-4"))
+    with pytest.raises(
+        InputError, match=r"row 5: image '0.png' has image_id 'other' here, but 'urn:uuid:8c1f' in row 3"
+    ):
+        read("csv", path, tmp_path / "out")
+
+
+def test_of_a_karpathy_json(tmp_path):
+    entries = [entry(number) for number in range(3)]
+    for one, name in zip(entries, IDS, strict=True):
+        one["imgid"] = name
+        for place, sentence in enumerate(one["sentences"]):
+            sentence |= {"imgid": name, "sentid": f"{name}#{place}"}
+    pictures(tmp_path, ["0.png", "1.png", "2.png"])
+    source = read("karpathy", karpathy(tmp_path, entries), tmp_path / "out", images=".")
+    assert _texts(source, "image_id") == IDS
+    assert _texts(source, "caption_id") == [f"{name}#{place}" for name in IDS for place in (0, 1)]
+    assert source.captions["image_id"].to_pylist() == [0, 0, 1, 1, 2, 2]
+
+
+def _shard(path, keys):
+    with tarfile.open(path, "w") as file:
+        for number, key in enumerate(keys):
+            for name, content in ((f"{key}.png", picture(number)), (f"{key}.txt", b"a cat")):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                file.addfile(member, io.BytesIO(content))
+
+
+def test_of_shards_where_keys_are_asked_for(tmp_path):
+    _shard(tmp_path / "train.tar", ["boat-1", "boat-2"])
+    plain = read("webdataset", tmp_path / "train.tar", tmp_path / "out", val=0.0, test=0.0)
+    assert plain.names is None
+    source = read("webdataset", tmp_path / "train.tar", tmp_path / "out", val=0.0, test=0.0, ids="key")
+    assert _texts(source, "image_id") == ["boat-1", "boat-2"]
+    assert source.images.equals(plain.images)
+    _shard(tmp_path / "train2.tar", ["boat-2"])
+    with pytest.raises(InputError, match=r"train2\.tar key 'boat-2': image_id 'boat-2' is given twice"):
+        read("webdataset", tmp_path, tmp_path / "out", val=0.0, test=0.0, ids="key")
+
+
+def test_of_a_parquet_file(tmp_path):
+    table = {"image": [picture(0), picture(1)], "caption": ["a", "b"], "uuid": IDS[:2], "number": [8, 3]}
+    pq.write_table(pa.table(table), tmp_path / "train.parquet")
+    asked = {"val": 0.0, "test": 0.0}
+    assert _texts(read("parquet", tmp_path, tmp_path / "out", **asked, image_id="uuid"), "image_id") == IDS[:2]
+    source = read("parquet", tmp_path, tmp_path / "out", **asked, image_id="number")
+    assert (source.names, source.captions["image_id"].to_pylist()) == (None, [8, 3])
+    with pytest.raises(InputError, match=r"column 'image' is .*binary, expected string, or a signed integer"):
+        read("parquet", tmp_path, tmp_path / "out", **asked, image_id="image")
+
+
+def test_the_file_is_there_for_text_alone_and_images_tell_its_change(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = _csv(tmp_path, ["5", "-3", "40"], "9876")
+    out = prepare("csv", path)
+    assert not (out / names.NAME).exists()
+    path.write_text(_csv(tmp_path).read_text())
+    prepare("csv", path)
+    held = names.read(out)
+    assert held.number("image_id", IDS[1]) == 0
+    assert held.number("image_id", "nothing") is None
+    assert held.shown("caption_id", 3) == "c-4"
+    with pytest.raises(InputError, match=r"names\.parquet: no name for caption_id 4; prepare and embed"):
+        held.shown("caption_id", 4)
+    assert tables.footer(images.read(out))[names.NAME] == sha256(out / names.NAME)
+    json.dumps(held.table.to_pylist())
+
+
+def test_check_compares_the_file_with_what_images_tell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = prepare("csv", _csv(tmp_path))
+    node = SimpleNamespace(out=out, advice="prepare again")
+    assert problems(None, node) == []
+    (out / names.NAME).unlink()
+    (found,) = problems(None, node)
+    assert (found.status, found.address) == (5, str(out / names.NAME))

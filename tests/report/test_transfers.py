@@ -1,0 +1,65 @@
+"""A run on a data set it was not trained on, on the page and in metrics.json."""
+
+import csv
+import dataclasses
+import json
+import shutil
+
+import pytest
+
+from pipeline.core.errors import InputError
+from pipeline.project import paths
+from pipeline.project.params.schema import TransferNode
+from pipeline.report.stage import report
+from tests.report import project as artefacts
+
+TOLD = {"run": "sum", "trained_on": "shapes", "dataset": "mine", "unknown_words": 0.125}
+
+
+@pytest.fixture
+def params(project):
+    """``sum`` and ``hal``, and both models of a run with seeds on a data set of its own, which no run was trained on."""
+    shutil.copytree(paths.prepared("shapes"), paths.prepared("mine"))
+    loaded = artefacts.params(runs=["sum", "hal"], inferences=["nns"])
+    nodes = {f"moved/{seed}": TransferNode(run=run, dataset="mine") for seed, run in ((1, "sum"), (2, "hal"))}
+    for (name, node), strength in zip(nodes.items(), (1.0, 1.2), strict=True):
+        folder = project / paths.evaluated(name, "nns")
+        artefacts.write_evaluation(folder, name, "nns", strength)
+        path = folder / "metrics.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "transfer": {**TOLD, "run": node.run}}))
+    return dataclasses.replace(loaded, transfers=nodes, groups={"moved": tuple(nodes)})
+
+
+def test_it_stands_with_its_data_set_and_has_no_curve(project, params):
+    page = report(params).read_text(encoding="utf-8")
+    assert "moved/1 is sum, trained on shapes, on mine; 12.5% of the words of its captions are unknown to it." in page
+    assert "transfer <strong>moved</strong>" in page
+    plots = project / "reports/plots"
+    with (plots / "history.csv").open(newline="", encoding="utf-8") as file:
+        assert {row["run"] for row in csv.DictReader(file)} == {"sum", "hal"}
+
+
+def test_metrics_json_has_the_mean_of_the_seeds_and_what_was_measured_where(project, params):
+    report(params)
+    found = json.loads((project / "reports/metrics.json").read_text())
+    assert set(found) == {"sum", "hal", "moved"}
+    assert found["moved"]["transfer"] == TOLD
+    assert "transfer" not in found["sum"]
+    sums = [
+        json.loads((project / paths.evaluated(name, "nns") / "metrics.json").read_text())["rsum"]
+        for name in params.transfers
+    ]
+    assert found["moved"]["nns"]["rsum"] == pytest.approx(sum(sums) / 2, abs=1e-4)
+
+
+def test_figures_of_another_data_set_are_refused(project, params):
+    nodes = {name: node.model_copy(update={"dataset": "other"}) for name, node in params.transfers.items()}
+    with pytest.raises(InputError, match=r"transfer is .*'mine'.*, not what params\.yaml transfers\.moved/1 says"):
+        report(dataclasses.replace(params, transfers=nodes))
+
+
+def test_what_is_not_evaluated_is_left_out_and_named(project, params, capsys):
+    shutil.rmtree(project / paths.evaluations("moved"))
+    report(params)
+    assert "not in the report: transfer moved/1: not evaluated" in " ".join(capsys.readouterr().err.split())
+    assert set(json.loads((project / "reports/metrics.json").read_text())) == {"sum", "hal"}
