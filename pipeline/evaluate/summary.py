@@ -100,7 +100,7 @@ def notes(results: Sequence[dict]) -> list[str]:
     ]
     if any("rsum" in metrics.get("intervals", {}) for metrics in results):
         said[0] += "; in brackets the 95% interval"
-    said += few_items(one) + _by_bank(results)
+    said += few_items(one) + _by_bank(results) + _further(results)
     for direction in DIRECTIONS:
         left_out = one[direction].get("unjudged", 0)
         if left_out:
@@ -110,6 +110,17 @@ def notes(results: Sequence[dict]) -> list[str]:
                 "hubness included"
             )
     return said
+
+
+def _further(results: Sequence[dict]) -> list[str]:
+    """A line for each criterion that was measured by judgements or labels too; the document has the other figures."""
+    return [
+        f"{metrics['inference']}, by {metrics[key]['file']}: {name} "
+        + ", ".join(f"{_SHORT[direction]} {metrics[key][direction][figure]:.1f}" for direction in DIRECTIONS)
+        for metrics in results
+        for key, name, figure in (("judged", "mAP@R", "map@r"), ("plausible", "PMRP", "pmrp"))
+        if key in metrics
+    ]
 
 
 def _by_bank(results: Sequence[dict]) -> list[str]:

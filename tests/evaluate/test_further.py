@@ -10,6 +10,7 @@ import pytest
 from pipeline.artifacts import captions, evaluation, images, judged
 from pipeline.artifacts.evaluation import DIRECTIONS
 from pipeline.core.errors import InputError
+from pipeline.evaluate import summary
 from pipeline.evaluate.stage import evaluate
 from pipeline.project import paths
 from tests.evaluate.embedded import sides, write
@@ -102,8 +103,11 @@ def test_judgements_are_measured_beside_the_figures(project):
     lines = [f"{image},{caption},{grade}\n" for (image, caption), grade in pairs.items()]
     (project / "judged.csv").write_text("image_id,caption_id,grade\n" + "".join(lines))
     found = measured(project, judgements="judged.csv", correct_above=1)
-    told = found.pop("judged")
-    assert found == plain
+    told = found["judged"]
+    (line,) = set(summary.notes([found])) - set(summary.notes([plain]))
+    shown = [f"{told[direction]['map@r']:.1f}" for direction in DIRECTIONS]
+    assert line == f"nns, by judged.csv: mAP@R i2t {shown[0]}, t2i {shown[1]}"
+    assert {key: value for key, value in found.items() if key != "judged"} == plain
     assert (told["file"], told["correct_above"]) == ("judged.csv", 1.0)
     table = judged.read(paths.evaluated("sum", "nns") / "judged.parquet").to_pandas()
     for direction, (scores, queries, items, own, others) in ways().items():

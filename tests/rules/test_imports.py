@@ -13,9 +13,9 @@ HEAVY = {
 }  # fmt: skip
 NEEDED = {
     "prepare": set(),
-    "extract": {"grimp"},
+    "extract": set(),
     "inject": set(),
-    "train": {"grimp", "pandas", "torch"},
+    "train": {"pandas", "torch"},
     "embed": {"torch"},
     "evaluate": {"torch"},
     "report": {"altair", "pandas"},

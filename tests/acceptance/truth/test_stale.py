@@ -48,7 +48,8 @@ def test_every_family_is_edited():
     from pipeline.project import registry
 
     known = [one for one in vars(registry).values() if isinstance(one, Family)]
-    assert {one.package for one in FAMILIES} == {one.package for one in known}
+    # Trackers hear of a training and decide nothing of it.
+    assert {one.package for one in FAMILIES} == {one.package for one in known} - {registry.TRACKERS.package}
 
 
 @pytest.fixture(scope="module")
