@@ -257,7 +257,7 @@ def test_what_is_more_than_one_number_an_item_is_refused(files, tmp_path, infere
         ({"to": "fais"}, "unknown export target 'fais'; did you mean 'faiss'"),
         (
             {"to": "csv"},
-            "unknown export target 'csv'; known: clip_retrieval, faiss, hnswlib, lancedb, npy, parquet, usearch",
+            "unknown export target 'csv'; known: clip_retrieval, faiss, hnswlib, lancedb, npy, parquet, trec, usearch",
         ),
         ({"direction": "text_to_text"}, "unknown direction 'text_to_text'; did you mean"),
         ({"params": EvaluateParams(protocol="folds")}, "an export has no folds"),
