@@ -79,7 +79,7 @@ def listings(params: Params) -> dict[str, str]:
     """Of every stage that dvc.yaml has for these parameters, as DVC addresses it. What repeats a run with seeds shares its
     stage and its members."""
     found = {node.stage: (node.declaration, node.declaration.members(params, node.name)) for node in nodes(params)}
-    single = {group: (one, {}) for group, one in declarations().items() if not one.option}
+    single: dict[str, tuple] = {group: (one, {}) for group, one in declarations().items() if not one.option}
     content = cache(_content)  # no longer than this call: files may change
     return {stage: listing(needed(*entry), content) for stage, entry in {**found, **single}.items()}
 

@@ -132,6 +132,12 @@ def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, t
     place = int(np.flatnonzero(called["image_ids"] == row["query_name"])[0])
     best = called["caption_ids"][int(one.cosines()[place].argmax())]
     assert row["top_names"][0] == best
+    pairs = [f"{image},{caption},1" for image, caption in zip(called["owners"], called["caption_ids"], strict=True)]
+    (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *pairs]) + "\n")
+    judged = "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}"
+    status, told, err = call(*judged, "evaluate", *arguments(files), "--json", "--inference", "nns")
+    assert status == 0, err
+    assert json.loads(told)["nns"]["judged"]["text_to_image"]["kendall"]["judgements"] == len(pairs)
 
 
 def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
@@ -191,3 +197,16 @@ def test_faults_are_told_with_the_text(call, tmp_path, changes, message):
     status, _, err = call("evaluate", *arguments(files))
     assert status == 3
     assert message in " ".join(err.split())
+
+
+def test_judgements_name_images_and_captions_by_their_text(project, tmp_path):
+    call, *_ = project
+    prepared = paths.prepared("toy")
+    said = captions.read(prepared).filter(pc.equal(captions.read(prepared)["split"], "test")).to_pylist()
+    rows = [f"{_image(row['image_id'])},{_caption(row['caption_id'])},1" for row in said]
+    (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *rows]) + "\n")
+    of_run = "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}"
+    status, _, err = call(*of_run, "evaluate", "--run", "sum", "--device", "cpu")
+    assert status == 0, err
+    found = read_json(paths.evaluated("sum", "csls") / evaluation.METRICS)
+    assert found["judged"]["image_to_text"]["kendall"]["judgements"] == len(rows)

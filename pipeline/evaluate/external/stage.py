@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.artifacts import evaluation
-from pipeline.artifacts.names import TextIds
+from pipeline.artifacts.names import KEYS, TextIds
 from pipeline.core import locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
@@ -50,8 +50,9 @@ def evaluate_files(
         # pandas takes half a second to import.
         from pipeline.evaluate.judgements import names, read
 
-        ids = given.ranked.image_ids, given.ranked.caption_ids
-        given = replace(given, further=read.further(params, *map(names.TextIds.of_ids, ids)))
+        ids = dict(zip(KEYS, (given.ranked.image_ids, given.ranked.caption_ids), strict=True))
+        sides = [names.Names.of_key(key, found, given.names) for key, found in ids.items()]
+        given = replace(given, further=read.further(params, *sides))
     must_be_given(given, chosen, params)
     warn_of_collapse(given.ranked, f"{files.images}, {files.captions}")
     found = {}

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 from jaxtyping import Int64
 
 from pipeline.artifacts import captions, images
+from pipeline.artifacts import names as text_names
+from pipeline.artifacts.names import TextIds
 
 NOWHERE = -1
 
@@ -26,6 +28,12 @@ class Names:
     def of_ids(cls, ids: Int64[np.ndarray, " rows"]) -> "Names":
         return cls(pa.array(ids).cast(pa.string()), ids)
 
+    @classmethod
+    def of_key(cls, key: str, ids: Int64[np.ndarray, " rows"], known: TextIds | None) -> "Names":
+        """key: image_id or caption_id; known: the texts of ids that are text."""
+        texts = None if known is None else known.texts(key, ids)
+        return cls.of_ids(ids) if texts is None else cls(texts, ids)
+
     def also(self, names: Iterable[str], ids: Int64[np.ndarray, " rows"]) -> "Names":
         more = pa.array(list(names), pa.string())
         return Names(pa.concat_arrays([self.names, more]), np.concatenate([self.ids, ids]))
@@ -39,10 +47,12 @@ class Names:
 def of_dataset(folder: Path) -> tuple[Names, Names]:
     """Images and captions of data/prepare/<dataset>/. An image goes by its id, its path and the name of its file; a caption by
     its id, and by the file's name with ``#0``, ``#1``, ... in the order of the data set, as Flickr8k and Flickr30k have it."""
-    seen, read = images.read(folder).to_pandas(), captions.read(folder).to_pandas()
+    seen, read, known = images.read(folder).to_pandas(), captions.read(folder).to_pandas(), text_names.read(folder)
     files = seen["file"].str.rpartition("/")[2]
-    pictures = Names.of_ids(seen["image_id"].to_numpy()).also(seen["file"], seen["image_id"].to_numpy())
+    pictures = Names.of_key("image_id", seen["image_id"].to_numpy(), known).also(
+        seen["file"], seen["image_id"].to_numpy()
+    )
     owners = read["image_id"].map(pd.Series(files.to_numpy(), index=seen["image_id"]))
     numbered = owners + "#" + read.groupby("image_id", sort=False).cumcount().astype(str)
     ids = read["caption_id"].to_numpy()
-    return pictures.also(files, seen["image_id"].to_numpy()), Names.of_ids(ids).also(numbered, ids)
+    return pictures.also(files, seen["image_id"].to_numpy()), Names.of_key("caption_id", ids, known).also(numbered, ids)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
@@ -116,7 +117,7 @@ def _forget_runs(content: dict) -> None:
         content["report"] |= {"audits": [], "localized": []}
 
 
-def _own(value: object) -> object:
+def _own(value: Any) -> Any:
     """A copy in which nothing stands twice: the editor would write what an overlay shares as anchors."""
     if isinstance(value, dict):
         return {key: _own(one) for key, one in value.items()}

@@ -33,7 +33,10 @@ def problems(params: Params, document: dict) -> list[Problem]:
         found, wrong = dvc_stages.read(DVC_YAML, document)
     except ParamsError as error:
         return [Problem(PARAMS, str(DVC_YAML), text.removeprefix(f"{DVC_YAML}: ")) for text in error.problems]
-    listed = [_problem(*text.split(": ", 1), _ADD if text.endswith("no such value") else _MEND) for text in wrong]
+    listed = []
+    for text in wrong:
+        where, what = text.split(": ", 1)
+        listed.append(_problem(where, what, _ADD if what.endswith("no such value") else _MEND))
     by_name = {stage.name: stage for stage in found}
     for node in nodes(params):
         listed += _node(node, by_name.get(node.stage), found) + _unnamed(params, node)

@@ -21,7 +21,7 @@ from pipeline.tools.plots import plots_page
 
 DVC_YAML = Path("dvc.yaml")
 # As this repository has them.
-_COPIED = {
+_COPIED: dict[str, str | Path] = {
     "params.yaml": paths.PARAMS,
     "gitignore": ".gitignore",
     "dvcignore": ".dvcignore",
