@@ -137,7 +137,7 @@ def test_files_with_text_have_the_figures_of_the_same_files_with_numbers(call, t
     judged = "--set", f"evaluate.judgements={tmp_path / 'judged.csv'}"
     status, told, err = call(*judged, "evaluate", *arguments(files), "--json", "--inference", "nns")
     assert status == 0, err
-    assert json.loads(told)["nns"]["judged"]["text_to_image"]["kendall"]["judgements"] == len(pairs)
+    assert json.loads(told)["judged"]["text_to_image"]["kendall"]["judgements"] == len(pairs)
 
 
 def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
