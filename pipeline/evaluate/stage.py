@@ -105,7 +105,7 @@ def read_inputs(
     ranked = embedded.split(params.split, device)
     tuning = embedded.split("val", device) if embedded.has("val") and params.split != "val" else None
     bank = tuning_bank = BankSource(params.split)
-    if params.bank not in (bank_source.OWN, params.split):
+    if params.bank != bank_source.OWN and (lender is not None or params.bank != params.split):
         bank = tuning_bank = _bank(embedded, params, device, lender).checked_against(ranked, "evaluate.bank")
         if params.bank == "val" and lender is None:
             assert tuning is not None

@@ -218,6 +218,7 @@ def test_folds_rank_within_and_count_together(project):
     [
         ("", "the file is empty"),
         ("image_id caption_id\n1 2\n", "column 'grade' is missing"),
+        ("image_id caption_id grade grade\n1 2 1 2\n", "its header names a column twice"),
         ("image_id caption_id grade\n1 2\n", "row 2 has fewer than 3 fields"),
         ("image_id caption_id grade\n1 2 3 4\n", "Expected 3 fields in line 2, saw 4"),
         ("image_id caption_id grade\n1 2 good\n", "row 1: grade 'good' is not a finite number"),

@@ -101,7 +101,15 @@ def test_a_failure_of_validation_that_is_not_the_weights_keeps_its_class(tmp_pat
         raise IntegrityError("a picture changed")
 
     with pytest.raises(IntegrityError, match=r"^train name, epoch 1, validation: a picture changed$"):
-        loop.fit(some_scheme(some_pairs()), lambda epoch: [np.arange(8)], validate, tmp_path, "mark", "name")
+        loop.fit(
+            some_scheme(some_pairs()),
+            lambda epoch: [np.arange(8)],
+            validate,
+            tmp_path,
+            "mark",
+            "name",
+            lambda rows: None,
+        )
 
 
 def test_no_batch_of_two_pairs_is_said_and_an_earlier_model_stays(project):

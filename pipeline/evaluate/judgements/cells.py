@@ -78,6 +78,8 @@ def _text(path: Path, names: Sequence[str], bare: Sequence[Sequence[str]]) -> pd
     if gone := np.flatnonzero((found.isna() | (found == "")).any(axis=1)).tolist():
         raise InputError(f"{path}: row {gone[0] + 1} has fewer than {found.shape[1]} fields, or an empty one")
     if set(found.iloc[0]) & set(names):
+        if len(set(found.iloc[0])) < found.shape[1]:
+            raise InputError(f"{path}: its header names a column twice")
         return found.iloc[1:].set_axis(found.iloc[0].tolist(), axis=1).reset_index(drop=True)
     known = next((columns for columns in bare if len(columns) == found.shape[1]), None)
     return found.set_axis(known or list(map(str, found.columns)), axis=1)

@@ -19,7 +19,8 @@ NOWHERE = -1
 
 @dataclass(frozen=True)
 class Names:
-    """Of one side: every name that something goes by, the most certain first, and its id; a name may occur again later."""
+    """Of one side: every name that something goes by, null for none, the most certain first, and its id; a name may occur
+    again later."""
 
     names: pa.Array
     ids: Int64[np.ndarray, " names"]
@@ -35,7 +36,7 @@ class Names:
         return cls.of_ids(ids) if texts is None else cls(texts, ids)
 
     def also(self, names: Iterable[str], ids: Int64[np.ndarray, " rows"]) -> "Names":
-        more = pa.array(list(names), pa.string())
+        more = pa.array(list(names), pa.string(), from_pandas=True)
         return Names(pa.concat_arrays([self.names, more]), np.concatenate([self.ids, ids]))
 
     def find(self, wanted: Iterable[str]) -> Int64[np.ndarray, " wanted"]:
@@ -46,9 +47,11 @@ class Names:
 
 def of_dataset(folder: Path) -> tuple[Names, Names]:
     """Images and captions of data/prepare/<dataset>/. An image goes by its id, its path and the name of its file; a caption by
-    its id, and by the file's name with ``#0``, ``#1``, ... in the order of the data set, as Flickr8k and Flickr30k have it."""
+    its id, and by the file's name with ``#0``, ``#1``, ... in the order of the data set, as Flickr8k and Flickr30k have it.
+    File names that occur in several folders name nothing."""
     seen, read, known = images.read(folder).to_pandas(), captions.read(folder).to_pandas(), text_names.read(folder)
     files = seen["file"].str.rpartition("/")[2]
+    files = files.mask(files.duplicated(keep=False))
     pictures = Names.of_key("image_id", seen["image_id"].to_numpy(), known).also(
         seen["file"], seen["image_id"].to_numpy()
     )

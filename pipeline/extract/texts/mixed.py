@@ -42,7 +42,11 @@ class Params(VectorParams):
     by) and the method's own options, of which ``store`` and ``block`` have no effect here"""
 
     def files(self) -> dict:
-        return {path: digest for part in self.parts for path, digest in part.options.files().items()}
+        found: dict = {}
+        for part in self.parts:
+            for path, digest in part.options.files().items():
+                found[path] = digest or found.get(path, "")
+        return found
 
     def further(self) -> list[Member]:
         return [Member(part.method, part.options) for part in self.parts]

@@ -15,10 +15,12 @@ def problems(params: Params) -> Iterator[tuple[str, str]]:
         held = params.noises.get(name)
         if held is not None and held.dataset == node.dataset:
             yield address, f"noises.{name} of the same data set is written to the same folder; rename one of them"
-        if node.run not in params.runs and node.run not in params.groups:
-            yield f"{address}.run", unknown("run", node.run, sorted({*params.runs, *params.groups}))
+        first = params.models(node.run)[0]
+        if first not in params.runs:  # a transfer may have several models too
+            known = {*params.runs, *(name for name, models in params.groups.items() if models[0] in params.runs)}
+            yield f"{address}.run", unknown("run", node.run, sorted(known))
             continue
-        run = params.runs[params.models(node.run)[0]]
+        run = params.runs[first]
         if run.dataset != node.dataset:
             yield f"{address}.run", f"'{node.run}' is of data set '{run.dataset}', not '{node.dataset}'"
         if SIMILARITIES.traits(run.similarity.name).fragments or run.similarity.name != "cosine":

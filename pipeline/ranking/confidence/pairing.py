@@ -36,7 +36,28 @@ def check(a: Compared, b: Compared) -> None:
             f"{names}: {len(moved)} queries belong to other images, the first is "
             f"{_text(moved[0], 'query_id')} of images {ids}"
         )
-    _same(names, _index(a, a.occurrence, "item_id"), _index(b, b.occurrence, "item_id"), "items")
+    items = _index(a, a.occurrence, "item_id"), _index(b, b.occurrence, "item_id")
+    _same(names, *items, "items")
+    _alike(names, *map(_texts, (a.ranks, b.ranks), queries, ("query_name",) * 2))
+    _alike(names, *map(_texts, (a.occurrence, b.occurrence), items, ("item_name",) * 2))
+
+
+def _texts(table: pa.Table, index: pd.MultiIndex, column: str) -> pd.Series:
+    """Of ids that are text, whose numbers mean nothing by themselves; empty for the others."""
+    found = (
+        table[column].to_pandas() if column in table.column_names else pd.Series(None, range(len(table)), dtype=object)
+    )
+    return pd.Series(found.fillna("").to_numpy(), index=index).sort_index()
+
+
+def _alike(names: str, a: pd.Series, b: pd.Series) -> None:
+    """Raises InputError where one number stands for two texts."""
+    other = a.index[a.to_numpy() != b.to_numpy()]
+    if len(other):
+        raise InputError(
+            f"{names}: {_text(other[0], a.index.names[2])} is {a[other[0]] or 'a number'!r} in the first and "
+            f"{b[other[0]] or 'a number'!r} in the second; evaluate files whose rows come in the same order"
+        )
 
 
 def _index(one: Compared, table: pa.Table, column: str) -> pd.MultiIndex:

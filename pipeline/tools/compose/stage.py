@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from pipeline.artifacts.names import KEYS
 from pipeline.core import memory
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError
@@ -34,15 +35,16 @@ def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> d
     """The figures of a run or an ensemble on images and captions of the split that ``evaluate.split`` names. Raises InputError
     for a file that is not of sets, or names what is not embedded."""
     where = resolve(device)
-    given = stage.read_inputs(members.embedded(params, run, where), run, params.evaluate, where)
+    own = params.evaluate.model_copy(update={"bank": "test"})  # nothing is corrected, so no bank need be there
+    given = stage.read_inputs(members.embedded(params, run, where), run, own, where)
     return _figures(sets, given, of_dataset(paths.prepared(params.dataset(run))), params.evaluate)
 
 
 def compose_files(files: InputFiles, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:
     """The same of vectors in files; which caption is of which image need not be known."""
     given = external.read(files, params, resolve(device), paired=False)
-    ids = given.ranked.image_ids, given.ranked.caption_ids
-    return _figures(sets, given, (Names.of_ids(ids[0]), Names.of_ids(ids[1])), params)
+    seen, read = zip(KEYS, (given.ranked.image_ids, given.ranked.caption_ids), strict=True)
+    return _figures(sets, given, (Names.of_key(*seen, given.names), Names.of_key(*read, given.names)), params)
 
 
 def _figures(path: Path, given: Inputs, names: tuple[Names, Names], params: EvaluateParams) -> dict:

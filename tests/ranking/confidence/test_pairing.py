@@ -88,3 +88,18 @@ def test_a_query_that_is_there_twice_is_refused():
     twice = _changed(a, "ranks", "query_id", 0, a.ranks["query_id"][1].as_py())
     with pytest.raises(InputError, match=r"other: image_to_text fold 0 query_id \d+ is there more than once"):
         pairing.check(a, twice)
+
+
+def test_the_same_numbers_of_other_texts_are_refused():
+    """Files whose ids are text are numbered as they come."""
+    a, b = evaluation("a"), evaluation("b")
+    texts = pa.array([f"query {place}" for place in range(len(a.ranks))])
+    moved = pa.array([*texts.to_pylist()[1:], "another"])
+    same, other = (
+        Compared(one.name, one.metrics, one.ranks.append_column("query_name", column), one.occurrence)
+        for one, column in ((a, texts), (b, moved))
+    )
+    pairing.check(same, same)
+    for sides in ((same, other), (same, b), (b, same)):
+        with pytest.raises(InputError, match="rows come in the same order"):
+            pairing.check(*sides)

@@ -1,6 +1,7 @@
 """Compositional sets against loops; what is equal is no preference."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -153,3 +154,28 @@ def test_no_image_id_is_needed(tmp_path):
         compose_files(InputFiles(files.images, files.captions), EvaluateParams(), tmp_path / "sets.txt", "cpu")["sets"]
         == 1
     )
+
+
+def test_sets_name_images_and_captions_by_their_text(tmp_path):
+    one = sample()
+    text = {
+        key: np.array([f"{key}:{number}" for number in getattr(one, key)], object)
+        for key in ("image_ids", "caption_ids")
+    }
+    owners = np.array([f"image_ids:{number}" for number in one.owners], object)
+    named = write(replace(one, owners=owners, **text), tmp_path)
+    (tmp_path / "plain").mkdir()
+    plain = write(one, tmp_path / "plain")
+    header = "image_0 caption_0 image_1 caption_1\n"
+    keys = ("image_ids", "caption_ids") * 2
+    rows = rows_of(one)
+    (tmp_path / "sets.txt").write_text(header + "".join(f"{' '.join(map(str, row))}\n" for row in rows))
+    told = [" ".join(f"{key}:{number}" for key, number in zip(keys, row, strict=True)) for row in rows]
+    (tmp_path / "named.txt").write_text(header + "\n".join(told) + "\n")
+    expected, found = (
+        compose_files(InputFiles(files.images, files.captions), EvaluateParams(), tmp_path / sets, "cpu")
+        for files, sets in ((plain, "sets.txt"), (named, "named.txt"))
+    )
+    where = dict.fromkeys(("file", "images", "captions"))
+    assert found | where == expected | where
+    assert found["sets"] == len(rows)

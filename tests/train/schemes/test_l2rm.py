@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
+from pipeline.core.errors import InputError
 from pipeline.project.registry import LOSSES, SCHEMES
 from pipeline.train.engine import optimise
 from pipeline.train.engine.loss.scored import Scored
@@ -119,9 +121,10 @@ def test_the_split_can_be_the_truth():
     scheme.start(1)
     assert (scheme.split.clean == ~truth).all()
     assert scheme.record()["truth"]["precision"] == 1.0
-    unknown = some_scheme(pairs, "max", "l2rm", train={"epochs": 9}, warm_up=1, split="truth")
-    unknown.start(1)
-    assert unknown.split.clean.all()
+    with pytest.raises(InputError, match="known that some are mismatched"):
+        some_scheme(pairs, "max", "l2rm", train={"epochs": 9}, warm_up=1, split="truth")
+    with pytest.raises(ValidationError, match="rematches all pairs"):
+        _scheme(split="both", rematch="none")
 
 
 def test_all_can_be_trained_on_and_rematched_too():

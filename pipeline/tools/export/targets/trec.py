@@ -34,15 +34,14 @@ def write(folder: Path, folded: Folded) -> None:
 
 
 def _shown(side: FoldedSide, ids: np.ndarray) -> pa.Array:
-    """As the data set has them. Raises InputError for a text with a space, at which lines are split."""
+    """As the data set has them. Raises InputError for a text with a space, at which lines are split, or a quotation mark."""
     if side.names is None:
         return pa.array(ids)
     order = np.argsort(side.ids)
     found = side.names.take(pa.array(order[np.searchsorted(side.ids, ids, sorter=order)]))
-    if pc.any(spaced := pc.match_substring(found, " ")).as_py():
-        raise InputError(
-            f"--to trec: {side.key} {found.filter(spaced)[0].as_py()!r} holds a space, at which lines are split"
-        )
+    if pc.any(wrong := pc.match_substring_regex(found, '[ "]')).as_py():
+        text = found.filter(wrong)[0].as_py()
+        raise InputError(f"--to trec: {side.key} {text!r} holds a space, at which lines are split, or a quotation mark")
     return found
 
 

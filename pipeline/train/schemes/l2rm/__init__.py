@@ -1,8 +1,8 @@
 """Mismatched pairs are found by their loss and rematched by partial optimal transport (L2RM, CVPR 2024)."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, model_validator
 
 from pipeline.core.strict import Strict
 from pipeline.project.traits import SchemeTraits
@@ -40,6 +40,14 @@ class Params(Strict):
     """of that loss"""
     clean: Literal["lower_mean", "code"] = "lower_mean"
     """how the matched component is chosen, the code's way or the paper's"""
+
+    @model_validator(mode="after")
+    def _of_parts(self) -> Self:
+        if self.split == "both" and self.rematch == "none":
+            raise ValueError(
+                "split 'both' rematches all pairs, and rematch 'none' leaves that out; split 'matched' is without it"
+            )
+        return self
 
 
 # A batch after the warm-up is two: matched pairs and mismatched ones.

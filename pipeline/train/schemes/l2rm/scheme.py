@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from pipeline.core.console import say, warn
+from pipeline.core.errors import InputError
 from pipeline.core.seeds import generator
 from pipeline.ranking.engine.words import Words
 from pipeline.train.engine.data import Batch
@@ -37,6 +38,10 @@ class L2rm(Scheme):
 
     def __init__(self, setting: Setting, params: Params) -> None:
         super().__init__(setting)
+        if params.split == "truth" and setting.pairs.mismatched is None:
+            raise InputError(
+                "l2rm: split 'truth' needs pairs of which it is known that some are mismatched; see split 'matched'"
+            )
         self.params = params
         self.decays_from = params.warm_up
         rng = generator(setting.seed, "rematch", "queue")
@@ -109,14 +114,13 @@ class L2rm(Scheme):
         return self.pair_losses(self.setting.model, epoch, self.params.margin, self.params.sample_loss)
 
     def _forced(self, found: Partition) -> Partition:
-        """What ``split`` makes of the split by losses; of pairs that nobody mixed up all are matched in truth."""
-        truth, everything = self.setting.pairs.mismatched, np.ones(len(found.clean), dtype=bool)
-        match self.params.split:
-            case "truth":
-                return found.forced(everything if truth is None else ~truth)
-            case "losses":
-                return found
-        return found.forced(everything, self.params.split == "both")
+        """What ``split`` makes of the split by losses."""
+        truth = self.setting.pairs.mismatched
+        if self.params.split == "truth":
+            assert truth is not None
+            return found.forced(~truth)
+        everything = np.ones(len(found.clean), dtype=bool)
+        return found if self.params.split == "losses" else found.forced(everything, self.params.split == "both")
 
     def _matched(self, batch: Batch) -> int:
         """How many pairs of the batch are taken for matched: its first ones."""
