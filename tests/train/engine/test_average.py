@@ -102,6 +102,7 @@ def test_the_average_is_validated_and_kept_and_the_weights_train_as_without(proj
     assert evaluate(val, "sum", ["nns"], "cpu")["nns"]["rsum"] == pytest.approx(best["val_rsum"], abs=1e-3)
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("changes", [{}, {"schedule": "cosine", "warm_up": 1.5}])
 def test_a_killed_run_goes_on_to_the_same_bytes(project, changes):
     params = _params(project, average=0.8, **changes)

@@ -156,6 +156,7 @@ def test_a_state_of_another_fingerprint_is_not_loaded(tmp_path):
     assert progress.epoch == 0
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize(
     "run",
     [
@@ -193,6 +194,7 @@ def test_sgd_moves_by_momentum_and_weight_decay():
         torch.testing.assert_close(bias.detach(), expected)
 
 
+@pytest.mark.acceptance
 def test_a_run_under_sgd_goes_on_bit_equal(project, monkeypatch):
     train_params = {**PARAMS["train"], "optimiser": "sgd", "lr": 0.1}
     params = load_params(project, train=train_params)

@@ -85,6 +85,7 @@ def _project(root, monkeypatch, options=None, **settings):
     return params
 
 
+@pytest.mark.acceptance
 def test_scale_and_bias_are_trained_kept_and_told_and_a_killed_run_ends_bit_equal(tmp_path, monkeypatch):
     params = _project(tmp_path, monkeypatch, chunk=3, epochs=2)
     train(params, "sum", "cpu")

@@ -69,6 +69,7 @@ def test_a_run_ends_with_the_canonical_directions_of_its_train_pairs(project, mo
     np.testing.assert_allclose(shown @ read.vectors.T, cosines, atol=1e-5)
 
 
+@pytest.mark.acceptance
 def test_a_killed_run_goes_on_and_ends_bit_equal(project):
     params = _params(project, train={"epochs": 2, "embed_size": 5})
     train(params, "cca", "cpu")

@@ -122,6 +122,7 @@ def trained(tmp_path_factory):
 
 
 # Within the warm-up, after the chances were kept, and before the restart.
+@pytest.mark.acceptance
 @pytest.mark.parametrize("epochs", [1, 2, 4])
 def test_a_killed_run_goes_on_and_ends_bit_equal(project, epochs):
     whole = outputs()

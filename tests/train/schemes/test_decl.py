@@ -106,6 +106,7 @@ def trained(tmp_path_factory):
     return trained_noisy(tmp_path_factory.mktemp("decl"), _params)
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_a_killed_run_goes_on_and_ends_bit_equal(project, epochs):
     whole = outputs()

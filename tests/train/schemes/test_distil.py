@@ -167,6 +167,7 @@ def test_similarities_are_the_weighted_mean_of_the_models_cosines(params):
     torch.testing.assert_close(found, expected, atol=2e-3, rtol=0)
 
 
+@pytest.mark.acceptance
 def test_a_student_comes_nearer_to_its_teacher(params):
     table = _table(params)
     teacher = Teacher.read(paths.injected("toy", "both"), table.train_pairs)

@@ -65,6 +65,7 @@ def _bytes() -> dict[str, bytes]:
 
 
 # Just before the mining, and after it.
+@pytest.mark.acceptance
 @pytest.mark.parametrize("epochs", [2, 4])
 def test_a_killed_run_goes_on_and_ends_bit_equal(project, epochs):
     whole = _bytes()

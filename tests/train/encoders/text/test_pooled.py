@@ -121,6 +121,7 @@ def _trained(similarity: str, image: str) -> AllParams:
     return params
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize(("similarity", "image"), [("cosine", "pooled"), ("scan_t2i", "regions"), ("sgr", "regions")])
 def test_runs_learn_from_tokens_as_one_vector_or_as_fragments(root, monkeypatch, similarity, image):
     monkeypatch.chdir(root)
