@@ -15,7 +15,7 @@ NEEDED = {
     "prepare": set(),
     "extract": set(),
     "inject": set(),
-    "train": {"pandas", "torch"},
+    "train": {"torch"},
     "embed": {"torch"},
     "evaluate": {"torch"},
     "report": {"altair", "pandas"},
