@@ -103,7 +103,9 @@ def test_case_13_repeated_ids_are_refused_and_repeated_captions_counted(raw, cal
     status, _, err = call("evaluate", *arguments(files))
     assert status == 3
     assert f"1 caption_ids occur more than once: caption_id {one.caption_ids[0]}" in err
-    _data.karpathy(Path("given"), [_data.entry(0), _data.entry(1) | {"imgid": 0}])
+    other = _data.entry(1)
+    other |= {"imgid": 0, "sentences": [sentence | {"imgid": 0} for sentence in other["sentences"]]}
+    _data.karpathy(Path("given"), [_data.entry(0), other])
     status, _, err = call("-S", "datasets.toy={format: karpathy, source: given}", "prepare")
     assert status == 3
     assert "imgid 0 was given to" in err

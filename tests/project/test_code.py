@@ -97,6 +97,6 @@ def test_the_closure_of_a_run_is_what_the_run_imports(tmp_path, monkeypatch):
     effect = {one for one in imported if not one.startswith("pipeline.project.")} - set(code._WITHOUT_EFFECT)
     assert "pipeline.train.losses.hal.loss" in effect
     assert sorted(effect - needed) == []
-    # The loop of a pooling that this run's encoder has and does not use.
-    assert sorted(needed - after) == ["pipeline.train.engine.compiled.descending"]
+    # What reads history.csv, which a training writes; the loop of a pooling that this run's encoder has and does not use.
+    assert sorted(needed - after) == ["pipeline.core.frames", "pipeline.train.engine.compiled.descending"]
     assert not [one for one in needed if one.startswith(("pipeline.extract", "pipeline.pictures"))]
