@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pipeline.artifacts import history, rematching
-from pipeline.core import mapped
+from pipeline.core import mapped, ranks
 from pipeline.core.console import say, track
 from pipeline.core.errors import PipelineError, out_of_memory, shortage
 from pipeline.core.seeds import derive
@@ -74,7 +74,10 @@ def fit(
             progress.best, *peer = map(_copied, averages.models)
             progress.best_peer = peer[0] if peer else {}
         mapped.require_unchanged(scheme.setting.pairs.array)
-        checkpoint.save(out, model, optimizer, progress, fingerprint)
+        held = [weight for one in scheme.models for weight in one.state_dict().values()]
+        ranks.require_same([*held, *progress.scheme.values()], "weights")
+        if ranks.first():
+            checkpoint.save(out, model, optimizer, progress, fingerprint)
         _write(out, progress)
         say(f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}")
         follow(progress.history)
@@ -106,6 +109,8 @@ def ending(scheme: Scheme, progress: Progress) -> dict:
 
 def _write(out: Path, progress: Progress) -> None:
     """What is read beside the model. Again when a run goes on: it may have been killed between state and files."""
+    if not ranks.first():
+        return
     history.write(out, progress.history)
     if progress.records:
         rematching.write(out, progress.records)
