@@ -4,6 +4,7 @@ One that waits for all keeps the lock and says what went wrong; none outlives it
 by side need no ports of their own.
 """
 
+import atexit
 import contextlib
 import multiprocessing
 import os
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from multiprocessing.connection import wait
+from types import FrameType
 from typing import Any
 
 import torch
@@ -60,6 +62,7 @@ def joined(device: torch.device) -> torch.device:
     """This process's device; of one that ``torchrun`` has started, which joins the others first."""
     if not ranks.joined() and "TORCHELASTIC_RUN_ID" in os.environ:
         _join("env://", int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), device.type)
+        atexit.register(distributed.destroy_process_group)
     if ranks.joined() and device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
@@ -81,7 +84,7 @@ def _work(
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who waits for all ends all
     if number == 0:  # it may have trackers to close
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        signal.signal(signal.SIGTERM, _terminated)
     console.set_level(level)
     console.tolerate_any_terminal()
     console.outlive_readers()
@@ -100,6 +103,13 @@ def _work(
             raise
         errors.put(plain)
         sys.exit(plain.exit_status)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)  # a second one does not wait for anything
+    sys.exit(128 + number)
 
 
 def _join(place: str, number: int, count: int, kind: str) -> None:

@@ -1,7 +1,7 @@
 """What ranks, and one process by itself, are asked for: the gradient of a batch, the weights after some epochs, a whole run."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,11 @@ from tests.train.some import member, some_pairs, some_scheme
 COUNT = 34
 FRAGMENTS = ("scan_t2i", "scan_i2t", "saf", "sgr")
 Found = tuple[list[float], dict[str, np.ndarray]]
+
+
+def each(work: Callable[..., Found], cases: list[dict[str, Any]], *arguments: Any) -> list[Found]:
+    """``work`` of one case after the other."""
+    return [work(case, *arguments) for case in cases]
 
 
 def gradient(how: dict[str, Any], size: int, exact: bool = True) -> Found:
