@@ -94,9 +94,9 @@ def write_photos(train: int = 6, val: int = 4, test: int = 12) -> None:
 
 def write_model(kind: str, seed: int = 0, name: str = "") -> Path:
     """A folder that open_clip opens as ``local-dir:``, with weights that spread its vectors."""
-    from pipeline.extract.pair.model import folder
-
     import open_clip
+
+    from pipeline.extract.engine.pair.model import folder
 
     out = Path("models") / (name or kind)
     out.mkdir(parents=True)
@@ -105,7 +105,7 @@ def write_model(kind: str, seed: int = 0, name: str = "") -> Path:
         torch.manual_seed(seed)
         model = open_clip.create_model(place, load_weights=False)
         state = {key: value.clone().contiguous() for key, value in model.state_dict().items()}
-    for key, value in state.items():
+    for value in state.values():
         if value.ndim > 1:
             value.normal_(0.0, 0.3, generator=torch.Generator().manual_seed(seed))
     from safetensors.torch import save_file

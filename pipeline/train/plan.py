@@ -29,7 +29,9 @@ def plan(params: Params, run: str, out: Path | None = None, timed: Iterable[Earl
         )
     if not SCHEMES.traits(node.scheme.name).trains:
         state = AGAIN if (out / model_files.MODEL).is_file() else RUNS
-        return Step("train", run, str(out), state, because="nothing is trained: features and texts are compared as they are")
+        return Step(
+            "train", run, str(out), state, because="nothing is trained: features and texts are compared as they are"
+        )
     shown = paths.injected(node.dataset, node.noise) / pairs.NAME
     count, epochs = by_split(shown).get("train", 0), node.train.epochs
     at = partial(out) if (partial(out) / _STATE).is_file() else out

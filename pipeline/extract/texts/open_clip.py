@@ -8,7 +8,7 @@ from jaxtyping import Float32
 from pydantic import PositiveInt
 
 from pipeline.core.errors import IntegrityError
-from pipeline.extract.pair.params import PairParams
+from pipeline.extract.engine.pair.params import PairParams
 from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.extract.text_engine.params import VectorParams
 from pipeline.project.traits import TextFeatureTraits
@@ -64,7 +64,7 @@ def _weights(about: dict) -> bytes:
 
 @lru_cache(maxsize=2)  # of the parts of a mixture
 def _reader(params: Params, seed: int):
-    from pipeline.extract.pair.reader import Reader  # torch
+    from pipeline.extract.engine.pair.reader import TextTower  # torch
 
     folder = Path(params.tokenizer).expanduser() if params.tokenizer else None
-    return Reader.load(params, seed, folder, params.device)
+    return TextTower.load(params, seed, folder, params.device)

@@ -5,8 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pipeline.artifacts import captions, embeddings, evaluation, history, images, model_files
-from pipeline.core.errors import InputError, ParamsError
+from pipeline.artifacts import captions, embeddings, evaluation, images
 from pipeline.embed.stage import embed
 from pipeline.evaluate.stage import evaluate
 from pipeline.extract.stage import extract

@@ -1,7 +1,7 @@
 """The image side of a pretrained pair (CLIP, SigLIP, MobileCLIP, CoCa): any model of open_clip, one vector an image."""
 
+from pipeline.extract.engine.pair.params import PairParams
 from pipeline.extract.engine.params import FeatureParams
-from pipeline.extract.pair.params import PairParams
 
 
 class Params(PairParams, FeatureParams):

@@ -61,7 +61,9 @@ def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: tor
 def _require_a_pair(stored: Features, read: Texts, name: str) -> None:
     """Both sides of one model where either is of a pretrained pair; vectors from elsewhere are taken at their word."""
     weights = [meta.get("weights") or {} for meta in (stored.meta, read.meta)]
-    networks = [str(meta.get("network") or meta.get(kind)) for meta, kind in ((stored.meta, "backbone"), (read.meta, "method"))]
+    networks = [
+        str(meta.get("network") or meta.get(kind)) for meta, kind in ((stored.meta, "backbone"), (read.meta, "method"))
+    ]
     same = networks[0] == networks[1] and all(weights[0].get(key) == weights[1].get(key) for key in ("sha256", "seed"))
     if "network" in read.meta and not same:
         told = " and ".join(networks)

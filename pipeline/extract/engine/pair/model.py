@@ -15,11 +15,14 @@ from torch import Tensor, nn
 from pipeline.core import states, weights
 from pipeline.core.errors import InputError, MissingResource, UsageError
 from pipeline.core.extras import absent
-from pipeline.extract.pair import published
-from pipeline.extract.pair.params import PairParams
+from pipeline.extract.engine.pair import published
+from pipeline.extract.engine.pair.params import PairParams
 
 # What a model may have of its other side, whose memory the one in use can do without.
-_OTHER = {"image": ("text", "transformer", "token_embedding", "ln_final", "text_decoder"), "text": ("visual", "text_decoder")}
+_OTHER = {
+    "image": ("text", "transformer", "token_embedding", "ln_final", "text_decoder"),
+    "text": ("visual", "text_decoder"),
+}
 _UNFIT = (AssertionError, AttributeError, ImportError, KeyError, OSError, RuntimeError, TypeError, ValueError)
 
 

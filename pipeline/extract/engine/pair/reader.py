@@ -11,12 +11,12 @@ from torch.nn import functional
 
 from pipeline.core import device as devices
 from pipeline.core import precision
-from pipeline.extract.pair import model
-from pipeline.extract.pair.params import PairParams
+from pipeline.extract.engine.pair import model
+from pipeline.extract.engine.pair.params import PairParams
 
 
 @dataclass(frozen=True)
-class Reader:
+class TextTower:
     """tokens: n sentences to token ids (n, L); dimensions: of a vector; about: of the pair, for meta.json."""
 
     tower: model.Tower
@@ -27,7 +27,7 @@ class Reader:
     precision: str
 
     @classmethod
-    def load(cls, options: PairParams, seed: int, tokenizer: Path | None, device: str) -> "Reader":
+    def load(cls, options: PairParams, seed: int, tokenizer: Path | None, device: str) -> "TextTower":
         """Raises as ``model.load`` and ``model.tokenizer``."""
         where, pair = devices.resolve(device), model.load(options, seed)
         tokens = model.tokenizer(pair.config, tokenizer, options.model)

@@ -7,7 +7,7 @@ from pipeline.core.errors import InputError, MissingResource, UnknownMember, Usa
 from pipeline.core.files import read_json, sha256
 from pipeline.core.unknown import missing, unknown
 from pipeline.core.weights import WeightsFile, source_of
-from pipeline.extract.pair.params import HUB, PairParams
+from pipeline.extract.engine.pair.params import HUB, PairParams
 
 _URL = "https://huggingface.co/{}/resolve/{}/{}"
 _HUB_FILE = "open_clip_model.safetensors"
@@ -66,7 +66,9 @@ def _of_file(options: PairParams, path: Path) -> Architecture:
     if lacking:
         raise InputError(f"{path}: describes no model of open_clip: it has no {', '.join(lacking)}")
     if (tag := _tag(options)) is not None:
-        raise UnknownMember(f"{path}: open_clip knows no weights '{tag}' of it; give weights as a file or hf-hub:owner/name")
+        raise UnknownMember(
+            f"{path}: open_clip knows no weights '{tag}' of it; give weights as a file or hf-hub:owner/name"
+        )
     source = _hub(options.weights.removeprefix(HUB), options) if options.weights.startswith(HUB) else None
     content = {key: content.get(key) or {} for key in ("model_cfg", "preprocess_cfg")}
     about = {"origin": "file", "file": path.name, "sha256": sha256(path)}
@@ -94,7 +96,9 @@ def _require_activation(name: str, config: dict, tag: str, published: dict, know
     quick, wanted = config.get("quick_gelu", False), published.get("quick_gelu", False)
     other = f"{name}-quickgelu" if wanted else name.removesuffix("-quickgelu")
     if quick != wanted and other in known:
-        raise UsageError(f"weights '{tag}' of open_clip {name} were trained with another activation; set model: {other}")
+        raise UsageError(
+            f"weights '{tag}' of open_clip {name} were trained with another activation; set model: {other}"
+        )
 
 
 def _source(published: dict, options: PairParams) -> WeightsFile:
