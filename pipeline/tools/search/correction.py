@@ -1,11 +1,11 @@
 """What a criterion takes off the score of each item, from a bank of queries: computed once, then kept in data/search/."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Float64
+from jaxtyping import Float32, Float64, Int64
 
 from pipeline.artifacts import embeddings, evaluation
 from pipeline.core.errors import MissingResource, UsageError
@@ -39,11 +39,15 @@ class Correction:
     bias: Float64[np.ndarray, " items"] | None
     about: dict
 
-    def apply(self, scores: Float32[np.ndarray, " items"]) -> Float32[np.ndarray, " items"]:
+    def apply(self, scores: Float32[np.ndarray, "*queries items"]) -> Float32[np.ndarray, "*queries items"]:
         """In the precision of the scores, as the evaluation has it."""
         if self.bias is None:
             return scores
         return scores.dtype.type(self.scale) * scores - self.bias.astype(scores.dtype)
+
+    def at(self, places: Int64[np.ndarray, " places"]) -> "Correction":
+        """Of some items alone."""
+        return self if self.bias is None else replace(self, bias=self.bias[places])
 
 
 def criterion_of(params: Params, inference: str) -> Rescoring:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -14,6 +14,7 @@ from pipeline.artifacts.names import TextIds
 from pipeline.core import text_ids
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.unknown import unknown
+from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.project.repetitions import one_model
 from pipeline.tools.search import together
@@ -24,6 +25,13 @@ from pipeline.tools.search.gallery import SPLITS
 from pipeline.tools.search.network import Asked, Network
 from pipeline.tools.search.scoring import TO_CAPTIONS, TO_IMAGES, Scoring
 from pipeline.tools.search.together import Together
+
+if TYPE_CHECKING:
+    from pipeline.tools.search.approximate import Approximate
+
+_SEARCHED = {TO_IMAGES: "images", TO_CAPTIONS: "captions"}
+# Hits beyond this are looked for exactly: an index is quick where few are wanted.
+DEEPEST = 1000
 
 
 class Engine:
@@ -46,6 +54,7 @@ class Engine:
     _lock: RLock
     _scoring: Scoring
     _corrections: dict[str, Correction]
+    _indexes: dict[str, "Approximate"]
 
     @classmethod
     def open(
@@ -66,7 +75,8 @@ class Engine:
         found.left_out = found._network.galleries[0].left_out
         found._names = names.read(found._network.galleries[0].folder)
         found.named = found._names is not None and found._names.has("image_id")
-        found._lock, found._scoring, found._corrections = RLock(), Scoring(found._network), {}
+        found._lock, found._scoring = RLock(), Scoring(found._network)
+        found._corrections, found._indexes = {}, {}
         return found
 
     def by_text(self, text: str, k: int = 10) -> Answer:
@@ -114,6 +124,27 @@ class Engine:
                 )
             return self._corrections[direction]
 
+    def approximate(self, direction: str) -> "Approximate | None":
+        """What finds the items of one direction, None where all of them are scored; made now where it is not kept."""
+        least, scoring = self._params.search.approximate_from, self._scoring
+        if least is None or not scoring.light or self.counts[_SEARCHED[direction]] < least:
+            return None
+        from pipeline.tools.search import approximate
+
+        correction = self.correction(direction)
+        with self._lock:
+            if direction not in self._indexes:
+                path = paths.searched(self.run) / f"{self.inference}.{self.split}.{direction}"
+                self._indexes[direction] = approximate.opened(
+                    self._params.search,
+                    path,
+                    scoring.vectors(direction),
+                    correction,
+                    self._network.galleries[0].files,
+                    lambda: scoring.vectors(TO_CAPTIONS if direction == TO_IMAGES else TO_IMAGES),
+                )
+            return self._indexes[direction]
+
     def keep(self) -> None:
         """Write to data/search/ what makes the next start faster; after an answer, so that nobody waits for it."""
         for gallery in self._network.galleries:
@@ -124,8 +155,11 @@ class Engine:
             raise UsageError(f"k is {k}; ask for at least one result")
         started = time.monotonic()
         asked = ask()
-        scores = self.correction(direction).apply(self._scoring(asked.side, direction))
-        values, places = best(scores, k)
+        index = self.approximate(direction) if k <= DEEPEST else None
+        if index is not None:
+            values, places = index.find(asked.side[0], k)
+        else:
+            values, places = best(self.correction(direction).apply(self._scoring(asked.side, direction)), k)
         hits = tuple(
             self._hit(rank, float(value), int(place), direction)
             for rank, (value, place) in enumerate(zip(values, places, strict=True), start=1)
