@@ -29,7 +29,7 @@ from pipeline.core.whole import partial as partial_folder
 from pipeline.core.whole import require_ours
 from pipeline.project import paths, repetitions, timing
 from pipeline.project.params.typed import Params, Run
-from pipeline.project.registry import LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
+from pipeline.project.registry import LOSSES, SAMPLERS, SCHEMES
 from pipeline.train.engine import (
     checkpoint,
     fingerprint,
@@ -43,7 +43,7 @@ from pipeline.train.engine import (
     validate,
     word_vectors,
 )
-from pipeline.train.engine.model import DualEncoder, build, describe, objective
+from pipeline.train.engine.model import DualEncoder, build, described, objective
 from pipeline.train.engine.pixels import PixelNetwork
 from pipeline.train.engine.scheme.scheme import Setting
 from pipeline.train.engine.table import TrainTable
@@ -62,7 +62,7 @@ def flush_denormals() -> None:
 
 def train(params: Params, run: str, device: str = "auto", out: Path | None = None) -> Path:
     """Write data/train/<run>/, or ``out``, which takes the place of an earlier model when it is whole. A run with a model
-    of its own is a copy of it.
+    of its own is a copy of it, one that trains nothing has what its encoders are.
 
     A killed call goes on from its last epoch when called again with the same inputs. With ``train.processes`` it starts these
     and waits for them; under ``torchrun`` it is one of them itself.
@@ -71,10 +71,12 @@ def train(params: Params, run: str, device: str = "auto", out: Path | None = Non
     out = out or paths.trained(run)
     own = processes.joined(resolve(device))
     with claim(out) if ranks.first() else contextlib.nullcontext():
-        if node.model is None:
+        if node.model is None and SCHEMES.traits(node.scheme.name).trains:
             _train(params, run, out, own)
-        elif ranks.first():
+        elif ranks.first() and node.model is not None:
             given.take(node.model, node, run, out, FILES)
+        elif ranks.first():
+            SCHEMES.load(node.scheme.name).untrained(node, run, out, FILES, own)
     return out
 
 
@@ -103,20 +105,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     model = fresh(seed).to(device)
     if 0 < node.train.chunk < longest:
         _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
-    taught = SCHEMES.traits(node.scheme.name).teacher
-    setting = Setting(
-        model,
-        objective(node.loss, model),
-        table.train_pairs,
-        node.train,
-        seed,
-        device,
-        fresh,
-        partial(objective, node.loss, model),
-        inputs.boxes(node, stored, table, name),
-        node.loss.params,
-        Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs) if taught else None,
-    )
+    setting = _setting(node, name, table, model, fresh, stored, device)
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
     with _following(params, tracking.Training.of(node, name, mark, out)) as follow:
@@ -141,6 +130,31 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)
     _warn_if_stuck(name, node, progress)
+
+
+def _setting(
+    node: Run,
+    name: str,
+    table: TrainTable,
+    model: DualEncoder,
+    fresh: Callable[[int], DualEncoder],
+    stored: features.Features,
+    device: torch.device,
+) -> Setting:
+    taught = SCHEMES.traits(node.scheme.name).teacher
+    return Setting(
+        model,
+        objective(node.loss, model),
+        table.train_pairs,
+        node.train,
+        node.seed,
+        device,
+        fresh,
+        partial(objective, node.loss, model),
+        inputs.boxes(node, stored, table, name),
+        node.loss.params,
+        Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs) if taught else None,
+    )
 
 
 def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: str) -> Callable[[int], DualEncoder]:
@@ -233,18 +247,11 @@ def _start(out: Path, mark: str) -> tuple[Path, bool]:
 
 
 def _config(node: Run, table: TrainTable, progress: checkpoint.Progress) -> dict:
-    members = {key: describe(getattr(node, key)) for key in RUN_FAMILIES}
+    sizes = table.feature_shape, table.texts.inputs, node.train.embed_size
+    config = described(node, *sizes, table.features_digest, table.texts.digest)
     learned = {key[5:]: value.tolist() for key, value in progress.best.items() if key.startswith("loss.")}
-    members["loss"] |= {"learned": learned} if learned else {}
-    sizes = {
-        "embed_size": node.train.embed_size,
-        "feature_shape": list(table.feature_shape),
-        "text_inputs": table.texts.inputs,
-    }
-    sources = {key: getattr(node, key) for key in ("dataset", "features", "texts", "noise")}
-    digests = {"features_sha256": table.features_digest, "texts_sha256": table.texts.digest}
-    best = {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}
-    return {**members, **sizes, **sources, **digests, "best": best}
+    config["loss"] |= {"learned": learned} if learned else {}
+    return {**config, "best": {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}}
 
 
 def _say_how_it_ended(name: str, ended: dict) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pipeline.artifacts import history, model_files
-from pipeline.core import whole
+from pipeline.core import ranks, whole
 from pipeline.core.errors import PipelineError, UsageError
 from pipeline.project import paths
 from pipeline.train.engine import checkpoint, processes
@@ -95,9 +95,7 @@ def test_a_gpu_for_each_is_needed():
 )
 def test_the_first_failure_is_what_is_said(statuses, said, expected):
     """Not that of those who lost their partner by it."""
-    errors = processes.multiprocessing.get_context("spawn").SimpleQueue()
-    for one in said:
-        errors.put(PipelineError(one) if one == "own" else processes.ranks.Lost(one))
+    errors = [PipelineError(one) if one == "own" else ranks.Lost(one) for one in said]
     with pytest.raises(PipelineError, match=expected):
         raise processes._cause(statuses, errors, "train sum")
 

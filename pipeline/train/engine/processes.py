@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any
 
@@ -43,17 +43,20 @@ def run(work: Callable[..., Any], arguments: tuple, count: int, device: torch.de
             f"for device {device}; set --device cpu or train.processes"
         )
     context = multiprocessing.get_context("spawn")
-    errors = context.SimpleQueue()
+    errors = [context.Pipe(duplex=False) for _ in range(count)]
     with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder, _threads(count) as threads:
         how = f"file://{folder}/meeting", count, threads, device.type, console.level()
-        started = [context.Process(target=_work, args=(place, *how, errors, work, arguments)) for place in range(count)]
+        started = [
+            context.Process(target=_work, args=(place, *how, end, work, arguments))
+            for place, (_, end) in enumerate(errors)
+        ]
         try:
             for one in started:
                 one.start()
             while alive := [one.sentinel for one in started if one.exitcode is None]:
                 wait(alive)
-                if any(one.exitcode for one in started):
-                    raise _cause([one.exitcode for one in started], errors, told)
+                if any(statuses := [one.exitcode for one in started]):
+                    raise _cause(statuses, [end.recv() for end, _ in errors if end.poll()], told)
         finally:
             _end(started)
 
@@ -76,7 +79,7 @@ def _work(
     threads: int,
     kind: str,
     level: int,
-    errors: Any,
+    errors: Connection,
     work: Callable,
     arguments: tuple,
 ) -> None:
@@ -101,7 +104,7 @@ def _work(
         console.trace()
         if (plain := _plain(error)) is None:
             raise
-        errors.put(plain)
+        errors.send(plain)
         sys.exit(plain.exit_status)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -132,18 +135,15 @@ def _plain(error: Exception) -> PipelineError | None:
     return None
 
 
-def _cause(statuses: list[int | None], errors: Any, told: str) -> PipelineError:
+def _cause(statuses: list[int | None], errors: list[PipelineError], told: str) -> PipelineError:
     """Of the first end that was none: later ones lost their partner."""
     for place, status in enumerate(statuses):
         if status is not None and status < 0:
             name = signal.Signals(-status).name
             return PipelineError(f"{told}: process {place + 1} of {len(statuses)} was ended by {name}; {_GOES_ON}")
-    found = []
-    while not errors.empty():
-        found.append(errors.get())
-    own = [error for error in found if not isinstance(error, ranks.Lost)]
-    if own or found:
-        return own[0] if own else PipelineError(f"{told}: {found[0]}; {_GOES_ON}")
+    own = [error for error in errors if not isinstance(error, ranks.Lost)]
+    if errors:
+        return own[0] if own else PipelineError(f"{told}: {errors[0]}; {_GOES_ON}")
     place, status = next((place, status) for place, status in enumerate(statuses) if status)
     return PipelineError(f"{told}: process {place + 1} of {len(statuses)} failed with status {status}; {_GOES_ON}")
 
