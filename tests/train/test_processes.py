@@ -62,9 +62,10 @@ def test_a_run_of_one_process_goes_on_with_three_and_ends_where_one_does(project
 
 @pytest.mark.acceptance
 def test_regions_are_mined_by_two_as_by_one(tmp_path, monkeypatch):
-    """The model in float32: the proposals that are nearer than the truth are those of one process."""
+    """By plain descent: Adam makes steps of the rounding errors of biases that batch normalisation takes away again."""
     monkeypatch.chdir(tmp_path)
-    params = write_regions_project(tmp_path, mined=MINED)
+    slow = {**MINED, "train": {**MINED["train"], "optimiser": "sgd", "lr": 0.02}}
+    params = write_regions_project(tmp_path, mined=slow)
     train(params, "mined", "cpu")
     alone = _weights("mined")
     shutil.rmtree(paths.trained("mined"))

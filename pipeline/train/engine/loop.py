@@ -74,8 +74,7 @@ def fit(
             progress.best, *peer = map(_copied, averages.models)
             progress.best_peer = peer[0] if peer else {}
         mapped.require_unchanged(scheme.setting.pairs.array)
-        held = [weight for one in scheme.models for weight in one.state_dict().values()]
-        ranks.require_same([*held, *progress.scheme.values()], "weights")
+        ranks.require_same(_held(scheme, progress), "weights")
         if ranks.first():
             checkpoint.save(out, model, optimizer, progress, fingerprint)
         _write(out, progress)
@@ -105,6 +104,13 @@ def ending(scheme: Scheme, progress: Progress) -> dict:
     by = "epochs" if last == params.epochs else "patience"
     settled = scheme.solved or converged(_selectable(scheme, progress), params.patience)
     return {"epoch": last, "by": by, "converged": settled}
+
+
+def _held(scheme: Scheme, progress: Progress) -> Iterator[Tensor]:
+    """What processes that train as one have alike."""
+    for model in scheme.models:
+        yield from model.state_dict().values()
+    yield from progress.scheme.values()
 
 
 def _write(out: Path, progress: Progress) -> None:
