@@ -116,7 +116,7 @@ def test_under_dvc_a_killed_process_ends_all_and_one_process_goes_on(project, mo
         workers = _workers(dvc.pid)
         assert len(workers) == 2
         os.kill(workers[1], signal.SIGKILL)
-        said, _ = dvc.communicate(timeout=120)
+        said, _ = dvc.communicate(timeout=300)
     assert dvc.returncode != 0
     assert said.count("error: train sum: process ") == 1
     assert "of 2 was ended by SIGKILL; run the same command again" in said
@@ -130,7 +130,7 @@ def test_under_dvc_a_killed_process_ends_all_and_one_process_goes_on(project, mo
 
 
 def _until(seen, process: subprocess.Popen) -> None:
-    ends = time.monotonic() + 120
+    ends = time.monotonic() + 300
     while not seen():
         assert process.poll() is None
         assert time.monotonic() < ends
