@@ -101,7 +101,7 @@ def own_vectors(model, split: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
     return first, second, [place[row["image_id"]] for row in said]
 
 
-@pytest.mark.parametrize("kind", ["clip", "siglip", "coca"])
+@pytest.mark.parametrize("kind", ["clip", "siglip", pytest.param("coca", marks=pytest.mark.acceptance)])
 def test_it_has_the_recalls_of_open_clips_own_encode_and_a_plain_product(photographs, kind):
     model = pairs.write_model(kind)
     run_through(pairs.loaded(model))
