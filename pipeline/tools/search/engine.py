@@ -1,13 +1,14 @@
 """A run's embeddings, opened once and asked many times."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from threading import RLock
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from pipeline.artifacts import names
@@ -19,19 +20,25 @@ from pipeline.core.unknown import unknown
 from pipeline.project.params.typed import Params
 from pipeline.project.repetitions import one_model
 from pipeline.ranking.engine.criteria import Criterion
-from pipeline.ranking.engine.fragments import Sides, plain
+from pipeline.ranking.engine.fragments import Sides, plain, pooled
 from pipeline.ranking.engine.scores import Similarity
-from pipeline.tools.search import together
+from pipeline.tools.search import combine, query, together, where
 from pipeline.tools.search.answer import Answer, Hit
 from pipeline.tools.search.catalogue import Catalogue
+from pipeline.tools.search.columns import numbers
 from pipeline.tools.search.correction import Correction, correction_of, criterion_of
 from pipeline.tools.search.gallery import SPLITS
+from pipeline.tools.search.narrow import Wanted, best, leaders
 from pipeline.tools.search.network import Asked, Network
+from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, TO_IMAGES, Term
 from pipeline.tools.search.together import Together
 
-TO_IMAGES, TO_CAPTIONS = "text_to_image", "image_to_text"
 # Images or captions whose fragments are compared at once.
 _TILE = 2048
+_TEN = Wanted()
+_NONE = np.empty(0, np.int64)
+# What a cosine of equal vectors may lack of 1.
+_ROUNDING = 1e-6
 
 
 class Engine:
@@ -54,6 +61,7 @@ class Engine:
     _lock: RLock
     _similarity: Similarity | None
     _corrections: dict[str, Correction]
+    _units: dict[str, Tensor]
 
     @classmethod
     def open(
@@ -74,23 +82,49 @@ class Engine:
         found.left_out = found._network.galleries[0].left_out
         found._names = names.read(found._network.galleries[0].folder)
         found.named = found._names is not None and found._names.has("image_id")
-        found._lock, found._similarity, found._corrections = RLock(), None, {}
+        found._lock, found._similarity, found._corrections, found._units = RLock(), None, {}, {}
         return found
 
     def by_text(self, text: str, k: int = 10) -> Answer:
         """The images that a sentence describes best. Raises InputError for a sentence that holds nothing to look for."""
-        return self._answer(text, TO_IMAGES, lambda: self._network.sentence(text), k)
+        return self.ask((Term(TEXT, text),), Wanted(k))
 
     def by_image(self, content: bytes, k: int = 10, name: str = "a photo") -> Answer:
         """The captions that fit a photo best, from the bytes of its file. Raises InputError when it is no picture,
         UsageError where the run's features were computed elsewhere. name: what the answer calls it."""
-        return self._answer(name, TO_CAPTIONS, lambda: self._network.photo(content, name), k)
+        return self.ask((Term(PHOTO, name, content=content),), Wanted(k))
 
     def by_image_id(self, image_id: int | str, k: int = 10) -> Answer:
         """The captions that fit an image of the data set, of whatever split. Raises InputError for an unknown one, UsageError
         for a text where ids are numbers."""
-        number = self._number(image_id)
-        return self._answer(f"image {image_id}", TO_CAPTIONS, lambda: self._network.image(number), k)
+        return self.ask((Term(IMAGE, str(image_id)),), Wanted(k))
+
+    def ask(self, parts: Sequence[Term], wanted: Wanted = _TEN) -> Answer:
+        """What fits a query of any parts, see ``combine.scores``; the criterion corrects the scores of the items, by the bank
+        of their direction, whatever the query is made of. Images that are asked with are not among the images found.
+
+        Raises as ``Wanted.check``, ``query.direction``, ``where.rows``, ``combine.scores``, ``by_text`` and ``by_image_id``.
+        """
+        wanted.check()
+        direction = query.direction(parts, wanted.to)
+        started = time.monotonic()
+        kept, narrowed = self._kept(parts, wanted, direction)
+        asked = [self._asked(part) for part in parts]
+        raw = combine.scores(
+            [one.side for one in asked], parts, direction, self._joint, partial(self._scores, direction)
+        )
+        scores = self.correction(direction).apply(raw).cpu().numpy()
+        chosen = self._chosen(scores, kept, wanted, direction)
+        hits = tuple(
+            self._hit(rank, float(scores[place]), place, alike, direction)
+            for rank, (place, alike) in enumerate(chosen, start=1)
+        )
+        unknown = tuple(dict.fromkeys(word for one in asked for word in one.unknown))
+        notes = tuple(dict.fromkeys(note for one in asked for note in one.notes))
+        several = [] if len(parts) == 1 else parts
+        told = tuple({"kind": one.kind, "value": one.value, "weight": one.weight} for one in several)
+        seconds = time.monotonic() - started
+        return Answer(query.described(parts), self.run, self.inference, hits, unknown, seconds, notes, told, narrowed)
 
     def picture(self, image_id: int | str) -> Path | None:
         """Where an image of the data set lies, inside its root, as ``sources.read.at`` takes it; None where the file is gone or
@@ -127,23 +161,67 @@ class Engine:
         for gallery in self._network.galleries:
             gallery.keep()
 
-    def _answer(self, query: str, direction: str, ask: Callable[[], Asked], k: int) -> Answer:
-        if k < 1:
-            raise UsageError(f"k is {k}; ask for at least one result")
-        started = time.monotonic()
-        asked = ask()
-        scores = self.correction(direction).apply(self._scores(asked.side, direction))
-        values, places = best(scores.cpu().numpy(), k)
-        hits = tuple(
-            self._hit(rank, float(value), int(place), direction)
-            for rank, (value, place) in enumerate(zip(values, places, strict=True), start=1)
-        )
-        seconds = time.monotonic() - started
-        return Answer(query, self.run, self.inference, hits, asked.unknown, seconds, asked.notes)
+    def _asked(self, part: Term) -> Asked:
+        if part.kind == TEXT:
+            return self._network.sentence(part.value)
+        if part.kind == IMAGE:
+            return self._network.image(self._number(part.value))
+        assert part.content is not None
+        return self._network.photo(part.content, part.value)
 
-    def _scores(self, query: Sides, direction: str) -> Float[Tensor, " items"]:
+    @property
+    def _joint(self) -> bool:
+        return combine.joint(self._network)
+
+    def _kept(self, parts: Sequence[Term], wanted: Wanted, direction: str) -> tuple[np.ndarray | None, dict]:
+        """bool (items,), None for all of them; and what the answer says of it."""
+        ids = self._network.ids
+        owners = ids.image_ids if direction == TO_IMAGES else ids.caption_images
+        kept, narrowed = None, {} if wanted.group is None else {"group": wanted.group}
+        if wanted.where is not None:
+            kept = np.isin(owners, self._fitting(wanted.where))
+            narrowed |= {"where": wanted.where, "left": int(kept.sum())}
+        own = [self._number(part.value) for part in parts if part.kind == IMAGE and direction == TO_IMAGES]
+        if own:
+            kept = np.isin(owners, own, invert=True) & (True if kept is None else kept)
+        return kept, narrowed
+
+    def _fitting(self, condition: str) -> Int64[np.ndarray, " images"]:
+        """Ids of the images that fit."""
+        table = self._catalogue.columns
+        ids = numbers(table["image_id"])
+        texts = None if self._names is None else self._names.texts("image_id", ids)
+        shown = table if texts is None else table.set_column(table.column_names.index("image_id"), "image_id", texts)
+        return ids[where.rows(condition, shown)]
+
+    def _chosen(
+        self, scores: np.ndarray, kept: np.ndarray | None, wanted: Wanted, direction: str
+    ) -> list[tuple[int, np.ndarray]]:
+        """Places of the hits, and of what is alike to each."""
+        if wanted.group is not None:
+            among = np.ones(len(scores), bool) if kept is None else kept
+            return leaders(scores, among, wanted.k, self._alike(direction, wanted.group))
+        if kept is None:
+            return [(int(place), _NONE) for place in best(scores, wanted.k)[1]]
+        among = np.flatnonzero(kept)
+        return [(int(among[place]), _NONE) for place in best(scores[among], wanted.k)[1]]
+
+    def _alike(self, direction: str, least: float) -> Callable[[int], np.ndarray]:
+        """Whether the cosine of the items' vectors, of fragments that of their means, is ``least``, up to rounding."""
+        with self._lock:
+            if direction not in self._units:
+                items = self._items(direction)
+                units = pooled(items)
+                self._units[direction] = units if self._joint else torch.nn.functional.normalize(units, dim=1)
+        units = self._units[direction]
+        return lambda place: (units @ units[place] >= least - _ROUNDING).cpu().numpy()
+
+    def _items(self, direction: str) -> Sides:
+        return self._network.images() if direction == TO_IMAGES else self._network.captions()
+
+    def _scores(self, direction: str, side: Sides) -> Float[Tensor, " items"]:
         """Images are the first argument of a similarity, captions the second."""
-        items = self._network.images() if direction == TO_IMAGES else self._network.captions()
+        items = self._items(direction)
         with self._lock:
             self._similarity = self._similarity or self._network.similarity()
         similarity = self._similarity
@@ -151,31 +229,20 @@ class Engine:
         tiles = [items[start : start + size] for start in range(0, len(items), size)]
         with torch.inference_mode():
             if direction == TO_IMAGES:
-                return torch.cat([similarity(tile, query)[:, 0] for tile in tiles])
-            return torch.cat([similarity(query, tile)[0] for tile in tiles])
+                return torch.cat([similarity(tile, side)[:, 0] for tile in tiles])
+            return torch.cat([similarity(side, tile)[0] for tile in tiles])
 
-    def _hit(self, rank: int, score: float, place: int, direction: str) -> Hit:
+    def _hit(self, rank: int, score: float, place: int, alike: np.ndarray, direction: str) -> Hit:
         ids = self._network.ids
+        key, of_items = ("image_id", ids.image_ids) if direction == TO_IMAGES else ("caption_id", ids.caption_ids)
+        number = int(of_items[place])
         if direction == TO_IMAGES:
-            image, caption = int(ids.image_ids[place]), None
-            text = self._catalogue.first_caption(image)
+            image, text = number, self._catalogue.first_caption(number)
         else:
-            image, caption = int(ids.caption_images[place]), int(ids.caption_ids[place])
-            text = self._catalogue.text(caption)
-        described = None if caption is None else self._shown("caption_id", caption)
-        return Hit(rank, score, self._shown("image_id", image), described, text, self._catalogue.file(image))
-
-
-def best(scores: Float[np.ndarray, " items"], k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values and places of the min(k, items) best, best first, equal scores in the order of the items, as the evaluation
-    has them. Raises InputError on scores that are not finite."""
-    if not np.isfinite(scores).all():
-        raise InputError("the model gives scores that are not finite for this query")
-    k = min(k, len(scores))
-    threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-    reach = np.flatnonzero(scores >= threshold)
-    places = reach[np.argsort(-scores[reach], kind="stable")][:k]
-    return scores[places], places
+            image, text = int(ids.caption_images[place]), self._catalogue.text(number)
+        caption = None if direction == TO_IMAGES else self._shown(key, number)
+        same = tuple(self._shown(key, one) for one in of_items[alike].tolist())
+        return Hit(rank, score, self._shown("image_id", image), caption, text, self._catalogue.file(image), same)
 
 
 def _check_known(kind: str, name: str, known: list[str] | tuple[str, ...]) -> None:

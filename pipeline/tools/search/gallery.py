@@ -117,7 +117,7 @@ class Gallery:
     def _footer_alone(self) -> Embedded:
         """What the footer says, without a row."""
         nothing = np.empty(0, np.int64)
-        if self._holds_fragments:
+        if self.holds_fragments:
             side: Side | FragmentSide = FragmentSide(
                 self.folder / embeddings.IMAGES, nothing, nothing, nothing, self.about
             )
@@ -126,7 +126,7 @@ class Gallery:
         return Embedded(self.folder, side, side)
 
     @cached_property
-    def _holds_fragments(self) -> bool:
+    def holds_fragments(self) -> bool:
         return fragments.is_fragments(self.folder / embeddings.IMAGES, "")
 
     def _columns(self, name: str, *keys: str) -> list[np.ndarray]:
@@ -136,7 +136,7 @@ class Gallery:
         return [numbers(table[key])[stored] for key in keys]
 
     def _side(self, name: str) -> Tensor | Words:
-        if self._holds_fragments:
+        if self.holds_fragments:
             return self._fragments(name)
         found = stored.read(*self._place(name))
         if found is not None:
