@@ -17,7 +17,7 @@ from pipeline.core.errors import UsageError
 
 if TYPE_CHECKING:
     from pipeline.tools.search.narrow import Wanted
-    from pipeline.tools.search.query import Part
+    from pipeline.tools.search.query import Term
 
 
 def search(
@@ -68,23 +68,23 @@ def search(
         _answer(Engine.open(params, run, inference, split, device), parts, wanted, why, as_json, out)
 
 
-def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple[Part, ...]":
+def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple[Term, ...]":
     """With the content of the files that are named, which are relative to where the command is called."""
-    from pipeline.tools.search.query import IMAGE, PHOTO, Part, parse
+    from pipeline.tools.search.query import IMAGE, PHOTO, Term, parse
 
     if sum(one is not None for one in (text, image, image_id)) != 1:
         raise UsageError("search for what? give a sentence, --image FILE or --image-id ID, one of them")
     if image is not None:
-        return (Part(PHOTO, image.name, content=_content(image)),)
+        return (Term(PHOTO, image.name, content=_content(image)),)
     if image_id is not None:
-        return (Part(IMAGE, image_id),)
+        return (Term(IMAGE, image_id),)
     assert text is not None
     return tuple(
         replace(part, content=_content(Path(part.value))) if part.kind == PHOTO else part for part in parse(text)
     )
 
 
-def _answer(engine, parts: "tuple[Part, ...]", wanted: "Wanted", why: str, as_json: bool, out: Path | None) -> None:
+def _answer(engine, parts: "tuple[Term, ...]", wanted: "Wanted", why: str, as_json: bool, out: Path | None) -> None:
     from pipeline.tools.search import answer as answers
     from pipeline.tools.search import query, show
 
@@ -96,7 +96,7 @@ def _answer(engine, parts: "tuple[Part, ...]", wanted: "Wanted", why: str, as_js
     engine.keep()
 
 
-def _write_page(out: Path, engine, told: dict, parts: "tuple[Part, ...]") -> None:
+def _write_page(out: Path, engine, told: dict, parts: "tuple[Term, ...]") -> None:
     from pipeline.core.console import say
     from pipeline.pictures.images import shown
     from pipeline.tools.search import page

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from pipeline.core.errors import InputError, UsageError
 from pipeline.tools.search.network import Network
-from pipeline.tools.search.query import TEXT, TO_IMAGES, Part
+from pipeline.tools.search.query import TEXT, TO_IMAGES, Term
 from pipeline.tools.search.together import Together
 
 if TYPE_CHECKING:  # numpy's rows need no torch
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # numpy's rows need no torch
 _NOTHING, _SHORTEST = 1e-5, 1e-12
 
 
-def native(part: Part, direction: str) -> bool:
+def native(part: Term, direction: str) -> bool:
     """Is it of the kind that the model compares with what is searched?"""
     return (part.kind == TEXT) == (direction == TO_IMAGES)
 
@@ -31,7 +31,7 @@ def joint(network: Network | Together) -> bool:
 
 def scores(
     sides: "Sequence[Sides | np.ndarray]",
-    parts: Sequence[Part],
+    parts: Sequence[Term],
     direction: str,
     in_one_space: bool,
     score: Callable[[Any], Float[np.ndarray, " items"]],
@@ -56,7 +56,7 @@ def scores(
     return np.asarray(sum(each) / sum(map(abs, weights)))
 
 
-def one(sides: "Sequence[Sides | np.ndarray]", parts: Sequence[Part], direction: str) -> Any:
+def one(sides: "Sequence[Sides | np.ndarray]", parts: Sequence[Term], direction: str) -> Any:
     """The one row of a query in one space: as it is of one part that the model compares with the items, else the sum."""
     if len(parts) == 1 and native(parts[0], direction):
         return sides[0]

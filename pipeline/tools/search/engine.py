@@ -26,7 +26,7 @@ from pipeline.tools.search.correction import Correction, Rescoring, correction_o
 from pipeline.tools.search.gallery import SPLITS
 from pipeline.tools.search.narrow import Wanted, best, leaders
 from pipeline.tools.search.network import Asked, Network
-from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Part
+from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term
 from pipeline.tools.search.scoring import Scoring
 from pipeline.tools.search.together import Together
 
@@ -90,19 +90,19 @@ class Engine:
 
     def by_text(self, text: str, k: int = 10) -> Answer:
         """The images that a sentence describes best. Raises InputError for a sentence that holds nothing to look for."""
-        return self.ask((Part(TEXT, text),), Wanted(k))
+        return self.ask((Term(TEXT, text),), Wanted(k))
 
     def by_image(self, content: bytes, k: int = 10, name: str = "a photo") -> Answer:
         """The captions that fit a photo best, from the bytes of its file. Raises InputError when it is no picture,
         UsageError where the run's features were computed elsewhere. name: what the answer calls it."""
-        return self.ask((Part(PHOTO, name, content=content),), Wanted(k))
+        return self.ask((Term(PHOTO, name, content=content),), Wanted(k))
 
     def by_image_id(self, image_id: int | str, k: int = 10) -> Answer:
         """The captions that fit an image of the data set, of whatever split. Raises InputError for an unknown one, UsageError
         for a text where ids are numbers."""
-        return self.ask((Part(IMAGE, str(image_id)),), Wanted(k))
+        return self.ask((Term(IMAGE, str(image_id)),), Wanted(k))
 
-    def ask(self, parts: Sequence[Part], wanted: Wanted = _TEN) -> Answer:
+    def ask(self, parts: Sequence[Term], wanted: Wanted = _TEN) -> Answer:
         """What fits a query of any parts, see ``combine.scores``; the criterion corrects the scores of the items, by the bank
         of their direction, whatever the query is made of. Images that are asked with are not among the images found.
 
@@ -184,7 +184,7 @@ class Engine:
         for gallery in self._network.galleries:
             gallery.keep()
 
-    def _asked(self, part: Part) -> Asked:
+    def _asked(self, part: Term) -> Asked:
         if part.kind == TEXT:
             return self._network.sentence(part.value)
         if part.kind == IMAGE:
@@ -196,7 +196,7 @@ class Engine:
     def _joint(self) -> bool:
         return combine.joint(self._network)
 
-    def _kept(self, parts: Sequence[Part], wanted: Wanted, direction: str) -> tuple[np.ndarray | None, dict]:
+    def _kept(self, parts: Sequence[Term], wanted: Wanted, direction: str) -> tuple[np.ndarray | None, dict]:
         """bool (items,), None for all of them; and what the answer says of it."""
         ids = self._network.ids
         owners = ids.image_ids if direction == TO_IMAGES else ids.caption_images
@@ -218,7 +218,7 @@ class Engine:
         return ids[where.rows(condition, shown)]
 
     def _chosen(
-        self, sides: list, parts: Sequence[Part], kept: np.ndarray | None, wanted: Wanted, direction: str
+        self, sides: list, parts: Sequence[Term], kept: np.ndarray | None, wanted: Wanted, direction: str
     ) -> tuple[list[tuple[float, int, np.ndarray]], dict]:
         """Scores and places of the hits, the better ones before them included, and of what is alike to each; and what an
         approximate index says of itself where one was asked."""

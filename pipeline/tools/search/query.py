@@ -33,7 +33,7 @@ _FORMS = (
 
 
 @dataclass(frozen=True)
-class Part:
+class Term:
     """kind: TEXT, PHOTO or IMAGE; value: the text, the name of the file or the image's id as the data set has it; weight:
     below 0 of what is taken away, never 0; content: of a PHOTO the bytes of its file."""
 
@@ -43,7 +43,7 @@ class Part:
     content: bytes | None = None
 
 
-def parse(text: str, files: bool = True) -> tuple[Part, ...]:
+def parse(text: str, files: bool = True) -> tuple[Term, ...]:
     """The parts of a query, one of weight 1 for a sentence. files: may it name files of this machine?
 
     Raises UsageError for an operator without a part, a quote without its end, a weight that is none, text for and against
@@ -52,7 +52,7 @@ def parse(text: str, files: bool = True) -> tuple[Part, ...]:
     stripped = text.strip()
     bounds = _bounds(stripped)
     if bounds is None:
-        return (Part(TEXT, text),)
+        return (Term(TEXT, text),)
     starts = bounds if bounds[:1] == [0] else [-1, *bounds]
     ends = [*starts[1:], len(stripped)]
     signed = [
@@ -66,7 +66,7 @@ def parse(text: str, files: bool = True) -> tuple[Part, ...]:
     return parts
 
 
-def direction(parts: Sequence[Part], to: str | None = None) -> str:
+def direction(parts: Sequence[Term], to: str | None = None) -> str:
     """TO_IMAGES or TO_CAPTIONS. to: IMAGES, CAPTIONS, or None: captions where only pictures are asked with, else images.
     Raises UsageError for anything else."""
     if to not in (None, IMAGES, CAPTIONS):
@@ -76,7 +76,7 @@ def direction(parts: Sequence[Part], to: str | None = None) -> str:
     return TO_IMAGES if to == IMAGES else TO_CAPTIONS
 
 
-def described(parts: Sequence[Part]) -> str:
+def described(parts: Sequence[Term]) -> str:
     """As it was understood: ``2 x 'dog' + picture 'pool.jpg' - 'fruit'``; one part alone without marks."""
     if len(parts) == 1:
         return f"image {parts[0].value}" if parts[0].kind == IMAGE else parts[0].value
@@ -97,12 +97,12 @@ def _bounds(text: str) -> list[int] | None:
     return [place.start() for place in _OPERATOR.finditer(masked)]
 
 
-def _part(sign: str, body: str) -> Part:
+def _part(sign: str, body: str) -> Term:
     if not body:
         raise UsageError(f"nothing stands behind a {sign} of the query; put text that holds + or - in double quotes")
     for kind, form in _FORMS:
         if found := form.fullmatch(body):
-            return Part(kind, found["value"], _weight(found["weight"], body) * (-1 if sign == "-" else 1))
+            return Term(kind, found["value"], _weight(found["weight"], body) * (-1 if sign == "-" else 1))
     raise UsageError(f"{_short(body)}: a part that begins with a double quote ends with one, or with one and :weight")
 
 
@@ -115,7 +115,7 @@ def _weight(given: str | None, body: str) -> float:
     return weight
 
 
-def _check(parts: Sequence[Part], files: bool) -> None:
+def _check(parts: Sequence[Term], files: bool) -> None:
     if all(part.weight < 0 for part in parts):
         raise UsageError("everything in the query is taken away; name something to look for")
     signs: dict[tuple[str, str], bool] = {}

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pipeline.tools.search.answer import document
 from pipeline.tools.search.narrow import Wanted
-from pipeline.tools.search.query import IMAGE, IMAGES, PHOTO, TO_IMAGES, Part, direction, parse
+from pipeline.tools.search.query import IMAGE, IMAGES, PHOTO, TO_IMAGES, Term, direction, parse
 from pipeline.tools.serve.query import DEEPEST, DEEPEST_GROUPED, Query
 
 
@@ -21,7 +21,7 @@ class Searcher(Protocol):
     left_out: dict[str, int]
     named: bool
 
-    def ask(self, parts: Sequence[Part], wanted: Wanted) -> Any: ...
+    def ask(self, parts: Sequence[Term], wanted: Wanted) -> Any: ...
 
     def picture(self, image_id: int | str) -> Path | None: ...
 
@@ -76,11 +76,11 @@ class Desk:
         return Found(answer, told, frozenset(number for number in shown if self.picture(number) is not None))
 
 
-def _parts(query: Query) -> tuple[Part, ...]:
+def _parts(query: Query) -> tuple[Term, ...]:
     """Raises UsageError for a text that names a file: none of this machine is opened for a visitor."""
     if query.photo is not None:
-        return (Part(PHOTO, "a photo", content=query.photo),)
+        return (Term(PHOTO, "a photo", content=query.photo),)
     if query.image_id is not None:
-        return (Part(IMAGE, str(query.image_id)),)
+        return (Term(IMAGE, str(query.image_id)),)
     assert query.text is not None
     return parse(query.text, files=False)

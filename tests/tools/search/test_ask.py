@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pipeline.core.errors import InputError, UsageError
 from pipeline.tools.search.narrow import Wanted, leaders
-from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Part, parse
+from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term, parse
 from tests.naive import asked as naive
 from tests.tools.search.project import SPLITS
 
@@ -34,7 +34,7 @@ def test_parts_in_one_space_are_one_vector_before_the_correction(opened, criteri
     engine = opened("sum", criterion)
     number = ids(engine, "images")[3]
     photo = engine.picture(number).read_bytes()
-    parts = (Part(TEXT, "a red disc", 2.0), Part(PHOTO, "x.png", 1.0, photo), Part(TEXT, "a blue box", -0.5))
+    parts = (Term(TEXT, "a red disc", 2.0), Term(PHOTO, "x.png", 1.0, photo), Term(TEXT, "a blue box", -0.5))
     asked = [engine._network.sentence(one).side[0].double().tolist() for one in ("a red disc", "a blue box")]
     query = naive.summed([asked[0], vectors(engine, "images")[3], asked[1]], [2.0, 1.0, -0.5])
     correction = engine.correction(TO_IMAGES)
@@ -51,7 +51,7 @@ def test_the_weight_of_one_part_alone_and_of_all_of_them_changes_nothing(opened)
     plain, twice = engine.ask(parse("a red disc + a box")), engine.ask(parse("a red disc:3 + a box:3"))
     np.testing.assert_allclose([hit.score for hit in plain.hits], [hit.score for hit in twice.hits], atol=1e-6)
     assert [hit.image_id for hit in plain.hits] == [hit.image_id for hit in twice.hits]
-    assert engine.ask((Part(TEXT, "a red disc"),)).hits == engine.by_text("a red disc").hits
+    assert engine.ask((Term(TEXT, "a red disc"),)).hits == engine.by_text("a red disc").hits
 
 
 @pytest.mark.parametrize("run", ["scan", "ordered", "both"])
@@ -76,30 +76,30 @@ def test_pictures_find_pictures_and_sentences_sentences(opened, run):
     first, *others = ids(engine, "images")
     answer = engine.ask(parse(f"image:{first} + a box:0.001"), ALL)
     assert sorted(scored(answer)) == sorted(others)
-    assert engine.ask((Part(IMAGE, str(first)),), Wanted(TEST, "images")).hits[0].image_id in others
+    assert engine.ask((Term(IMAGE, str(first)),), Wanted(TEST, "images")).hits[0].image_id in others
     caption = ids(engine, "captions")[-1]
-    found = scored(engine.ask((Part(TEXT, engine._catalogue.text(caption)),), Wanted(10**4, "captions")), "caption_id")
+    found = scored(engine.ask((Term(TEXT, engine._catalogue.text(caption)),), Wanted(10**4, "captions")), "caption_id")
     assert found[caption] == pytest.approx(max(found.values()), abs=1e-6) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_parts_that_cancel_out_are_nothing_to_look_for(opened):
     with pytest.raises(InputError, match="cancel out"):
-        opened().ask((Part(TEXT, "a red disc"), Part(TEXT, "a  red disc", -1.0)))
+        opened().ask((Term(TEXT, "a red disc"), Term(TEXT, "a  red disc", -1.0)))
 
 
 def test_a_condition_is_applied_before_the_best_are_taken(opened):
     engine = opened("sum", "nns", "all")
     everything = engine.by_text("a red disc", len(SPLITS)).hits
-    answer = engine.ask((Part(TEXT, "a red disc"),), Wanted(5, where="split = 'val' and width = 40"))
+    answer = engine.ask((Term(TEXT, "a red disc"),), Wanted(5, where="split = 'val' and width = 40"))
     catalogue = engine._catalogue.columns.to_pylist()
     val = {row["image_id"] for row in catalogue if row["split"] == "val"}
     assert [hit.image_id for hit in answer.hits] == [hit.image_id for hit in everything if hit.image_id in val][:5]
     assert answer.narrowed == {"where": "split = 'val' and width = 40", "left": SPLITS.count("val")}
-    captions = engine.ask((Part(IMAGE, "5"),), Wanted(100, where="split = 'test'"))
+    captions = engine.ask((Term(IMAGE, "5"),), Wanted(100, where="split = 'test'"))
     assert len(captions.hits) == captions.narrowed["left"] == 2 * TEST
-    assert engine.ask((Part(TEXT, "a box"),), Wanted(5, where="width > 40")).hits == ()
+    assert engine.ask((Term(TEXT, "a box"),), Wanted(5, where="width > 40")).hits == ()
     with pytest.raises(UsageError, match="no column 'height_'; did you mean 'height'"):
-        engine.ask((Part(TEXT, "a box"),), Wanted(where="height_ > 1"))
+        engine.ask((Term(TEXT, "a box"),), Wanted(where="height_ > 1"))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_condition_is_applied_before_the_best_are_taken(opened):
 )
 def test_of_what_is_alike_the_best_is_shown(opened, run, to):
     engine = opened(run)
-    query = (Part(TEXT, "a red disc"),) if to == "images" else (Part(IMAGE, "5"),)
+    query = (Term(TEXT, "a red disc"),) if to == "images" else (Term(IMAGE, "5"),)
     if run == "scan":
         units = [naive.unit(np.sum(one, axis=0)) for one in vectors(engine, "images")]
     elif run == "both":
@@ -158,12 +158,12 @@ def test_groups_are_those_of_the_loop(data):
 )
 def test_what_means_nothing_is_refused(opened, wanted, message):
     with pytest.raises(UsageError, match=message):
-        opened().ask((Part(TEXT, "a box"),), wanted)
+        opened().ask((Term(TEXT, "a box"),), wanted)
 
 
 def test_the_correction_is_that_of_the_items(opened):
     engine = opened("sum", "csls")
-    engine.ask((Part(IMAGE, "5"),), Wanted(to="images"))
+    engine.ask((Term(IMAGE, "5"),), Wanted(to="images"))
     assert list(engine._corrections) == [TO_IMAGES]
-    engine.ask((Part(TEXT, "a box"),), Wanted(to="captions"))
+    engine.ask((Term(TEXT, "a box"),), Wanted(to="captions"))
     assert list(engine._corrections) == [TO_IMAGES, TO_CAPTIONS]

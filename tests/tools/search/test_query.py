@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pipeline.core.errors import UsageError
 from pipeline.tools.search import query
-from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, Part, parse
+from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, Term, parse
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="+-"), min_size=1)
 NUMBERS = st.floats(0.01, 1000).map(lambda number: float(f"{number:.2f}"))
@@ -29,7 +29,7 @@ def naive_operators(text: str) -> list[str]:
 def test_a_sentence_without_operators_between_spaces_is_unchanged(text):
     if naive_operators(text):
         return
-    assert parse(text) == (Part(TEXT, text),)
+    assert parse(text) == (Term(TEXT, text),)
 
 
 @st.composite
@@ -41,7 +41,7 @@ def written(draw):
         value = re.sub(r"[\s+-]+", "_", f"p{value}") + draw(st.sampled_from([".jpg", ".PNG"]))
     weight = draw(NUMBERS | st.just(1.0))
     named = {TEXT: f'"{value}"', PHOTO: value, IMAGE: f'image:"{value}"'}[kind]
-    return Part(kind, value, weight), named + ("" if weight == 1 else f":{weight}")
+    return Term(kind, value, weight), named + ("" if weight == 1 else f":{weight}")
 
 
 @given(st.lists(st.tuples(written(), st.booleans()), min_size=2, max_size=6), st.sampled_from([" ", "\t", "  "]))
@@ -50,7 +50,7 @@ def test_what_is_written_is_read_back(listed, space):
     if len({(part.kind, part.value) for part, _, _ in listed}) < len(listed):
         return
     whole = "".join(f"{space}{'-' if negative else '+'}{space}{text}" for _, text, negative in listed)
-    wanted = tuple(Part(one.kind, one.value, -one.weight if negative else one.weight) for one, _, negative in listed)
+    wanted = tuple(Term(one.kind, one.value, -one.weight if negative else one.weight) for one, _, negative in listed)
     assert parse(whole) == wanted
 
 
@@ -102,7 +102,7 @@ def test_a_web_page_opens_no_file():
 def test_it_is_told_as_it_was_understood():
     assert query.described(parse("dog:2 + pool.jpg - image:7")) == "2 x 'dog' + picture 'pool.jpg' - image '7'"
     assert query.described(parse("- a + b")) == "- 'a' + 'b'"
-    assert query.described((Part(IMAGE, "7"),)) == "image 7"
+    assert query.described((Term(IMAGE, "7"),)) == "image 7"
 
 
 @pytest.mark.parametrize(

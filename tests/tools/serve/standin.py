@@ -11,7 +11,7 @@ from PIL import Image
 
 from pipeline.core.errors import InputError
 from pipeline.tools.search.narrow import Wanted
-from pipeline.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Part, direction
+from pipeline.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Term, direction
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 200), "white": (250, 250, 250)}
 HOSTILE = "<script>alert(1)</script> & <img src=x onerror=alert(2)> \"quoted' caption"
@@ -73,9 +73,9 @@ class StandIn:
             Image.new("RGB", (900, 600), colour).save(self.folder / f"{name}.png")
 
     def by_text(self, text: str, k: int = 10) -> Answer:
-        return self.ask((Part(TEXT, text),), Wanted(k))
+        return self.ask((Term(TEXT, text),), Wanted(k))
 
-    def ask(self, parts: Sequence[Part], wanted: Wanted) -> Answer:
+    def ask(self, parts: Sequence[Term], wanted: Wanted) -> Answer:
         """Of one part; ``where`` leaves the pictures whose name it holds, ``group`` calls the last two alike."""
         (part, *others) = parts
         names = [name for name in self.names if wanted.where is None or wanted.where in name]
