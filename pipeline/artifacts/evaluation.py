@@ -100,13 +100,13 @@ def write(
     """metrics: finite numbers, strings and nested dictionaries only. names: of ids that are text, which get columns of their
     own."""
     write_json(folder / METRICS, metrics)
-    tables.write(folder / RANKS, *_named(ranks, with_further(RANKS_SCHEMA, ranks.column_names), names), {})
-    tables.write(folder / OCCURRENCE, *_named(occurrence, OCCURRENCE_SCHEMA, names), {})
+    tables.write(folder / RANKS, *named(ranks, with_further(RANKS_SCHEMA, ranks.column_names), names), {})
+    tables.write(folder / OCCURRENCE, *named(occurrence, OCCURRENCE_SCHEMA, names), {})
     if relaxation is not None:
         tables.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
 
 
-def _named(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
+def named(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
     """With a column of text for each column of ids, ``query_name`` for ``query_id``; null where the ids of that side are numbers."""
     if names is None:
         return table, schema

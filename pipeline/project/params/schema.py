@@ -1,6 +1,6 @@
 """The sections of params.yaml that do not belong to a family's member."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +21,8 @@ from pipeline.project.params.transfer_node import TransferNode as TransferNode
 
 # What the pipeline appends to a node's folder while it is written, locked and timed.
 _ENDINGS = (".partial", ".lock", ".timing.json")
+# Of evaluate: what is known of a data set beside its captions.
+BESIDE = ("judgements", "labels")
 # File systems allow 255 bytes a name, and the pipeline appends to it.
 _LONGEST = 200
 
@@ -179,18 +181,26 @@ class EvaluateParams(Strict):
     """K of R@K, beside 1, 5 and 10, which are always measured since rsum is their sum; matchings have these three alone"""
     ndcg: list[PositiveInt] = Field(default_factory=lambda: [10])
     """K of nDCG@K, beside 10"""
-    judgements: str | None = None
-    """a file of image_id, caption_id and grade, from the project's root: grades that people gave, measured beside recall"""
+    judgements: str | dict[Name, str] | None = None
+    """a file of image_id, caption_id and grade, from the project's root: grades that people gave, measured beside recall; in a
+    project whose runs are on several data sets a file for each that has one, by its name"""
     correct_above: NonNegativeFloat = 0.0
     """a pair is correct for the figures of ``judgements`` whose mean grade is larger, for ``--trec-run`` whose relevance is"""
-    labels: str | None = None
-    """a file of image_id and label, such as the objects in each picture, for PMRP"""
+    labels: str | dict[Name, str] | None = None
+    """a file of image_id and label, such as the objects in each picture, for PMRP; or one for each data set, as of ``judgements``"""
+    sha256: dict[str, Digest] = Field(default_factory=dict)
+    """of files that ``judgements`` and ``labels`` name, by their path: DVC sees through it alone that one has changed"""
     tune: bool = False
     """choose the criteria's parameters on val"""
     memory: PositiveInt = 4096
     """MiB that scores and working copies may take, and, of files given with ``--images``, their content"""
     resamples: NonNegativeInt = 1000
     """of the bootstrap behind the 95% intervals; 0 leaves them out"""
+
+    def of(self, dataset: str) -> Self:
+        """With the files of that data set alone."""
+        own = {key: value.get(dataset) for key in BESIDE if isinstance(value := getattr(self, key), dict)}
+        return self.model_copy(update=own)
 
 
 class LocalizeParams(Strict):

@@ -112,3 +112,12 @@ def test_a_footer_that_is_no_text_is_damage(path):
     path.write_bytes(path.read_bytes().replace(b"marked", b"m\xffrked"))
     with pytest.raises(IntegrityError, match="damaged Parquet file"):
         parquet.read(path, ["image_id"])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_bytes_that_are_no_text_are_one_line(path, packed):
+    ends, content = np.array([0, 1, 2], np.int32), b"\xffa"
+    column = pa.StringArray.from_buffers(2, pa.py_buffer(ends.tobytes()), pa.py_buffer(content))
+    pq.write_table(pa.table({"image_id": column.dictionary_encode() if packed else column}), path)
+    with pytest.raises(InputError, match=r"a\.parquet: column 'image_id' cannot be read: .*Invalid UTF8 sequence"):
+        parquet.read(path, ["image_id"])
