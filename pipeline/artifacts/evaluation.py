@@ -1,6 +1,9 @@
 """data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item),
 relaxation.parquet where a matching's lambda was chosen on validation data, and what judgements and labels say. Where ids are text,
-columns ``query_name``, ``image_name``, ``top_names`` and ``item_name`` stand beside the numbers."""
+columns ``query_name``, ``image_name``, ``top_names`` and ``item_name`` stand beside the numbers.
+
+metrics.json of an ensemble has ``ensemble``: its ``runs``, and ``weights``, ``weights_from`` (params.yaml or val) and ``fusion``, or
+``cascade``. Nothing is told of a pair, the plain mean of ``first`` and ``second``."""
 
 from collections.abc import Iterable
 from pathlib import Path

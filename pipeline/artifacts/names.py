@@ -12,13 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.artifacts import images
 from pipeline.core import parquet, tables, text_ids
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import require, sha256
 
 NAME = "names.parquet"
-# Of either folder: its footer has the digest of this file under its name.
-BESIDE = "images.parquet"
 KEYS = ("image_id", "caption_id")
 SCHEMA = pa.schema(
     [
@@ -100,12 +99,15 @@ def write(folder: Path, names: TextIds) -> None:
 def read(folder: Path) -> TextIds | None:
     """None where the ids are numbers. Raises IntegrityError where images.parquet tells of another file, or of one that is not
     there."""
-    path = folder / NAME
-    with parquet.opened(require(folder / BESIDE)) as file:
+    path, beside = (
+        folder / NAME,
+        folder / images.NAME,
+    )  # that of either folder has the digest of this file under its name
+    with parquet.opened(require(beside)) as file:
         told = (file.schema.metadata or {}).get(NAME.encode(), b"").decode()
     if told and not (path.is_file() and sha256(path) == told):
         what = "is not that which" if path.is_file() else "does not exist, though the ids are text and"
-        raise IntegrityError(f"{path} {what} {folder / BESIDE} was written with; make both again, or `dvc checkout`")
+        raise IntegrityError(f"{path} {what} {beside} was written with; make both again, or `dvc checkout`")
     return TextIds(tables.read(path, SCHEMA, problems=problems)) if path.is_file() else None
 
 
