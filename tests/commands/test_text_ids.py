@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.artifacts import captions, evaluation, images, judged, names
 from pipeline.artifacts.names import TextIds
-from pipeline.core.files import read_json, sha256
+from pipeline.core.files import read_json, sha256, write_json
 from pipeline.project import paths
 from tests.command_line import caller
 from tests.commands.options import arguments
@@ -255,3 +255,23 @@ def test_names_that_are_lost_or_others_are_no_numbers(project, other):
     for command in (("evaluate", "--run", "sum"), ("search", "red dog", "--run", "sum")):
         status, _, err = project[0](*command)
         assert (status, "names.parquet" in err, "Traceback" in err) == (5, True, False), err
+
+
+def test_lines_are_split_at_any_space(made, monkeypatch, capsys, tmp_path):
+    """Readers do so: one that cannot be broken is a space to Python."""
+    path = paths.embedded("sum")
+    ids = pq.read_table(path / "images.parquet")["image_id"].to_numpy()
+    names.write(path, TextIds.of(image_id=(ids, pa.array([f"a\u00a0{number}" for number in ids.tolist()]))))
+    call = caller(monkeypatch, capsys)
+    status, _, err = call("export", "--run", "sum", "--inference", "csls", "--to", "trec", "--out", tmp_path / "out")
+    assert (status, "holds a space, at which lines are split" in " ".join(err.split())) == (3, True), err
+
+
+def test_embeddings_of_another_model_are_not_exported(made, monkeypatch, capsys, tmp_path):
+    path = paths.trained("sum") / "config.json"
+    config = read_json(path)
+    write_json(path, {**config, "sha256": {**config["sha256"], "model.safetensors": "0" * 64}})
+    status, _, err = caller(monkeypatch, capsys)(
+        "export", "--run", "sum", "--inference", "csls", "--to", "npy", "--out", tmp_path / "out"
+    )
+    assert (status, "embeddings of another model than data/train/sum holds" in " ".join(err.split())) == (5, True), err
