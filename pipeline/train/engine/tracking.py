@@ -97,7 +97,8 @@ def _started(name: str, member: Member, training: Training) -> Tracker | None:
     except Exception as error:
         if training.going_on:
             told = f"train {training.name}: tracker {name} does not start ({_said(error)}) and is left out"
-            return warn(f"{told}; the training goes on where it was")
+            warn(f"{told}; the training goes on where it was")
+            return None
         raise PipelineError(
             f"train {training.name}: tracker {name} does not start ({_said(error)}); mend trackers.{name} in params.yaml or "
             "take it out"
