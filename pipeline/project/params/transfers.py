@@ -6,6 +6,7 @@ from dataclasses import replace
 from pipeline.core.errors import UsageError
 from pipeline.core.unknown import unknown
 from pipeline.project import repetitions
+from pipeline.project.params import beside
 from pipeline.project.params.schema import TransferNode
 from pipeline.project.params.typed import Params
 
@@ -76,6 +77,8 @@ def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Param
     whole = {run: models for run, models in params.groups.items() if {*models} <= {*runs} and named[models[0]] in added}
     groups = {_name(run, dataset): tuple(named[one] for one in models) for run, models in whole.items()}
     both = replace(params, transfers={**params.transfers, **added}, groups={**params.groups, **groups})
+    if wrong := [f"params.yaml {address}: {text}" for address, text in beside.problems(both)]:
+        raise UsageError("\n".join(wrong))
     return completed(both), list(named.values())
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from pipeline.core.errors import ParamsError
+from pipeline.core.errors import ParamsError, UsageError
 from pipeline.project.params.load import load_measuring
+from pipeline.project.params.transfers import with_transfers
 from tests.project.params.test_transfers import CHANGES
 from tests.toy_project import load_params
 
@@ -38,3 +39,11 @@ def test_what_is_of_no_data_set_is_refused(tmp_path, evaluate, message):
 def test_vectors_from_files_are_of_no_data_set():
     with pytest.raises(ParamsError, match=r"evaluate\.judgements: names data sets, and vectors from files are of none"):
         load_measuring(["evaluate.judgements={toy: j.csv}"])
+
+
+def test_a_data_set_of_one_call_counts_too(tmp_path):
+    params = load_params(tmp_path, **CHANGES, evaluate={"judgements": "j.csv"})
+    with pytest.raises(
+        UsageError, match=r"params\.yaml evaluate\.judgements: runs are on several data sets, toy, mine"
+    ):
+        with_transfers(params, ["seen"], "mine")
