@@ -75,7 +75,8 @@ def test_the_tokens_of_every_caption_come_back_and_a_sentence_is_read_alike(tiny
 
 def test_marks_can_be_left_out_and_lengths_kept():
     given = method.Params(model="hub", special=False, normalise=False, device="cpu")
-    found = SimpleNamespace(encode=lambda texts, **_: [torch.tensor(raw(text)) for text in texts])
+    found = Encoder("hub")
+    found.encode = lambda texts, **_: [torch.tensor(raw(text)) for text in texts]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encoder, "_loaded", lambda *_: found)
         vectors, lengths = method.transform(["a dog", ""], encoder.State(), given)
@@ -117,7 +118,7 @@ def test_an_encoder_with_another_number_of_marks_keeps_them(tiny, monkeypatch):
     monkeypatch.setattr(Encoder, "tokenizer", SimpleNamespace(num_special_tokens_to_add=lambda: 1), raising=False)
     monkeypatch.setattr(Encoder, "__init__", lambda self, name, **options: None)
     with pytest.raises(UsageError, match=r"encoder 'hub' adds 1; set special: true"):
-        method.transform(["a dog"], None, method.Params(model="hub", special=False, device="cpu"))
+        method.transform(["a dog"], encoder.State(), method.Params(model="hub", special=False, device="cpu"))
 
 
 def test_a_sentence_is_not_read_by_other_files(tiny):

@@ -254,8 +254,8 @@ def test_broken_images_stop_by_default(tmp_path):
 
 
 def test_the_name_of_a_run_may_hold_dots(tmp_path):
-    path = write_params(tmp_path, runs={"sum": PARAMS["runs"]["sum"], "v1.0": PARAMS["runs"]["sum"]})
-    params = load(path, ["runs.v1.0.train.lr=0.5", "runs.v1.0.options.text.gru.word_dim=4"])
+    path = write_params(tmp_path, runs={"sum": PARAMS["runs"]["sum"], "v1.0": {**PARAMS["runs"]["sum"]}})
+    params = load(path, ["runs.v1.0.train.lr=0.5", "runs.v1.0.options.text.word_dim=4"])
     assert (params.runs["v1.0"].train.lr, params.runs["v1.0"].text.params.word_dim) == (0.5, 4)
     assert params.runs["sum"].train.lr == PARAMS["train"]["lr"]
     assert lookup(read_document(path), "runs.v1.0.loss") == ("sum",)
