@@ -4,34 +4,34 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from pipeline.artifacts import names
 from pipeline.artifacts.names import TextIds
 from pipeline.core import text_ids
-from pipeline.core.device import resolve
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.unknown import unknown
+from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.project.repetitions import one_model
-from pipeline.ranking.engine.criteria import Criterion
-from pipeline.ranking.engine.fragments import Sides, plain
-from pipeline.ranking.engine.scores import Similarity
 from pipeline.tools.search import together
 from pipeline.tools.search.answer import Answer, Hit
 from pipeline.tools.search.catalogue import Catalogue
-from pipeline.tools.search.correction import Correction, correction_of, criterion_of
+from pipeline.tools.search.correction import Correction, Rescoring, correction_of, criterion_of
 from pipeline.tools.search.gallery import SPLITS
 from pipeline.tools.search.network import Asked, Network
+from pipeline.tools.search.scoring import TO_CAPTIONS, TO_IMAGES, Scoring
 from pipeline.tools.search.together import Together
 
-TO_IMAGES, TO_CAPTIONS = "text_to_image", "image_to_text"
-# Images or captions whose fragments are compared at once.
-_TILE = 2048
+if TYPE_CHECKING:
+    from pipeline.tools.search.approximate import Approximate
+
+_SEARCHED = {TO_IMAGES: "images", TO_CAPTIONS: "captions"}
+# Hits beyond this are looked for exactly: an index is quick where few are wanted.
+DEEPEST = 1000
 
 
 class Engine:
@@ -48,12 +48,13 @@ class Engine:
     named: bool
     _params: Params
     _names: TextIds | None
-    _criterion: Criterion
+    _criterion: Rescoring
     _network: Network | Together
     _catalogue: Catalogue
     _lock: RLock
-    _similarity: Similarity | None
+    _scoring: Scoring
     _corrections: dict[str, Correction]
+    _indexes: dict[str, "Approximate"]
 
     @classmethod
     def open(
@@ -67,14 +68,15 @@ class Engine:
         found = cls()
         found.run, found.inference, found.split = run, inference, split
         found._params, found._criterion = params, criterion_of(params, inference)
-        found._network = together.open_run(params, run, split, resolve(device))
+        found._network = together.open_run(params, run, split, *_computing(device))
         found._catalogue = Catalogue.read(params.dataset(run))
         ids = found._network.ids
         found.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
         found.left_out = found._network.galleries[0].left_out
         found._names = names.read(found._network.galleries[0].folder)
         found.named = found._names is not None and found._names.has("image_id")
-        found._lock, found._similarity, found._corrections = RLock(), None, {}
+        found._lock, found._scoring = RLock(), Scoring(found._network)
+        found._corrections, found._indexes = {}, {}
         return found
 
     def by_text(self, text: str, k: int = 10) -> Answer:
@@ -122,6 +124,27 @@ class Engine:
                 )
             return self._corrections[direction]
 
+    def approximate(self, direction: str) -> "Approximate | None":
+        """What finds the items of one direction, None where all of them are scored; made now where it is not kept."""
+        least, scoring = self._params.search.approximate_from, self._scoring
+        if least is None or not scoring.light or self.counts[_SEARCHED[direction]] < least:
+            return None
+        from pipeline.tools.search import approximate
+
+        correction = self.correction(direction)
+        with self._lock:
+            if direction not in self._indexes:
+                path = paths.searched(self.run) / f"{self.inference}.{self.split}.{direction}"
+                self._indexes[direction] = approximate.opened(
+                    self._params.search,
+                    path,
+                    scoring.vectors(direction),
+                    correction,
+                    self._network.galleries[0].files,
+                    lambda: scoring.vectors(TO_CAPTIONS if direction == TO_IMAGES else TO_IMAGES),
+                )
+            return self._indexes[direction]
+
     def keep(self) -> None:
         """Write to data/search/ what makes the next start faster; after an answer, so that nobody waits for it."""
         for gallery in self._network.galleries:
@@ -132,27 +155,17 @@ class Engine:
             raise UsageError(f"k is {k}; ask for at least one result")
         started = time.monotonic()
         asked = ask()
-        scores = self.correction(direction).apply(self._scores(asked.side, direction))
-        values, places = best(scores.cpu().numpy(), k)
+        index = self.approximate(direction) if k <= DEEPEST else None
+        if index is not None:
+            values, places = index.find(asked.side[0], k)
+        else:
+            values, places = best(self.correction(direction).apply(self._scoring(asked.side, direction)), k)
         hits = tuple(
             self._hit(rank, float(value), int(place), direction)
             for rank, (value, place) in enumerate(zip(values, places, strict=True), start=1)
         )
         seconds = time.monotonic() - started
         return Answer(query, self.run, self.inference, hits, asked.unknown, seconds, asked.notes)
-
-    def _scores(self, query: Sides, direction: str) -> Float[Tensor, " items"]:
-        """Images are the first argument of a similarity, captions the second."""
-        items = self._network.images() if direction == TO_IMAGES else self._network.captions()
-        with self._lock:
-            self._similarity = self._similarity or self._network.similarity()
-        similarity = self._similarity
-        size = len(items) if plain(items) else _TILE
-        tiles = [items[start : start + size] for start in range(0, len(items), size)]
-        with torch.inference_mode():
-            if direction == TO_IMAGES:
-                return torch.cat([similarity(tile, query)[:, 0] for tile in tiles])
-            return torch.cat([similarity(query, tile)[0] for tile in tiles])
 
     def _hit(self, rank: int, score: float, place: int, direction: str) -> Hit:
         ids = self._network.ids
@@ -176,6 +189,16 @@ def best(scores: Float[np.ndarray, " items"], k: int) -> tuple[np.ndarray, np.nd
     reach = np.flatnonzero(scores >= threshold)
     places = reach[np.argsort(-scores[reach], kind="stable")][:k]
     return scores[places], places
+
+
+def _computing(device: str) -> tuple[Any, bool]:
+    """What ``open_run`` is told: the device, and whether numpy may take its place. A GPU is only asked by name for what is quicker
+    computed than copied to it. Raises UsageError for a device that is not there."""
+    if device in ("auto", "cpu"):
+        return device, True
+    from pipeline.core.device import resolve
+
+    return resolve(device), False
 
 
 def _check_known(kind: str, name: str, known: list[str] | tuple[str, ...]) -> None:
