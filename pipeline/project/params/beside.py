@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from pipeline.core.unknown import unknown
-from pipeline.project.params.schema import BESIDE, EvaluateParams
+from pipeline.project.params.measuring import BESIDE, EvaluateParams
 from pipeline.project.params.typed import Params
 
 
