@@ -108,7 +108,9 @@ def _judged(
     # Of pairs that are not ranked together: of another split, of another fold, or left out.
     unranked = len(own.grades) - len(joined[1])
     counted = {"unranked": unranked} if unranked else {}
-    return {**_means(parts), **_agreement(*joined, comparable), **counted}, pa.concat_tables(rows)
+    return {**_means(parts), **_agreement(joined[0], joined[1], joined[2], comparable), **counted}, pa.concat_tables(
+        rows
+    )
 
 
 def _means(parts: Sequence[graded.Ranked]) -> dict:

@@ -116,10 +116,8 @@ def _result(
         scans[direction] += [scanned] if scanned else []
         notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
     ranks, occurrence = _tables(outcomes, folds)
-    known, tables_of_known = {}, {}
-    if inputs.further:
-        comparable = not isinstance(inputs.similarity, Fused | Cascade)
-        known, tables_of_known = measured(inputs.further, chosen, folds, ground, params, comparable)
+    comparable, further = not isinstance(inputs.similarity, Fused | Cascade), inputs.further
+    known, tables_of_known = measured(further, chosen, folds, ground, params, comparable) if further else ({}, {})
     metrics = {
         **inputs.about,
         **known,

@@ -9,7 +9,7 @@ from pipeline.project.params.typed import Params
 
 def problems(params: Params) -> Iterator[tuple[str, str]]:
     """(address, what is wrong there) of every mistake."""
-    measured = dict.fromkeys(one.dataset for one in (*params.runs.values(), *params.transfers.values()))
+    measured = dict.fromkeys(map(params.dataset, (*params.runs, *params.transfers)))
     for key in BESIDE:
         given = getattr(params.evaluate, key)
         if isinstance(given, str) and len(measured) > 1:

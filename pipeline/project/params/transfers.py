@@ -77,8 +77,8 @@ def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Param
     whole = {run: models for run, models in params.groups.items() if {*models} <= {*runs} and named[models[0]] in added}
     groups = {_name(run, dataset): tuple(named[one] for one in models) for run, models in whole.items()}
     both = replace(params, transfers={**params.transfers, **added}, groups={**params.groups, **groups})
-    if wrong := [f"params.yaml {address}: {text}" for address, text in beside.problems(both)]:
-        raise UsageError("\n".join(wrong))
+    if objections := [f"params.yaml {address}: {text}" for address, text in beside.problems(both)]:
+        raise UsageError("\n".join(objections))
     return completed(both), list(named.values())
 
 
