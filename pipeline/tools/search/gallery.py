@@ -121,7 +121,7 @@ class Gallery:
     @property
     def inner(self) -> bool:
         """Is the score of an image and a caption the inner product of one vector each?"""
-        return self.about.get("similarity") == "cosine" and not self._holds_fragments
+        return self.about.get("similarity") == "cosine" and not self.holds_fragments
 
     def similarity(self, device: "torch.device") -> "Similarity":
         """The function that the footer names; raises as ``Embedded.similarity``."""
@@ -139,7 +139,7 @@ class Gallery:
         from pipeline.ranking.engine.embedded import Embedded
 
         nothing = np.empty(0, np.int64)
-        if self._holds_fragments:
+        if self.holds_fragments:
             side: Side | FragmentSide = FragmentSide(
                 self.folder / embeddings.IMAGES, nothing, nothing, nothing, self.about
             )
@@ -148,7 +148,7 @@ class Gallery:
         return Embedded(self.folder, side, side)
 
     @cached_property
-    def _holds_fragments(self) -> bool:
+    def holds_fragments(self) -> bool:
         return fragments.is_fragments(self.folder / embeddings.IMAGES, "")
 
     def _columns(self, name: str, *keys: str) -> list[np.ndarray]:
@@ -158,7 +158,7 @@ class Gallery:
         return [numbers(table[key])[stored] for key in keys]
 
     def _side(self, name: str) -> "Tensor | Words":
-        if self._holds_fragments:
+        if self.holds_fragments:
             return self._fragments(name)
         import torch
 

@@ -8,12 +8,12 @@ from jaxtyping import Float
 
 from pipeline.artifacts import embeddings
 from pipeline.tools.search.network import Network
+from pipeline.tools.search.query import TO_IMAGES
 from pipeline.tools.search.together import Together
 
 if TYPE_CHECKING:
     from pipeline.ranking.engine.scores import Similarity
 
-TO_IMAGES, TO_CAPTIONS = "text_to_image", "image_to_text"
 # Numbers of items that are compared at once, where a similarity makes copies of them, and items with fragments.
 _NUMBERS, _TILE = 1 << 24, 2048
 
@@ -36,18 +36,32 @@ class Scoring:
         assert isinstance(self._network, Network)
         return self._network.vectors(embeddings.IMAGES if direction == TO_IMAGES else embeddings.CAPTIONS)
 
-    def __call__(self, side: Any, direction: str) -> Float[np.ndarray, " items"]:
+    def __call__(self, direction: str, side: Any) -> Float[np.ndarray, " items"]:
         """side: one row, as ``Asked`` has it. Images are the first argument of a similarity, captions the second."""
         if self.light:
             return self.vectors(direction) @ side[0]
-        return self._by_torch(side, direction)
+        return self._by_torch(direction, side)
 
-    def _by_torch(self, side: Any, direction: str) -> Float[np.ndarray, " items"]:
+    def units(self, direction: str, joint: bool) -> Any:
+        """What is searched at unit length, (items, dim), of fragments their means. joint: are vectors so already?"""
+        if self.light:
+            return self.vectors(direction)
+        import torch
+
+        from pipeline.ranking.engine.fragments import pooled
+
+        units = pooled(self._items(direction))
+        return (units if joint else torch.nn.functional.normalize(units, dim=1)).cpu().numpy()
+
+    def _items(self, direction: str) -> Any:
+        return self._network.images() if direction == TO_IMAGES else self._network.captions()
+
+    def _by_torch(self, direction: str, side: Any) -> Float[np.ndarray, " items"]:
         import torch
 
         from pipeline.ranking.engine.fragments import plain
 
-        items: Any = self._network.images() if direction == TO_IMAGES else self._network.captions()
+        items = self._items(direction)
         with self._lock:
             self._similarity = self._similarity or self._network.similarity()
         similarity = self._similarity

@@ -11,7 +11,8 @@ from pipeline.artifacts import captions, evaluation
 from pipeline.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from pipeline.evaluate.stage import evaluate
 from pipeline.project import paths
-from pipeline.tools.search.engine import TO_CAPTIONS, TO_IMAGES, best
+from pipeline.tools.search.narrow import best
+from pipeline.tools.search.query import TO_CAPTIONS, TO_IMAGES
 from tests.tools.search import project as artefacts
 from tests.tools.search.project import HOSTILE, RUNS, SPLITS
 
