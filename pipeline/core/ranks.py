@@ -110,7 +110,7 @@ def require_same(tensors: Iterable[Tensor], what: str) -> None:
         return
     held = 0
     for tensor in tensors:
-        held = zlib.crc32(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy(), held)
+        held = zlib.crc32(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data, held)
     if len(set(Share.of(count()).gather(torch.tensor([held])).tolist())) > 1:
         raise PipelineError(f"the processes no longer hold the same {what}; are their machines and libraries alike?")
 

@@ -67,9 +67,9 @@ class _OfTheWhole(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         instead, share = _INSTEAD.get(func), _share.get()
-        call = func if instead is None or share is None else instead
-        given = (share,) if call is instead else ()
-        return call(*given, *args, **(kwargs or {}))
+        if instead is None or share is None:
+            return func(*args, **(kwargs or {}))
+        return instead(share, *args, **(kwargs or {}))
 
 
 def _spread(share: Share, rows: int, draw: Callable[[int], Tensor]) -> Tensor:
@@ -96,16 +96,16 @@ def _dropout(share: Share, given: Tensor, p: float = 0.5, training: bool = True,
     )
 
 
-def _batch_norm(share: Share, given: Tensor, *others: Any, training: bool = False, **options: Any) -> Tensor:
-    if not training:
-        return functional.batch_norm(given, *others, training=False, **options)
+def _batch_norm(share: Share, given: Tensor, *running: Any, **options: Any) -> Tensor:
+    if not options["training"]:
+        return functional.batch_norm(given, *running, **options)
     own = share.rows
     each = len(given) // (own.stop - own.start)
     whole = Share(tuple(each * size for size in share.sizes), share.number).gather(given, partial=True)
-    return functional.batch_norm(whole, *others, training=True, **options)[each * own.start : each * own.stop]
+    return functional.batch_norm(whole, *running, **options)[each * own.start : each * own.stop]
 
 
-_INSTEAD = {
+_INSTEAD: dict[Callable, Callable[..., Tensor]] = {
     torch.rand: _rand,
     torch.rand_like: _rand_like,
     functional.dropout: _dropout,
