@@ -40,7 +40,7 @@ def extract_texts(params: Params, name: str) -> Path:
         if _finished(out, digest):
             say(f"extract {name}: {out} is up to date")
             return out
-        table = captions.read(paths.prepared(node.dataset))
+        table = captions.read(paths.prepared(node.dataset), f"extract {name}")
         result = _write(out, table, method, node.method.params, params.seed, {**about, "fingerprint": digest})
     seconds = time.monotonic() - started
     timing.record(out, seconds)

@@ -28,7 +28,7 @@ def inject(params: Params, noise: str) -> Path:
     out = paths.injected(node.dataset, noise)
     source = paths.prepared(node.dataset)
     with claim(out):
-        table = _pairs(images.read(source), captions.read(source), node.protocol, params.seed)
+        table = _pairs(images.read(source), captions.read(source, f"inject {noise}"), node.protocol, params.seed)
         train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
         share = _share(table)
         with whole_folder(out, [pairs.NAME]) as folder:

@@ -143,6 +143,10 @@ class Engine:
 
     def _scores(self, query: Sides, direction: str) -> Float[Tensor, " items"]:
         """Images are the first argument of a similarity, captions the second."""
+        if direction == TO_CAPTIONS and not self.counts["captions"]:
+            raise InputError(
+                f"data set '{self._catalogue.dataset}' has no captions of split '{self.split}' to find; search with a sentence"
+            )
         items = self._network.images() if direction == TO_IMAGES else self._network.captions()
         with self._lock:
             self._similarity = self._similarity or self._network.similarity()

@@ -30,7 +30,8 @@ def remarks(told: dict) -> list[str]:
     found += told["notes"]
     if told["left_out"]:
         images, captions = (told["left_out"][kind] for kind in ("images", "captions"))
-        found.append(f"{images:,} images that could not be read are not searched, nor their {captions:,} captions")
+        nor = f", nor their {captions:,} captions" if captions else ""
+        found.append(f"{images:,} images that could not be read are not searched{nor}")
     return found + ([corrected(told)] if told["correction"] else [])
 
 
@@ -57,10 +58,15 @@ def _table(told: dict) -> None:
     for name in ("rank", "score"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("image", overflow="fold")
-    table.add_column("its first caption" if to_images else "caption", overflow="fold", ratio=1)
-    table.add_column("image_id" if to_images else "caption_id", justify="right", no_wrap=True)
+    described = any(hit["text"] for hit in told["hits"])
+    if described:
+        table.add_column("its first caption" if to_images else "caption", overflow="fold", ratio=1)
+    key = "image_id" if to_images else "caption_id"
+    numbered = any(hit[key] != hit["file"] for hit in told["hits"])
+    if numbered:
+        table.add_column(key, justify="right", no_wrap=True)
     for hit in told["hits"]:
-        number = hit["image_id"] if to_images else hit["caption_id"]
-        cells = str(hit["rank"]), f"{hit['score']:.4f}", plain(hit["file"]), plain(hit["text"]), str(number)
+        cells = [str(hit["rank"]), f"{hit['score']:.4f}", plain(hit["file"])]
+        cells += [plain(hit["text"])] * described + [plain(str(hit[key]))] * numbered
         table.add_row(*map(Text, cells))
     stdout.print(table)
