@@ -69,7 +69,7 @@ def _outputs() -> dict[str, bytes]:
 
 
 def test_one_command_makes_a_folder_searchable(call):
-    status, out, err = call("index", "../My Photos", "--run", "sum", "--device", "cpu")
+    status, _, err = call("index", "../My Photos", "--run", "sum", "--device", "cpu")
     assert status == 0, err
     told = " ".join(err.split())
     assert "index: params.yaml has datasets.My-Photos, features.filters_My-Photos, transfers.My-Photos now" in told
@@ -134,7 +134,7 @@ def test_all_commands_go_through_without_captions(call, run):
         status, _, err = call(*command)
         assert status == 0, (command, err)
     assert json.loads((paths.evaluations("mine") / evaluation.UNMEASURED).read_text())["why"] == "no captions"
-    status, out, err = call("export", "--run", "mine", "--inference", "nns", "--to", "npy", "--out", "vectors")
+    status, _, err = call("export", "--run", "mine", "--inference", "nns", "--to", "npy", "--out", "vectors")
     assert (status, "compares by" in err) == ((0, False) if run == "sum" else (2, True)), err
     assert "mine" not in " ".join(call("check")[1].split("data/prepare/toy")[0].split())
 
@@ -156,10 +156,10 @@ def test_what_needs_captions_says_so_in_a_line(call):
 
 def test_hubs_are_corrected_by_the_sentences_that_the_run_was_trained_on(call):
     call("index", "../My Photos", "--run", "sum", "--name", "mine", "--device", "cpu")
-    given = ("-S", "transfers.mine.bank=toy", "-S", "evaluate.bank=train")
+    given = ("-S", "evaluate.bank=data/embed/sum")
     status, out, err = call(*given, "search", "a red disc", "--inference", "csls", "--json", "--device", "cpu")
     assert status == 0, err
-    assert json.loads(out)["correction"]["bank"] == "train of toy"
+    assert json.loads(out)["correction"]["bank"] == "data/embed/sum"
 
 
 def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path):
@@ -183,7 +183,10 @@ def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path)
 
 def test_broken_pictures_are_left_out_and_named(call, tmp_path):
     (tmp_path / "My Photos/broken.png").write_bytes(picture(3)[:60])
-    Image.fromarray(np.zeros((1, 60000), np.uint8)).save(tmp_path / "My Photos/thin.png")
+    Image.fromarray(np.zeros((1, 2**17), np.uint8)).save(tmp_path / "My Photos/thin.png")
+    document = read_document(Path("params.yaml"))
+    document["features"]["filters"]["resize_mode"] = "shorter"
+    artefacts.params(Path(), **document)
     status, _, err = call("index", "../My Photos", "--run", "sum", "--device", "cpu")
     assert status == 0, err
     told = " ".join(err.split())
@@ -192,7 +195,7 @@ def test_broken_pictures_are_left_out_and_named(call, tmp_path):
     table = unreadable.read(paths.extracted("My-Photos", "filters_My-Photos"))
     assert table["file"].to_pylist() == ["broken.png", "thin.png"]
     assert len(_side("My-Photos").ids) == 5
-    status, out, err = call("search", "a red disc", "--device", "cpu")
+    status, _, err = call("search", "a red disc", "--device", "cpu")
     assert "2 images that could not be read are not searched\n" in err
 
 
@@ -225,7 +228,7 @@ def test_an_index_file_for_another_program(call):
             "run 'given' reads features 'plain' (precomp), which were computed elsewhere",
         ),
         (("../My Photos", "--run", "sum", "--name", "toy"), "params.yaml has 'toy' already, which is something else"),
-        (("../My Photos", "--run", "sum", "--name", "a/b"), "datasets.a/b"),
+        (("../My Photos", "--run", "sum", "--name", "a/b"), "--name 'a/b': expected letters, digits"),
         (("..", "--run", "sum"), "name a folder of pictures, or move the project"),
         (("../My Photos", "--to", "faiss"), "--to and --out go together"),
     ],

@@ -3,11 +3,14 @@
 import re
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from pipeline.artifacts import model_files
 from pipeline.core.errors import UsageError
 from pipeline.core.files import require
 from pipeline.project import paths
 from pipeline.project.params.document import read_document
+from pipeline.project.params.schema import Name
 from pipeline.project.params.typed import Params
 from pipeline.tools.search.photos import NO_NETWORK
 
@@ -32,6 +35,8 @@ def dataset_of(params: Params, source: str, name: str | None) -> str:
     there = {one.source: key for key, one in params.datasets.items() if one.format.name == FORMAT}
     if source in there and name in (None, there[source]):
         return there[source]
+    if name is not None and not TypeAdapter(Name).validator.isinstance_python(name):
+        raise UsageError(f"index: --name {name!r}: expected letters, digits and _ . + -, the first a letter or a digit")
     made = name or re.sub(r"[^A-Za-z0-9_.+-]+", "-", Path(source).name).strip("-._+") or "pictures"
     if made in params.datasets or made in params.evaluated() or made in params.groups:
         raise UsageError(f"index: params.yaml has '{made}' already, which is something else; give --name another")

@@ -129,6 +129,11 @@ def _computed(
         scores = scores.transposed()
     queries = source.bank(split, scores, direction, similarity, memory)
     rows, columns = queries.queries.shape
+    if not rows:
+        raise InputError(
+            f"{criterion.name} corrects by queries and split '{bank}' has no captions; name a folder of embeddings by the same model "
+            f"that has some: -S evaluate.bank={paths.embedded(params.trained(network.galleries[0].run))}"
+        )
     say(f"{criterion.name}: computing the correction of {columns:,} items by {rows:,} queries of {bank}, once")
     found = criterion.item_bias(queries)
     assert found is not None
