@@ -11,7 +11,7 @@ from pipeline.artifacts.names import TextIds
 from pipeline.core import console, locks
 from pipeline.core.console import say
 from pipeline.core.device import resolve
-from pipeline.core.errors import UsageError
+from pipeline.core.errors import InputError, UsageError
 from pipeline.core.files import write_json
 from pipeline.core.unknown import unknown
 from pipeline.core.whole import whole_folder
@@ -58,6 +58,8 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         embedded = members.embedded(params, run, target)
         lender = members.lender(params, run, target)
         given = read_inputs(embedded, run, params.evaluate, target, lender)
+        if not len(given.ranked.caption_ids):
+            raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
         inputs = replace(given, seed=params.seed, further=_further(params, run))
         warn_of_collapse(inputs.ranked, str(embedded.folder))
         for result in measure(inputs, chosen, params.evaluate):

@@ -19,7 +19,8 @@ UNKNOWN = "unknown"
 
 
 def inject(params: Params, noise: str) -> Path:
-    """Write data/inject/<dataset>/<noise>/pairs.parquet. Rate 0 passes every pair through.
+    """Write data/inject/<dataset>/<noise>/pairs.parquet. Rate 0 passes every pair through. A data set without captions has no pairs,
+    which is no error: runs that train nothing need none.
 
     Raises MissingResource, IntegrityError or InputError when protocol ``file`` cannot use its index file.
     """
@@ -28,12 +29,15 @@ def inject(params: Params, noise: str) -> Path:
     out = paths.injected(node.dataset, noise)
     source = paths.prepared(node.dataset)
     with claim(out):
-        table = _pairs(images.read(source), captions.read(source, f"inject {noise}"), node.protocol, params.seed)
+        table = _pairs(images.read(source), captions.read(source), node.protocol, params.seed)
         train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
         share = _share(table)
         with whole_folder(out, [pairs.NAME]) as folder:
             pairs.write(folder, table, {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share})
     timing.record(out, time.monotonic() - started)
+    if not table.num_rows:
+        say(f"inject {noise}: data set '{node.dataset}' has no captions, so there are no pairs")
+        return out
     told = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"
     say(f"inject {noise}: {train} train pairs, {told} mismatched (protocol {node.protocol.name})")
     return out

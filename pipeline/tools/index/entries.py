@@ -48,6 +48,33 @@ def collections(params: Params, dataset: str) -> list[str]:
     return [name for name in (*params.runs, *params.transfers) if params.dataset(name) == dataset]
 
 
+def is_pair(params: Params, name: str, pair: dict[str, str]) -> bool:
+    """Is it a run of this pretrained pair?"""
+    if name not in params.runs:
+        return False
+    options = params.features[params.runs[name].features].backbone.params
+    return all(getattr(options, key, None) == value for key, value in pair.items())
+
+
+def of_pair(source: str, dataset: str, pair: dict[str, str], device: str) -> dict[str, dict]:
+    """The entries of a data set whose pictures a pretrained pair sees as it is, with nothing trained. pair: the options that both
+    sides of ``open_clip`` have."""
+    both = {"dataset": dataset}
+    run = {"noise": f"{dataset}_pairs", "loss": "infonce", "scheme": "none", "similarity": "cosine"}
+    sides = {"features": f"{dataset}_seen", "texts": f"{dataset}_said", "text": "identity", "image": "identity"}
+    return {
+        "datasets": {dataset: _of_folder(source)},
+        "features": {sides["features"]: {**both, "backbone": "open_clip", **pair, "max_errors": _MAX_ERRORS}},
+        "texts": {sides["texts"]: {**both, "method": "open_clip", **pair, "device": device}},
+        "noises": {run["noise"]: {**both, "protocol": "as_is"}},
+        "runs": {dataset: {**both, **sides, **run}},
+    }
+
+
+def _of_folder(source: str) -> dict[str, str]:
+    return {"format": FORMAT, "source": source, "on_error": "skip"}
+
+
 def added(params: Params, source: str, dataset: str, run: str) -> dict[str, dict]:
     """The entries that are missing, by section. run: as params.yaml names it. Raises UsageError for a run whose features no
     network here makes, MissingResource for one that is not trained."""
@@ -62,7 +89,7 @@ def added(params: Params, source: str, dataset: str, run: str) -> dict[str, dict
     require(paths.trained(first) / model_files.MODEL, f"vse-pipe train --run {run}")
     made: dict[str, dict] = {}
     if dataset not in params.datasets:
-        made["datasets"] = {dataset: {"format": FORMAT, "source": source, "on_error": "skip"}}
+        made["datasets"] = {dataset: _of_folder(source)}
     if not any((one.dataset, one.backbone) == (dataset, backbone) for one in params.features.values()):
         own = read_document(paths.PARAMS)["features"][node.features]
         kept = {key: value for key, value in own.items() if key not in ("dataset", "on_error", "max_errors")}

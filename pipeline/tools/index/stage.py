@@ -21,10 +21,24 @@ def index(params: Params, names: list[str], device: str = "auto") -> list[Path]:
     for features in dict.fromkeys(_features(params, name) for name in names):
         extraction.extract(params, features, device)
     for name in names:
+        if name in params.runs:
+            _untrained(params, name, device)
         (transfer if name in params.transfers else embedding).embed(params, name, device)
         count = rows_in(paths.embedded(name) / embeddings.IMAGES)
         say(f'index {name}: {count} pictures; `vse-pipe search "..." --run {name}` searches them')
     return [paths.embedded(name) for name in names]
+
+
+def _untrained(params: Params, name: str, device: str) -> None:
+    """The model of a run on the pictures themselves, of which nothing can be trained."""
+    from pipeline.extract.text_stage import extract_texts
+    from pipeline.inject.stage import inject
+    from pipeline.train.stage import train
+
+    node = params.runs[name]
+    extract_texts(params, node.texts)
+    inject(params, node.noise)
+    train(params, name, device)
 
 
 def _features(params: Params, name: str) -> str:
