@@ -271,3 +271,58 @@ def test_killed_it_goes_on(call, tmp_path):
     shutil.rmtree(paths.DATA / "embed/My-Photos")
     assert call("index", "--device", "cpu")[0] == 0
     assert _outputs() == found
+
+
+@pytest.fixture
+def pair(call):
+    """The options of a tiny pretrained pair."""
+    pytest.importorskip("open_clip", reason="the extra open_clip is not installed")
+    from tests.pair_project import named, write_model
+
+    found = named(write_model("clip"))
+    return "--model", found["model"], "--weights", found["weights"]
+
+
+def test_a_pretrained_pair_searches_at_once_as_open_clip_itself_does(call, pair, tmp_path):
+    Path("params.yaml").unlink()
+    assert call("init", tmp_path / "fresh")[0] == 0
+    shutil.move("models", tmp_path / "fresh")
+    os.chdir(tmp_path / "fresh")
+    status, _, err = call("index", tmp_path / "My Photos", *pair, "--device", "cpu")
+    assert status == 0, err
+    before = _bytes(paths.embedded("My-Photos"))
+    status, out, err = call("search", "a red dog", "--json", "--device", "cpu")
+    assert status == 0, err
+    hits = {hit["image_id"]: hit["score"] for hit in json.loads(out)["hits"]}
+    assert hits == pytest.approx(_by_hand("a red dog", tmp_path / "My Photos"), abs=1e-4)
+    for again in ((), (tmp_path / "My Photos",), (tmp_path / "My Photos", *pair)):
+        assert call("index", *again, "--device", "cpu")[0] == 0
+        assert _bytes(paths.embedded("My-Photos")) == before
+    _photos(tmp_path / "My Photos", ["new.png"])
+    assert call("index", "--device", "cpu")[0] == 0
+    assert json.loads(call("search", "a red dog", "--json", "--device", "cpu")[1])["searched"] == 6
+    assert call("evaluate", "--device", "cpu")[0] == 0
+    status, _, err = call("check")
+    assert status == 0, err
+    status, _, err = call("report")
+    assert (status, err) == (3, "error: 'My-Photos': data set 'My-Photos' has no captions, so nothing is measured\n")
+
+
+def _by_hand(sentence: str, folder: Path) -> dict[str, float]:
+    """Cosines of open_clip's own vectors."""
+    import open_clip
+    import torch
+    from PIL import Image
+    from safetensors.torch import load_file
+
+    from pipeline.extract.engine.pair.model import folder as opened
+    from tests.pair_project import MODELS
+
+    with opened(MODELS["clip"]) as place:
+        model, _, transform = open_clip.create_model_and_transforms(place, load_weights=False)
+        tokens = open_clip.get_tokenizer(place)([sentence])
+    model.load_state_dict(load_file("models/clip/open_clip_model.safetensors"))
+    with torch.inference_mode():
+        said = model.eval().encode_text(tokens, normalize=True)[0]
+        pictures_ = {name: transform(Image.open(folder / name).convert("RGB"))[None] for name in NAMES}
+        return {name: float(model.encode_image(one, normalize=True)[0] @ said) for name, one in pictures_.items()}

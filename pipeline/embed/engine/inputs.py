@@ -19,7 +19,7 @@ from pipeline.train.engine.pixels import PixelSource
 
 @dataclass(frozen=True)
 class Sources:
-    """model: on its device; images, captions: the data set's tables; inputs: what the image encoder reads; texts: None where there
+    """model: on ``device``; images, captions: the data set's tables; inputs: what the image encoder reads; texts: None where there
     are no captions."""
 
     model: DualEncoder
@@ -28,10 +28,7 @@ class Sources:
     features: Features
     inputs: np.ndarray | PixelSource
     texts: Texts | None
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+    device: torch.device
 
     def seen(self, image_ids: np.ndarray, shown: str = "") -> Tensor:
         """(n, dim) or (n, R, dim). shown: what a progress line calls the work; none without."""
