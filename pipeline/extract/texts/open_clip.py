@@ -49,7 +49,7 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     """open_clip's ``encode_text``; captions beyond its longest input are cut by its tokenizer.
 
     Raises IntegrityError where the weights are not those that ``fit`` had."""
-    reader = _reader(params, int(state.arrays["seed"]))
+    reader = _reader(params, state.arrays["seed"].item())
     if _weights(reader.about) != state.arrays["weights"].tobytes():
         raise IntegrityError(
             f"{params.weights}: other weights of open_clip {params.model} than the text features were made with; put the "
