@@ -14,7 +14,8 @@ _FIGURES = "metrics.json"
 
 
 def default_run(params: Params, inference: str) -> tuple[str, str]:
-    """(run, why): the only one of a data set without captions, which is there to be searched; or the only one, else the one with the largest rsum under ``inference`` in reports/metrics.json.
+    """(run, why): the only one of a data set without captions, which is there to be searched; else the only one, or the one with
+    the largest rsum under ``inference`` in reports/metrics.json.
 
     Only figures of the data that a run is embedded from count: in a clone the report may be of other data. Raises UsageError
     where there are several runs and no such figures of any, or where these are of several data sets.
