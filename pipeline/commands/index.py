@@ -66,12 +66,17 @@ def index(
     with _project.reserved(map(paths.embedded, names)):
         from pipeline.tools.index import stage
     outs = stage.index(params, names, device)
-    if to is not None:
-        from pipeline.tools.export.stage import export_run
-
-        export_run(params, names[0], "nns", to, "text_to_image", exported, device)
-        outs.append(exported)
+    if exported is not None:
+        outs.append(_export(params, names[0], to, exported, device))
     _project.wrote(outs, as_json)
+
+
+def _export(params, name: str, to: str | None, out: Path, device: str) -> Path:
+    from pipeline.tools.export.stage import export_run
+
+    assert to is not None
+    export_run(params, name, "nns", to, "text_to_image", out, device)
+    return out
 
 
 def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: str | None, device: str):

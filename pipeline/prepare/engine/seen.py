@@ -36,7 +36,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass
-class Seen:
+class SeenPictures:
     """path: of the file; its content, by name: what a picture's stamp was when it was read, and the result. Only of pictures that
     can be used: others are cheap, and what they lack may be there the next time."""
 
@@ -47,7 +47,7 @@ class Seen:
 
     @classmethod
     @contextlib.contextmanager
-    def kept(cls, path: Path) -> Iterator["Seen"]:
+    def kept(cls, path: Path) -> Iterator["SeenPictures"]:
         """Read, and written again from time to time and at the end, be it an interruption. A damaged file is one warning and
         counts as none."""
         seen = cls(path)

@@ -14,7 +14,7 @@ from pipeline.core import text_ids
 from pipeline.core.errors import InputError
 from pipeline.pictures.address import cut, path_of
 from pipeline.prepare.engine.scan import Read, readings
-from pipeline.prepare.engine.seen import Seen, Stamp
+from pipeline.prepare.engine.seen import SeenPictures, Stamp
 from pipeline.prepare.engine.source import Source, caption_table, existing, image_table, is_text
 from pipeline.prepare.formats.folder import Params
 from pipeline.project import paths
@@ -51,7 +51,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         more = f"; left out: {found.left_out[0]}" if found.left_out else ""
         raise InputError(f"{source}: no picture in it or in its folders, which end in {', '.join(ENDINGS)}{more}")
     files = sorted(found.stamps)
-    with Seen.kept(paths.seen(source)) as seen:
+    with SeenPictures.kept(paths.seen(source)) as seen:
         results = _readings(source, found.stamps, seen)
     widths, heights = zip(*(results[file][0] for file in files), strict=True)
     digests = [results[file][2] for file in files]
@@ -63,7 +63,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     return Source(images, caption_table([], [], [], []), str(source), broken, names=names, left_out=found.left_out)
 
 
-def _readings(source: Path, stamps: dict[str, Stamp], seen: Seen) -> dict[str, Read]:
+def _readings(source: Path, stamps: dict[str, Stamp], seen: SeenPictures) -> dict[str, Read]:
     """Of every file, with the stamp that it had before and after it was read."""
     results: dict[str, Read] = {}
     wanted = []
