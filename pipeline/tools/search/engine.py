@@ -112,7 +112,7 @@ class Engine:
         direction = query.direction(parts, wanted.to)
         if direction == TO_CAPTIONS and not self.counts["captions"]:
             raise InputError(
-                f"data set '{self._catalogue.dataset}' has no captions of split '{self.split}'; find images: --to {IMAGE}"
+                f"data set '{self._catalogue.dataset}' has no captions of split '{self.split}'; find images: --to {query.IMAGES}"
             )
         started = time.monotonic()
         kept, narrowed = self._kept(parts, wanted, direction)
