@@ -13,6 +13,7 @@ from pipeline.project.params.criteria import ranked_under
 from pipeline.project.params.typed import Member, Params
 from pipeline.project.registry import RUN_FAMILIES, SCHEMES
 from pipeline.project.step import by_split
+from pipeline.report.engine.formatting import markdown_row
 
 _DIRECTIONS = {"image_to_text": "image to text", "text_to_image": "text to image"}
 LOADER = """\
@@ -126,7 +127,7 @@ def _figures(about: About) -> str:
     if not about.figures:
         return "The run had not been evaluated when this was written."
     ks = [f"R@{k}" for _ in _DIRECTIONS for k in evaluation.KS]
-    lines = [f"| criterion | bank | {' | '.join(ks)} | rsum |", f"|---|---|{'---:|' * (len(ks) + 1)}"]
+    lines = [markdown_row(["criterion", "bank", *ks, "rsum"]), f"|---|---|{'---:|' * (len(ks) + 1)}"]
     for name, metrics in about.figures.items():
         ends = metrics.get("intervals", {})
         cells = [
@@ -136,7 +137,7 @@ def _figures(about: About) -> str:
         ]
         cells.append(_with_interval(metrics["rsum"], ends.get("rsum")))
         bank = f"{metrics['bank']}, transductive" if metrics["transductive"] else metrics["bank"]
-        lines.append(f"| {name} | {bank} | {' | '.join(cells)} |")
+        lines.append(markdown_row([name, bank, *cells]))
     first = next(iter(about.figures.values()))
     counts = [f"{first[direction]['queries']:,}" for direction in _DIRECTIONS]
     said = (
