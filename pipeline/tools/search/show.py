@@ -31,8 +31,11 @@ def remarks(told: dict) -> list[str]:
     kind = "images" if told["direction"] == "text_to_image" else "captions"
     if told["narrowed"].get("where") is not None:
         found.append(f"{told['narrowed']['left']:,} of {told['searched']:,} {kind} fit {told['narrowed']['where']}")
+    if told["calibration"]:
+        found.append(calibrated(told))
     if not told["hits"]:
-        found.append("nothing fits")
+        least = told["narrowed"].get("min_probability")
+        found.append("nothing fits" + ("" if least is None else f" with a probability of {least:g} or more"))
     if told["left_out"]:
         images, captions = (told["left_out"][kind] for kind in ("images", "captions"))
         nor = f", nor their {captions:,} captions" if captions else ""
@@ -61,6 +64,16 @@ def corrected(told: dict) -> str:
     )
 
 
+def calibrated(told: dict) -> str:
+    """What a probability is of."""
+    about = told["calibration"]
+    query, item = ("sentence", "image") if told["direction"] == "text_to_image" else ("image", "caption")
+    return (
+        f"probability that one of the {about['candidates']} best of a {query} is its own {item}: {about['method']} on "
+        f"{about['queries']:,} queries of {about['split']}, where {about['base_rate']:.1%} are"
+    )
+
+
 def _table(told: dict) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -72,7 +85,8 @@ def _table(told: dict) -> None:
     if not told["hits"]:
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=Text(caption), caption_justify="left")
-    for name in ("rank", "score"):
+    sure = ["probability"] if told["calibration"] else []
+    for name in ("rank", "score", *sure):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("image", overflow="fold")
     described = any(hit["text"] for hit in told["hits"])
@@ -84,7 +98,7 @@ def _table(told: dict) -> None:
         table.add_column(key, justify="right", no_wrap=True)
     for hit in told["hits"]:
         file = plain(hit["file"]) + (f"\n+{len(hit['alike'])} alike" if hit["alike"] else "")
-        cells = [str(hit["rank"]), f"{hit['score']:.4f}", file]
+        cells = [str(hit["rank"]), f"{hit['score']:.4f}", *(f"{hit[name]:.2f}" for name in sure), file]
         cells += [plain(hit["text"])] * described + [plain(str(hit[key]))] * numbered
         table.add_row(*map(Text, cells))
     stdout.print(table)
