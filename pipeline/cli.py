@@ -28,6 +28,7 @@ from pipeline.commands import (
     evaluate,
     export,
     extract,
+    index,
     init,
     inject,
     localize,
@@ -63,7 +64,7 @@ _BESIDE_THE_STAGES = {
         papers.papers,
         plots.plots,
     ),
-    "Search and export": (search.search, serve.serve, export.export, pack.pack),
+    "Search and export": (index.index, search.search, serve.serve, export.export, pack.pack),
     "Project and machine": (init.init, apply.apply, check.check, doctor.doctor, verify.verify, code.code),
 }
 
@@ -85,7 +86,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            goes_on = ctx.invoked_subcommand in ("extract", "train", "choose")
+            goes_on = ctx.invoked_subcommand in ("extract", "train", "choose", "index")
             advice = "; the same command goes on where it was" if goes_on else ""
             raise _Interrupted(error, advice) from error
 

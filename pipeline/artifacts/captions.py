@@ -1,4 +1,4 @@
-"""data/prepare/<dataset>/captions.parquet: one row per caption; an image may have any number of them."""
+"""data/prepare/<dataset>/captions.parquet: one row per caption; an image may have any number of them, a data set none at all."""
 
 from pathlib import Path
 
@@ -6,6 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.core import tables
+from pipeline.core.errors import InputError
+from pipeline.project.step import rows_in
 
 NAME = "captions.parquet"
 SCHEMA = pa.schema(
@@ -23,14 +25,24 @@ def write(folder: Path, table: pa.Table) -> None:
     tables.write(folder / NAME, table, SCHEMA, {}, problems)
 
 
-def read(folder: Path) -> pa.Table:
-    return tables.read(folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems)
+def read(folder: Path, needed_by: str = "") -> pa.Table:
+    """needed_by: what can do nothing without captions. Raises InputError where that is asked and there are none."""
+    table = tables.read(folder / NAME, SCHEMA, f"vse-pipe prepare --dataset {folder.name}", problems=problems)
+    if needed_by and not table.num_rows:
+        raise InputError(
+            f"{needed_by}: data set '{folder.name}' has no captions; its pictures can be embedded by a run that was trained on "
+            "other data, and searched"
+        )
+    return table
+
+
+def absent(folder: Path) -> bool:
+    """Is the data set prepared, and without a caption? By the footer alone."""
+    return rows_in(folder / NAME) == 0
 
 
 def problems(table: pa.Table) -> list[str]:
     found = tables.repeated(table, "caption_id")
     empty = table.filter(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(table["text"])), 0))
     found += [f"caption_id {value}: the caption is empty" for value in empty["caption_id"][:3].to_pylist()]
-    if table.num_rows == 0:
-        found.append("no captions")
     return found

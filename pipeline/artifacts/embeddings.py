@@ -95,7 +95,7 @@ def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
     if not pa.types.is_fixed_size_list(vector.type):
         raise InputError(f"{path}: column 'embedding' is {vector.type}, expected fixed_size_list<float32>")
     tables.problems_or_pass(path, tables.repeated(table, key))
-    vectors = vector.flatten().to_numpy(zero_copy_only=False).reshape(len(table), -1)
+    vectors = vector.flatten().to_numpy(zero_copy_only=False).reshape(len(table), vector.type.list_size)
     if not np.isfinite(vectors).all():
         raise InputError(f"{path}: embeddings hold NaN or infinite values")
     ids, image_ids = table[key].to_numpy(), table["image_id"].to_numpy()

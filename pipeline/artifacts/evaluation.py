@@ -19,6 +19,8 @@ from pipeline.core.files import read_json, write_json
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
 RELAXATION = "relaxation.parquet"
 JUDGED, PLAUSIBLE = "judged.parquet", "plausible.parquet"
+# In data/evaluate/<run>/, of a run on a data set without captions: in place of figures, of which there are none.
+UNMEASURED = "unmeasured.json"
 FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION, JUDGED, PLAUSIBLE)
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)

@@ -154,7 +154,7 @@ def _evaluate_runs(
         measured = stage.evaluate(params, name, given or ranked_under(params, name), device)
         results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
     _project.settle(params, chosen, paths.evaluations, stage.FILES)
-    return summary.show(results, as_json)
+    return summary.show(results, as_json) if results or as_json else None
 
 
 def _numbers(given: str | None) -> list[float]:

@@ -1,6 +1,7 @@
 """Ids that are text: file names, UUIDs. What one may look like, and when a text is a number."""
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -23,31 +24,36 @@ def is_number(text: str) -> bool:
 
 
 def objection(ids: pa.Array) -> tuple[int, str] | None:
-    """(row, the id and what is wrong with it) of the first that cannot be one: empty, with spaces around it, longer than
-    ``LONGEST`` characters, with what cannot be seen in it, given twice, or like an earlier one but for capitals."""
+    """(row, the id and what is wrong with it) of the first of ``objections``."""
+    for row, what in objections(ids).items():
+        return row, f"{shown(ids[row].as_py())} {what}"
+    return None
+
+
+def objections(ids: pa.Array) -> dict[int, str]:
+    """What is wrong with those that cannot be one, by row: empty, with spaces around it, longer than ``LONGEST`` characters, with
+    what cannot be seen in it, given twice, or like an earlier one but for capitals."""
     checks = [
         (pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(ids)), 0), "is empty"),
         (pc.not_equal(pc.utf8_trim_whitespace(ids), ids), "begins or ends with a space"),
         (pc.greater(pc.utf8_length(ids), LONGEST), f"is longer than {LONGEST} characters"),
         (pc.match_substring_regex(ids, _UNSEEN), "holds a control character"),
     ]
+    found: dict[int, str] = {}
     for wrong, what in checks:
-        rows = np.flatnonzero(wrong.to_numpy(zero_copy_only=False))
-        if len(rows):
-            return int(rows[0]), f"{shown(ids[int(rows[0])].as_py())} {what}"
-    return _repeated(ids)
+        for row in np.flatnonzero(wrong.to_numpy(zero_copy_only=False)).tolist():
+            found.setdefault(row, what)
+    for row, what in _repeated(ids):
+        found.setdefault(row, what)
+    return found
 
 
-def _repeated(ids: pa.Array) -> tuple[int, str] | None:
+def _repeated(ids: pa.Array) -> Iterator[tuple[int, str]]:
     codes = pc.utf8_lower(ids).dictionary_encode().indices.to_numpy()
     _, first, which = np.unique(codes, return_index=True, return_inverse=True)
-    rows = np.flatnonzero(first[which] != np.arange(len(codes)))
-    if not len(rows):
-        return None
-    row = int(rows[0])
-    own, earlier = ids[row].as_py(), ids[int(first[which[row]])].as_py()
-    differs = "is given twice" if own == earlier else f"differs from {shown(earlier)} in capitals only"
-    return row, f"{shown(own)} {differs}"
+    for row in np.flatnonzero(first[which] != np.arange(len(codes))).tolist():
+        own, earlier = ids[row].as_py(), ids[int(first[which[row]])].as_py()
+        yield row, "is given twice" if own == earlier else f"differs from {shown(earlier)} in capitals only"
 
 
 def shown(text: str) -> str:

@@ -52,11 +52,12 @@ def embed(params: Params, run: str, device: str = "auto") -> Path:
 
 @dataclass(frozen=True)
 class Material:
-    """A data set by its name, with what the encoders read of it. about: more to say of it in the files' footer."""
+    """A data set by its name, with what the encoders read of it, texts None where it has no captions. about: more to say of it in
+    the files' footer."""
 
     dataset: str
     features: Features
-    texts: Texts
+    texts: Texts | None
     about: dict[str, str] = field(default_factory=dict)
 
 

@@ -75,9 +75,12 @@ def _features(params: Params, node: TransferNode, files: ModelFiles) -> features
     return source
 
 
-def _texts(folder: Path, dataset: str, read: Fitted) -> texts.Texts:
-    """The captions of ``dataset`` as the run's own were treated, written to ``folder``: vectors may be larger than memory."""
+def _texts(folder: Path, dataset: str, read: Fitted) -> texts.Texts | None:
+    """The captions of ``dataset`` as the run's own were treated, written to ``folder``: vectors may be larger than memory. None
+    where it has no captions."""
     table = captions.read(paths.prepared(dataset))
+    if not table.num_rows:
+        return None
     text_stage.write(folder, table, read.method, read.options, read.state, {"method": read.meta["method"]})
     return texts.read(folder, verify=False)
 

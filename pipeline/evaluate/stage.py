@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.artifacts import evaluation, judged
+from pipeline.artifacts import captions, evaluation, judged
 from pipeline.artifacts import names as named
 from pipeline.artifacts.names import TextIds
 from pipeline.core import console, locks
+from pipeline.core.console import say
 from pipeline.core.device import resolve
-from pipeline.core.errors import UsageError
+from pipeline.core.errors import InputError, UsageError
+from pipeline.core.files import write_json
 from pipeline.core.unknown import unknown
 from pipeline.core.whole import whole_folder
 from pipeline.evaluate.engine import members
@@ -36,7 +38,8 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
 
     run: of params.yaml, or an ensemble of runs, or a transfer. device: auto, cpu, cuda or cuda:N. Parameters left open in params.yaml
     are chosen on the validation split. Raises UsageError for an unknown run, criterion or device, InputError for embeddings
-    that cannot be ranked, LockedError when another process writes the same run.
+    that cannot be ranked, LockedError when another process writes the same run. Of a data set without captions nothing is measured,
+    which is no error: its run is there to be searched, and `dvc repro` goes on.
     """
     started = time.monotonic()
     if run not in params.evaluated():
@@ -44,17 +47,26 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         raise UsageError(unknown("run", run, known))
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve(device)
     _must_rank(params, run, inferences)
-    own, written = params.evaluate.of(params.dataset(run)), {}
-    with locks.claim(paths.evaluations(run)):
+    dataset, out = params.dataset(run), paths.evaluations(run)
+    own = params.evaluate.of(dataset)
+    written: dict[str, dict] = {}
+    with locks.claim(out):
+        (out / evaluation.UNMEASURED).unlink(missing_ok=True)
+        if captions.absent(paths.prepared(dataset)):
+            say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
+            write_json(out / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
+            return written
         embedded = members.embedded(params, run, target)
         lender = members.lender(params, run, target)
         given = read_inputs(embedded, run, own, target, lender)
-        inputs = replace(given, seed=params.seed, further=_further(own, params.dataset(run)))
+        if not len(given.ranked.caption_ids):
+            raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
+        inputs = replace(given, seed=params.seed, further=_further(own, dataset))
         warn_of_collapse(inputs.ranked, str(embedded.folder))
         for result in measure(inputs, chosen, own):
             written[result.criterion.name] = result.metrics
             write(paths.evaluated(run, result.criterion.name), result, inputs.names)
-    timing.record(paths.evaluations(run), time.monotonic() - started)
+    timing.record(out, time.monotonic() - started)
     return written
 
 

@@ -40,7 +40,9 @@ def extract_texts(params: Params, name: str) -> Path:
         if _finished(out, digest):
             say(f"extract {name}: {out} is up to date")
             return out
-        table = captions.read(paths.prepared(node.dataset))
+        traits = TEXT_FEATURES.traits(node.method.name)
+        learns = traits.terms or traits.mixes or traits.gives != "vectors"
+        table = captions.read(paths.prepared(node.dataset), f"extract {name}" if learns else "")
         result = _write(out, table, method, node.method.params, params.seed, {**about, "fingerprint": digest})
     seconds = time.monotonic() - started
     timing.record(out, seconds)
@@ -134,6 +136,8 @@ def write(out: Path, table: pa.Table, method: ModuleType, options, state: State,
 
 
 def _blocks(captions_: list[str], method: ModuleType, state: State, options, name: str) -> Iterator[np.ndarray]:
+    if not captions_:  # of a data set without any: how wide they would be
+        yield method.transform(["a"], state, options)[:0].astype(options.store)
     for start, rows in _parts(captions_, method, state, options, name):
         yield _stored(rows, options.store, name, "caption row", start)
 

@@ -19,7 +19,8 @@ UNKNOWN = "unknown"
 
 
 def inject(params: Params, noise: str) -> Path:
-    """Write data/inject/<dataset>/<noise>/pairs.parquet. Rate 0 passes every pair through.
+    """Write data/inject/<dataset>/<noise>/pairs.parquet. Rate 0 passes every pair through. A data set without captions has no pairs,
+    which is no error: runs that train nothing need none.
 
     Raises MissingResource, IntegrityError or InputError when protocol ``file`` cannot use its index file.
     """
@@ -34,6 +35,9 @@ def inject(params: Params, noise: str) -> Path:
         with whole_folder(out, [pairs.NAME]) as folder:
             pairs.write(folder, table, {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share})
     timing.record(out, time.monotonic() - started)
+    if not table.num_rows:
+        say(f"inject {noise}: data set '{node.dataset}' has no captions, so there are no pairs")
+        return out
     told = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"
     say(f"inject {noise}: {train} train pairs, {told} mismatched (protocol {node.protocol.name})")
     return out

@@ -8,7 +8,9 @@ from PIL import Image, UnidentifiedImageError
 from pipeline.core.errors import UnreadableImage
 
 # Raster formats only: Pillow starts an external program to draw EPS, and a data set must not decide that.
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
+# What Pillow reads with a plugin: brands in the first box of a file, as ISO/IEC 23008-12 has them, and the longest such box.
+_HEIC, _BOX = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx"), 256
 _SHOWN = 12
 
 # From here on a warning says too little: what Pillow warns of is refused below, whatever the filters are.
@@ -24,8 +26,9 @@ def opened(content: bytes, name: str) -> Image.Image:
     limit = Image.MAX_IMAGE_PIXELS
     if not content:
         raise UnreadableImage(name, "is empty (0 bytes)")
+    formats = FORMATS + _plugin(content, name)
     try:
-        image = Image.open(io.BytesIO(content), formats=FORMATS)
+        image = Image.open(io.BytesIO(content), formats=formats)
     except UnidentifiedImageError as error:
         shown = f"{len(content)} bytes, the first are {content[:_SHOWN]!r}"
         raise UnreadableImage(name, f"is no image in a known format ({shown})") from error
@@ -41,6 +44,21 @@ def opened(content: bytes, name: str) -> Image.Image:
             name, "has floating point numbers of unknown range for pixels; save it with 8 bits a channel"
         )
     return image
+
+
+def _plugin(content: bytes, name: str) -> tuple[str, ...]:
+    """The further format that a HEIC file needs. Raises UnreadableImage where its package is missing."""
+    box = content[: min(int.from_bytes(content[:4]), _BOX)]
+    if content[4:8] != b"ftyp" or not any(brand in box for brand in _HEIC):
+        return ()
+    try:
+        import pillow_heif
+    except ImportError as error:
+        raise UnreadableImage(
+            name, "is a HEIC picture, which needs the package pillow-heif: pip install 'vse-pipe[heic]'"
+        ) from error
+    pillow_heif.register_heif_opener()  # does nothing where it was done before
+    return ("HEIF",)
 
 
 def undecodable(name: str, error: Exception) -> UnreadableImage:

@@ -19,6 +19,7 @@ from pipeline.project.params.typed import Dataset, Params
 from pipeline.project.registry import FORMATS
 
 _SHOWN = 3
+_LEFT_OUT = 20
 
 
 def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
@@ -38,6 +39,7 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         read = FORMATS.load(node.format.name).read
         where = [device] if FORMATS.traits(node.format.name).proposes else []
         source = read(Path(node.source), folder, node.format.params, params.seed, *where)
+        _tell_left_out(dataset, source.left_out)
         check(dataset, source)
         _decide(dataset, source, node)
         beside = {}
@@ -60,8 +62,11 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
 def check(dataset: str, source: Source) -> None:
     """Raises InputError when captions and images do not fit together.
 
-    A box that is only proposed has no caption. Any other image without a caption is refused: as a query it would have no correct answer, and no recall is defined.
+    A box that is only proposed has no caption, and a data set may have none at all. Where other images have some, one without
+    is refused: as a query it would have no correct answer, and no recall is defined.
     """
+    if not source.captions.num_rows:
+        return
     image_ids, owners = (source.images["image_id"].combine_chunks(), source.captions["image_id"].combine_chunks())
     rows = pc.index_in(owners, value_set=image_ids)
     _refuse(dataset, source.captions.filter(pc.is_null(rows)), "caption_id", "its image_id {image_id} does not exist")
@@ -79,6 +84,13 @@ def _refuse(dataset: str, wrong: pa.Table, key: str, problem: str) -> None:
         first = wrong.slice(0, 1).to_pylist()[0]
         more = f" (and {wrong.num_rows - 1} more)" if wrong.num_rows > 1 else ""
         raise InputError(f"data set {dataset}, {key} {first[key]}: {problem.format(**first)}{more}")
+
+
+def _tell_left_out(dataset: str, lines: list[str]) -> None:
+    for line in lines[:_LEFT_OUT]:
+        warn(f"prepare {dataset}: left out: {line}")
+    if (more := len(lines) - _LEFT_OUT) > 0:
+        warn(f"prepare {dataset}: left out: and {more} more")
 
 
 def _decide(dataset: str, source: Source, node: Dataset) -> None:
@@ -117,7 +129,7 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
     tables |= {"phrases": source.phrases} if source.phrases is not None else {}
     counts = []
     for split in images.SPLITS if source.regions is not None else images.DESCRIBED:
-        found = [f"{pc.sum(pc.equal(table['split'], split)).as_py()} {name}" for name, table in tables.items()]
+        found = [f"{pc.sum(pc.equal(table['split'], split)).as_py() or 0} {name}" for name, table in tables.items()]
         counts.append(f"{split} {' / '.join(found)}")
     if source.regions is not None:
         covered = [_covered(split, of) for split, of in source.regions.recall.items()]

@@ -1,5 +1,6 @@
 """Where every artefact lies. Paths are relative to the project root: the folder that holds params.yaml."""
 
+import hashlib
 from pathlib import Path
 
 from pipeline.core.errors import UsageError
@@ -55,6 +56,11 @@ def code(stage: str) -> Path:
 
 def searched(run: str) -> Path:
     return DATA / "search" / run
+
+
+def seen(source: Path) -> Path:
+    """What was read of the pictures of a folder, as params.yaml names that."""
+    return DATA / "seen" / f"{hashlib.sha256(str(source).encode()).hexdigest()[:16]}.parquet"
 
 
 def tracked() -> Path:

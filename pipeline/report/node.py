@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.artifacts import evaluation, history
+from pipeline.artifacts import captions, evaluation, history
 from pipeline.project import paths
 from pipeline.project.nodes import Declaration
 from pipeline.project.params.criteria import ranked_under
@@ -11,7 +11,8 @@ from pipeline.project.registry import SECTIONS
 
 
 def _inputs(params: Params, name: str) -> list[Path]:
-    names = [(run, one) for run in params.evaluated() for one in ranked_under(params, run)]
+    measured = [name for name in params.evaluated() if not captions.absent(paths.prepared(params.dataset(name)))]
+    names = [(run, one) for run in measured for one in ranked_under(params, run)]
     needed = [paths.evaluated(run, one) / evaluation.METRICS for run, one in names]
     return needed + [paths.trained(run) / history.NAME for run in params.runs]
 

@@ -139,3 +139,9 @@ def overlay(path: Path) -> None:
         "runs: {hal: {dataset: mine, features: main, texts: words, noise: clean, loss: hal, scheme: plain,"
         " similarity: cosine, text: gru, image: linear}}\n"
     )
+
+
+def photos(folder: Path) -> None:
+    """Three, one of them deeper."""
+    for number, name in enumerate(("beach.jpg", "park.jpg", "2026/city.jpg")):
+        picture(folder / name, number)

@@ -26,7 +26,12 @@ WHOLE = {
 }
 DATA = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
 # Formats of which a page cannot show every file.
-PACKED = {"webdataset": standins.tar_shards, "parquet": standins.picture_rows, "entities": standins.entities}
+PACKED = {
+    "webdataset": standins.tar_shards,
+    "parquet": standins.picture_rows,
+    "entities": standins.entities,
+    "folder": standins.photos,
+}
 FORMATS = {section.split("\n")[0]: section for section in DATA.split("\n## ")[1:]}
 
 

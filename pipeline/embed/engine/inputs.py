@@ -19,14 +19,15 @@ from pipeline.train.engine.pixels import PixelSource
 
 @dataclass(frozen=True)
 class Sources:
-    """model: on ``device``; images, captions: the data set's tables; inputs: what the image encoder reads."""
+    """model: on ``device``; images, captions: the data set's tables; inputs: what the image encoder reads; texts: None where there
+    are no captions."""
 
     model: DualEncoder
     images: pa.Table
     captions: pa.Table
     features: Features
     inputs: np.ndarray | PixelSource
-    texts: Texts
+    texts: Texts | None
     device: torch.device
 
     def seen(self, image_ids: np.ndarray, shown: str = "") -> Tensor:
@@ -36,6 +37,7 @@ class Sources:
 
     def read(self, caption_ids: np.ndarray, shown: str = "") -> Tensor | Words:
         """(n, dim), or the words of n captions. shown: as of ``seen``."""
+        assert self.texts is not None
         places = self.texts.places_of(caption_ids)
         return encode.captions(self.model, self.texts, places, self.device, shown=shown)
 

@@ -1,8 +1,9 @@
 """Open every image once: does it exist below its root, does it decode, how large is it, what is its digest."""
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,6 +19,7 @@ from pipeline.pictures.images import Size, orientation, upright
 from pipeline.pictures.picture import opened, undecodable
 from pipeline.prepare.engine.source import is_text
 
+# Upright size, orientation, sha256, and None or why the image cannot be used.
 Read = tuple[Size, int, str, str | None]
 
 
@@ -51,8 +53,7 @@ def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: b
     places = [where(number) for number in range(len(files))]
     for file, place in zip(files, places, strict=True):
         _locate(root, file, place, in_shards)
-    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-        results = list(console.track(pool.map(partial(_open, root), files, places), len(files), "images"))
+    results = list(readings(root, files, places))
     broken = [
         f"{place}: {file} {result[3]}"
         for place, file, result in zip(places, files, results, strict=True)
@@ -61,6 +62,14 @@ def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: b
     sizes, orientations, digests, _ = zip(*results, strict=True) if results else ((), (), (), ())
     widths, heights = [size[0] for size in sizes], [size[1] for size in sizes]
     return Scanned(widths, heights, list(digests), list(orientations), broken)
+
+
+def readings(root: Path, files: list[str], places: list[str]) -> Iterator[Read]:
+    """Of every file, in their order, read in threads, with progress. files: as of ``scan``, known to lie below ``root``."""
+    with contextlib.ExitStack() as stack:
+        pool = ThreadPoolExecutor(min(16, os.cpu_count() or 1))
+        stack.callback(pool.shutdown, cancel_futures=True)
+        yield from console.track(pool.map(partial(_open, root), files, places), len(files), "images")
 
 
 def _locate(root: Path, file: str, where: str, in_shards: bool) -> None:
@@ -84,7 +93,6 @@ def _locate(root: Path, file: str, where: str, in_shards: bool) -> None:
 
 
 def _open(root: Path, file: str, where: str) -> Read:
-    """Upright size, orientation, sha256, and None or why the image cannot be used."""
     digest = UNREAD
     try:
         content = read.content(root, file, where)

@@ -43,7 +43,8 @@ class Source:
     root: the folder that the column ``file`` is relative to, itself relative to the project or absolute. broken: a line
     for each image that is missing or does not decode; the stage decides whether it stops for them. phrases: the columns of
     ``pipeline.artifacts.phrases``, of data sets that know where in their pictures the things are that their captions name. regions: of a
-    data set of boxes in the pictures of another one. names: of data sets whose ids are text.
+    data set of boxes in the pictures of another one. names: of data sets whose ids are text. left_out: a line for each file that
+    is no row although it could be a picture.
     """
 
     images: pa.Table
@@ -53,6 +54,7 @@ class Source:
     phrases: pa.Table | None = None
     regions: RegionRows | None = None
     names: TextIds | None = None
+    left_out: list[str] = field(default_factory=list)
 
 
 def existing(source: Path) -> Path:

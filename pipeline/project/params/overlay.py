@@ -49,16 +49,7 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
         _forget_runs(content)
     for section in replaced:
         content[section] = {}
-    for section, values in changes.items():
-        there = content.get(section)
-        if not (there and isinstance(there, dict) and isinstance(values, dict)):
-            content[section] = _own(values)
-        elif section in NODES:
-            there.update(_own(values))
-        else:
-            _merge(there, values)
-    for section in ("ensembles", "transfers"):
-        content[section] = _on_one_line(content.get(section) or {})
+    _add(content, changes)
     with_overrides(content, overrides, params.name)
     try:
         _write(params, editor, content, further)
@@ -69,10 +60,30 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
         raise ParamsError([*error.problems, advice]) from error
 
 
+def add(params: Path, changes: dict[str, dict], further: Iterable[Check] = ()) -> None:
+    """As ``apply``, of an overlay that is no file."""
+    editor, content = _opened(params)
+    _add(content, changes)
+    _write(params, editor, content, further)
+
+
 def edit(params: Path, overrides: list[str], further: Iterable[Check] = ()) -> None:
     """Write ``overrides`` into ``params``, comments kept, nothing unless all of it validates. further: as of ``load``."""
     editor, content = _opened(params)
     _write(params, editor, with_overrides(content, overrides, params.name), further)
+
+
+def _add(content: dict, changes: dict) -> None:
+    for section, values in changes.items():
+        there = content.get(section)
+        if not (there and isinstance(there, dict) and isinstance(values, dict)):
+            content[section] = _own(values)
+        elif section in NODES:
+            there.update(_own(values))
+        else:
+            _merge(there, values)
+    for section in ("ensembles", "transfers"):
+        content[section] = _on_one_line(content.get(section) or {})
 
 
 def _opened(params: Path) -> tuple[YAML, dict]:

@@ -89,13 +89,14 @@ class Embedded:
         return None if said is None else str(said)
 
     def split(self, name: str, device: torch.device) -> Split:
-        """Raises InputError when the split is empty or an image or caption in it has no counterpart."""
+        """Raises InputError when the split is empty or an image or caption in it has no counterpart, but where there are no
+        captions at all."""
         if not self.has(name):
             raise InputError(f"{self.folder / embeddings.IMAGES}: no image of split '{name}'{self._advice(name)}")
         images, captions = self.images.split(name), self.captions.split(name)
         for file, side, other in [(embeddings.IMAGES, images, captions), (embeddings.CAPTIONS, captions, images)]:
             lonely = side.image_ids[~np.isin(side.image_ids, other.image_ids)]
-            if len(lonely):
+            if len(lonely) and len(self.captions.ids):
                 raise InputError(
                     f"{self.folder / file}: {len(lonely)} rows of split '{name}' have no counterpart in the other file, "
                     f"the first is image_id {lonely[0]}; prepare and embed the data set again"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from pipeline.artifacts import audit, evaluation, history, localisation
+from pipeline.artifacts import audit, captions, evaluation, history, localisation
 from pipeline.project import paths
 from pipeline.project.params.criteria import ranked_under
 from pipeline.project.params.schema import SweepNode
@@ -17,7 +17,7 @@ _EVALUATED = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
 
 @dataclass(frozen=True)
 class Present:
-    """params: without the runs, ensembles, criteria, sweeps, audits and localisations that cannot be shown; inferences: those of each run
+    """params: without the runs, ensembles, criteria, sweeps, audits and localisations that cannot be shown, and those of data sets without captions; inferences: those of each run
     and ensemble, in the order of the grid; missing: ("run hal under gm, rgm", why and how to make it) of what was left out."""
 
     params: Params
@@ -28,8 +28,11 @@ class Present:
 def present(params: Params) -> Present:
     """By the files that lie there; whether they can be used is for their readers to say."""
     inferences: dict[str, list[str]] = {}
-    missing = []
+    missing, bare = [], []
     for name in params.evaluated():
+        if captions.absent(paths.prepared(params.dataset(name))):
+            bare.append((f"'{name}'", f"data set '{params.dataset(name)}' has no captions, so nothing is measured"))
+            continue
         node, moved = params.ensembles.get(name), params.transfers.get(name)
         kind, needed = ("ensemble", node.members) if node else ("transfer", (moved.run,)) if moved else ("run", ())
         asked = ranked_under(params, name)
@@ -46,6 +49,7 @@ def present(params: Params) -> Present:
             if absent:
                 made = _made("evaluate", name, f" --inference {','.join(absent)}")
                 missing.append((f"{kind} {name} under {', '.join(absent)}", f"not evaluated; {made}"))
+    missing += [] if inferences else bare
     beside = {"audits": (paths.audited, audit.METRICS), "localized": (paths.localized, localisation.METRICS)}
     there: dict[str, list[str]] = {}
     for (key, (folder, file)), (what, command) in zip(beside.items(), _BESIDE, strict=True):

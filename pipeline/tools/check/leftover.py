@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.artifacts import evaluation
+from pipeline.artifacts import captions, evaluation
 from pipeline.core.files import read_json
 from pipeline.project import paths
 from pipeline.project.lock import Lock
@@ -61,11 +61,11 @@ def report(params: Params) -> list[Problem]:
     """reports/metrics.json must speak of the runs of params.yaml and of no other, and of the data they were evaluated on."""
     path = paths.REPORTS / "metrics.json"
     found: list[Problem] = []
-    if not path.is_file() or not any(paths.evaluations(run).is_dir() for run in params.evaluated()):
+    if not path.is_file() or not any(paths.evaluations(run).is_dir() for run in _measured(params)):
         return []
     with collected(found):
         figures = read_json(path)
-        wrong = sorted(set(figures) ^ {*params.named(params.evaluated())})
+        wrong = sorted(set(figures) ^ {*params.named(_measured(params))})
         if wrong:
             what = f"stale: runs that only it or only params.yaml has: {', '.join(wrong[:_SHOWN])}"
             found.append(Problem(DIGEST, str(path), what, "run `vse-pipe report`"))
@@ -73,6 +73,10 @@ def report(params: Params) -> list[Problem]:
             what = f"figures of other data than was evaluated here: {_listed(other)}"
             found.append(Problem(DIGEST, str(path), what, "run `vse-pipe evaluate`, then `vse-pipe report`"))
     return found
+
+
+def _measured(params: Params) -> list[str]:
+    return [name for name in params.evaluated() if not captions.absent(paths.prepared(params.dataset(name)))]
 
 
 def _other_data(figures: object, run: str) -> bool:

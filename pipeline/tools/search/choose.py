@@ -2,7 +2,7 @@
 
 import json
 
-from pipeline.artifacts import embeddings
+from pipeline.artifacts import captions, embeddings
 from pipeline.core.errors import UsageError
 from pipeline.core.files import read_json
 from pipeline.project import paths
@@ -14,12 +14,25 @@ _FIGURES = "metrics.json"
 
 
 def default_run(params: Params, inference: str) -> tuple[str, str]:
-    """(run, why): the only one, else the one with the largest rsum under ``inference`` in reports/metrics.json.
+    """(run, why): the only one of a data set without captions, which is there to be searched; else the only one, or the one with
+    the largest rsum under ``inference`` in reports/metrics.json.
 
     Only figures of the data that a run is embedded from count: in a clone the report may be of other data. Raises UsageError
     where there are several runs and no such figures of any, or where these are of several data sets.
     """
     known = [*params.runs, *params.ensembles]
+    collections = [
+        name for name in (*known, *params.transfers) if captions.absent(paths.prepared(params.dataset(name)))
+    ]
+    if len(collections) > 1:
+        raise UsageError(f"search which pictures? give --run: {', '.join(collections)}")
+    if collections:
+        return collections[0], "the only one of pictures without captions"
+    return best(params, inference, known)
+
+
+def best(params: Params, inference: str, known: list[str]) -> tuple[str, str]:
+    """As ``default_run``, of these."""
     if len(known) == 1:
         return known[0], "the only run"
     path = paths.REPORTS / _FIGURES

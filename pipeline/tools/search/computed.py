@@ -8,6 +8,7 @@ from pipeline.core.console import say
 from pipeline.core.errors import InputError
 from pipeline.core.strict import Strict
 from pipeline.evaluate.stage import warn_of_residual
+from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.ranking.engine import criteria
 from pipeline.ranking.engine.bank_source import BankSource
@@ -33,6 +34,12 @@ def computed(
         scores = scores.transposed()
     queries = source.bank(split, scores, direction, similarity, memory)
     rows, columns = queries.queries.shape
+    if not rows:
+        of = paths.embedded(params.trained(network.galleries[0].run))
+        raise InputError(
+            f"{criterion.name} corrects by queries, and split '{bank}' has no captions; name a folder of embeddings by the same "
+            f"model that has some, such as -S evaluate.bank={of}"
+        )
     say(f"{criterion.name}: computing the correction of {columns:,} items by {rows:,} queries of {bank}, once")
     found = criterion.item_bias(queries)
     assert found is not None

@@ -110,6 +110,10 @@ class Engine:
         """
         wanted.check()
         direction = query.direction(parts, wanted.to)
+        if direction == TO_CAPTIONS and not self.counts["captions"]:
+            raise InputError(
+                f"data set '{self._catalogue.dataset}' has no captions of split '{self.split}'; find images: --to {query.IMAGES}"
+            )
         started = time.monotonic()
         sure = self._sure(parts, wanted, direction)
         kept, narrowed = self._kept(parts, wanted, direction)

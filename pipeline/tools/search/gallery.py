@@ -65,12 +65,13 @@ class Gallery:
         return cls(folder, run, split, ours).of(split)
 
     def of(self, split: str) -> "Gallery":
-        """The same network's embeddings of another split. Raises InputError where it has no image or no caption."""
+        """The same network's embeddings of another split. Raises InputError where it has no image."""
         found = replace(self, split=split, _read={})
-        for name, ids in [(embeddings.IMAGES, found.ids.image_ids), (embeddings.CAPTIONS, found.ids.caption_ids)]:
-            if not len(ids):
-                advice = f"name '{split}' in embed.splits and run `vse-pipe embed --run {self.run}`"
-                raise InputError(f"{self.folder / name}: nothing of split '{split}'; if the data set has it, {advice}")
+        if not len(found.ids.image_ids):
+            advice = f"name '{split}' in embed.splits and run `vse-pipe embed --run {self.run}`"
+            raise InputError(
+                f"{self.folder / embeddings.IMAGES}: nothing of split '{split}'; if the data set has it, {advice}"
+            )
         return found
 
     @property

@@ -38,7 +38,8 @@ def remarks(told: dict) -> list[str]:
         found.append("nothing fits" + ("" if least is None else f" with a probability of {least:g} or more"))
     if told["left_out"]:
         images, captions = (told["left_out"][kind] for kind in ("images", "captions"))
-        found.append(f"{images:,} images that could not be read are not searched, nor their {captions:,} captions")
+        nor = f", nor their {captions:,} captions" if captions else ""
+        found.append(f"{images:,} images that could not be read are not searched{nor}")
     if told["approximate"]:
         found.append(estimated(told["approximate"]))
     return found + ([corrected(told)] if told["correction"] else [])
@@ -88,12 +89,16 @@ def _table(told: dict) -> None:
     for name in ("rank", "score", *sure):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("image", overflow="fold")
-    table.add_column("its first caption" if to_images else "caption", overflow="fold", ratio=1)
-    table.add_column("image_id" if to_images else "caption_id", justify="right", no_wrap=True)
+    described = any(hit["text"] for hit in told["hits"])
+    if described:
+        table.add_column("its first caption" if to_images else "caption", overflow="fold", ratio=1)
+    key = "image_id" if to_images else "caption_id"
+    numbered = any(hit[key] != hit["file"] for hit in told["hits"])
+    if numbered:
+        table.add_column(key, justify="right", no_wrap=True)
     for hit in told["hits"]:
-        number = hit["image_id"] if to_images else hit["caption_id"]
         file = plain(hit["file"]) + (f"\n+{len(hit['alike'])} alike" if hit["alike"] else "")
-        known = [f"{hit[name]:.2f}" for name in sure]
-        cells = str(hit["rank"]), f"{hit['score']:.4f}", *known, file, plain(hit["text"]), str(number)
+        cells = [str(hit["rank"]), f"{hit['score']:.4f}", *(f"{hit[name]:.2f}" for name in sure), file]
+        cells += [plain(hit["text"])] * described + [plain(str(hit[key]))] * numbered
         table.add_row(*map(Text, cells))
     stdout.print(table)

@@ -50,7 +50,7 @@ def table(
         pictures = encoder.Pictures.of(node.dataset, stored, trained.described, device, drawing)
     features.require_images(stored, prepared)
     texts.require_captions(words, prepared)
-    said, shown, mentions = captions.read(prepared), pairs.read(injected), mentions_of(prepared)
+    said, shown, mentions = captions.read(prepared, "train"), pairs.read(injected), mentions_of(prepared)
     return TrainTable.join(said, shown, stored, texts.read(words), pictures, node.train.same_text, mentions)
 
 

@@ -1,0 +1,168 @@
+"""The pictures below a folder; of those that an earlier call has read and that have not changed only size and time are looked at."""
+
+import os
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.artifacts.images import UNREAD
+from pipeline.artifacts.names import TextIds
+from pipeline.core import text_ids
+from pipeline.core.errors import InputError
+from pipeline.pictures.address import cut, path_of
+from pipeline.prepare.engine.scan import Read, readings
+from pipeline.prepare.engine.seen import SeenPictures, Stamp
+from pipeline.prepare.engine.source import Source, caption_table, existing, image_table, is_text
+from pipeline.prepare.formats.folder import Params
+from pipeline.project import paths
+
+_KINDS = "jpg jpeg jpe jfif png webp gif bmp tif tiff ppm pgm pbm pnm jp2 j2k avif heic heif"
+ENDINGS = tuple(f".{kind}" for kind in _KINDS.split())
+# All are what is searched where nothing else is asked for.
+_SPLIT = "test"
+# Readings of a file that is written meanwhile.
+_TRIES = 3
+_CHANGING = ((0, 0), 1, UNREAD, "changes while it is read")
+
+
+@dataclass
+class _Found:
+    """stamps: of the pictures, by name below the folder; left_out: a line for whatever else could have been one."""
+
+    stamps: dict[str, Stamp] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+
+def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+    """source: the folder. ``file`` is a picture's path below it and its id as text; ids inside are numbers that follow from the
+    path alone, so that a picture keeps its own whatever is added or removed. All are of split test, in the order of their paths.
+
+    Pictures are files with one of ``ENDINGS``. Hidden files and folders are none; links to folders, links that lead out of the
+    folder and names that cannot be ids are left out and named. Raises InputError for a source that is no folder or has no
+    picture.
+    """
+    if not existing(source).is_dir():
+        raise InputError(f"source {source} is no folder; format folder reads a folder of pictures")
+    found = _walked(source)
+    if not found.stamps:
+        more = f"; left out: {found.left_out[0]}" if found.left_out else ""
+        raise InputError(f"{source}: no picture in it or in its folders, which end in {', '.join(ENDINGS)}{more}")
+    files = sorted(found.stamps)
+    with SeenPictures.kept(paths.seen(source)) as seen:
+        results = _readings(source, found.stamps, seen)
+    widths, heights = zip(*(results[file][0] for file in files), strict=True)
+    digests = [results[file][2] for file in files]
+    ids = np.array([_number(file) for file in files])
+    _must_differ(ids, files, source)
+    images = image_table(ids, files, [_SPLIT] * len(files), widths, heights, digests)
+    broken = [f"{file} {why}" for file in files if (why := results[file][3]) is not None]
+    names = TextIds.of(image_id=(ids, pa.array(files, pa.string())))
+    return Source(images, caption_table([], [], [], []), str(source), broken, names=names, left_out=found.left_out)
+
+
+def _readings(source: Path, stamps: dict[str, Stamp], seen: SeenPictures) -> dict[str, Read]:
+    """Of every file, with the stamp that it had before and after it was read."""
+    results: dict[str, Read] = {}
+    wanted = []
+    for file, stamp in sorted(stamps.items()):
+        if (known := seen.get(file, stamp)) is not None:
+            results[file] = known
+        else:
+            wanted.append(file)
+    seen.forget(stamps)
+    for _ in range(_TRIES):
+        again = []
+        made = readings(source, wanted, [str(source / file) for file in wanted])
+        for file, result in zip(wanted, made, strict=True):
+            now = _stamp(source / file)
+            if now is None or now == stamps[file]:
+                results[file] = result
+                seen.add(file, stamps[file], result)
+            else:
+                again.append(file)
+                stamps[file], results[file] = now, _CHANGING
+        if not again:
+            break
+        wanted = again
+    return results
+
+
+def _stamp(path: str | Path) -> Stamp | None:
+    """None where there is no such file any more."""
+    try:
+        status = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def _walked(source: Path) -> _Found:
+    found, root = _Found(), str(source)
+
+    def unreadable(error: OSError) -> None:
+        found.left_out.append(f"{_shown(error.filename)}: the folder cannot be read ({error.strerror})")
+
+    for folder, folders, files in os.walk(root, onerror=unreadable):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        below = os.path.relpath(folder, root)
+        for name in folders:
+            if os.path.islink(os.path.join(folder, name)):  # noqa: PTH114, PTH118 (a Path a file takes seconds of 100,000)
+                found.left_out.append(f"{_shown(os.path.join(folder, name))}: a link to a folder is not followed")  # noqa: PTH118
+        for name in files:
+            if not name.startswith(".") and name.lower().endswith(ENDINGS):
+                _take(found, source, name if below == "." else f"{below}/{name}")
+    _refuse_ids(found, source)
+    return found
+
+
+def _take(found: _Found, source: Path, file: str) -> None:
+    """Into ``stamps``, or with the reason into ``left_out``."""
+    path = os.path.join(source, file)  # noqa: PTH118
+    why, stamp = _objection(source, file, path), _stamp(path)
+    if why is None and stamp is not None:
+        found.stamps[file] = stamp
+    else:
+        found.left_out.append(f"{_shown(path)}: {why or 'it was removed meanwhile'}")
+
+
+def _objection(source: Path, file: str, path: str) -> str | None:
+    if not is_text(file):
+        return "its name is not UTF-8; rename it"
+    if cut(file)[1] is not None or path_of(file) != file:
+        return "its name reads as a place in another file; rename it"
+    if os.path.islink(path):  # noqa: PTH114
+        try:
+            target = Path(path).resolve(strict=True)
+        except (OSError, RuntimeError):  # the latter of a loop
+            return "a link that leads to no file"
+        if not target.is_relative_to(source.resolve()):
+            return f"a link that leads out of {source}"
+    return None
+
+
+def _refuse_ids(found: _Found, source: Path) -> None:
+    files = sorted(found.stamps)
+    for row, why in text_ids.objections(pa.array(files, pa.string())).items():
+        del found.stamps[files[row]]
+        found.left_out.append(f"{_shown(str(source / files[row]))}: its path {why} and cannot be an id; rename it")
+
+
+def _shown(path: str) -> str:
+    return path if path.isprintable() else ascii(path)
+
+
+def _number(file: str) -> int:
+    """63 bits of the path's digest."""
+    return int.from_bytes(sha256(file.encode()).digest()[:8]) >> 1
+
+
+def _must_differ(ids: np.ndarray, files: list[str], source: Path) -> None:
+    """Raises InputError for two of one number: once in ten million folders of a million pictures."""
+    _, first, which = np.unique(ids, return_index=True, return_inverse=True)
+    for row in np.flatnonzero(first[which] != np.arange(len(ids))):
+        raise InputError(
+            f"{source}: {files[row]} and {files[first[which[row]]]} have the same number; rename one of them"
+        )
