@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -103,17 +104,27 @@ def project(root: Path, items: int, described: int, dim: int, topics: int) -> No
         embeddings.write(root / paths.embedded("sum") / name, Side(key, of, kept, vectors, about))
 
 
+# The largest memory, as the process itself saw it: what wait4 says counts the memory of whoever started it.
+_CALLED = """
+import atexit, sys
+atexit.register(lambda: sys.stderr.write(open("/proc/self/status").read()))
+from pipeline.cli import main
+main()
+"""
+
+
 def call(root: Path, arguments: list[str]) -> tuple[Call, dict]:
     """A search in a process of its own, and its answer."""
-    command = [sys.executable, "-c", "from pipeline.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", _CALLED, *arguments]
     started = time.monotonic()
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         first = process.stdout.readline()
         spent = time.monotonic() - started
-        content = first + process.stdout.read()
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    return Call(spent, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024), json.loads(content)
+        content, status = first + process.stdout.read(), process.stderr.read()
+        _, ended, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(ended)
+    mib = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
+    return Call(spent, used.ru_utime + used.ru_stime, mib), json.loads(content)
 
 
 def warm(root: Path, inference: str, overrides: list[str], repeats: int) -> list[float]:
