@@ -75,7 +75,9 @@ def search(tab, url, text: str) -> None:
 def test_a_typed_sentence_shows_pictures_and_asks_nobody_else(tab, url):
     search(tab, url, "a blue square")
     tab.until("document.querySelectorAll('img').length === 4 && " + LOADED + ".every(Boolean)")
-    assert tab.evaluate("location.search") == "?text=a+blue+square&k=10&inference=nns&to=&where=&group="
+    assert (
+        tab.evaluate("location.search") == "?text=a+blue+square&k=10&inference=nns&to=&where=&group=&min_probability="
+    )
     assert tab.evaluate("document.querySelector('.gallery img').alt") == "a blue square"
     assert tab.evaluate("[...document.images].every(one => one.alt)")
     assert tab.errors == []
@@ -179,7 +181,7 @@ def test_a_condition_and_groups_are_typed_and_stay_in_the_address(tab, url):
         tab.evaluate(f"document.querySelector('input[name={name}]').focus()")
         tab.type(text, enter)
     tab.arrive()
-    assert tab.evaluate("location.search") == "?text=green&k=10&inference=nns&to=&where=re&group=0.9"
+    assert tab.evaluate("location.search") == "?text=green&k=10&inference=nns&to=&where=re&group=0.9&min_probability="
     assert tab.evaluate("document.querySelector('.narrow').open")
     assert tab.evaluate("document.querySelector('.alike summary').textContent") == "1 alike"
     assert tab.evaluate("document.documentElement.scrollWidth") <= 1280

@@ -48,7 +48,8 @@ def test_the_empty_page_has_both_forms_and_no_result(client, engines):
     page = get(client)
     by_text, by_photo = page.all("form")
     assert (by_text["method"], by_photo["method"], by_photo["enctype"]) == ("get", "post", "multipart/form-data")
-    assert [one["name"] for one in page.all("input")] == ["text", "k", "where", "group", "photo", "k", "where", "group"]
+    narrow = ["where", "group", "min_probability"]
+    assert [one["name"] for one in page.all("input")] == ["text", "k", *narrow, "photo", "k", *narrow]
     assert [one["name"] for one in page.all("select")] == ["inference", "to", "inference", "to"]
     assert page.all("img") == page.all("li") == page.all("script") == []
     assert "5 images, 5 captions" in page.text
@@ -203,6 +204,14 @@ def test_parts_conditions_and_what_is_alike_are_shown(client, engines):
     boxes = {one["name"]: one["value"] for one in page.all("input") if one["name"] in ("text", "where", "group")}
     assert boxes == {"text": "green:2 - red", "where": "e", "group": "0.95"}
     assert all("open" in one for one in page.all("details") if one.get("class") == "narrow")
+
+
+def test_only_what_is_probable_enough_is_shown_and_nothing_is_an_answer(client, engines):
+    page = get(client, text="green", min_probability="0.5")
+    assert engines["nns"].wanted == Wanted(11, None, None, None, 0, True, 0.5)
+    assert "90% sure" in " ".join(page.text.split())
+    assert "Nothing fits with a probability of 0.95 or more." in get(client, text="green", min_probability=".95").text
+    assert "sure" not in get(client, text="green").text
 
 
 def test_a_file_of_the_server_cannot_be_asked_with(client, engines):

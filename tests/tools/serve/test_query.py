@@ -22,9 +22,18 @@ def test_all_fields():
 
 
 def test_what_narrows_and_boxes_left_empty():
-    asked = [("text", "x"), ("offset", "20"), ("to", "captions"), ("where", " width > 3 "), ("group", "0.97")]
-    assert read(asked, SERVED) == Query(10, "csls", "x", None, None, 20, "captions", "width > 3", 0.97)
-    assert read([("text", "x"), ("to", ""), ("where", ""), ("group", "")], SERVED) == Query(10, "csls", text="x")
+    asked = [
+        ("text", "x"),
+        ("offset", "20"),
+        ("to", "captions"),
+        ("where", " width > 3 "),
+        ("group", "0.97"),
+        ("min_probability", "1"),
+    ]
+    assert read(asked, SERVED) == Query(10, "csls", "x", None, None, 20, "captions", "width > 3", 0.97, 1.0)
+    assert read([("text", "x"), ("to", ""), ("where", ""), ("group", ""), ("min_probability", "")], SERVED) == Query(
+        10, "csls", text="x"
+    )
 
 
 def test_nothing_asked_is_no_query_but_still_checked():
@@ -55,6 +64,10 @@ REFUSED = [
     ([("text", "x"), ("group", "-0.5")], "group must be a cosine above 0 and at most 1"),
     ([("text", "x"), ("group", "1e-3")], "group must be a cosine above 0 and at most 1"),
     ([("text", "x"), ("group", "0.9"), ("offset", "300")], "grouped, the first 300 results can be asked for"),
+    (
+        [("text", "x"), ("min_probability", "1.5")],
+        "min_probability must be a probability above 0 and at most 1, got '1.5'",
+    ),
     ([("text", "x"), ("where", "w" * 1001)], "the condition has 1,001 characters; 1,000 are the most"),
     ([("txt", "x")], "unknown field 'txt'; did you mean 'text'? known: text, image_id, k, offset, "),
 ]
@@ -74,7 +87,10 @@ def test_a_photo_stands_alone(name):
 
 
 PAIRS = st.lists(
-    st.tuples(st.sampled_from(["text", "image_id", "k", "offset", "group", "to", "where", "K"]), st.text(max_size=8)),
+    st.tuples(
+        st.sampled_from(["text", "image_id", "k", "offset", "group", "to", "where", "min_probability", "K"]),
+        st.text(max_size=8),
+    ),
     max_size=4,
 )
 
