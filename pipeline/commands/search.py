@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -49,6 +50,7 @@ def search(
         float | None, typer.Option(help="only hits that are a match with this probability, learnt from val; 0 to 1")
     ] = None,
     probability: Annotated[bool, typer.Option("--probability", help="the probability that a hit is a match")] = False,
+    pictures: Annotated[bool, typer.Option(help="in terminals that show them: kitty, iTerm2, WezTerm, Ghostty")] = True,
     html: Annotated[Path | None, typer.Option(help="write the answer as a page of its own too")] = None,
     as_json: AsJson = False,
     device: Device = "auto",
@@ -69,7 +71,7 @@ def search(
         wanted = Wanted(k, to, where, group, 0, probability, min_probability)
         wanted.check()
         run, why = (run, "as asked") if run else default_run(params, inference)
-        _answer(Engine.open(params, run, inference, split, device), parts, wanted, why, as_json, out)
+        _answer(Engine.open(params, run, inference, split, device), parts, wanted, why, as_json, out, pictures)
 
 
 def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple[Term, ...]":
@@ -88,13 +90,19 @@ def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple
     )
 
 
-def _answer(engine, parts: "tuple[Term, ...]", wanted: "Wanted", why: str, as_json: bool, out: Path | None) -> None:
+def _answer(
+    engine, parts: "tuple[Term, ...]", wanted: "Wanted", why: str, as_json: bool, out: Path | None, pictures: bool
+) -> None:
+    from pipeline.core.console import stdout
     from pipeline.tools.search import answer as answers
-    from pipeline.tools.search import query, show
+    from pipeline.tools.search import query, show, terminal
 
     answer = engine.ask(parts, wanted)
     told = answers.document(engine, answer, query.direction(parts, wanted.to), why)
     show.show(told, as_json)
+    drawn = terminal.protocol(stdout.file, os.environ) if pictures and not as_json else None
+    if drawn is not None:
+        terminal.draw(stdout.file, drawn, told["hits"], engine.picture)
     if out is not None:
         _write_page(out, engine, told, parts)
     engine.keep()

@@ -63,6 +63,11 @@ def _numbers(measured: dict) -> dict:
         content[direction] = {name: round(value, _DECIMALS) for name, value in figures.items() if name not in _COUNTS}
     for key in _FURTHER & measured.keys():
         content[key] = {direction: _without_counts(measured[key][direction]) for direction in DIRECTIONS}
+    if sure := measured.get("calibration"):
+        content["calibration"] = {
+            direction: {name: round(sure[direction][name], _DECIMALS) for name in ("ece", "brier")}
+            for direction in DIRECTIONS
+        }
     return content
 
 

@@ -33,6 +33,7 @@ SECTIONS = (
     "audit",
     "localisation",
     "judged",
+    "calibration",
     "hubness",
     "changes",
     "examples",

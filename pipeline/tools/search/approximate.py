@@ -30,7 +30,7 @@ try:
 except ImportError as error:
     raise absent("search.approximate_from", "faiss-cpu", "faiss") from error
 
-_TOP, _SAMPLE, _TOGETHER = 10, 200, 16
+_TOP, _SAMPLE, _TOGETHER, _ROUNDING = 10, 200, 16, 1e-5
 # Candidates a hit that are scored exactly, at least so many of them.
 _SPARE, _LEAST = 4, 100
 # Links of a node of the graph; items that centres are learnt from, for each; rows that are handled at once.
@@ -170,25 +170,26 @@ def _exert(index: Any, effort: int) -> None:
 
 def _tuned(index: Any, params: SearchParams, found: Approximate, queries: Vectors) -> tuple[int, float, int]:
     """The least effort that reaches ``search.recall`` on the queries, its recall, and how many were asked."""
-    exact = _exact(found, queries)
+    least = _least(found, queries)
     graph = isinstance(index, faiss.IndexHNSW)
     effort, most = (_LEAST, 64 * _LEAST) if graph else (1, faiss.extract_index_ivf(index).nlist)
     while True:
         _exert(index, effort)
-        hits = [np.isin(best, found.find(query, _TOP)[1]).mean() for query, best in zip(queries, exact, strict=True)]
-        recall = float(np.mean(hits))
+        hits = [(found.find(query, _TOP)[0] >= one).sum() for query, one in zip(queries, least, strict=True)]
+        recall = float(np.mean(hits)) / min(_TOP, len(found.vectors))
         if recall >= params.recall or effort >= most:
             return effort, round(recall, 4), len(queries)
         effort = min(most, 2 * effort)
 
 
-def _exact(found: Approximate, queries: Vectors) -> list[Int64[np.ndarray, " best"]]:
-    """Places of the best of each, some queries at a time."""
-    k, best = min(_TOP, len(found.vectors)), []
+def _least(found: Approximate, queries: Vectors) -> list[float]:
+    """What an item scores at least that is among the best of each query, or equals one that is, up to rounding."""
+    k, least = min(_TOP, len(found.vectors)), []
     for start in range(0, len(queries), _TOGETHER):
         scores = found.correction.apply(queries[start : start + _TOGETHER] @ found.vectors.T)
-        best += list(np.argpartition(-scores, k - 1, axis=1)[:, :k])
-    return best
+        worst = np.partition(scores, -k, axis=1)[:, -k]
+        least += (worst - _ROUNDING * np.maximum(1, np.abs(worst))).tolist()
+    return least
 
 
 def _some(queries: Vectors) -> Vectors:

@@ -104,7 +104,9 @@ class _Reader:
             raise _unreadable(self._condition)
         if isinstance(value, str) != pa.types.is_string(column.type):
             raise UsageError(f"--where: {value!r} is compared with a column of {column.type}")
-        return value if isinstance(value, str) else sign * float(value) if abs(value) >= 2**63 else sign * value
+        if isinstance(value, str):
+            return value
+        return sign * float(str(value)) if abs(value) >= 2**63 else sign * value  # of the longest numbers: infinity
 
 
 def _mask(found: pa.ChunkedArray) -> np.ndarray:

@@ -23,10 +23,11 @@ class Form:
     to: str = ""
     where: str = ""
     group: str = ""
+    min_probability: str = ""
 
     @property
     def narrowed(self) -> bool:
-        return bool(self.to or self.where or self.group)
+        return bool(self.to or self.where or self.group or self.min_probability)
 
 
 class Pages:
@@ -53,13 +54,14 @@ class Pages:
         return self._render(form, message=message)
 
     def results(self, query: Query, found: Found) -> str:
-        group = "" if query.group is None else f"{query.group:g}"
-        form = Form(query.text or "", str(query.k), query.inference, query.to or "", query.where or "", group)
+        group, least = ("" if one is None else f"{one:g}" for one in (query.group, query.least))
+        narrowed = query.to or "", query.where or "", group, least
+        form = Form(query.text or "", str(query.k), query.inference, *narrowed)
         small = thumbnail(query.photo, _PREVIEW) if query.photo is not None else None
         return self._render(form, query=query, found=found, preview=data_uri(small) if small else None)
 
     def _render(self, form: Form, **shown: object) -> str:
-        kept = {"k": form.k, "inference": form.inference, "where": form.where, "group": form.group}
+        kept = {name: getattr(form, name) for name in ("k", "inference", "where", "group", "min_probability")}
 
         def again(**asked: object) -> str:
             """The address of another search with the same options."""

@@ -15,7 +15,7 @@ MAX_K = 100
 DEFAULT_K = 10
 # Of the whole upload: a photo of a telephone has 3 to 12 MB.
 MAX_UPLOAD = 20_000_000
-FIELDS = ("text", "image_id", "k", "offset", "inference", "to", "where", "group")
+FIELDS = ("text", "image_id", "k", "offset", "inference", "to", "where", "group", "min_probability")
 # How far results can be leafed through; where what is alike is one result, each costs a pass over all items.
 DEEPEST, DEEPEST_GROUPED = 10_000, 300
 _INT64 = 2**63
@@ -24,7 +24,7 @@ _INT64 = 2**63
 @dataclass(frozen=True)
 class Query:
     """One search: exactly one of ``text``, ``image_id`` and ``photo`` is set. ``k``: how many results, after the first
-    ``offset``; ``to``, ``where``, ``group``: as ``pipeline.tools.search.narrow.Wanted`` has them."""
+    ``offset``; ``to``, ``where``, ``group``, ``least``: as ``pipeline.tools.search.narrow.Wanted`` has them."""
 
     k: int
     inference: str
@@ -35,6 +35,7 @@ class Query:
     to: str | None = None
     where: str | None = None
     group: float | None = None
+    least: float | None = None
 
 
 def read(
@@ -65,7 +66,9 @@ def read(
 
 def _narrowed(given: dict[str, str], k: int) -> dict[str, Any]:
     """Boxes that a form sends empty count as not filled in."""
-    group = _cosine(given["group"]) if given.get("group") else None
+    group = _share("group", "a cosine", given["group"]) if given.get("group") else None
+    named = "min_probability"
+    least = _share(named, "a probability", given[named]) if given.get(named) else None
     offset = _integer("offset", given.get("offset") or "0", 0, DEEPEST)
     if group is not None and offset + k > DEEPEST_GROUPED:
         raise UsageError(f"grouped, the first {DEEPEST_GROUPED} results can be asked for, not those to {offset + k:,}")
@@ -75,13 +78,13 @@ def _narrowed(given: dict[str, str], k: int) -> dict[str, Any]:
     where = given.get("where", "").strip() or None
     if where is not None and len(where) > MAX_TEXT:
         raise UsageError(f"the condition has {len(where):,} characters; {MAX_TEXT:,} are the most")
-    return {"offset": offset, "to": to, "where": where, "group": group}
+    return {"offset": offset, "to": to, "where": where, "group": group, "least": least}
 
 
-def _cosine(value: str) -> float:
+def _share(name: str, what: str, value: str) -> float:
     if re.fullmatch(r"[0-9]{0,2}\.?[0-9]{1,9}", value) and 0 < float(value) <= 1:
         return float(value)
-    raise UsageError(f"group must be a cosine above 0 and at most 1, got {value[:40]!r}")
+    raise UsageError(f"{name} must be {what} above 0 and at most 1, got {value[:40]!r}")
 
 
 def image_id(value: str, named: bool = False) -> int | str:

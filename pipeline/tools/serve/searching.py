@@ -59,7 +59,7 @@ class Desk:
         to = query.to or (None if self.counts["captions"] else IMAGES)
         deepest = DEEPEST if query.group is None else DEEPEST_GROUPED
         # One more than is shown: whether there is any.
-        wanted = Wanted(query.k + 1, to, query.where, query.group, query.offset)
+        wanted = Wanted(query.k + 1, to, query.where, query.group, query.offset, query.least is not None, query.least)
         whole = engine.ask(parts, wanted)
         answer = replace(whole, hits=whole.hits[: query.k])
         follows = query.offset + query.k

@@ -10,6 +10,7 @@ import torch
 from pipeline.project.registry import TEXT_ENCODERS
 from pipeline.tools.search import light
 from tests.rules.sources import ROOT
+from tests.tools.search import project as artefacts
 
 WORDS, DIM = 11, 7
 GRU = [
@@ -68,8 +69,10 @@ def test_what_is_not_here_is_asked_through_torch():
 @pytest.mark.acceptance
 @pytest.mark.parametrize("run", ["sum", "bags"])
 def test_a_sentence_and_an_image_are_searched_without_torch(project, run):
-    code = "import sys; from pathlib import Path; from tests.tools.search.project import params\n"
-    code += f"from pipeline.tools.search.engine import Engine; engine = Engine.open(params(Path.cwd()), {run!r})\n"
+    artefacts.params(project)
+    code = "import sys; from pathlib import Path; from pipeline.project.params.load import load\n"
+    code += "from pipeline.tools.search.engine import Engine\n"
+    code += f"engine = Engine.open(load(Path('params.yaml'), []), {run!r})\n"
     code += "engine.by_text('a red disc'); engine.by_image_id(5); engine.keep(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("False\n", "")

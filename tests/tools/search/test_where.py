@@ -34,6 +34,7 @@ ROWS = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), s
         ("file = 'f\"g.png'", lambda row: row["file"] == 'f"g.png'),
         ("file = 'a = b <> c'", lambda row: False),
         ("width < 99999999999999999999999", lambda row: True),
+        ("width < " + "9" * 900, lambda row: True),
     ],
 )
 def test_the_same_rows(condition, same):

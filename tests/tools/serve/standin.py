@@ -26,6 +26,7 @@ class Hit:
     text: str | None
     file: str
     alike: tuple = ()
+    probability: float | None = None
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Answer:
     parts: tuple[dict, ...] = ()
     narrowed: dict = field(default_factory=dict)
     approximate: dict = field(default_factory=dict)
+    calibration: dict = field(default_factory=dict)
 
     def as_dict(self) -> dict:
         return asdict(self)
@@ -96,6 +98,8 @@ class StandIn:
             kind, value = "image_id", part.value if self.named else int(part.value)
             if value not in self.ids.values():
                 raise InputError(f"image {value} is not in the test split")
+        if wanted.least is not None:
+            names = names[: 0 if wanted.least > 0.9 else 1]
         alike: tuple = ()
         if wanted.group is not None and len(names) > 1:
             alike = (self.ids[names.pop()],)

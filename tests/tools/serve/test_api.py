@@ -22,6 +22,8 @@ def test_a_search_is_the_engines_answer(client, engines):
         "searched": 5,
         "left_out": {},
         "correction": {},
+        "offset": 0,
+        "next": 2,
     }
     assert [hit["image_id"] for hit in answer.json()["hits"]] == [17, 7]
 

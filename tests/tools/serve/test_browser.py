@@ -18,11 +18,11 @@ pytestmark = [
 
 
 class Tab(Browser):
-    """A tab that goes to addresses, and types. What it evaluates is the test's; the page's own scripts are off."""
+    """A tab that goes to addresses, and types. What it evaluates is the test's; the page's own script is off unless asked for."""
 
-    def goto(self, url: str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+    def goto(self, url: str, width: int = 1280, height: int = 900, dark: bool = False, scripts: bool = False) -> None:
         self.screen(width, height, dark)
-        self.send("Emulation.setScriptExecutionDisabled", value=True)
+        self.send("Emulation.setScriptExecutionDisabled", value=not scripts)
         self.evaluate("window.old = true")
         self.send("Page.navigate", url=url)
         self.arrive()
@@ -75,7 +75,9 @@ def search(tab, url, text: str) -> None:
 def test_a_typed_sentence_shows_pictures_and_asks_nobody_else(tab, url):
     search(tab, url, "a blue square")
     tab.until("document.querySelectorAll('img').length === 4 && " + LOADED + ".every(Boolean)")
-    assert tab.evaluate("location.search") == "?text=a+blue+square&k=10&inference=nns"
+    assert (
+        tab.evaluate("location.search") == "?text=a+blue+square&k=10&inference=nns&to=&where=&group=&min_probability="
+    )
     assert tab.evaluate("document.querySelector('.gallery img').alt") == "a blue square"
     assert tab.evaluate("[...document.images].every(one => one.alt)")
     assert tab.errors == []
@@ -129,8 +131,8 @@ def test_the_keyboard_reaches_the_search_box_and_the_results(tab, url):
         tab.press("Tab", 9)
         stops.append(tab.evaluate("document.activeElement.name || document.activeElement.textContent.trim()"))
     assert stops == [
-        "Skip to the results", "vse-pipe search", "text", "k", "inference", "Search", "Search with a photo",
-        "Search with this picture", "Search with this picture",
+        "Skip to the results", "vse-pipe search", "text", "k", "inference", "Search", "Narrow the results",
+        "Search with a photo", "Search with this picture",
     ]  # fmt: skip
 
 
@@ -142,4 +144,45 @@ def test_fits_the_screen_and_follows_the_scheme(tab, url, width, dark):
     assert paper == ("rgb(20, 24, 27)" if dark else "rgb(252, 252, 250)")
     columns = tab.evaluate("getComputedStyle(document.querySelector('.gallery')).gridTemplateColumns.split(' ').length")
     assert columns == (2 if width == 390 else 5)
+    assert tab.errors == []
+
+
+SHOWN = "[...document.querySelectorAll('.gallery .rank')].map(one => one.textContent)"
+
+
+def test_further_results_come_as_one_scrolls(tab, url):
+    tab.goto(f"{url}?text=blue&k=2", height=300, scripts=True)
+    tab.until(SHOWN + ".length >= 2")
+    tab.evaluate("scrollTo(0, document.body.scrollHeight)")
+    tab.until(SHOWN + ".length === 5")
+    assert tab.evaluate(SHOWN) == ["1", "2", "3", "4", "5"]
+    assert tab.evaluate("document.querySelector('.further')") is None
+    assert tab.evaluate("document.querySelector('[role=status]').textContent") == "5 results are shown"
+    assert tab.evaluate("location.search") == "?text=blue&k=2"
+    tab.until(LOADED + ".length === 4 && " + LOADED + ".every(Boolean)")
+    assert tab.errors == []
+
+
+def test_without_the_script_a_link_opens_further_results(tab, url):
+    tab.goto(f"{url}?text=blue&k=2", height=300)
+    tab.evaluate("scrollTo(0, document.body.scrollHeight)")
+    assert tab.evaluate(SHOWN) == ["1", "2"]
+    tab.evaluate("window.old = true; document.querySelector('.further a').click()")
+    tab.arrive()
+    assert tab.evaluate("location.search") == "?text=blue&offset=2&k=2&inference=nns"
+    assert tab.evaluate(SHOWN) == ["3", "4"]
+    assert tab.evaluate("document.querySelector('.gallery').start") == 3
+
+
+def test_a_condition_and_groups_are_typed_and_stay_in_the_address(tab, url):
+    tab.goto(url)
+    tab.evaluate("window.old = true; document.querySelector('.narrow').open = true")
+    for name, text, enter in [("text", "green", False), ("group", "0.9", False), ("where", "re", True)]:
+        tab.evaluate(f"document.querySelector('input[name={name}]').focus()")
+        tab.type(text, enter)
+    tab.arrive()
+    assert tab.evaluate("location.search") == "?text=green&k=10&inference=nns&to=&where=re&group=0.9&min_probability="
+    assert tab.evaluate("document.querySelector('.narrow').open")
+    assert tab.evaluate("document.querySelector('.alike summary').textContent") == "1 alike"
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 1280
     assert tab.errors == []

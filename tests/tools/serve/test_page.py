@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
+from pipeline.tools.search.narrow import Wanted
 from pipeline.tools.serve.app import create
 from tests.tools.serve.standin import HOSTILE
 
@@ -47,8 +48,9 @@ def test_the_empty_page_has_both_forms_and_no_result(client, engines):
     page = get(client)
     by_text, by_photo = page.all("form")
     assert (by_text["method"], by_photo["method"], by_photo["enctype"]) == ("get", "post", "multipart/form-data")
-    assert [one["name"] for one in page.all("input")] == ["text", "k", "photo", "k"]
-    assert [one["name"] for one in page.all("select")] == ["inference", "inference"]
+    narrow = ["where", "group", "min_probability"]
+    assert [one["name"] for one in page.all("input")] == ["text", "k", *narrow, "photo", "k", *narrow]
+    assert [one["name"] for one in page.all("select")] == ["inference", "to", "inference", "to"]
     assert page.all("img") == page.all("li") == page.all("script") == []
     assert "5 images, 5 captions" in page.text
     assert engines["nns"].calls == []
@@ -56,7 +58,7 @@ def test_the_empty_page_has_both_forms_and_no_result(client, engines):
 
 def test_a_sentence_gives_a_gallery_in_order(client, engines):
     page = get(client, text="green square", k="3")
-    assert engines["nns"].calls == [("text", "green square", 3)]
+    assert engines["nns"].calls == [("text", "green square", 4)]
     assert [(one["src"], one["alt"]) for one in page.all("img")] == [
         ("/picture/17", "a green square"),
         ("/picture/7", HOSTILE),
@@ -86,8 +88,8 @@ def test_unknown_words_and_notes_are_shown(client):
 def test_another_criterion_is_asked_and_stays_chosen(client, engines):
     page = get(client, text="red", inference="csls", k="2")
     assert engines["nns"].calls == []
-    assert engines["csls"].calls == [("text", "red", 2)]
-    options = page.all("option")
+    assert engines["csls"].calls == [("text", "red", 3)]
+    options = [one for one in page.all("option") if "value" not in one]
     assert ["selected" in one for one in options] == [False, True, False, True]
     assert page.all("ol")
     assert "/?image_id=7&k=2&inference=csls" in [one["href"] for one in page.all("a")]
@@ -99,13 +101,13 @@ def test_links_lead_from_a_result_to_a_search_with_its_picture_and_with_its_capt
     assert links[0] == "/?image_id=27&k=5&inference=nns"
     assert len(links) == 4  # the fifth image has no picture
     answer = client.get(links[0])
-    assert engines["nns"].calls[-1] == ("image_id", 27, 5)
+    assert engines["nns"].calls[-1] == ("image_id", 27, 6)
     second = Reader(answer.text)
     assert second.all("img")[0] == second.all("img")[0] | {"src": "/picture/27", "alt": "the picture searched with"}
     assert second.text.count("its own") == 1
     captions = [one["href"] for one in second.all("a") if "text=" in one["href"]]
     client.get(captions[0])
-    assert engines["nns"].calls[-1] == ("text", HOSTILE, 5)
+    assert engines["nns"].calls[-1] == ("text", HOSTILE, 6)
 
 
 def test_an_image_without_a_picture_is_said_and_not_asked_for(client):
@@ -118,7 +120,7 @@ def test_a_photo_is_searched_with_and_shown_beside_its_results(client, engines):
     content = photo()
     answer = client.post("/", data={"k": "2", "inference": "csls"}, files={"photo": ("../x.jpg", content)})
     assert answer.status_code == 200
-    assert engines["csls"].calls == [("photo", content, 2)]
+    assert engines["csls"].calls == [("photo", content, 3)]
     shown = Reader(answer.text).all("img")
     assert shown[0]["src"].startswith("data:image/webp;base64,")
     assert [one["src"] for one in shown[1:]] == ["/picture/7", "/picture/17"]
@@ -160,3 +162,79 @@ def test_ids_that_are_text_find_their_pictures(engines):
     assert named.get("/picture/a/none.png").status_code == 404
     again = re.findall(r'href="(/\?image_id=[^"]*)"', page)[0].replace("&amp;", "&")
     assert "Captions nearest to image a/green &amp; 1.png" in named.get(again).text
+
+
+def test_results_are_leafed_through_by_links_that_keep_what_was_asked(client, engines):
+    first = get(client, text="blue", k="1", where="re", to="images")
+    (more,) = [one["href"] for one in first.all("a") if "offset=" in one["href"]]
+    assert more == "/?text=blue&to=images&offset=1&k=1&inference=nns&where=re"
+    second = Reader(client.get(more).text)
+    assert [one["start"] for page in (first, second) for one in page.all("ol")] == ["1", "2"]
+    assert [one["src"] for page in (first, second) for one in page.all("img")] == ["/picture/7", "/picture/17"]
+    assert engines["nns"].wanted == Wanted(2, "images", "re", None, 1)
+    (third,) = [one["href"] for one in second.all("a") if "offset=" in one["href"]]
+    last = Reader(client.get(third).text)
+    assert "image 47: no picture" in last.text
+    assert last.all("script") == [one for one in last.all("a") if "offset=" in one["href"]] == []
+
+
+def test_without_grouping_every_result_comes_once_and_in_order(client):
+    ranks, address = [], "/api/search?text=blue&k=2"
+    while address is not None:
+        told = client.get(address).json()
+        ranks += [(hit["rank"], hit["image_id"]) for hit in told["hits"]]
+        address = None if told["next"] is None else f"/api/search?text=blue&k=2&offset={told['next']}"
+    assert [rank for rank, _ in ranks] == [1, 2, 3, 4, 5]
+    assert len({number for _, number in ranks}) == 5
+
+
+def test_beyond_the_last_result_nothing_is_found_and_no_link_is_shown(client):
+    page = get(client, text="blue", offset="9000")
+    assert "No further results." in page.text
+    assert not [one for one in page.all("a") if "offset=" in one["href"]]
+
+
+def test_parts_conditions_and_what_is_alike_are_shown(client, engines):
+    page = get(client, text="green:2 - red", where="e", group="0.95")
+    words = " ".join(page.text.split())
+    assert "with green × 2 without red" in words
+    assert "of 4 where e" in words
+    assert "1 alike" in words
+    assert engines["nns"].wanted.group == 0.95
+    boxes = {one["name"]: one["value"] for one in page.all("input") if one["name"] in ("text", "where", "group")}
+    assert boxes == {"text": "green:2 - red", "where": "e", "group": "0.95"}
+    assert all("open" in one for one in page.all("details") if one.get("class") == "narrow")
+
+
+def test_only_what_is_probable_enough_is_shown_and_nothing_is_an_answer(client, engines):
+    page = get(client, text="green", min_probability="0.5")
+    assert engines["nns"].wanted == Wanted(11, None, None, None, 0, True, 0.5)
+    assert "90% sure" in " ".join(page.text.split())
+    assert "Nothing fits with a probability of 0.95 or more." in get(client, text="green", min_probability=".95").text
+    assert "sure" not in get(client, text="green").text
+
+
+def test_a_file_of_the_server_cannot_be_asked_with(client, engines):
+    answer = client.get("/", params={"text": "red + /etc/shadow.png"})
+    assert answer.status_code == 400
+    assert "no file is opened by its name here" in Reader(answer.text).text
+    assert engines["nns"].calls == []
+
+
+def test_pictures_like_a_picture_and_a_collection_without_captions(client, engines):
+    assert "Images nearest to image 7" in " ".join(get(client, image_id="7", to="images").text.split())
+    for engine in engines.values():
+        engine.counts = {"images": 5, "captions": 0}
+    bare = TestClient(create(engines), base_url="http://127.0.0.1:8000")
+    page = Reader(bare.get("/", params={"image_id": "7"}).text)
+    assert "Images nearest to image 7" in " ".join(page.text.split())
+    assert "0 captions" not in page.text
+    assert "captions" not in [one.get("value") for one in page.all("option")]
+
+
+def test_the_script_is_ours_and_the_only_one(client):
+    (script,) = get(client, text="blue", k="2").all("script")
+    assert script["src"] == "/more.js"
+    answer = client.get("/more.js")
+    assert answer.headers["content-type"].startswith("text/javascript")
+    assert "script-src 'self';" in answer.headers["content-security-policy"]

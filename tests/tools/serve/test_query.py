@@ -21,6 +21,21 @@ def test_all_fields():
     assert read([("k", "3")], SERVED, b"jpeg") == Query(3, "csls", photo=b"jpeg")
 
 
+def test_what_narrows_and_boxes_left_empty():
+    asked = [
+        ("text", "x"),
+        ("offset", "20"),
+        ("to", "captions"),
+        ("where", " width > 3 "),
+        ("group", "0.97"),
+        ("min_probability", "1"),
+    ]
+    assert read(asked, SERVED) == Query(10, "csls", "x", None, None, 20, "captions", "width > 3", 0.97, 1.0)
+    assert read([("text", "x"), ("to", ""), ("where", ""), ("group", ""), ("min_probability", "")], SERVED) == Query(
+        10, "csls", text="x"
+    )
+
+
 def test_nothing_asked_is_no_query_but_still_checked():
     assert read([], SERVED) is None
     assert read([("k", "5"), ("inference", "nns")], SERVED) is None
@@ -41,7 +56,20 @@ REFUSED = [
     ([("text", "x"), ("inference", "is")], "inference 'is' is not served here; served: csls, nns"),
     ([("text", "x"), ("image_id", "1")], "text and image_id exclude each other: ask for one of them"),
     ([("text", "x"), ("text", "y")], "text is given twice"),
-    ([("txt", "x")], "unknown field 'txt'; did you mean 'text'? known: text, image_id, k, inference"),
+    ([("text", "x"), ("offset", "-1")], "offset must be a whole number from 0 to 10000, got '-1'"),
+    ([("text", "x"), ("offset", "9" * 19)], "offset must be a whole number from 0 to 10000"),
+    ([("text", "x"), ("to", "videos")], "to must be images or captions, got 'videos'"),
+    ([("text", "x"), ("group", "nan")], "group must be a cosine above 0 and at most 1, got 'nan'"),
+    ([("text", "x"), ("group", "0")], "group must be a cosine above 0 and at most 1, got '0'"),
+    ([("text", "x"), ("group", "-0.5")], "group must be a cosine above 0 and at most 1"),
+    ([("text", "x"), ("group", "1e-3")], "group must be a cosine above 0 and at most 1"),
+    ([("text", "x"), ("group", "0.9"), ("offset", "300")], "grouped, the first 300 results can be asked for"),
+    (
+        [("text", "x"), ("min_probability", "1.5")],
+        "min_probability must be a probability above 0 and at most 1, got '1.5'",
+    ),
+    ([("text", "x"), ("where", "w" * 1001)], "the condition has 1,001 characters; 1,000 are the most"),
+    ([("txt", "x")], "unknown field 'txt'; did you mean 'text'? known: text, image_id, k, offset, "),
 ]
 
 
@@ -59,7 +87,11 @@ def test_a_photo_stands_alone(name):
 
 
 PAIRS = st.lists(
-    st.tuples(st.sampled_from(["text", "image_id", "k", "inference", "K"]), st.text(max_size=8)), max_size=4
+    st.tuples(
+        st.sampled_from(["text", "image_id", "k", "offset", "group", "to", "where", "min_probability", "K"]),
+        st.text(max_size=8),
+    ),
+    max_size=4,
 )
 
 
@@ -74,7 +106,7 @@ def test_anything_is_a_query_within_the_limits_or_refused_in_one_line(pairs):
     if refusal is not None:
         assert len(refusal.splitlines()) == 1
     elif query is None:
-        assert {name for name, _ in pairs} <= {"k", "inference"}
+        assert {"text", "image_id"}.isdisjoint(name for name, _ in pairs)
     else:
         assert 1 <= query.k <= MAX_K
         assert query.inference in SERVED
