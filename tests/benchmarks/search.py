@@ -123,6 +123,8 @@ def call(root: Path, arguments: list[str]) -> tuple[Call, dict]:
         content, status = first + process.stdout.read(), process.stderr.read()
         _, ended, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(ended)
+    if process.returncode:
+        raise SystemExit(status)
     mib = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
     return Call(spent, used.ru_utime + used.ru_stime, mib), json.loads(content)
 
@@ -179,7 +181,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         root = options.at or Path(temporary)
-        if not (root / "params.yaml").is_file():
+        if not (root / paths.embedded("sum") / embeddings.CAPTIONS).is_file():
             root.mkdir(parents=True, exist_ok=True)
             project(root, options.items, options.captions or options.items, options.dim, options.topics)
         for inference in options.inference:

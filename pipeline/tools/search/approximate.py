@@ -92,7 +92,7 @@ def opened(
         faiss.write_index(whole, str(temporary))
     del whole
     index = _read(index_file, params.index, 1)
-    effort, recall, asked = _tuned(index, params, Approximate(vectors, correction, {}, index), _some(sample()))
+    effort, recall, asked = _tuned(index, params, Approximate(vectors, correction, {}, index), _some(sample(), vectors))
     about = {
         "kind": spec,
         "effort": effort,
@@ -192,6 +192,8 @@ def _least(found: Approximate, queries: Vectors) -> list[float]:
     return least
 
 
-def _some(queries: Vectors) -> Vectors:
+def _some(queries: Vectors, items: Vectors) -> Vectors:
+    """A sample of the queries; of the items where a collection has none."""
+    queries = queries if len(queries) else items
     places = generator(0, "queries of an approximate index").permutation(len(queries))[:_SAMPLE]
     return queries[np.sort(places)]

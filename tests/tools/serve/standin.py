@@ -139,9 +139,8 @@ class StandIn:
         for rank, name in enumerate(names, start=wanted.offset + 1):
             image = self.ids[name]
             caption = image * 10 if captions and not self.named else None
-            hits.append(
-                Hit(rank, 1 - rank / 10, image, caption, self._text(name), "", alike if name == names[-1] else ())
-            )
+            same, sure = alike if name == names[-1] else (), 0.9 if wanted.probability else None
+            hits.append(Hit(rank, 1 - rank / 10, image, caption, self._text(name), "", same, sure))
         self.busy -= 1
         notes = ("a note",) if unknown else ()
         return Answer(str(asked[1])[:40], self.run, self.inference, tuple(hits), unknown, 0.0123, notes, *more)
