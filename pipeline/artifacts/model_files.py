@@ -3,9 +3,10 @@
 A run of two networks has the second in peer/, the same files, and its digest as ``peer_sha256`` in config.json.
 """
 
+import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from safetensors import SafetensorError, safe_open
 
@@ -65,11 +66,9 @@ def open_weights(folder: Path) -> list[str]:
         raise IntegrityError(f"{folder / MODEL}: damaged ({error}); train the run again") from error
 
 
-def read(folder: Path, run: str | None = None) -> ModelFiles:
-    """run: whose model it must be, the folder's name when left out. Raises InputError when a file is missing, IntegrityError
+def read(folder: Path, run: str | None = None, of: Literal["torch", "numpy"] = "torch") -> ModelFiles:
+    """run: whose model it must be, the folder's name when left out; of: whose arrays the weights are. Raises InputError when a file is missing, IntegrityError
     when one is not what config.json promises, or the whole is a copy of another run's."""
-    from safetensors.torch import load_file
-
     made_by = _made_by(folder, run)
     require(folder / MODEL, made_by)
     config = read_config(folder, run)
@@ -83,7 +82,7 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
         if sha256(require(folder / name, made_by)) != digests.get(name):
             raise IntegrityError(f"{folder / name}: content does not match the digest in {CONFIG}; train the run again")
     try:
-        weights = load_file(folder / MODEL)
+        weights = importlib.import_module(f"safetensors.{of}").load_file(folder / MODEL)
     except SafetensorError as error:
         raise IntegrityError(f"{folder / MODEL}: damaged ({error}); train the run again") from error
     words = read_json(folder / VOCABULARY).get("words")

@@ -78,7 +78,7 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
             names.write(folder, named)
         for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
             place.mkdir(exist_ok=True)
-            sources = Sources(model.to(where), seen, read, source, inputs, material.texts)
+            sources = Sources(model.to(where), seen, read, source, inputs, material.texts, where)
             form = fragments if model.fragments else vectors
             counts, dim = form.write(place, sources, {**_about(run, files), **about}, params.embed.splits)
     if missing:

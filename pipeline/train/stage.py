@@ -28,7 +28,7 @@ from pipeline.core.whole import partial as partial_folder
 from pipeline.core.whole import require_ours
 from pipeline.project import paths, repetitions, timing
 from pipeline.project.params.typed import Params, Run
-from pipeline.project.registry import LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
+from pipeline.project.registry import LOSSES, SAMPLERS, SCHEMES
 from pipeline.train.engine import (
     checkpoint,
     fingerprint,
@@ -41,7 +41,7 @@ from pipeline.train.engine import (
     validate,
     word_vectors,
 )
-from pipeline.train.engine.model import DualEncoder, build, describe, objective
+from pipeline.train.engine.model import DualEncoder, build, described, objective
 from pipeline.train.engine.pixels import PixelNetwork
 from pipeline.train.engine.scheme.scheme import Setting
 from pipeline.train.engine.table import TrainTable
@@ -60,17 +60,19 @@ def flush_denormals() -> None:
 
 def train(params: Params, run: str, device: str = "auto", out: Path | None = None) -> Path:
     """Write data/train/<run>/, or ``out``, which takes the place of an earlier model when it is whole. A run with a model
-    of its own is a copy of it.
+    of its own is a copy of it, one that trains nothing has what its encoders are.
 
     A killed call goes on from its last epoch when called again with the same inputs.
     """
     node = params.runs[run]
     out = out or paths.trained(run)
     with claim(out):
-        if node.model is None:
+        if node.model is not None:
+            given.take(node.model, node, run, out, FILES)
+        elif SCHEMES.traits(node.scheme.name).trains:
             _train(node, params, run, out, resolve(device))
         else:
-            given.take(node.model, node, run, out, FILES)
+            SCHEMES.load(node.scheme.name).untrained(node, run, out, FILES, resolve(device))
     return out
 
 
@@ -213,18 +215,11 @@ def _start(out: Path, mark: str) -> tuple[Path, bool]:
 
 
 def _config(node: Run, table: TrainTable, progress: checkpoint.Progress) -> dict:
-    members = {key: describe(getattr(node, key)) for key in RUN_FAMILIES}
+    sizes = table.feature_shape, table.texts.inputs, node.train.embed_size
+    config = described(node, *sizes, table.features_digest, table.texts.digest)
     learned = {key[5:]: value.tolist() for key, value in progress.best.items() if key.startswith("loss.")}
-    members["loss"] |= {"learned": learned} if learned else {}
-    sizes = {
-        "embed_size": node.train.embed_size,
-        "feature_shape": list(table.feature_shape),
-        "text_inputs": table.texts.inputs,
-    }
-    sources = {key: getattr(node, key) for key in ("dataset", "features", "texts", "noise")}
-    digests = {"features_sha256": table.features_digest, "texts_sha256": table.texts.digest}
-    best = {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}
-    return {**members, **sizes, **sources, **digests, "best": best}
+    config["loss"] |= {"learned": learned} if learned else {}
+    return {**config, "best": {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}}
 
 
 def _say_how_it_ended(name: str, ended: dict) -> None:

@@ -73,6 +73,7 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         embed=root.embed,
         evaluate=root.evaluate,
         localize=root.localize,
+        search=root.search,
         inference=_ranked(reader, root),
         report=_audited(reader, root, groups),
         trackers=_trackers(reader, root),

@@ -88,8 +88,9 @@ def rsum(results: Results) -> pd.DataFrame:
 
 def history(results: Results) -> pd.DataFrame:
     """run, epoch, val_rsum, loss: one row per run and epoch."""
-    tables = [run.history.assign(run=run.name)[["run", "epoch", "val_rsum", "loss"]] for run in results.trained()]
-    return pd.concat(tables, ignore_index=True)
+    columns = ["run", "epoch", "val_rsum", "loss"]
+    tables = [run.history.assign(run=run.name)[columns] for run in results.with_curves()]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
 
 def occurrence(results: Results) -> pd.DataFrame:

@@ -142,7 +142,7 @@ def _entries(about: About) -> dict:
     entry: dict = {"dataset": run.dataset, "features": run.features, "texts": run.texts, "noise": run.noise}
     entry |= {key: one.name for key, one in members.items()}
     entry |= {"options": {key: value for key, value in options.items() if value}}
-    entry |= {"train": {"embed_size": run.train.embed_size}}
+    entry |= {"train": {"embed_size": about.config["embed_size"]}}
     entry |= {"model": f"models/{about.run}", "sha256": about.digests[model_files.CONFIG]}
     return nodes | {"runs": {about.run.replace("/", "-"): entry}}
 

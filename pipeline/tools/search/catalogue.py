@@ -43,6 +43,11 @@ class Catalogue:
         ]
         return cls(dataset, *found)
 
+    @cached_property
+    def columns(self) -> pa.Table:
+        """All of images.parquet."""
+        return tables.read(paths.prepared(self.dataset) / images.NAME, images.SCHEMA)
+
     def file(self, image_id: int) -> str:
         """As images.parquet has it; of precomputed features the name in ``<split>_ids.txt``, where there is one."""
         file = self._of_image("file", image_id)

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from pipeline.core.seeds import derive
 from pipeline.core.strict import Strict
-from pipeline.project.params.typed import Member
-from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, TEXT_ENCODERS
+from pipeline.project.params.typed import Member, Run
+from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS
 from pipeline.ranking.engine.similarity import Similarity, build_similarity
 from pipeline.ranking.engine.words import Words
 from pipeline.train.engine.data import Batch
@@ -115,6 +115,16 @@ def objective(loss: Member, model: DualEncoder, **values: object) -> Callable[[S
     """The loss of a batch, with what it learns in ``model``; values: other ones of its options."""
     learned = {} if model.loss is None else {"network": model.loss}
     return partial(LOSSES.load(loss.name).loss, params=loss.params.model_copy(update=values), **learned)
+
+
+def described(
+    run: Run, feature_shape: tuple[int, ...], text_inputs: int, embed_size: int, features: str, texts: str
+) -> dict:
+    """What config.json says of any model: members, sizes as of ``build``, names, and the digests of features and texts."""
+    members = {key: describe(getattr(run, key)) for key in RUN_FAMILIES}
+    sizes = {"embed_size": embed_size, "feature_shape": list(feature_shape), "text_inputs": text_inputs}
+    sources = {key: getattr(run, key) for key in ("dataset", "features", "texts", "noise")}
+    return {**members, **sizes, **sources, "features_sha256": features, "texts_sha256": texts}
 
 
 def describe(member: Member) -> dict:
