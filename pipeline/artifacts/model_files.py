@@ -1,6 +1,15 @@
 """data/train/<run>/: model.safetensors, vocabulary.json and config.json, everything `embed` needs to use the model.
 
-A run of two networks has the second in peer/, the same files, and its digest as ``peer_sha256`` in config.json.
+A run of two networks has the second in peer/, the same files, and its digest as ``peer_sha256`` in config.json. A run with seeds
+has a folder for each, ``data/train/max/1/``, and so in data/embed/, data/evaluate/ and data/audit/.
+
+config.json holds
+
+- ``loss``, ``scheme``, ``similarity``, ``text``, ``image``, ``sampler``: ``name`` and ``params``; under ``loss`` what it ``learned``, if anything;
+- ``embed_size``, ``feature_shape``, ``text_inputs``: sizes; ``run``, ``dataset``, ``features``, ``texts``, ``noise``: names in params.yaml;
+- ``sha256``: of the files beside it; ``features_sha256``, ``texts_sha256``, ``pairs_sha256``: of what it was trained on;
+- ``best``: ``epoch`` and ``val_rsum``; ``ended``: after which ``epoch``, ``by`` ``epochs`` or ``patience``, and whether it had ``converged``;
+- ``backbone``: of a model that reads pixels, its network; ``origin``: of a model that was not trained here, its names there.
 """
 
 import importlib

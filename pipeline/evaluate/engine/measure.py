@@ -15,7 +15,9 @@ from pipeline.evaluate.engine.further import Further, measured
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.ranking.engine import bank_source, protocol, tuning
 from pipeline.ranking.engine.bank_source import BankSource
+from pipeline.ranking.engine.cascade import Cascade
 from pipeline.ranking.engine.criteria import Criterion
+from pipeline.ranking.engine.fusion import Fused
 from pipeline.ranking.engine.outcome import Depths, Outcome
 from pipeline.ranking.engine.relaxation import Scan, recalls
 from pipeline.ranking.engine.scores import Similarity
@@ -114,7 +116,8 @@ def _result(
         scans[direction] += [scanned] if scanned else []
         notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
     ranks, occurrence = _tables(outcomes, folds)
-    known, tables_of_known = measured(inputs.further, chosen, folds, ground, params) if inputs.further else ({}, {})
+    comparable, further = not isinstance(inputs.similarity, Fused | Cascade), inputs.further
+    known, tables_of_known = measured(further, chosen, folds, ground, params, comparable) if further else ({}, {})
     metrics = {
         **inputs.about,
         **known,

@@ -41,7 +41,7 @@ def fit(corpus: Corpus, params: Params, seed: int) -> State:
     """Load the model; nothing is learnt. What is kept says which weights it has. Raises as ``pair.model.load``."""
     reader = _reader(params, seed)
     about = {**reader.about, "device": reader.device.type, "precision": reader.precision}
-    kept = {"seed": np.array(seed), "weights": np.frombuffer(_weights(reader.about), dtype=np.uint8)}
+    kept = {"seed": np.array([seed]), "weights": np.frombuffer(_weights(reader.about), dtype=np.uint8)}
     return State(arrays=kept, about=about)
 
 
@@ -49,7 +49,7 @@ def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndar
     """open_clip's ``encode_text``; captions beyond its longest input are cut by its tokenizer.
 
     Raises IntegrityError where the weights are not those that ``fit`` had."""
-    reader = _reader(params, int(state.arrays["seed"]))
+    reader = _reader(params, state.arrays["seed"].item())
     if _weights(reader.about) != state.arrays["weights"].tobytes():
         raise IntegrityError(
             f"{params.weights}: other weights of open_clip {params.model} than the text features were made with; put the "

@@ -10,7 +10,7 @@ from pipeline.report.engine.results import Evaluation, Results, RunResult
 # Below one query in a million; keeps the last bits of a float, which differ between machines, out of git.
 _DECIMALS = 4
 # Sizes of the split: they would be two lines of every `dvc metrics show` and never change.
-_COUNTS = ("queries", "items", "judgements")
+_COUNTS = ("queries", "items", "judgements", "unranked")
 _FURTHER = {"judged", "plausible"}
 _SUMS = ("rsum", "hs_sum")
 

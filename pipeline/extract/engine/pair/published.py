@@ -14,6 +14,23 @@ _HUB_FILE = "open_clip_model.safetensors"
 _NEEDED = ("embed_dim", "vision_cfg", "text_cfg")
 
 
+# By what stands in the names of published weights.
+_DATA = {
+    "openai": "OpenAI's own pairs",
+    "laion400m": "LAION-400M",
+    "laion2b": "LAION-2B",
+    "laion5b": "LAION-5B",
+    "datacomp": "DataComp",
+    "commonpool": "CommonPool of DataComp",
+    "yfcc15m": "YFCC15M",
+    "cc12m": "Conceptual 12M",
+    "mscoco": "COCO",
+    "webli": "WebLI",
+    "dfn": "DFN",
+    "metaclip": "MetaCLIP's pairs of Common Crawl",
+}
+
+
 @dataclass(frozen=True)
 class Architecture:
     """content: model_cfg and preprocess_cfg, as in a hub's open_clip_config.json; tag: the published weights, None of others;
@@ -115,3 +132,8 @@ def _hub(address: str, options: PairParams) -> WeightsFile:
     file = file or _HUB_FILE
     url = _URL.format(f"{owner}/{name}", options.revision, file)
     return WeightsFile(url, f"{owner}-{name}{Path(file).suffix}", "")
+
+
+def trained_on(tag: str | None) -> str:
+    """The data that the name of published weights tells, ``unknown`` where it tells none."""
+    return " and ".join(data for name, data in _DATA.items() if tag and name in tag) or "unknown"
