@@ -28,7 +28,7 @@ SWEEPS = {
     "convergence": {"x": "epoch", "runs": ["sum", "hal"]},
 }
 # What a page needs around a section that is looked at by itself.
-LITTLE = {"runs": ["sum", "hal"], "inferences": ["nns"], "examples": 0}
+LITTLE = {"runs": ["sum", "hal"], "inferences": ["nns"], "examples": 2}
 _COLOURS = ["crimson", "seagreen", "royalblue", "goldenrod", "purple", "darkorange"]
 _SHAPES = ["circle", "square", "triangle"]
 
