@@ -45,6 +45,10 @@ def search(
     group: Annotated[
         float | None, typer.Option(help="of those whose vectors have this cosine or more only the best, such as 0.97")
     ] = None,
+    min_probability: Annotated[
+        float | None, typer.Option(help="only hits that are a match with this probability, learnt from val; 0 to 1")
+    ] = None,
+    probability: Annotated[bool, typer.Option("--probability", help="the probability that a hit is a match")] = False,
     html: Annotated[Path | None, typer.Option(help="write the answer as a page of its own too")] = None,
     as_json: AsJson = False,
     device: Device = "auto",
@@ -62,7 +66,7 @@ def search(
         from pipeline.tools.search.engine import Engine
         from pipeline.tools.search.narrow import Wanted
 
-        wanted = Wanted(k, to, where, group)
+        wanted = Wanted(k, to, where, group, 0, probability, min_probability)
         wanted.check()
         run, why = (run, "as asked") if run else default_run(params, inference)
         _answer(Engine.open(params, run, inference, split, device), parts, wanted, why, as_json, out)

@@ -121,6 +121,19 @@ def test_a_condition_and_groups_narrow_the_answer(call):
     assert told["narrowed"] == {"group": 0.01, "left": 8, "where": "split = 'val'"}
 
 
+def test_a_probability_is_a_column_and_says_what_it_is_of(call):
+    given = ("search", "a red disc", "--run", "sum", "--inference", "csls")
+    status, out, err = call(*given, "--probability", "--html", "out.html")
+    assert status == 0, err
+    assert "probability" in out
+    assert "probability that one of the 10 best of a sentence is its own image: isotonic on 16 queries of val" in err
+    assert Path("out.html").read_text().count("<span>probability 0.") == 10
+    told = json.loads(call(*given, "--min-probability", 0, "--json")[1])
+    assert told["calibration"]["kept"] is True
+    assert all(0 <= hit["probability"] <= 1 for hit in told["hits"])
+    assert "probability" not in call(*given)[1]
+
+
 def test_nothing_fits_is_an_answer(call):
     status, out, err = call("search", "a red disc", "--run", "sum", "--where", "width > 5000")
     assert (status, out) == (0, "")

@@ -40,6 +40,9 @@ class EvaluateParams(Strict):
     """of files that ``judgements`` and ``labels`` name, by their path: DVC sees through it alone that one has changed"""
     tune: bool = False
     """choose the criteria's parameters on val"""
+    calibrate: Literal["none", "isotonic", "platt"] = "none"
+    """how a probability of a match is fitted to scores on val and measured on ``split``, in metrics.json beside the rest;
+    ``search`` takes ``isotonic`` where it is ``none``"""
     memory: PositiveInt = 4096
     """MiB that scores and working copies may take, and, of files given with ``--images``, their content"""
     resamples: NonNegativeInt = 1000

@@ -11,7 +11,7 @@ class Hit:
 
     text: the caption found, or the image's first caption (empty where it has none); file: as images.parquet names it,
     relative to the data set's root; alike: ids of the items that are all but the same and stand behind this one, better
-    first, empty unless it was asked to group them.
+    first, empty unless it was asked to group them; probability: of a match, None unless it was asked for.
     """
 
     rank: int
@@ -21,6 +21,7 @@ class Hit:
     text: str
     file: str
     alike: tuple[int | str, ...] = ()
+    probability: float | None = None
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,9 @@ class Answer:
     run's vocabulary does not hold; seconds: from the query to the hits; notes: what else to know about the query.
 
     parts: kind, value and weight of each part of a query of several, empty for one thing alone; narrowed: what limits the
-    hits, each where it was asked for: ``where`` with ``left``, the number of items that it leaves, and ``group``. approximate: how the index that was asked finds, and how surely, see ``approximate.opened``; empty where every item
-    was scored."""
+    hits, each where it was asked for: ``where`` with ``left``, the number of items that it leaves, ``group`` and
+    ``min_probability``; approximate: how the index that was asked finds, and how surely, see ``approximate.opened``; empty
+    where every item was scored; calibration: what probabilities come from, see ``Calibration``, empty without them."""
 
     query: str
     run: str
@@ -42,6 +44,7 @@ class Answer:
     parts: tuple[dict, ...] = ()
     narrowed: dict = field(default_factory=dict)
     approximate: dict = field(default_factory=dict)
+    calibration: dict = field(default_factory=dict)
 
     def as_dict(self) -> dict:
         """For JSON."""

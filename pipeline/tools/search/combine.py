@@ -24,6 +24,15 @@ def native(part: Term, direction: str) -> bool:
     return (part.kind == TEXT) == (direction == TO_IMAGES)
 
 
+def must_be_native(parts: Sequence[Term], direction: str) -> None:
+    """Raises UsageError unless there is one part, compared as in training: others have scores of another scale."""
+    if len(parts) > 1 or not native(parts[0], direction):
+        raise UsageError(
+            "a probability of a match is that of one sentence and an image, or of one picture and a caption; leave it out for "
+            "other queries"
+        )
+
+
 def joint(network: Network | Together) -> bool:
     """Do images and captions lie in one space of unit vectors, where everything can be compared with everything?"""
     return all(gallery.inner for gallery in network.galleries)

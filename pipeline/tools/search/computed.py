@@ -26,7 +26,7 @@ def computed(
     """``bias`` of the items of one direction, and ``about``. name, options: of the criterion. Raises as banks do."""
     criterion = criteria.parse(name, {**params.inference, name: options})
     started = time.monotonic()
-    memory, similarity, split = params.evaluate.memory, network.similarity(), _split(network)
+    memory, similarity, split = params.evaluate.memory, network.similarity(), split_of(network)
     source = BankSource(bank, _other(network, bank))
     scores = Scores.of(split.images, split.captions, similarity, memory=memory)
     if direction == "text_to_image":
@@ -49,7 +49,8 @@ def computed(
     return stored.Stored({"bias": found.bias.double().cpu().numpy()}, about)
 
 
-def _split(network: Network | Together) -> Split:
+def split_of(network: Network | Together) -> Split:
+    """What a network has embedded of its split."""
     ids = network.ids
     return Split(ids.image_ids, ids.caption_ids, ids.caption_images, network.images(), network.captions())
 
@@ -61,7 +62,7 @@ def _other(network: Network | Together, bank: str) -> Split | None:
     if bank == gallery.split:
         return None
     if bank in SPLITS:
-        return _split(network.of(bank))
+        return split_of(network.of(bank))
     if isinstance(network, Together):
         raise InputError("several networks take their bank from their own runs: evaluate.bank test, train or val")
     other = Embedded.read(Path(bank))

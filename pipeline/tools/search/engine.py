@@ -8,7 +8,6 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Int64
 
 from pipeline.artifacts import names
 from pipeline.artifacts.names import TextIds
@@ -18,14 +17,14 @@ from pipeline.core.unknown import unknown
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.project.repetitions import one_model
-from pipeline.tools.search import combine, query, together, where
+from pipeline.tools.search import combine, query, together
 from pipeline.tools.search.answer import Answer, Hit
 from pipeline.tools.search.catalogue import Catalogue
-from pipeline.tools.search.columns import numbers
 from pipeline.tools.search.correction import Correction, Rescoring, correction_of, criterion_of
 from pipeline.tools.search.gallery import SPLITS
 from pipeline.tools.search.narrow import Wanted, best, leaders
 from pipeline.tools.search.network import Asked, Network
+from pipeline.tools.search.probability import Calibration, calibration_of
 from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term
 from pipeline.tools.search.scoring import Scoring
 from pipeline.tools.search.together import Together
@@ -62,6 +61,7 @@ class Engine:
     _lock: RLock
     _scoring: Scoring
     _corrections: dict[str, Correction]
+    _calibrations: dict[str, Calibration]
     _indexes: "dict[str, Approximate]"
     _units: dict[str, Any]
 
@@ -85,7 +85,7 @@ class Engine:
         found._names = names.read(found._network.galleries[0].folder)
         found.named = found._names is not None and found._names.has("image_id")
         found._lock, found._scoring = RLock(), Scoring(found._network)
-        found._corrections, found._indexes, found._units = {}, {}, {}
+        found._corrections, found._calibrations, found._indexes, found._units = {}, {}, {}, {}
         return found
 
     def by_text(self, text: str, k: int = 10) -> Answer:
@@ -111,12 +111,13 @@ class Engine:
         wanted.check()
         direction = query.direction(parts, wanted.to)
         started = time.monotonic()
+        sure = self._sure(parts, wanted, direction)
         kept, narrowed = self._kept(parts, wanted, direction)
         asked = [self._asked(part) for part in parts]
         sides = [one.side for one in asked]
         chosen, about = self._chosen(sides, parts, kept, wanted, direction)
         hits = tuple(
-            self._hit(rank, score, place, alike, direction)
+            self._hit(rank, score, place, alike, direction, sure)
             for rank, (score, place, alike) in enumerate(chosen[wanted.offset :], start=wanted.offset + 1)
         )
         unknown = tuple(dict.fromkeys(word for one in asked for word in one.unknown))
@@ -124,9 +125,8 @@ class Engine:
         several = [] if len(parts) == 1 else parts
         told = tuple({"kind": one.kind, "value": one.value, "weight": one.weight} for one in several)
         seconds = time.monotonic() - started
-        return Answer(
-            query.described(parts), self.run, self.inference, hits, unknown, seconds, notes, told, narrowed, about
-        )
+        told = (notes, told, narrowed, about, sure.about if sure else {})
+        return Answer(query.described(parts), self.run, self.inference, hits, unknown, seconds, *told)
 
     def picture(self, image_id: int | str) -> Path | None:
         """Where an image of the data set lies, inside its root, as ``sources.read.at`` takes it; None where the file is gone or
@@ -200,22 +200,30 @@ class Engine:
         """bool (items,), None for all of them; and what the answer says of it."""
         ids = self._network.ids
         owners = ids.image_ids if direction == TO_IMAGES else ids.caption_images
-        kept, narrowed = None, {} if wanted.group is None else {"group": wanted.group}
+        kept, limits = None, {"group": wanted.group, "min_probability": wanted.least}
+        narrowed = {name: value for name, value in limits.items() if value is not None}
         if wanted.where is not None:
-            kept = np.isin(owners, self._fitting(wanted.where))
+            kept = np.isin(owners, self._catalogue.fitting(wanted.where, self._names))
             narrowed |= {"where": wanted.where, "left": int(kept.sum())}
         own = [self._number(part.value) for part in parts if part.kind == IMAGE and direction == TO_IMAGES]
         if own:
             kept = np.isin(owners, own, invert=True) & (True if kept is None else kept)
         return kept, narrowed
 
-    def _fitting(self, condition: str) -> Int64[np.ndarray, " images"]:
-        """Ids of the images that fit."""
-        table = self._catalogue.columns
-        ids = numbers(table["image_id"])
-        texts = None if self._names is None else self._names.texts("image_id", ids)
-        shown = table if texts is None else table.set_column(table.column_names.index("image_id"), "image_id", texts)
-        return ids[where.rows(condition, shown)]
+    def calibration(self, direction: str) -> Calibration:
+        """What makes probabilities of the corrected scores of one direction; fitted now if nothing has needed it yet."""
+        with self._lock:
+            if direction not in self._calibrations:
+                self._calibrations[direction] = calibration_of(
+                    self._params, self.run, self._criterion, self._network, direction
+                )
+            return self._calibrations[direction]
+
+    def _sure(self, parts: Sequence[Term], wanted: Wanted, direction: str) -> Calibration | None:
+        if not wanted.probability and wanted.least is None:
+            return None
+        combine.must_be_native(parts, direction)
+        return self.calibration(direction)
 
     def _chosen(
         self, sides: list, parts: Sequence[Term], kept: np.ndarray | None, wanted: Wanted, direction: str
@@ -223,6 +231,7 @@ class Engine:
         """Scores and places of the hits, the better ones before them included, and of what is alike to each; and what an
         approximate index says of itself where one was asked."""
         count, dropped = wanted.offset + wanted.k, 0 if kept is None else len(kept) - int(kept.sum())
+        sure = None if wanted.least is None else self.calibration(direction)
         if wanted.group is None and count + dropped <= _DEEPEST and dropped <= _FEW:
             index = self.approximate(direction)
             if index is not None:
@@ -230,11 +239,13 @@ class Engine:
                 left = [
                     (float(value), int(place), _NONE)
                     for value, place in zip(values, places, strict=True)
-                    if kept is None or kept[place]
+                    if (kept is None or kept[place]) and (sure is None or sure(np.array([value]))[0] >= wanted.least)
                 ]
                 return left[:count], index.about
         raw = combine.scores(sides, parts, direction, self._joint, partial(self._scoring, direction))
         scores = self.correction(direction).apply(raw)
+        if sure is not None:
+            kept = (sure(scores) >= wanted.least) & (True if kept is None else kept)
         if wanted.group is not None:
             among = np.ones(len(scores), bool) if kept is None else kept
             led = leaders(scores, among, count, self._alike(direction, wanted.group))
@@ -251,7 +262,9 @@ class Engine:
         units = self._units[direction]
         return lambda place: np.asarray(units @ units[place] >= least - _ROUNDING)
 
-    def _hit(self, rank: int, score: float, place: int, alike: np.ndarray, direction: str) -> Hit:
+    def _hit(
+        self, rank: int, score: float, place: int, alike: np.ndarray, direction: str, sure: Calibration | None
+    ) -> Hit:
         ids = self._network.ids
         key, of_items = ("image_id", ids.image_ids) if direction == TO_IMAGES else ("caption_id", ids.caption_ids)
         number = int(of_items[place])
@@ -261,7 +274,9 @@ class Engine:
             image, text = int(ids.caption_images[place]), self._catalogue.text(number)
         caption = None if direction == TO_IMAGES else self._shown(key, number)
         same = tuple(self._shown(key, one) for one in of_items[alike].tolist())
-        return Hit(rank, score, self._shown("image_id", image), caption, text, self._catalogue.file(image), same)
+        probability = None if sure is None else float(sure(np.array([score]))[0])
+        shown, file = self._shown("image_id", image), self._catalogue.file(image)
+        return Hit(rank, score, shown, caption, text, file, same, probability)
 
 
 def _computing(device: str) -> tuple[Any, bool]:

@@ -11,15 +11,18 @@ from pipeline.core.errors import InputError, UsageError
 
 @dataclass(frozen=True)
 class Wanted:
-    """k: how many hits, fewer where fewer fit; offset: how many better ones are left out. to: ``query.IMAGES``, ``query.CAPTIONS``, None as ``query.direction``. where:
-    a condition on the columns of images.parquet, see ``where.rows``. group: from which cosine on two items are alike, of
-    which only the better is a hit."""
+    """k: how many hits, fewer where fewer fit; offset: how many better ones are left out. to: ``query.IMAGES``,
+    ``query.CAPTIONS``, None as ``query.direction``. where: a condition on the columns of images.parquet, see ``where.rows``.
+    group: from which cosine on two items are alike, of which only the better is a hit. probability: is that of a match told?
+    least: that of every hit, at least."""
 
     k: int = 10
     to: str | None = None
     where: str | None = None
     group: float | None = None
     offset: int = 0
+    probability: bool = False
+    least: float | None = None
 
     def check(self) -> None:
         """Raises UsageError for numbers that mean nothing."""
@@ -27,6 +30,8 @@ class Wanted:
             raise UsageError(f"k is {self.k}; ask for at least one result")
         if self.offset < 0:
             raise UsageError(f"offset is {self.offset}; the first result has 0")
+        if self.least is not None and not 0 <= self.least <= 1:
+            raise UsageError(f"--min-probability is from 0 to 1, got {self.least:g}")
         if self.group is not None and not 0 < self.group <= 1:
             raise UsageError(f"--group is a cosine above 0 and at most 1, got {self.group:g}")
 

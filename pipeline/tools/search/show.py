@@ -31,8 +31,11 @@ def remarks(told: dict) -> list[str]:
     kind = "images" if told["direction"] == "text_to_image" else "captions"
     if told["narrowed"].get("where") is not None:
         found.append(f"{told['narrowed']['left']:,} of {told['searched']:,} {kind} fit {told['narrowed']['where']}")
+    if told["calibration"]:
+        found.append(calibrated(told))
     if not told["hits"]:
-        found.append("nothing fits")
+        least = told["narrowed"].get("min_probability")
+        found.append("nothing fits" + ("" if least is None else f" with a probability of {least:g} or more"))
     if told["left_out"]:
         images, captions = (told["left_out"][kind] for kind in ("images", "captions"))
         found.append(f"{images:,} images that could not be read are not searched, nor their {captions:,} captions")
@@ -60,6 +63,16 @@ def corrected(told: dict) -> str:
     )
 
 
+def calibrated(told: dict) -> str:
+    """What a probability is of."""
+    about = told["calibration"]
+    query, item = ("sentence", "image") if told["direction"] == "text_to_image" else ("image", "caption")
+    return (
+        f"probability that one of the {about['candidates']} best of a {query} is its own {item}: {about['method']} on "
+        f"{about['queries']:,} queries of {about['split']}, where {about['base_rate']:.1%} are"
+    )
+
+
 def _table(told: dict) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -71,7 +84,8 @@ def _table(told: dict) -> None:
     if not told["hits"]:
         return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=Text(caption), caption_justify="left")
-    for name in ("rank", "score"):
+    sure = ["probability"] if told["calibration"] else []
+    for name in ("rank", "score", *sure):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("image", overflow="fold")
     table.add_column("its first caption" if to_images else "caption", overflow="fold", ratio=1)
@@ -79,6 +93,7 @@ def _table(told: dict) -> None:
     for hit in told["hits"]:
         number = hit["image_id"] if to_images else hit["caption_id"]
         file = plain(hit["file"]) + (f"\n+{len(hit['alike'])} alike" if hit["alike"] else "")
-        cells = str(hit["rank"]), f"{hit['score']:.4f}", file, plain(hit["text"]), str(number)
+        known = [f"{hit[name]:.2f}" for name in sure]
+        cells = str(hit["rank"]), f"{hit['score']:.4f}", *known, file, plain(hit["text"]), str(number)
         table.add_row(*map(Text, cells))
     stdout.print(table)

@@ -35,10 +35,10 @@ def test_parts_in_one_space_are_one_vector_before_the_correction(opened, criteri
     number = ids(engine, "images")[3]
     photo = engine.picture(number).read_bytes()
     parts = (Term(TEXT, "a red disc", 2.0), Term(PHOTO, "x.png", 1.0, photo), Term(TEXT, "a blue box", -0.5))
-    asked = [engine._network.sentence(one).side[0].double().tolist() for one in ("a red disc", "a blue box")]
+    asked = [np.asarray(engine._network.sentence(one).side[0], float).tolist() for one in ("a red disc", "a blue box")]
     query = naive.summed([asked[0], vectors(engine, "images")[3], asked[1]], [2.0, 1.0, -0.5])
     correction = engine.correction(TO_IMAGES)
-    bias = np.zeros(TEST) if correction.bias is None else correction.bias.numpy()
+    bias = np.zeros(TEST) if correction.bias is None else correction.bias
     wanted = [
         correction.scale * naive.inner(query, one) - bias[place] for place, one in enumerate(vectors(engine, "images"))
     ]
