@@ -52,6 +52,9 @@ def pytest_xdist_make_scheduler(config, log):
     """`--dist loadscope`, with one scope for all modules of a folder where they share what takes seconds to make."""
     from xdist.scheduler import LoadScopeScheduling
 
+    if config.getoption("dist") != "loadscope":
+        return None
+
     class ByFolder(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             folder = nodeid.partition("::")[0].rpartition("/")[0]
