@@ -13,7 +13,7 @@ from tests.rules.sources import ROOT
 
 # Left out of a clone: what belongs to the pipeline of full size, and what no stage reads.
 _LEFT_OUT = ("dvc.lock", "reports/metrics.json")
-_QUICK = {
+QUICK = {
     # Other tests run beside it, and threads that wait for each other on a busy core take four times the work.
     "OMP_NUM_THREADS": "1",
     # Checkouts of a queue or a runner have no compiled kernels; of a few images a loop in Python is done sooner.
@@ -22,8 +22,8 @@ _QUICK = {
 
 
 class Project:
-    """Commands run as a user would, inside the clone. forked: those of vse-pipe in forks of a process that has imported what
-    they import."""
+    """Commands run as a user would, inside the clone. forked: those of vse-pipe and dvc in forks of a process that has imported
+    what they import."""
 
     def __init__(self, root: Path, forked: bool = False) -> None:
         self.root = root
@@ -31,10 +31,10 @@ class Project:
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "DVC_NO_ANALYTICS": "1",
-            **_QUICK,
+            **QUICK,
         }
         if forked:
-            self.environment["PATH"] = f"{forks.folder(**_QUICK)}:{self.environment['PATH']}"
+            self.environment["PATH"] = f"{forks.folder(**QUICK)}:{self.environment['PATH']}"
 
     def call(self, *command: str, **environment: str) -> subprocess.CompletedProcess:
         """stdout and stderr apart, whatever the status."""

@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Generic, TypeVar
@@ -46,7 +47,7 @@ class Family(Generic[Own]):
         return Path(__file__).parents[1].joinpath(*self.package.split(".")[1:])
 
     def names(self) -> list[str]:
-        return sorted(one.name for one in pkgutil.iter_modules([str(self.folder)]))
+        return [*_names(self.folder, self.folder.stat().st_mtime_ns)]
 
     def check(self, name: str) -> str:
         """``name`` if it is a member. Raises UnknownMember with the near miss and the whole list."""
@@ -71,6 +72,12 @@ class Family(Generic[Own]):
         """The dotted names of the modules a member consists of, its options first."""
         own = f"{self.package}.{self.check(name)}"
         return [own, f"{own}.{self.work}"] if self.work else [own]
+
+
+@cache
+def _names(folder: Path, changed: int) -> tuple[str, ...]:
+    """Looked up once for each state of the folder."""
+    return tuple(sorted(one.name for one in pkgutil.iter_modules([str(folder)])))
 
 
 FORMATS = Family("format", "pipeline.prepare.formats", FormatTraits(), "read")

@@ -1,4 +1,5 @@
-"""Commands of the documentation, run in a project: those of vse-pipe in this process, since a start takes seconds."""
+"""Commands of the documentation, run in a project: those of vse-pipe in this process, since a start takes seconds, and what is behind
+a pipe or DVC in forks."""
 
 import contextlib
 import io
@@ -14,6 +15,8 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 
 from pipeline import cli
+from tests.acceptance import forked
+from tests.small_project import QUICK
 
 # What every `apply` and the project itself are reduced to.
 SIZES = {"train": 60, "val": 20, "test": 20}
@@ -42,10 +45,15 @@ class Project:
         if _is_ours(command):
             ended, output = vse_pipe(shlex.split(command)[1:], self.root)
         else:
+            asks_its_shell = command.endswith("-completion")
+            path = (
+                self.environment["PATH"] if asks_its_shell else f"{forked.folder(**QUICK)}:{self.environment['PATH']}"
+            )
             # Two commands: for the last one bash would make way, and the shell that --show-completion asks for be gone.
-            script = f"{command}\nexit $?"
+            script = f"{re.sub(r'^python -m (?=tests[.])', 'module ', command)}\nexit $?"
+            environment = self.environment | {"PATH": path}
             done = subprocess.run(
-                ["bash", "-c", script], cwd=self.root, env=self.environment, capture_output=True, text=True
+                ["bash", "-c", script], cwd=self.root, env=environment, capture_output=True, text=True
             )
             ended, output = done.returncode, done.stdout + done.stderr
         assert ended == status, f"{command} ended with {ended}\n{output[-3000:]}"
@@ -54,18 +62,18 @@ class Project:
         return output
 
     def stages(self) -> str:
-        """Every command that `dvc repro` has for the stages up to inject, and those of the first and the last run."""
+        """Every command that `dvc repro` has for the stages up to inject, and those of the last run."""
         repo = Repo(str(self.root))
         try:
             commands = {stage.name: stage.cmd for stage in repo.index.stages}
         finally:
             repo.close()
-        runs = list(read_yaml(self.root / "params.yaml")["runs"])
+        last = list(read_yaml(self.root / "params.yaml")["runs"])[-1]
         for stage in ("prepare", "extract", "extract_texts", "inject", "train", "embed", "evaluate"):
             of_stage = [(name, cmd) for name, cmd in commands.items() if name.startswith(f"{stage}@")]
             assert of_stage, f"dvc.yaml has no stage {stage}"
             for name, cmd in of_stage:
-                if stage in ("train", "embed", "evaluate") and name.partition("@")[2] not in (runs[0], runs[-1]):
+                if stage in ("train", "embed", "evaluate") and name.partition("@")[2] != last:
                     continue
                 self.run(re.sub(r"^(\w+=\S* )+", "", cmd))
         return ""

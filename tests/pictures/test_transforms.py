@@ -44,7 +44,7 @@ def test_equals_the_literal_implementation(width: int, height: int, interpolatio
         assert np.abs(found[:, :, :, channel] - expected).max() <= 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.integers(1, 60),
     st.integers(1, 60),

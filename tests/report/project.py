@@ -27,6 +27,8 @@ SWEEPS = {
     "batch": {"x": "train.batch_size", "runs": ["hal"], "baselines": ["sum", "max"], "inference": "csls"},
     "convergence": {"x": "epoch", "runs": ["sum", "hal"]},
 }
+# What a page needs around a section that is looked at by itself.
+LITTLE = {"runs": ["sum", "hal"], "inferences": ["nns"], "examples": 2}
 _COLOURS = ["crimson", "seagreen", "royalblue", "goldenrod", "purple", "darkorange"]
 _SHAPES = ["circle", "square", "triangle"]
 

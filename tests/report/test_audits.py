@@ -17,7 +17,7 @@ from tests.report.conftest import HOSTILE
 
 
 def _page(runs: list[str]) -> str:
-    return report(artefacts.params(audits=runs)).read_text(encoding="utf-8")
+    return report(artefacts.params(**artefacts.LITTLE, audits=runs)).read_text(encoding="utf-8")
 
 
 def _section(page: str) -> str:

@@ -59,7 +59,7 @@ def write(root: Path, run: str = "hal", source: Path | None = None, **changes: o
 
 
 def section(runs: list[str]) -> str:
-    page = report(artefacts.params(localized=runs)).read_text(encoding="utf-8")
+    page = report(artefacts.params(**artefacts.LITTLE, localized=runs)).read_text(encoding="utf-8")
     assert HOSTILE not in page
     assert "<b>thing" not in page
     found = re.search(r'<section[^>]*id="localisation".*?</section>', page, re.DOTALL)
@@ -136,7 +136,7 @@ def test_a_data_set_of_the_same_name_elsewhere_is_another_one(project) -> None:
 
 def test_figures_of_a_row_of_phrases_stand_beside_the_printed_ones(project) -> None:
     write(project, threshold=0.5)
-    params = artefacts.params(localized=["hal"])
+    params = artefacts.params(**artefacts.LITTLE, localized=["hal"])
     runs = {**params.runs, "hal": dataclasses.replace(params.runs["hal"], row="structure-preserving-cvpr2016 3d-mined")}
     page = report(dataclasses.replace(params, runs=runs)).read_text(encoding="utf-8")
     found = re.search(r'<section id="published".*?</section>', page, re.DOTALL).group(0)

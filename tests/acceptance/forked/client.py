@@ -9,7 +9,7 @@ with socket.socket(socket.AF_UNIX) as server:
     server.connect(ADDRESS)  # noqa: F821 (written into the copy that is run)
     socket.send_fds(server, [b"x"], [0, 1, 2])
     asked = {
-        "arguments": sys.argv[1:],
+        "arguments": sys.argv,
         "folder": os.getcwd(),  # noqa: PTH109 (pathlib takes longer to import than all else)
         "environment": dict(os.environ),
     }

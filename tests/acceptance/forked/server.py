@@ -4,6 +4,7 @@ import atexit
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -12,12 +13,21 @@ import threading
 import traceback
 from pathlib import Path
 
+import dvc.cli.parser
+import dvc.repo.experiments.queue.celery
+import dvc.repo.index
+import dvc.repo.metrics.diff
+import dvc.repo.reproduce
+import dvc.stage.cache
+
 import tests.faults.warmed  # noqa: F401
 
 
 def main(address: str) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "pipeline"]:
+    dvc.cli.parser.get_main_parser()
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("pipeline", "tests")]:
         del sys.modules[name]
+    os.fsync = lambda handle: None  # as in tests/conftest.py
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)
@@ -45,8 +55,8 @@ def _answer(connection: socket.socket) -> None:
     os.environ.update(asked["environment"])
     sys.path[:0] = [str(Path(place).resolve()) for place in os.environ.get("PYTHONPATH", "").split(":") if place]
     importlib.invalidate_caches()
-    sys.argv = ["vse-pipe", *asked["arguments"]]
-    status = _run()
+    program, *arguments = asked["arguments"]
+    status = _run(Path(program).name, arguments)
     # As at the end of a process.
     threading._shutdown()
     atexit._run_exitfuncs()
@@ -56,9 +66,16 @@ def _answer(connection: socket.socket) -> None:
     os._exit(status)
 
 
-def _run() -> int:
+def _run(program: str, arguments: list[str]) -> int:
+    sys.argv = [program, *arguments]
     try:
-        importlib.import_module("pipeline.cli").main()
+        if program == "dvc":
+            return importlib.import_module("dvc.cli").main(arguments)
+        if program == "module":
+            sys.argv = arguments
+            runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+        else:
+            importlib.import_module("pipeline.cli").main()
     except SystemExit as stop:
         return int(stop.code or 0)
     except BaseException:

@@ -22,6 +22,7 @@ _SECTIONS = {
 _BESIDES = {
     "bottom_up": {"tsv": ["raw/regions"]},
     "grid": {"model": "resnet18"},
+    "open_clip": {"model": "ViT-B-32", "weights": "random"},
     "timm": {"model": "vit_tiny_patch16_224"},
     "torchvision": {"model": "resnet18"},
     "hglmm": {"vectors": "raw/vectors.txt"},
@@ -36,6 +37,14 @@ _RUN = {
     **{"scheme": "plain", "similarity": "cosine", "text": "gru", "image": "linear"},
 }
 _BRANCHES = {"texts": "mean_vectors", "text": "two_branch", "image": "two_branch"}
+_PAIR = {
+    "features": "open_clip",
+    "texts": "captions",
+    "image": "identity",
+    "text": "identity",
+    "scheme": "none",
+    "loss": "sum",
+}
 _REGIONS = {"features": "bottom_up", "image": "regions"}
 # There is a run for each loss, named after it; the other families' members are spread over these.
 _OF_RUNS = {
@@ -62,6 +71,8 @@ def params() -> dict:
         for name, node in found[section].items():
             node |= {"source": f"raw/{name}"} if family is FORMATS else {"dataset": "shapes"}
     found["runs"] = {name: {**_RUN, "loss": name, **_OF_RUNS.get(name, {})} for name in LOSSES.names()}
+    found["texts"]["captions"] = found["texts"].pop("open_clip")  # features of that name lie in the same folder
+    found["runs"]["pretrained"] = {**_RUN, **_PAIR}
     found["runs"]["linear"] = {**_RUN, "loss": "sum", "scheme": "cca", **_BRANCHES}
     found["teachers"] = {"taught": {"dataset": "shapes", "noise": "image", "run": "hal"}}
     found["ensembles"] = {"both": {"first": "sum", "second": "hal"}}

@@ -13,6 +13,7 @@ from tests.small_project import Project, clone, set_params
 
 pytestmark = pytest.mark.acceptance
 
+DVC = ("python", "-m", "dvc")  # no fork, which has the hash seed of another process
 NAMES = sorted(path.name for path in runner.FOLDER.glob("*.yml"))
 TINY = [
     "datasets.shapes.train=120",
@@ -255,7 +256,7 @@ def test_queued_experiments_ran_with_their_values(walked):
 def test_rows_of_a_difference_keep_their_order(harmless):
     project = harmless[0].project
     tables = {
-        project.call("dvc", "metrics", "diff", "--md", "rate-1", "rate-2", PYTHONHASHSEED=seed).stdout for seed in "123"
+        project.call(*DVC, "metrics", "diff", "--md", "rate-1", "rate-2", PYTHONHASHSEED=seed).stdout for seed in "12"
     }
     assert len(tables) == 1
     names = [_cells(line)[2] for line in tables.pop().splitlines()[2:] if line.startswith("|")]

@@ -1,19 +1,20 @@
-"""What each key of a parameter model means: the description of its field, which is the docstring under it."""
+"""What each key of a parameter model means: the docstring under its field, or the field's description."""
 
 from pydantic import BaseModel
+from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 
+from pipeline.core.strict import Strict
 from tests.docs.reference.markdown import text
 
 
 def of_keys(model: type[BaseModel]) -> dict[str, str]:
     """The meaning of each key that is explained; that of the model itself wins over that of its bases."""
-    return {
-        name: text(field.description).rstrip(".")
-        for base in reversed(model.__mro__)
-        if issubclass(base, BaseModel)
-        for name, field in base.model_fields.items()
-        if field.description
-    }
+    said: dict[str, str | None] = {}
+    for base in reversed(model.__mro__):
+        if issubclass(base, Strict):
+            said |= extract_docstrings_from_cls(base, use_inspect=True)
+            said |= {name: field.description for name, field in base.model_fields.items() if field.description}
+    return {name: text(meaning).rstrip(".") for name, meaning in said.items() if meaning}
 
 
 def of_model(model: type[BaseModel]) -> str:

@@ -80,7 +80,7 @@ def test_the_m_step_equals_a_plain_loop(seed: int, count: int) -> None:
             assert here == pytest.approx(best[chosen], abs=1e-8)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.sampled_from(["normal", "heavy", "lattice", "constant"]))
 def test_the_likelihood_never_falls(seed: int, components: int, kind: str) -> None:
     random = np.random.default_rng(seed)

@@ -53,7 +53,7 @@ def test_odd_captions_come_back_unchanged(tmp_path, line_end, mark):
     assert captions_by_file(read("csv", _table(tmp_path, text), tmp_path / "out")) == {"a.png": captions}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"]))),

@@ -132,7 +132,7 @@ PHRASES = st.tuples(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(WORDS | PHRASES, min_size=1))
 def test_sentences_are_cut_as_by_the_authors(pieces):
     marks = [one if isinstance(one, str) else f"[/EN#{one[0]}/{'/'.join(one[1])} {' '.join(one[2])}]" for one in pieces]

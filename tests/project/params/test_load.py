@@ -4,6 +4,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.core.errors import ParamsError, UsageError
+from pipeline.project.params import document
 from pipeline.project.params.document import lookup, read_document
 from pipeline.project.params.load import load
 from tests.rules.sources import ROOT
@@ -251,6 +252,25 @@ def test_broken_images_stop_by_default(tmp_path):
     assert load_params(tmp_path, datasets=datasets).features["plain"].on_error == "skip", "one switch for both"
     strict = {"plain": {**plain, "on_error": "fail"}}
     assert load_params(tmp_path, datasets=datasets, features=strict).features["plain"].on_error == "fail"
+
+
+SCALARS = ["1e-05", "yes", "012", "1:30", "1_000", "{a:1}", "[a:b]", "", "[", "[" * 50 + "]" * 50, "!", "|#"]
+OTHERS = ["<<: {a: 1}", "a: &x [1]\nb: *x", "- - a", "? [a]\n: b", "%YAML 1.1\n---\na: yes", "a: b\x85c", "a: 1\na: 2"]
+
+
+@pytest.mark.parametrize("text", [*(f"a: {one}" for one in SCALARS), *OTHERS])
+def test_either_parser_reads_the_same(text, monkeypatch):
+    """The one in C is asked first, where it is known to read what the other reads."""
+
+    def read():
+        try:
+            return document.parsed(text)
+        except ValueError as error:
+            return str(error)
+
+    found = read()
+    monkeypatch.setattr(document, "_plain", lambda text: False)
+    assert found == read()
 
 
 def test_the_name_of_a_run_may_hold_dots(tmp_path):

@@ -215,7 +215,7 @@ def test_interval_holds_the_share_asked_for():
     assert interval(draws, 0.5) == pytest.approx([250.0, 750.0])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.floats(0.0, 1.0), max_size=7))
 def test_holm_rejects_step_by_step(p_values):
     """As Holm wrote it down: the smallest is tested at a / n, the next at a / (n - 1), until one is not rejected."""

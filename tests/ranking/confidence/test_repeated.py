@@ -18,7 +18,7 @@ def _drawn(rng: np.random.Generator, seeds: int, draws: int = 12, images: float 
     return Repetitions(rng.normal(50, 2, seeds), 50 + together + rng.standard_normal((seeds, draws)))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(seeds=st.integers(2, 6), seed=st.integers(0, 10_000), images=st.sampled_from([0.0, 1.0, 5.0]))
 def test_the_variance_is_that_of_all_pairs_of_seeds(seeds, seed, images):
     one = _drawn(np.random.default_rng(seed), seeds, images=images)
@@ -30,7 +30,7 @@ def test_the_variance_is_that_of_all_pairs_of_seeds(seeds, seed, images):
     assert found.interval(0.9) == pytest.approx([low, high])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(of_a=st.integers(2, 5), of_b=st.integers(2, 5), seed=st.integers(0, 10_000))
 def test_methods_with_seeds_of_their_own_share_the_images(of_a, of_b, seed):
     rng = np.random.default_rng(seed)
@@ -43,7 +43,7 @@ def test_methods_with_seeds_of_their_own_share_the_images(of_a, of_b, seed):
     assert found.freedom == pytest.approx(welch * (between_a + between_b + images) / (between_a + between_b))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(seeds=st.integers(2, 6), seed=st.integers(0, 10_000), level=st.floats(0.5, 0.999))
 def test_the_p_value_says_what_the_interval_says(seeds, seed, level):
     rng = np.random.default_rng(seed)

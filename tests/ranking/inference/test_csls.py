@@ -18,7 +18,7 @@ def rescored(scores: np.ndarray, **params) -> np.ndarray:
 def test_against_loops(two_sided, strip, monkeypatch):
     monkeypatch.setattr(scores_module, "STRIP", strip)
 
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=20)
     @given(matrices(), st.integers(1, 12))
     def check(scores, k):
         found = rescored(scores, k=k, two_sided=two_sided)

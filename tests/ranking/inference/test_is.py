@@ -23,7 +23,7 @@ def rescored(scores: np.ndarray, **params) -> np.ndarray:
 def test_against_exact_sums(strip, include_query, monkeypatch):
     monkeypatch.setattr(scores_module, "STRIP", strip)
 
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=20)
     @given(matrices(min_rows=2), betas)
     def check(scores, beta):
         expected = naive.inverted_softmax(scores.tolist(), beta, include_query)

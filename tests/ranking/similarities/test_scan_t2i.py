@@ -11,7 +11,7 @@ class TestScan(Scan):
 
 
 @DRAWN
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_equals_plain_loops(lengths, shape, norm, aggregate):
     TestScan().check_plain_loops(lengths, shape, norm, aggregate)
 

@@ -20,7 +20,7 @@ def test_contract(hardest):
     check_masked_cells(member, member.Params(hardest=hardest, tau=0.5))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     pairs=st.integers(2, 8),
     seed=st.integers(0, 50),

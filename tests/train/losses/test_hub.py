@@ -18,7 +18,7 @@ def test_contract():
     check_masked_cells(member)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     pairs=st.integers(2, 7),
     seed=st.integers(0, 50),

@@ -37,7 +37,7 @@ def test_em_is_that_of_the_plain_loops():
         np.testing.assert_allclose(ours, component, rtol=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(arrays(np.float64, st.integers(2, 25), elements=st.floats(0, 1, width=16)).filter(lambda x: np.ptp(x) > 0))
 def test_the_start_is_the_best_split(x):
     low = beta.halves(x)[0] > 0.5
@@ -167,7 +167,7 @@ def test_steps_that_do_not_suffice_are_said():
     assert "still moved after 2" in found.doubts[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(arrays(np.float64, st.integers(0, 60), elements=st.floats(0, 1e6)))
 def test_whatever_the_losses_every_posterior_is_a_probability(losses):
     found = beta.fit(losses, max_iterations=300)

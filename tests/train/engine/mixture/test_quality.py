@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from pipeline.train.engine.mixture.quality import against_truth, auc
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30))
 def test_auc_is_the_share_of_ordered_pairs(points):
     score = np.array([value for value, _ in points], float)

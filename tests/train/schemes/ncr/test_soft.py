@@ -16,7 +16,7 @@ def _equal(ours: torch.Tensor, theirs: list[float]) -> None:
     torch.testing.assert_close(ours, torch.tensor(theirs, dtype=ours.dtype))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(**CASE)
 def test_predictions_equal_plain_loops(pairs, seed, margin):
     scores = some_scores(pairs, seed)
@@ -49,7 +49,7 @@ def test_margins_equal_plain_loops_and_end_at_0_and_the_margin(shape):
 
 
 @pytest.mark.parametrize("variant", ["paper", "code"])
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(**CASE)
 def test_soft_triplets_equal_plain_loops(variant, pairs, seed, margin):
     scores = some_scores(pairs, seed)
