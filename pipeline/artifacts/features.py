@@ -112,6 +112,11 @@ class Features:
         return self.rows[rows]
 
 
+def about(meta: dict) -> dict:
+    """What the features follow from. meta: as meta.json has it."""
+    return {key: value for key, value in meta.items() if key not in WRITTEN}
+
+
 def write(folder: Path, array: np.ndarray, index: pa.Table, meta: dict) -> None:
     """``write_blocks`` for an array that is in memory."""
     write_blocks(folder, [array], len(array), [index], meta)
