@@ -16,6 +16,9 @@ from pipeline.train.engine import encode
 from pipeline.train.engine.model import DualEncoder
 from pipeline.train.engine.pixels import PixelSource
 
+# Images in one pass.
+_BATCH = 1024
+
 
 @dataclass(frozen=True)
 class Sources:
@@ -33,9 +36,14 @@ class Sources:
         return next(self.model.parameters()).device
 
     def seen(self, image_ids: np.ndarray, shown: str = "") -> Tensor:
-        """(n, dim) or (n, R, dim). shown: what a progress line calls the work; none without."""
+        """(n, dim) or (n, R, dim). shown: what a progress line calls the work; none without.
+
+        The last batch is filled up: the last bits of what an image gives may follow from how many a batch holds, never from which.
+        """
         rows = self.features.rows_of(image_ids)
-        return encode.images(self.model, self.inputs, rows, self.device, shown=shown)
+        size = _BATCH if isinstance(self.inputs, np.ndarray) else min(_BATCH, self.inputs.batch_size)
+        filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)])
+        return encode.images(self.model, self.inputs, filled, self.device, size, shown)[: len(rows)]
 
     def read(self, caption_ids: np.ndarray, shown: str = "") -> Tensor | Words:
         """(n, dim), or the words of n captions. shown: as of ``seen``."""

@@ -3,27 +3,39 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 from torch import Tensor
 
-from pipeline.artifacts import embeddings
+from pipeline.artifacts import contents, embeddings
 from pipeline.artifacts.embeddings import Side
+from pipeline.core.console import say
+from pipeline.embed.engine.earlier import Earlier, contents_of
 from pipeline.embed.engine.inputs import Sources, of_splits
 
 
-def write(folder: Path, sources: Sources, about: dict[str, str], splits: Sequence[str] | None) -> tuple[list[int], int]:
-    """Both files. Returns how many images and captions there are, and the dimensions of a vector."""
-    counts = []
-    sides = [
-        (embeddings.IMAGES, sources.images, "image_id", sources.seen),
-        (embeddings.CAPTIONS, sources.captions, "caption_id", sources.read),
-    ]
-    for name, whole, key, encode in sides:
-        table = of_splits(whole, splits)
-        ids, image_ids = table[key].to_numpy(), table["image_id"].to_numpy()
-        encoded = encode(ids, f"embedding {name.removesuffix('.parquet')}, batches")
-        assert isinstance(encoded, Tensor)
-        vectors = encoded.numpy()
-        split = table["split"].to_numpy(zero_copy_only=False)
-        embeddings.write(folder / name, Side(ids, image_ids, split, vectors, about))
-        counts.append(len(ids))
-    return counts, vectors.shape[1]
+def write(
+    folder: Path, sources: Sources, about: dict[str, str], splits: Sequence[str] | None, earlier: Earlier, run: str
+) -> tuple[list[int], int]:
+    """Both files, and what the images show. Returns how many images and captions there are, and the dimensions of a vector."""
+    seen, read = of_splits(sources.images, splits), of_splits(sources.captions, splits)
+    ids = seen["image_id"].to_numpy()
+    shown = contents_of(sources.features, ids)
+    images, before = earlier.completed(shown, lambda places: sources.seen(ids[places], _told(embeddings.IMAGES)))
+    if before:
+        say(f"embed {run}: {before} of {len(ids)} pictures computed before")
+    contents.write(folder, shown, earlier.made)
+    captions = sources.read(read["caption_id"].to_numpy(), _told(embeddings.CAPTIONS))
+    assert isinstance(captions, Tensor)
+    _write(folder / embeddings.IMAGES, seen, "image_id", images, about)
+    _write(folder / embeddings.CAPTIONS, read, "caption_id", captions.numpy(), about)
+    return [len(seen), len(read)], images.shape[1]
+
+
+def _told(name: str) -> str:
+    return f"embedding {name.removesuffix('.parquet')}, batches"
+
+
+def _write(path: Path, table: pa.Table, key: str, vectors: np.ndarray, about: dict[str, str]) -> None:
+    split = table["split"].to_numpy(zero_copy_only=False)
+    embeddings.write(path, Side(table[key].to_numpy(), table["image_id"].to_numpy(), split, vectors, about))

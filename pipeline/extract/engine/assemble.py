@@ -12,7 +12,7 @@ from pipeline.artifacts import contents, unreadable
 from pipeline.artifacts import features as artefact
 from pipeline.core.errors import InputError, PipelineError
 from pipeline.core.whole import whole_folder
-from pipeline.extract.engine import fingerprint, policy
+from pipeline.extract.engine import policy
 from pipeline.extract.engine.backbone import Failure
 from pipeline.extract.engine.job import Job
 from pipeline.extract.engine.merge import Arrays, merged
@@ -51,7 +51,7 @@ def assemble(job: Job, shards: Shards, out: Path) -> None:
 
     def others() -> None:
         unreadable.write(folder, policy.named(job, ((number, one["failures"]) for number, one in enumerate(manifests))))
-        contents.write(folder, job.contents.filter(pa.array(~failed)), fingerprint.made(job.about))
+        contents.write(folder, job.contents.filter(pa.array(~failed)), artefact.made(job.about))
 
     with whole_folder(out, OURS) as folder:
         artefact.write_blocks(folder, rows, count, _numbered(index), {**job.about, "fingerprint": job.digest}, others)

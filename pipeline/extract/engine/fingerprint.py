@@ -5,15 +5,13 @@ import json
 from collections.abc import Iterable
 from importlib.metadata import version
 
-from pipeline.artifacts import images
+from pipeline.artifacts import features, images
 from pipeline.core.files import sha256
 from pipeline.extract.engine.backbone import Backbone
 from pipeline.project import code, paths
 from pipeline.project.params.typed import FeatureSet
 from pipeline.project.registry import BACKBONES
 
-# Key of the digest of images.parquet.
-IMAGES = "images_sha256"
 # Where the work of a batch and of an image begins; what is put together of it afterwards is no part of the digest.
 _WORK = ("pipeline.extract.engine.compute", "pipeline.extract.engine.job")
 
@@ -34,15 +32,10 @@ def own(node: FeatureSet, kind: str, precision: str, libraries: Iterable[str]) -
         "params": node.backbone.params.model_dump(mode="json"),
         "precision": precision,
         "device": kind,
-        IMAGES: sha256(paths.prepared(node.dataset) / images.NAME),
+        features.IMAGES: sha256(paths.prepared(node.dataset) / images.NAME),
         "code_sha256": code.digest(code.closure([*_WORK, *BACKBONES.modules(node.backbone.name)])),
         "libraries": {name: version(name) for name in ("numpy", *libraries)},
     }
-
-
-def made(about: dict) -> str:
-    """One digest of what a row follows from beside its picture. about: as ``describe`` puts it."""
-    return digest({key: value for key, value in about.items() if key != IMAGES})
 
 
 def digest(about: dict) -> str:

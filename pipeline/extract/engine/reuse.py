@@ -16,7 +16,6 @@ from pipeline.artifacts.features import Features
 from pipeline.core.console import warn
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import read_json
-from pipeline.extract.engine import fingerprint
 from pipeline.extract.engine.job import Job, Reused, Source
 from pipeline.extract.engine.shards import Damaged, Shards, earlier, mapped
 
@@ -47,7 +46,7 @@ def growing(job: Job, out: Path, verify: bool = True) -> Job:
     are not compared with their digests, which takes a second a gigabyte."""
     if job.contents.null_count == len(job.contents):
         return job
-    made = fingerprint.made(job.about)
+    made = artefact.made(job.about)
     found = [*_of_folder(out, made, job, verify), *_of_shards(out, made, job, verify)]
     if not found:
         return job
@@ -76,7 +75,7 @@ def about_now(out: Path, images_sha256: str) -> Iterator[dict]:
         with contextlib.suppress(InputError):  # told where the features are looked at
             abouts.append(artefact.about(read_json(out / artefact.META)))
     seen = []
-    for about in ({**one, fingerprint.IMAGES: images_sha256} for one in abouts):
+    for about in ({**one, artefact.IMAGES: images_sha256} for one in abouts):
         if about not in seen:
             seen.append(about)
             yield about
@@ -100,7 +99,7 @@ def _of_shards(out: Path, made: str, job: Job, verify: bool) -> Iterator[tuple[p
     """Of lists of images other than the job's: its own shards it knows by their numbers."""
     for manifest in earlier(out).values():
         about = manifest["about"]
-        if about.get(fingerprint.IMAGES) == job.about[fingerprint.IMAGES] or fingerprint.made(about) != made:
+        if about.get(artefact.IMAGES) == job.about[artefact.IMAGES] or artefact.made(about) != made:
             continue
         shards = Shards(out, manifest["fingerprint"])
         for number, path in shards.found().items():
