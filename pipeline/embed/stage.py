@@ -19,7 +19,7 @@ from pipeline.core.device import resolve
 from pipeline.core.locks import claim
 from pipeline.core.whole import whole_folder
 from pipeline.embed.engine import fragments, vectors
-from pipeline.embed.engine.earlier import Earlier, made
+from pipeline.embed.engine.earlier import EarlierVectors, made
 from pipeline.embed.engine.inputs import Sources
 from pipeline.project import paths, repetitions, timing
 from pipeline.project.params.typed import Params
@@ -85,7 +85,7 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
                 counts, dim = fragments.write(place, sources, footer, params.embed.splits)
             else:
                 there = paths.embedded(run) / place.relative_to(folder)
-                earlier = Earlier(there, made(params, run, files, source, where.type))
+                earlier = EarlierVectors(there, made(params, run, files, source, where.type))
                 counts, dim = vectors.write(place, sources, footer, params.embed.splits, earlier, run)
     if missing:
         images_, captions_ = (len(was) - len(now) for was, now in zip(whole, tables, strict=True))

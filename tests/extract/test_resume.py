@@ -46,7 +46,7 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
     assert at[:10] == [f"os.rename {name}" for name in [*parts, *written, "small", "small.partial"]]
     assert sorted(at[10:13]) == [f"os.remove {name}" for name in parts]
     assert [event.split()[0] for event in at[13:16]] == ["os.rmdir"] * 3
-    assert at[16:] == ["os.remove small.lock"]
+    assert at[16:] == ["os.remove shards", "os.remove small.lock"]
     for run in runs:
         assert run["resumed"] == 0, run
         assert outputs(tmp_path / run["folder"]) == whole, run

@@ -21,7 +21,7 @@ from pipeline.project.params.typed import Params
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierVectors:
     """folder: where an earlier call's vectors lie; made: one digest of all that decides a vector beside its picture."""
 
     folder: Path
@@ -58,7 +58,7 @@ class Earlier:
 
 
 def made(params: Params, run: str, model: model_files.ModelFiles, source: Features, device: str) -> str:
-    """As ``Earlier`` has it. run: or a transfer; source: what the vectors are computed from; device: its kind."""
+    """As ``EarlierVectors`` has it. run: or a transfer; source: what the vectors are computed from; device: its kind."""
     declared = declarations()["embed"]
     about = {
         "model": [model.digest, model.config],

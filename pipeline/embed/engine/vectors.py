@@ -10,12 +10,17 @@ from torch import Tensor
 from pipeline.artifacts import contents, embeddings
 from pipeline.artifacts.embeddings import Side
 from pipeline.core.console import say
-from pipeline.embed.engine.earlier import Earlier, contents_of
+from pipeline.embed.engine.earlier import EarlierVectors, contents_of
 from pipeline.embed.engine.inputs import Sources, of_splits
 
 
 def write(
-    folder: Path, sources: Sources, about: dict[str, str], splits: Sequence[str] | None, earlier: Earlier, run: str
+    folder: Path,
+    sources: Sources,
+    about: dict[str, str],
+    splits: Sequence[str] | None,
+    earlier: EarlierVectors,
+    run: str,
 ) -> tuple[list[int], int]:
     """Both files, and what the images show. Returns how many images and captions there are, and the dimensions of a vector."""
     seen, read = of_splits(sources.images, splits), of_splits(sources.captions, splits)

@@ -19,7 +19,7 @@ from pipeline.project.registry import BACKBONES
 
 
 @runtime_checkable
-class Source(Protocol):
+class RowSource(Protocol):
     """Where rows lie that an earlier call computed."""
 
     def array(self, name: str) -> np.ndarray | None:
@@ -31,7 +31,7 @@ class Reused:
     """Rows that earlier calls computed. number: int64 (N,), for each image of the job which of the sources has its row, -1 where none
     has; row: int64 (N,), the row there."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[RowSource, ...]
     number: np.ndarray
     row: np.ndarray
 

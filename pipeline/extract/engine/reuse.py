@@ -16,7 +16,7 @@ from pipeline.artifacts.features import Features
 from pipeline.core.console import warn
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import read_json
-from pipeline.extract.engine.job import Job, Reused, Source
+from pipeline.extract.engine.job import Job, Reused, RowSource
 from pipeline.extract.engine.shards import Damaged, Shards, earlier, mapped
 
 # Files of a folder of features, shards included: what a new one replaces.
@@ -81,7 +81,7 @@ def about_now(out: Path, images_sha256: str) -> Iterator[dict]:
             yield about
 
 
-def _of_folder(out: Path, made: str, job: Job, verify: bool) -> Iterator[tuple[pa.ChunkedArray, Source]]:
+def _of_folder(out: Path, made: str, job: Job, verify: bool) -> Iterator[tuple[pa.ChunkedArray, RowSource]]:
     if not (out / artefact.META).is_file() or not (out / contents.NAME).is_file():
         return
     try:
@@ -95,7 +95,7 @@ def _of_folder(out: Path, made: str, job: Job, verify: bool) -> Iterator[tuple[p
         warn(f"{error}; doing so now")
 
 
-def _of_shards(out: Path, made: str, job: Job, verify: bool) -> Iterator[tuple[pa.Array, Source]]:
+def _of_shards(out: Path, made: str, job: Job, verify: bool) -> Iterator[tuple[pa.Array, RowSource]]:
     """Of lists of images other than the job's: its own shards it knows by their numbers."""
     for manifest in earlier(out).values():
         about = manifest["about"]
@@ -107,7 +107,7 @@ def _of_shards(out: Path, made: str, job: Job, verify: bool) -> Iterator[tuple[p
                 yield from _of_shard(shards, number, path, verify)
 
 
-def _of_shard(shards: Shards, number: int, path: Path, verify: bool) -> Iterator[tuple[pa.Array, Source]]:
+def _of_shard(shards: Shards, number: int, path: Path, verify: bool) -> Iterator[tuple[pa.Array, RowSource]]:
     manifest = shards.manifest(number, path)
     if verify:
         shards.rows(number, path)
