@@ -196,13 +196,15 @@ def train(
             raise UsageError(f"no run in params.yaml has loss '{loss}'")
     if dry_run:
         return _plans.of_nodes(params, {"train": names}, as_json)
-    with _reserved(map(paths.trained, names)):
+    follows = _project.follows()
+    with _reserved([] if follows else map(paths.trained, names)):
         from pipeline.train import stage
 
     stage.flush_denormals()
     outs = [stage.train(params, name, device) for name in names]
-    _project.settle(params, names, paths.trained, stage.FILES)
-    _wrote(outs, as_json)
+    if not follows:
+        _project.settle(params, names, paths.trained, stage.FILES)
+        _wrote(outs, as_json)
 
 
 app.command(rich_help_panel=_STAGES)(embed.embed)

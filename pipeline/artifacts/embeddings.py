@@ -3,6 +3,8 @@
 The footer says how to compare them: run, similarity, normalised, and the digest of the model they come from.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,21 @@ LEFT_OUT = "left_out"
 DATA = "data"
 # Footer key of a run on a data set it was not trained on: both by name, and the share of unknown words (``Moved``).
 TRANSFER = "transfer"
+
+
+def said(about: Mapping[str, str], key: str, split: str, where: Path) -> object:
+    """What the footer ``about`` of the file ``where`` has under ``key`` for a split. Raises InputError where it is no JSON."""
+    text = about.get(key, "{}")
+    try:
+        return json.loads(text).get(split)
+    except (ValueError, AttributeError) as error:
+        raise InputError(f"{where}: {key} in the footer is {text!r}; embed the run again") from error
+
+
+def left_out(about: Mapping[str, str], split: str, where: Path) -> dict[str, int]:
+    """How many images of a split could not be read and are not in the file, with their captions; empty where all are."""
+    found = said(about, LEFT_OUT, split, where)
+    return {key: int(count) for key, count in found.items()} if isinstance(found, dict) else {}
 
 
 def schema(side: str, dim: int) -> pa.Schema:

@@ -1,6 +1,9 @@
 """data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item),
 relaxation.parquet where a matching's lambda was chosen on validation data, and what judgements and labels say. Where ids are text,
-columns ``query_name``, ``image_name``, ``top_names`` and ``item_name`` stand beside the numbers."""
+columns ``query_name``, ``image_name``, ``top_names`` and ``item_name`` stand beside the numbers.
+
+metrics.json of an ensemble has ``ensemble``: its ``runs``, and ``weights``, ``weights_from`` (params.yaml or val) and ``fusion``, or
+``cascade``. Nothing is told of a pair, the plain mean of ``first`` and ``second``."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -100,13 +103,13 @@ def write(
     """metrics: finite numbers, strings and nested dictionaries only. names: of ids that are text, which get columns of their
     own."""
     write_json(folder / METRICS, metrics)
-    tables.write(folder / RANKS, *_named(ranks, with_further(RANKS_SCHEMA, ranks.column_names), names), {})
-    tables.write(folder / OCCURRENCE, *_named(occurrence, OCCURRENCE_SCHEMA, names), {})
+    tables.write(folder / RANKS, *named(ranks, with_further(RANKS_SCHEMA, ranks.column_names), names), {})
+    tables.write(folder / OCCURRENCE, *named(occurrence, OCCURRENCE_SCHEMA, names), {})
     if relaxation is not None:
         tables.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
 
 
-def _named(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
+def named(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
     """With a column of text for each column of ids, ``query_name`` for ``query_id``; null where the ids of that side are numbers."""
     if names is None:
         return table, schema

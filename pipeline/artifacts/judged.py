@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.artifacts.evaluation import JUDGED, KS, MEASURES, PLAUSIBLE, with_further
+from pipeline.artifacts.evaluation import JUDGED, KS, MEASURES, PLAUSIBLE, named, with_further
+from pipeline.artifacts.names import TextIds
 from pipeline.core import tables
 
 _QUERY = [
@@ -39,10 +40,10 @@ PLAUSIBLE_SCHEMA = pa.schema(
 SCHEMAS = {JUDGED: JUDGED_SCHEMA, PLAUSIBLE: PLAUSIBLE_SCHEMA}
 
 
-def write(folder: Path, found: dict[str, pa.Table]) -> None:
-    """found: by file name."""
+def write(folder: Path, found: dict[str, pa.Table], names: TextIds | None = None) -> None:
+    """found: by file name; names: of ids that are text, which get the column ``query_name``."""
     for name, table in found.items():
-        tables.write(folder / name, table, with_further(SCHEMAS[name], table.column_names), {})
+        tables.write(folder / name, *named(table, with_further(SCHEMAS[name], table.column_names), names), {})
 
 
 def read(path: Path) -> pa.Table:

@@ -1,11 +1,21 @@
 """data/train/<run>/: model.safetensors, vocabulary.json and config.json, everything `embed` needs to use the model.
 
-A run of two networks has the second in peer/, the same files, and its digest as ``peer_sha256`` in config.json.
+A run of two networks has the second in peer/, the same files, and its digest as ``peer_sha256`` in config.json. A run with seeds
+has a folder for each, ``data/train/max/1/``, and so in data/embed/, data/evaluate/ and data/audit/.
+
+config.json holds
+
+- ``loss``, ``scheme``, ``similarity``, ``text``, ``image``, ``sampler``: ``name`` and ``params``; under ``loss`` what it ``learned``, if anything;
+- ``embed_size``, ``feature_shape``, ``text_inputs``: sizes; ``run``, ``dataset``, ``features``, ``texts``, ``noise``: names in params.yaml;
+- ``sha256``: of the files beside it; ``features_sha256``, ``texts_sha256``, ``pairs_sha256``: of what it was trained on;
+- ``best``: ``epoch`` and ``val_rsum``; ``ended``: after which ``epoch``, ``by`` ``epochs`` or ``patience``, and whether it had ``converged``;
+- ``backbone``: of a model that reads pixels, its network; ``origin``: of a model that was not trained here, its names there.
 """
 
+import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from safetensors import SafetensorError, safe_open
 
@@ -65,11 +75,9 @@ def open_weights(folder: Path) -> list[str]:
         raise IntegrityError(f"{folder / MODEL}: damaged ({error}); train the run again") from error
 
 
-def read(folder: Path, run: str | None = None) -> ModelFiles:
-    """run: whose model it must be, the folder's name when left out. Raises InputError when a file is missing, IntegrityError
+def read(folder: Path, run: str | None = None, of: Literal["torch", "numpy"] = "torch") -> ModelFiles:
+    """run: whose model it must be, the folder's name when left out; of: whose arrays the weights are. Raises InputError when a file is missing, IntegrityError
     when one is not what config.json promises, or the whole is a copy of another run's."""
-    from safetensors.torch import load_file
-
     made_by = _made_by(folder, run)
     require(folder / MODEL, made_by)
     config = read_config(folder, run)
@@ -83,7 +91,7 @@ def read(folder: Path, run: str | None = None) -> ModelFiles:
         if sha256(require(folder / name, made_by)) != digests.get(name):
             raise IntegrityError(f"{folder / name}: content does not match the digest in {CONFIG}; train the run again")
     try:
-        weights = load_file(folder / MODEL)
+        weights = importlib.import_module(f"safetensors.{of}").load_file(folder / MODEL)
     except SafetensorError as error:
         raise IntegrityError(f"{folder / MODEL}: damaged ({error}); train the run again") from error
     words = read_json(folder / VOCABULARY).get("words")

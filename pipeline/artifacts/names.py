@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core import tables, text_ids
-from pipeline.core.errors import InputError
+from pipeline.artifacts import images
+from pipeline.core import parquet, tables, text_ids
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import require, sha256
 
 NAME = "names.parquet"
 KEYS = ("image_id", "caption_id")
@@ -55,6 +57,16 @@ class TextIds:
             raise InputError(f"{NAME}: no name for {key} {absent}; prepare and embed the data set again")
         return names.take(pa.array(places))
 
+    def numbers(self, key: str, other: "TextIds | None", ids: np.ndarray) -> np.ndarray:
+        """``ids`` of another collection with the numbers that the same names have here; names that are not here get numbers
+        below 0. Ids stay as they are where those of this key are numbers here or there."""
+        own, names = self._sides[key]
+        texts = None if other is None else other.texts(key, ids)
+        if texts is None or not len(own):
+            return ids
+        places = pc.fill_null(pc.index_in(texts, names), -1).to_numpy()
+        return np.where(places < 0, -1 - ids, own[places])
+
     def shown(self, key: str, number: int) -> int | str:
         """What people see of one number: its name, or itself where the ids of this key are numbers."""
         texts = self.texts(key, np.array([number]))
@@ -85,8 +97,17 @@ def write(folder: Path, names: TextIds) -> None:
 
 
 def read(folder: Path) -> TextIds | None:
-    """None where there is no such file: the ids are numbers."""
-    path = folder / NAME
+    """None where the ids are numbers. Raises IntegrityError where images.parquet tells of another file, or of one that is not
+    there."""
+    path, beside = (
+        folder / NAME,
+        folder / images.NAME,
+    )  # that of either folder has the digest of this file under its name
+    with parquet.opened(require(beside)) as file:
+        told = (file.schema.metadata or {}).get(NAME.encode(), b"").decode()
+    if told and not (path.is_file() and sha256(path) == told):
+        what = "is not that which" if path.is_file() else "does not exist, though the ids are text and"
+        raise IntegrityError(f"{path} {what} {beside} was written with; make both again, or `dvc checkout`")
     return TextIds(tables.read(path, SCHEMA, problems=problems)) if path.is_file() else None
 
 

@@ -53,7 +53,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
             pictures = IMAGE_ENCODERS.load(files.config["image"]["name"]).Pictures
             pixels = pictures.of(node.dataset, source, files.config["backbone"], where)
         work = batches(len(table.train_pairs), BATCH, generator(params.seed, "audit", run))
-        found = _measured(model, table.train_pairs, pixels, work, run)
+        found = _measured(model, table.train_pairs, pixels, work, run, where)
         if not np.isfinite(found.losses).all():
             raise InputError(f"{paths.trained(run)}: the model's losses are not finite; train the run again")
         mixture = beta.fit(found.losses)
@@ -115,11 +115,10 @@ def _records(run: str) -> list[dict]:
 
 @torch.inference_mode()
 def _measured(
-    model: DualEncoder, given: Pairs, pixels: PixelSource | None, work: list[np.ndarray], run: str
+    model: DualEncoder, given: Pairs, pixels: PixelSource | None, work: list[np.ndarray], run: str, device: torch.device
 ) -> Measured:
     """Models that compare vectors encode everything once and are searched whole. Those that compare fragments are measured
     batch by batch, with partners from the same batch: all images against all captions would take them days."""
-    device = next(model.parameters()).device
     progress = console.track(work, len(work), f"audit {run}: losses")
     if model.fragments:
         return measure(

@@ -99,6 +99,11 @@ def on_dataset(params, names: list[str], dataset: str | None):
     return with_transfers(params, names, dataset)
 
 
+def follows() -> bool:
+    """Whether ``torchrun`` started this process beside another one, which writes and speaks for both."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ["RANK"] != "0"
+
+
 def one_run(name: str, params, ranked: bool = False, embedded: bool = False) -> str:
     """As ``chosen_runs`` where one model is needed. Raises UsageError that names the repetitions of a run with seeds."""
     from pipeline.project.repetitions import one_model

@@ -37,5 +37,6 @@ def init(
         say(f"init: {folder} is a project, nothing in it is committed; `vse-pipe apply` adds to its params.yaml")
         return
     _project.enter_root()
-    stage.upgrade()
-    say(f"init: {stage.DVC_YAML} is that of this version; `vse-pipe check` says what else has to change")
+    fresh, kept = stage.upgrade()
+    left = f"; {', '.join(kept)}: yours, left as it is" if kept else ""
+    say(f"init: of this version now: {', '.join(fresh)}{left}; `vse-pipe check` says what else has to change")

@@ -5,9 +5,9 @@ import contextlib
 import gc
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,9 +15,16 @@ from pipeline.commands import _project
 from pipeline.commands._project import AsJson, Device
 from pipeline.core.errors import UsageError
 
+if TYPE_CHECKING:
+    from pipeline.tools.search.narrow import Wanted
+    from pipeline.tools.search.query import Term
+
 
 def search(
-    text: Annotated[str | None, typer.Argument(help="a sentence; its images are found")] = None,
+    text: Annotated[
+        str | None,
+        typer.Argument(help="a sentence, or parts of one: 'dog:2 + pool.jpg - fruit'; its images are found"),
+    ] = None,
     image: Annotated[Path | None, typer.Option(help="a photo; its captions are found")] = None,
     image_id: Annotated[str | None, typer.Option(help="an image of the data set; its captions are found")] = None,
     run: Annotated[
@@ -29,14 +36,25 @@ def search(
     ] = "nns",
     k: Annotated[int, typer.Option("--k", min=1, max=10_000, help="how many are shown")] = 10,
     split: Annotated[str, typer.Option(help="what is searched: test, val, train or all")] = "test",
+    to: Annotated[
+        str | None, typer.Option(help="what is found, images or captions, in place of the other kind")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(help="only of images that fit: \"split = 'test' and width > 500\"")
+    ] = None,
+    group: Annotated[
+        float | None, typer.Option(help="of those whose vectors have this cosine or more only the best, such as 0.97")
+    ] = None,
+    min_probability: Annotated[
+        float | None, typer.Option(help="only hits that are a match with this probability, learnt from val; 0 to 1")
+    ] = None,
+    probability: Annotated[bool, typer.Option("--probability", help="the probability that a hit is a match")] = False,
     html: Annotated[Path | None, typer.Option(help="write the answer as a page of its own too")] = None,
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
     """Find the images that fit a sentence, or the captions that fit an image."""
-    if sum(one is not None for one in (text, image, image_id)) != 1:
-        raise UsageError("search for what? give a sentence, --image FILE or --image-id ID, one of them")
-    asked = _Asked(text, _content(image), None if image is None else image.name, image_id)
+    parts = _parts(text, image, image_id)
     out = None if html is None else html.resolve()
     with _uncollected():
         if out is not None:
@@ -46,46 +64,51 @@ def search(
         params = _project.params()
         from pipeline.tools.search.choose import default_run
         from pipeline.tools.search.engine import Engine
+        from pipeline.tools.search.narrow import Wanted
 
+        wanted = Wanted(k, to, where, group, 0, probability, min_probability)
+        wanted.check()
         run, why = (run, "as asked") if run else default_run(params, inference)
-        _answer(Engine.open(params, run, inference, split, device), asked, k, why, as_json, out)
+        _answer(Engine.open(params, run, inference, split, device), parts, wanted, why, as_json, out)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """One of text, content and image_id; name: of the photo's file."""
+def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple[Term, ...]":
+    """With the content of the files that are named, which are relative to where the command is called."""
+    from pipeline.tools.search.query import IMAGE, PHOTO, Term, parse
 
-    text: str | None
-    content: bytes | None
-    name: str | None
-    image_id: str | None
+    if sum(one is not None for one in (text, image, image_id)) != 1:
+        raise UsageError("search for what? give a sentence, --image FILE or --image-id ID, one of them")
+    if image is not None:
+        return (Term(PHOTO, image.name, content=_content(image)),)
+    if image_id is not None:
+        return (Term(IMAGE, image_id),)
+    assert text is not None
+    return tuple(
+        replace(part, content=_content(Path(part.value))) if part.kind == PHOTO else part for part in parse(text)
+    )
 
 
-def _answer(engine, asked: _Asked, k: int, why: str, as_json: bool, out: Path | None) -> None:
+def _answer(engine, parts: "tuple[Term, ...]", wanted: "Wanted", why: str, as_json: bool, out: Path | None) -> None:
     from pipeline.tools.search import answer as answers
-    from pipeline.tools.search import show
-    from pipeline.tools.search.engine import TO_CAPTIONS, TO_IMAGES
+    from pipeline.tools.search import query, show
 
-    if asked.text is not None:
-        answer = engine.by_text(asked.text, k)
-    elif asked.content is not None:
-        answer = engine.by_image(asked.content, k, asked.name)
-    else:
-        answer = engine.by_image_id(asked.image_id, k)
-    told = answers.document(engine, answer, TO_CAPTIONS if asked.text is None else TO_IMAGES, why)
+    answer = engine.ask(parts, wanted)
+    told = answers.document(engine, answer, query.direction(parts, wanted.to), why)
     show.show(told, as_json)
     if out is not None:
-        _write_page(out, engine, told, asked)
+        _write_page(out, engine, told, parts)
     engine.keep()
 
 
-def _write_page(out: Path, engine, told: dict, asked: _Asked) -> None:
+def _write_page(out: Path, engine, told: dict, parts: "tuple[Term, ...]") -> None:
     from pipeline.core.console import say
     from pipeline.pictures.images import shown
     from pipeline.tools.search import page
+    from pipeline.tools.search.query import IMAGE
 
-    own = None if asked.image_id is None else engine.picture(asked.image_id)
-    page.write(out, told, engine.picture, asked.content if own is None else shown(own))
+    asked = [shown(path) for part in parts if part.kind == IMAGE and (path := engine.picture(part.value)) is not None]
+    asked += [part.content for part in parts if part.content is not None]
+    page.write(out, told, engine.picture, asked[0] if len(parts) == 1 and asked else None)
     say(f"{out} shows it")
 
 
@@ -108,9 +131,7 @@ def _leave() -> None:
         gc.freeze()
 
 
-def _content(image: Path | None) -> bytes | None:
-    if image is None:
-        return None
+def _content(image: Path) -> bytes:
     from pipeline.pictures import read
 
     return read.photo(image)

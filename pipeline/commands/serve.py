@@ -54,7 +54,7 @@ def serve(
 
 def _warm(engine) -> None:
     """Load model, vectors and correction: what is missing of them belongs here, and the first visitor does not wait."""
-    from pipeline.tools.search.engine import TO_IMAGES
+    from pipeline.tools.search.query import TO_IMAGES
 
     engine.correction(TO_IMAGES)
     # Few vocabularies lack the word; where one does, the model is loaded by the time that is known.

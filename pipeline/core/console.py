@@ -33,6 +33,16 @@ def set_level(level: int) -> None:
         os.environ.setdefault("TQDM_DISABLE", "1")  # the bars of other libraries; tqdm reads it when it is imported
 
 
+def level() -> int:
+    return _level
+
+
+def silence() -> None:
+    """Not even warnings: of processes that do the same work one speaks."""
+    stderr.quiet = stdout.quiet = True
+    set_level(QUIET)
+
+
 def verbose() -> bool:
     return _level == VERBOSE
 

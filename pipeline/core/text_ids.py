@@ -1,5 +1,7 @@
 """Ids that are text: file names, UUIDs. What one may look like, and when a text is a number."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,13 +9,17 @@ import pyarrow.compute as pc
 LONGEST = 200
 _SHOWN = 40
 # As Python writes it, at most 18 digits: 007 is text.
-_NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"
+NUMBER = r"^(0|-?[1-9][0-9]{0,17})$"
 _UNSEEN = r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]"
 
 
 def are_numbers(ids: pa.Array) -> bool:
     """Is each of these texts a number?"""
-    return bool(pc.all(pc.match_substring_regex(ids, _NUMBER)).as_py())
+    return bool(pc.all(pc.match_substring_regex(ids, NUMBER)).as_py())
+
+
+def is_number(text: str) -> bool:
+    return re.fullmatch(NUMBER, text, re.ASCII) is not None
 
 
 def objection(ids: pa.Array) -> tuple[int, str] | None:

@@ -16,6 +16,7 @@ from pipeline.artifacts.features import Features
 from pipeline.artifacts.texts import Texts
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
+from pipeline.core.files import sha256
 from pipeline.core.locks import claim
 from pipeline.core.whole import whole_folder
 from pipeline.embed.engine import fragments, vectors
@@ -77,9 +78,10 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
     with whole_folder(paths.embedded(run), repetitions.patterns(FILES)) as folder:
         if (named := names.read(prepared)) is not None:
             names.write(folder, named)
+            about[names.NAME] = sha256(folder / names.NAME)
         for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
             place.mkdir(exist_ok=True)
-            sources = Sources(model.to(where), seen, read, source, inputs, material.texts)
+            sources = Sources(model.to(where), seen, read, source, inputs, material.texts, where)
             footer = {**_about(run, files), **about}
             if model.fragments:
                 counts, dim = fragments.write(place, sources, footer, params.embed.splits)

@@ -44,28 +44,28 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         raise UsageError(unknown("run", run, known))
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve(device)
     _must_rank(params, run, inferences)
-    written = {}
+    own, written = params.evaluate.of(params.dataset(run)), {}
     with locks.claim(paths.evaluations(run)):
         embedded = members.embedded(params, run, target)
         lender = members.lender(params, run, target)
-        given = read_inputs(embedded, run, params.evaluate, target, lender)
-        inputs = replace(given, seed=params.seed, further=_further(params, run))
+        given = read_inputs(embedded, run, own, target, lender)
+        inputs = replace(given, seed=params.seed, further=_further(own, params.dataset(run)))
         warn_of_collapse(inputs.ranked, str(embedded.folder))
-        for result in measure(inputs, chosen, params.evaluate):
+        for result in measure(inputs, chosen, own):
             written[result.criterion.name] = result.metrics
             write(paths.evaluated(run, result.criterion.name), result, inputs.names)
     timing.record(paths.evaluations(run), time.monotonic() - started)
     return written
 
 
-def _further(params: Params, run: str) -> Further | None:
-    """What judgements and labels say of the data set of the run, or of an ensemble's first."""
-    if not (params.evaluate.judgements or params.evaluate.labels):
+def _further(params: EvaluateParams, dataset: str) -> Further | None:
+    """What judgements and labels say of the data set."""
+    if not (params.judgements or params.labels):
         return None
     # pandas takes half a second to import.
     from pipeline.evaluate.judgements import names, read
 
-    return read.further(params.evaluate, *names.of_dataset(paths.prepared(params.dataset(run))))
+    return read.further(params, *names.of_dataset(paths.prepared(dataset)))
 
 
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
@@ -84,7 +84,7 @@ def write(out: Path, result: Result, names: TextIds | None = None) -> None:
         warn_of_residual(result.criterion, direction, notes)
     with whole_folder(out, evaluation.FILES) as folder:
         evaluation.write(folder, result.metrics, result.ranks, result.occurrence, result.relaxation, names)
-        judged.write(folder, result.further)
+        judged.write(folder, result.further, names)
 
 
 def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> None:
@@ -104,9 +104,11 @@ def read_inputs(
     data set the run was trained on, the run there. Raises InputError where they do not fit."""
     ranked = embedded.split(params.split, device)
     tuning = embedded.split("val", device) if embedded.has("val") and params.split != "val" else None
-    bank = tuning_bank = BankSource(params.split)
+    bank, names = BankSource(params.split), named.read(embedded.folder)
+    tuning_bank = bank
     if params.bank != bank_source.OWN and (lender is not None or params.bank != params.split):
-        bank = tuning_bank = _bank(embedded, params, device, lender).checked_against(ranked, "evaluate.bank")
+        bank = tuning_bank = _bank(embedded, params, device, lender, names)
+        bank.checked_against(ranked, "evaluate.bank", names)
         if params.bank == "val" and lender is None:
             assert tuning is not None
             half, rest = bank_source.halves(tuning)
@@ -124,22 +126,42 @@ def read_inputs(
             f"evaluate {run}: {missing['images']} images of split '{params.split}' that could not be read are left out, "
             f"with {missing['captions']} captions; figures are those of the others"
         )
-    names = named.read(embedded.folder)
     return Inputs(ranked, bank, tuning, tuning_bank, embedded.similarity(device), about, names=names)
 
 
 def _bank(
-    embedded: Embedded | Ensemble, params: EvaluateParams, device, lender: Embedded | Ensemble | None
+    embedded: Embedded | Ensemble,
+    params: EvaluateParams,
+    device,
+    lender: Embedded | Ensemble | None,
+    names: TextIds | None,
 ) -> BankSource:
     """A split of the run itself, named with its data set where that is not the only one, or a folder of embeddings by the same
-    model."""
+    model. names: of the ids that are ranked, which say what the bank's are called where both are text."""
     if params.bank in ("train", "val"):
         moved = embedded.transfer(params.split)
         of = f" of {moved['dataset' if lender is None else 'trained_on']}" if moved else ""
-        return BankSource(f"{params.bank}{of}", (lender or embedded).split(params.bank, device))
-    other = Embedded.read(Path(params.bank))
-    embedded.must_match(other)
-    return BankSource(params.bank, other.whole(device))
+        folder, name = (lender or embedded).folder, f"{params.bank}{of}"
+        split = (lender or embedded).split(params.bank, device)
+    else:
+        other = Embedded.read(Path(params.bank))
+        embedded.must_match(other)
+        folder, name, split = other.folder, params.bank, other.whole(device)
+    return BankSource(name, split if names is None or folder == embedded.folder else _as_ranked(split, names, folder))
+
+
+def _as_ranked(split: Split, names: TextIds, folder: Path) -> Split:
+    """With the numbers that its names have among ``names``: running numbers of two data sets have nothing to do with each other."""
+    own = named.read(folder)
+    images, captions, owners = (
+        names.numbers(key, own, ids)
+        for key, ids in (
+            ("image_id", split.image_ids),
+            ("caption_id", split.caption_ids),
+            ("image_id", split.caption_images),
+        )
+    )
+    return replace(split, image_ids=images, caption_ids=captions, caption_images=owners)
 
 
 def warn_of_collapse(split: Split, where: str) -> None:

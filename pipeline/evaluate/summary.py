@@ -117,10 +117,20 @@ def _further(results: Sequence[dict]) -> list[str]:
     return [
         f"{metrics['inference']}, by {metrics[key]['file']}: {name} "
         + ", ".join(f"{_SHORT[direction]} {metrics[key][direction][figure]:.1f}" for direction in DIRECTIONS)
+        + _unranked(metrics[key][DIRECTIONS[0]])
         for metrics in results
         for key, name, figure in (("judged", "mAP@R", "map@r"), ("plausible", "PMRP", "pmrp"))
         if key in metrics
     ]
+
+
+def _unranked(figures: dict) -> str:
+    count = figures.get("unranked", 0)
+    return (
+        f"; {count} of {count + figures['kendall']['judgements']} judgements are of pairs that are not ranked"
+        if count
+        else ""
+    )
 
 
 def _by_bank(results: Sequence[dict]) -> list[str]:

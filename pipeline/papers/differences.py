@@ -7,7 +7,7 @@ from pipeline.project.params.typed import Run
 from pipeline.project.registry import RUN_FAMILIES
 
 # How a step is computed, not what: every run may have its own.
-COMPUTING = ("precision", "chunk")
+COMPUTING = ("precision", "chunk", "processes")
 
 
 def differences(entry: Entry, run: Run) -> list[str]:

@@ -81,7 +81,25 @@ def listings(params: Params) -> dict[str, str]:
     found = {node.stage: (node.declaration, node.declaration.members(params, node.name)) for node in nodes(params)}
     single: dict[str, tuple] = {group: (one, {}) for group, one in declarations().items() if not one.option}
     content = cache(_content)  # no longer than this call: files may change
-    return {stage: listing(needed(*entry), content) for stage, entry in {**found, **single}.items()}
+    found |= single
+    return {stage: listing((own := needed(*entry)) | _beside(own), content) for stage, entry in found.items()}
+
+
+def _beside(modules: set[str]) -> set[str]:
+    """Files of the package that are no modules, such as templates of pages, below the folders of these, as paths from it."""
+    packages = {module.rpartition(".")[0] for module in modules} | modules
+    return {name for name, package in _data().items() if package in packages}
+
+
+@cache
+def _data() -> dict[str, str]:
+    """The package each lies in, by path."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts:
+            folder = next(one for one in path.parents if (one / "__init__.py").is_file())
+            found[path.relative_to(PACKAGE.parent).as_posix()] = ".".join(folder.relative_to(PACKAGE.parent).parts)
+    return found
 
 
 def changed(listed: str) -> list[str]:
@@ -91,7 +109,9 @@ def changed(listed: str) -> list[str]:
 
 
 def file(module: str) -> Path:
-    """Where the module's source is."""
+    """Where the module's source is, or what a listing names by its path."""
+    if "/" in module:
+        return PACKAGE.parent / module
     path = PACKAGE.joinpath(*module.split(".")[1:])
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 

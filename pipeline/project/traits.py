@@ -80,13 +80,15 @@ class LossTraits(Traits):
 class SchemeTraits(Traits):
     """losses, similarities: those it works with, None for all; parts: batches that one batch of the sampler becomes;
     regions: it needs a data set of regions, with the proposals of its training pictures; teacher: it learns from models that
-    are trained already, ``noise`` of the run being an entry of teachers."""
+    are trained already, ``noise`` of the run being an entry of teachers; trains: False where it has a function
+    ``untrained`` in place of a scheme: the model is taken as it is made, of encoders that learn nothing."""
 
     losses: tuple[str, ...] | None = None
     similarities: tuple[str, ...] | None = None
     parts: int = 1
     regions: bool = False
     teacher: bool = False
+    trains: bool = True
 
 
 @dataclass(frozen=True)
@@ -102,19 +104,22 @@ class SimilarityTraits(Traits):
 @dataclass(frozen=True)
 class TextEncoderTraits(Traits):
     """reads: of texts, token ids, a vector each or a vector a token; words: it also gives a vector for each word; vectors: its table of words,
-    ``embed``, can start from a file, as its options ``vectors``, ``words`` and ``freeze_vectors`` say."""
+    ``embed``, can start from a file, as its options ``vectors``, ``words`` and ``freeze_vectors`` say; learns: it has weights."""
 
     reads: Literal["tokens", "vectors", "fragments"] = "tokens"
     words: bool = False
     vectors: bool = False
+    learns: bool = True
 
 
 @dataclass(frozen=True)
 class ImageEncoderTraits(Traits):
-    """reads: stored features, or pixels through a network of its own; regions: it gives a vector for each region."""
+    """reads: stored features, or pixels through a network of its own; regions: it gives a vector for each region; learns: it has
+    weights."""
 
     reads: Literal["features", "pixels"] = "features"
     regions: bool = False
+    learns: bool = True
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ def write(overrides: list[str], find: Callable[[], dict[str, str]]) -> None:
 
 
 def _state(overrides: list[str]) -> str:
-    """Of params.yaml and of the package: name, time and size of every module, as for byte code."""
-    modules = sorted(Path(pipeline.__file__).parent.rglob("*.py"))
-    seen = [(str(path), status.st_mtime_ns, status.st_size) for path in modules for status in [path.stat()]]
+    """Of params.yaml and of the package: name, time and size of every file, as for byte code."""
+    files = [path for path in sorted(Path(pipeline.__file__).parent.rglob("*.*")) if "__pycache__" not in path.parts]
+    seen = [(str(path), status.st_mtime_ns, status.st_size) for path in files for status in [path.stat()]]
     return hashlib.sha256(json.dumps([paths.PARAMS.read_bytes().hex(), overrides, seen]).encode()).hexdigest()
 
 

@@ -8,7 +8,7 @@ from pipeline.project import paths
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params, Run
 from pipeline.project.problems import NOTE, Problem, collected, digest, settings
-from pipeline.project.registry import RUN_FAMILIES
+from pipeline.project.registry import RUN_FAMILIES, SCHEMES
 
 
 def problems(params: Params, node: Node) -> list[Problem]:
@@ -41,7 +41,8 @@ def _settings(run: Run, config: dict, node: Node) -> list[Problem]:
             made_with = {key: made.get("name")} | made.get("params", {})
             found += settings(str(node.out), made_with, asked, address, node.advice)
     asked = {key: getattr(run, key) for key in ("dataset", "features", "texts", "noise")}
-    asked["embed_size"] = run.train.embed_size
+    if SCHEMES.traits(run.scheme.name).trains:  # else it is the features' own
+        asked["embed_size"] = run.train.embed_size
     return found + settings(str(node.out), config, asked, f"runs.{node.name}", node.advice)
 
 

@@ -6,18 +6,19 @@ from pipeline.artifacts import captions, features, images, pairs, texts
 from pipeline.project import paths
 from pipeline.project.nodes import Declaration
 from pipeline.project.params.typed import Params
-from pipeline.project.registry import RUN_FAMILIES
+from pipeline.project.registry import RUN_FAMILIES, SCHEMES
 
 
 def inputs(params: Params, run: str) -> list[Path]:
     node = params.runs[run]
     prepared = paths.prepared(node.dataset)
+    shown = [paths.injected(node.dataset, node.noise) / pairs.NAME] if SCHEMES.traits(node.scheme.name).trains else []
     return [
         # Of regions it also stands for regions.parquet and phrases.parquet, which other data sets lack: the boxes are in the
         # files' names, the phrases' digest in its footer.
         prepared / images.NAME,
         prepared / captions.NAME,
-        paths.injected(node.dataset, node.noise) / pairs.NAME,
+        *shown,
         paths.extracted(node.dataset, node.features) / features.META,
         paths.extracted(node.dataset, node.texts) / texts.META,
     ]

@@ -10,6 +10,7 @@ from pipeline.core.files import read_json
 from pipeline.core.whole import partial
 from pipeline.project import paths
 from pipeline.project.params.typed import Params, Run
+from pipeline.project.registry import SCHEMES
 from pipeline.project.step import AGAIN, DONE, GOES_ON, RUNS, Earlier, Step, by_split, scaled, seconds
 
 _HISTORY, _STATE = "history.csv", Path("last") / "state.safetensors"
@@ -25,6 +26,11 @@ def plan(params: Params, run: str, out: Path | None = None, timed: Iterable[Earl
         state = AGAIN if (out / model_files.MODEL).is_file() else RUNS
         return Step(
             "train", run, str(out), state, because=f"nothing is trained: the model in {node.model.folder} is taken"
+        )
+    if not SCHEMES.traits(node.scheme.name).trains:
+        state = AGAIN if (out / model_files.MODEL).is_file() else RUNS
+        return Step(
+            "train", run, str(out), state, because="nothing is trained: features and texts are compared as they are"
         )
     shown = paths.injected(node.dataset, node.noise) / pairs.NAME
     count, epochs = by_split(shown).get("train", 0), node.train.epochs

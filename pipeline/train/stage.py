@@ -18,6 +18,7 @@ from pipeline.artifacts import (
     pairs,
     rematching,
 )
+from pipeline.core import ranks
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError
@@ -28,7 +29,7 @@ from pipeline.core.whole import partial as partial_folder
 from pipeline.core.whole import require_ours
 from pipeline.project import paths, repetitions, timing
 from pipeline.project.params.typed import Params, Run
-from pipeline.project.registry import LOSSES, RUN_FAMILIES, SAMPLERS, SCHEMES
+from pipeline.project.registry import LOSSES, SAMPLERS, SCHEMES
 from pipeline.train.engine import (
     checkpoint,
     fingerprint,
@@ -37,11 +38,12 @@ from pipeline.train.engine import (
     gradient_cache,
     inputs,
     loop,
+    processes,
     tracking,
     validate,
     word_vectors,
 )
-from pipeline.train.engine.model import DualEncoder, build, describe, objective
+from pipeline.train.engine.model import DualEncoder, build, described, objective
 from pipeline.train.engine.pixels import PixelNetwork
 from pipeline.train.engine.scheme.scheme import Setting
 from pipeline.train.engine.table import TrainTable
@@ -60,22 +62,27 @@ def flush_denormals() -> None:
 
 def train(params: Params, run: str, device: str = "auto", out: Path | None = None) -> Path:
     """Write data/train/<run>/, or ``out``, which takes the place of an earlier model when it is whole. A run with a model
-    of its own is a copy of it.
+    of its own is a copy of it, one that trains nothing has what its encoders are.
 
-    A killed call goes on from its last epoch when called again with the same inputs.
+    A killed call goes on from its last epoch when called again with the same inputs. With ``train.processes`` it starts these
+    and waits for them; under ``torchrun`` it is one of them itself.
     """
     node = params.runs[run]
     out = out or paths.trained(run)
-    with claim(out):
-        if node.model is None:
-            _train(node, params, run, out, resolve(device))
-        else:
+    own = processes.joined(resolve(device))
+    with claim(out) if ranks.first() else contextlib.nullcontext():
+        if node.model is None and SCHEMES.traits(node.scheme.name).trains:
+            _train(params, run, out, own)
+        elif ranks.first() and node.model is not None:
             given.take(node.model, node, run, out, FILES)
+        elif ranks.first():
+            SCHEMES.load(node.scheme.name).untrained(node, run, out, FILES, own)
     return out
 
 
-def _train(node: Run, params: Params, name: str, out: Path, device: torch.device) -> None:
-    started, seed = time.monotonic(), node.seed
+def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
+    started, node = time.monotonic(), params.runs[name]
+    seed = node.seed
     stored = features.read(paths.extracted(node.dataset, node.features))
     # The project's seed: that of the network behind the features, where its weights are drawn; all else is the run's own.
     network = inputs.network(node, params.features[node.features], stored, params.seed, device)
@@ -85,6 +92,9 @@ def _train(node: Run, params: Params, name: str, out: Path, device: torch.device
         if finished.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name:
             say(f"train {name}: {out} is up to date")
             return
+    if node.train.processes > 1 and not ranks.joined():
+        processes.run(_train, (params, name, out), node.train.processes, device, f"train {name}")
+        return
     table = inputs.table(node, stored, network, seed, device)
     # Taken now: they may be injected anew while this trains.
     shown = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
@@ -95,31 +105,22 @@ def _train(node: Run, params: Params, name: str, out: Path, device: torch.device
     model = fresh(seed).to(device)
     if 0 < node.train.chunk < longest:
         _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
-    taught = SCHEMES.traits(node.scheme.name).teacher
-    setting = Setting(
-        model,
-        objective(node.loss, model),
-        table.train_pairs,
-        node.train,
-        seed,
-        device,
-        fresh,
-        partial(objective, node.loss, model),
-        inputs.boxes(node, stored, table, name),
-        node.loss.params,
-        Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs) if taught else None,
-    )
+    setting = _setting(node, name, table, model, fresh, stored, device)
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
-    with tracking.following(params.trackers, tracking.Training.of(node, name, mark, out)) as follow:
+    with _following(params, tracking.Training.of(node, name, mark, out)) as follow:
         building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run
         _say_left_out(name, table)
         say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
         with _same_kernels(device) if network else contextlib.nullcontext():
             progress = loop.fit(scheme, sampler, check, building, mark, name, follow)
 
+    if not ranks.first():
+        return
     ended = loop.ending(scheme, progress)
     config = {**_config(node, table, progress), "ended": ended, "run": name, "pairs_sha256": shown}
+    if ranks.count() > 1:
+        config["processes"] = ranks.count()
     if network:
         config["backbone"] = network.described
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
@@ -129,6 +130,31 @@ def _train(node: Run, params: Params, name: str, out: Path, device: torch.device
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)
     _warn_if_stuck(name, node, progress)
+
+
+def _setting(
+    node: Run,
+    name: str,
+    table: TrainTable,
+    model: DualEncoder,
+    fresh: Callable[[int], DualEncoder],
+    stored: features.Features,
+    device: torch.device,
+) -> Setting:
+    taught = SCHEMES.traits(node.scheme.name).teacher
+    return Setting(
+        model,
+        objective(node.loss, model),
+        table.train_pairs,
+        node.train,
+        node.seed,
+        device,
+        fresh,
+        partial(objective, node.loss, model),
+        inputs.boxes(node, stored, table, name),
+        node.loss.params,
+        Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs) if taught else None,
+    )
 
 
 def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: str) -> Callable[[int], DualEncoder]:
@@ -145,6 +171,13 @@ def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: s
         return model
 
     return fresh
+
+
+def _following(params: Params, training: tracking.Training) -> contextlib.AbstractContextManager[tracking.Follow]:
+    """Trackers are told by one process."""
+    if ranks.first():
+        return tracking.following(params.trackers, training)
+    return contextlib.nullcontext(lambda rows: None)
 
 
 def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:
@@ -200,31 +233,25 @@ def _check_chunks(model: DualEncoder, epochs: int, address: str) -> None:
 def _start(out: Path, mark: str) -> tuple[Path, bool]:
     """The folder beside ``out`` to train in, and whether it holds the state of a run of these inputs to go on from.
 
-    Such a state in ``out`` itself, of a run that lacks its last files, is taken over.
+    Such a state in ``out`` itself, of a run that lacks its last files, is taken over. The first of several processes does it.
     """
     require_ours(out, repetitions.patterns(FILES))
     building = partial_folder(out)
-    if checkpoint.fingerprint(building) != mark:
+    if ranks.first() and checkpoint.fingerprint(building) != mark:
         shutil.rmtree(building, ignore_errors=True)
         if checkpoint.fingerprint(out) == mark:
             (building / checkpoint.FILE).parent.mkdir(parents=True)
             shutil.copyfile(out / checkpoint.FILE, building / checkpoint.FILE)
+    ranks.wait()
     return building, (building / checkpoint.FILE).is_file()
 
 
 def _config(node: Run, table: TrainTable, progress: checkpoint.Progress) -> dict:
-    members = {key: describe(getattr(node, key)) for key in RUN_FAMILIES}
+    sizes = table.feature_shape, table.texts.inputs, node.train.embed_size
+    config = described(node, *sizes, table.features_digest, table.texts.digest)
     learned = {key[5:]: value.tolist() for key, value in progress.best.items() if key.startswith("loss.")}
-    members["loss"] |= {"learned": learned} if learned else {}
-    sizes = {
-        "embed_size": node.train.embed_size,
-        "feature_shape": list(table.feature_shape),
-        "text_inputs": table.texts.inputs,
-    }
-    sources = {key: getattr(node, key) for key in ("dataset", "features", "texts", "noise")}
-    digests = {"features_sha256": table.features_digest, "texts_sha256": table.texts.digest}
-    best = {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}
-    return {**members, **sizes, **sources, **digests, "best": best}
+    config["loss"] |= {"learned": learned} if learned else {}
+    return {**config, "best": {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}}
 
 
 def _say_how_it_ended(name: str, ended: dict) -> None:

@@ -115,3 +115,13 @@ def test_weights_that_are_no_numbers_are_a_users_error(tmp_path, call):
     status, _, err = call("evaluate", *arguments(write(sample(), tmp_path)), "--weights", "2;1")
     assert status == 2
     assert "--weights 2;1: expected numbers with commas between" in err
+
+
+def test_sides_of_a_further_model_that_do_not_fit_are_one_line(tmp_path):
+    models, files = _models(tmp_path, 2)
+    narrow = models[1].but(images=models[1].images[:, :-1], captions=models[1].captions[:, :-1])
+    more = MoreFiles(files.more.images, [write(narrow, tmp_path, prefix="narrow").captions])
+    with pytest.raises(
+        InputError, match=r"narrow.*: vectors of 5 values, those of .* have 6; both must come from one model"
+    ):
+        evaluate_files(replace(files, more=more), ["nns"], EvaluateParams(), {}, "cpu")

@@ -96,6 +96,50 @@ def test_a_terminal_obeys_no_caption(call):
     assert plain("caf\xe9\xa0\u3000") == "caf\xe9\xa0\u3000"
 
 
+def test_parts_of_text_pictures_and_images_are_one_query(call):
+    Path("elsewhere").mkdir()
+    shutil.copy("pictures/5.png", "elsewhere/pool.png")
+    with contextlib.chdir("elsewhere"):
+        status, out, err = call("search", "disc:2 + pool.png - image:8", "--run", "sum", "--json", "--split", "all")
+    assert status == 0, err
+    told = json.loads(out)
+    assert told["query"] == "2 x 'disc' + picture 'pool.png' - image '8'"
+    assert told["direction"] == "text_to_image"
+    assert [(part["kind"], part["weight"]) for part in told["parts"]] == [("text", 2), ("photo", 1), ("image", -1)]
+    assert 8 not in [hit["image_id"] for hit in told["hits"]]
+
+
+def test_a_condition_and_groups_narrow_the_answer(call):
+    given = ("search", "a red disc", "--run", "sum", "--split", "all", "--where", "split = 'val'", "--group", 0.01)
+    status, out, err = call(*given, "--html", "out.html")
+    assert status == 0, err
+    assert "+7 alike" in out
+    assert "8 of 38 images fit split = 'val'" in err
+    assert "+7 alike</span>" in Path("out.html").read_text()
+    told = json.loads(call(*given, "--json")[1])
+    assert [len(hit["alike"]) for hit in told["hits"]] == [7]
+    assert told["narrowed"] == {"group": 0.01, "left": 8, "where": "split = 'val'"}
+
+
+def test_a_probability_is_a_column_and_says_what_it_is_of(call):
+    given = ("search", "a red disc", "--run", "sum", "--inference", "csls")
+    status, out, err = call(*given, "--probability", "--html", "out.html")
+    assert status == 0, err
+    assert "probability" in out
+    assert "probability that one of the 10 best of a sentence is its own image: isotonic on 16 queries of val" in err
+    assert Path("out.html").read_text().count("<span>probability 0.") == 10
+    told = json.loads(call(*given, "--min-probability", 0, "--json")[1])
+    assert told["calibration"]["kept"] is True
+    assert all(0 <= hit["probability"] <= 1 for hit in told["hits"])
+    assert "probability" not in call(*given)[1]
+
+
+def test_nothing_fits_is_an_answer(call):
+    status, out, err = call("search", "a red disc", "--run", "sum", "--where", "width > 5000")
+    assert (status, out) == (0, "")
+    assert err.endswith("0 of 10 images fit width > 5000\nnothing fits\n")
+
+
 @pytest.mark.parametrize(
     ("given", "status", "message"),
     [
@@ -109,6 +153,13 @@ def test_a_terminal_obeys_no_caption(call):
         (("--image", ".", "--run", "sum"), 3, ". is a folder"),
         (("--image", "params.yaml", "--run", "sum"), 3, "params.yaml is no image in a known format"),
         (("--image", "pictures/5.png", "--run", "given"), 2, "features.plain of run 'given' are 'precomp'"),
+        (("a box + gone.jpg", "--run", "sum"), 4, "gone.jpg: no such file"),
+        (("a box + ", "--run", "sum", "--group", 2), 2, "--group is a cosine above 0 and at most 1, got 2"),
+        (("a box + b + ", "--run", "sum"), 2, "nothing stands behind a + of the query"),
+        (("a box", "--run", "sum", "--where", "widht > 1"), 2, "--where: images have no column 'widht'; did you mean"),
+        (("a box", "--run", "sum", "--to", "sounds"), 2, "search for images or captions, not for 'sounds'"),
+        (("a box + image:6", "--run", "sum"), 3, "data/embed/sum/images.parquet: run 'sum' has embedded no"),
+        (("a box + image:x", "--run", "sum"), 2, "image_id must be a whole number, got"),
         (("--image-id", 6, "--run", "sum"), 3, "data/embed/sum/images.parquet: run 'sum' has embedded no"),
     ],
 )

@@ -2,6 +2,7 @@
 text wherever an id is shown."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -10,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import captions, evaluation, images, names
+from pipeline.artifacts import captions, evaluation, images, judged, names
 from pipeline.artifacts.names import TextIds
-from pipeline.core.files import read_json
+from pipeline.core.files import read_json, sha256, write_json
 from pipeline.project import paths
 from tests.command_line import caller
 from tests.commands.options import arguments
@@ -210,3 +211,67 @@ def test_judgements_name_images_and_captions_by_their_text(project, tmp_path):
     assert status == 0, err
     found = read_json(paths.evaluated("sum", "csls") / evaluation.METRICS)
     assert found["judged"]["image_to_text"]["kendall"]["judgements"] == len(rows)
+
+
+def test_judged_queries_and_a_bank_go_by_their_names(project, tmp_path):
+    """Running numbers of another folder mean other pictures; the same name with the same vector is the same picture."""
+    call, *_ = project
+    test = captions.read(paths.prepared("toy")).filter(pc.field("split") == "test").to_pylist()
+    rows = [f"{_image(row['image_id'])},{_caption(row['caption_id'])},1" for row in test]
+    (tmp_path / "judged.csv").write_text("\n".join(["image_id,caption_id,grade", *rows]) + "\n")
+    status, _, err = call("--set", f"evaluate.judgements={tmp_path / 'judged.csv'}", "evaluate", "--run", "sum")
+    assert status == 0, err
+    found = judged.read(paths.evaluated("sum", "csls") / evaluation.JUDGED).to_pylist()
+    assert {row["query_name"] for row in found if row["direction"] == "image_to_text"} <= {
+        _image(row["image_id"]) for row in test
+    }
+    bank = tmp_path / "bank"
+    shutil.copytree(paths.embedded("sum"), bank)
+    known, texts = names.read(bank), {}
+    for key in names.KEYS:
+        part = known.table.filter(pc.field("key") == key)
+        texts[key] = part["id"].to_numpy() + 100_000, part["name"].combine_chunks()
+    names.write(bank, TextIds.of(**texts))
+    for name in ("images.parquet", "captions.parquet"):
+        table = pq.read_table(bank / name)
+        for key in {*names.KEYS} & {*table.column_names}:
+            table = table.set_column(
+                table.schema.get_field_index(key), table.schema.field(key), pc.add(table[key], 100_000)
+            )
+        told = {**table.schema.metadata, names.NAME.encode(): sha256(bank / names.NAME).encode()}
+        pq.write_table(table.replace_schema_metadata(told), bank / name, write_page_checksum=True)
+    status, _, err = call("--set", f"evaluate.bank={bank}", "evaluate", "--run", "sum")
+    assert status == 3, err
+    assert "of the vectors that are ranked, the first is image_id beach/" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_names_that_are_lost_or_others_are_no_numbers(project, other):
+    """The embeddings know that they had names."""
+    path = paths.embedded("sum") / names.NAME
+    path.unlink()
+    if other:
+        names.write(path.parent, TextIds.of(image_id=(np.array([1]), pa.array(["a.jpg"]))))
+    for command in (("evaluate", "--run", "sum"), ("search", "red dog", "--run", "sum")):
+        status, _, err = project[0](*command)
+        assert (status, "names.parquet" in err, "Traceback" in err) == (5, True, False), err
+
+
+def test_lines_are_split_at_any_space(made, monkeypatch, capsys, tmp_path):
+    """Readers do so: one that cannot be broken is a space to Python."""
+    path = paths.embedded("sum")
+    ids = pq.read_table(path / "images.parquet")["image_id"].to_numpy()
+    names.write(path, TextIds.of(image_id=(ids, pa.array([f"a\u00a0{number}" for number in ids.tolist()]))))
+    call = caller(monkeypatch, capsys)
+    status, _, err = call("export", "--run", "sum", "--inference", "csls", "--to", "trec", "--out", tmp_path / "out")
+    assert (status, "holds a space, at which lines are split" in " ".join(err.split())) == (3, True), err
+
+
+def test_embeddings_of_another_model_are_not_exported(made, monkeypatch, capsys, tmp_path):
+    path = paths.trained("sum") / "config.json"
+    config = read_json(path)
+    write_json(path, {**config, "sha256": {**config["sha256"], "model.safetensors": "0" * 64}})
+    status, _, err = caller(monkeypatch, capsys)(
+        "export", "--run", "sum", "--inference", "csls", "--to", "npy", "--out", tmp_path / "out"
+    )
+    assert (status, "embeddings of another model than data/train/sum holds" in " ".join(err.split())) == (5, True), err

@@ -17,7 +17,7 @@ from pipeline.core.errors import InputError, UsageError
 from pipeline.core.word_vectors import read as _vectors
 from pipeline.core.word_vectors.read import read
 from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
-from tests.hostile import Hostile
+from tests.hostile import Hostile, bytes_as_text
 from tests.mutants import mutants, refusals
 
 ARRAY = vectors()
@@ -91,6 +91,11 @@ def test_npy_and_its_words_must_fit(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": WORDS, "b": WORDS}), tmp_path / "two.parquet")
     with pytest.raises(InputError, match=r"two\.parquet: expected one column of text, the words; found a, b"):
         read(path, WANTED, tmp_path / "two.parquet")
+    pq.write_table(pa.table({"word": bytes_as_text(*[b"caf\xe9"] * 7)}), tmp_path / "latin.parquet")
+    with pytest.raises(
+        InputError, match=r"latin\.parquet: damaged Parquet file \('utf-8' codec can't decode byte 0xe9"
+    ):
+        read(path, WANTED, tmp_path / "latin.parquet")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n" * 7)
     with pytest.raises(InputError, match=r"latin\.txt: not UTF-8 text with a word a line"):
         read(path, WANTED, tmp_path / "latin.txt")

@@ -1,22 +1,24 @@
 """Recall at other K, judgements and labels beside an evaluation of a run."""
 
+import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import captions, evaluation, images, judged
+from pipeline.artifacts import captions, embeddings, evaluation, images, judged
 from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.core.errors import InputError
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.evaluate import summary
 from pipeline.evaluate.stage import evaluate
 from pipeline.project import paths
 from tests.evaluate.embedded import sides, write
 from tests.naive import evaluate as naive
 from tests.naive import judged as naive_judged
-from tests.toy_project import load_params
+from tests.toy_project import PARAMS, load_params
 
 SPLITS = {"train": 6, "val": 20, "test": 24}
 FILES = ("metrics.json", "ranks.parquet", "occurrence.parquet")
@@ -247,3 +249,43 @@ def test_the_document_is_json(project):
         assert document["judged"][direction]["kendall"] == {"judgements": 1}
         assert document["judged"][direction]["queries"] == 1
     assert len(seen.ids) == 24
+
+
+def test_a_file_belongs_to_its_data_set(project):
+    """With the digest that params.yaml says, where it says one."""
+    prepared(project)
+    read = sides(SPLITS)[1].split("test")
+    text = f"image_id caption_id grade\n{read.image_ids[0]} {read.ids[0]} 1\n"
+    (project / "j.txt").write_text(text)
+    known = {"j.txt": hashlib.sha256(text.encode()).hexdigest()}
+    assert measured(project, judgements={"toy": "j.txt"}, sha256=known)["judged"]["file"] == "j.txt"
+    with pytest.raises(IntegrityError, match=r"j\.txt: sha256 is .*, expected 000"):
+        measured(project, judgements={"toy": "j.txt"}, sha256={"j.txt": "0" * 64})
+
+
+def test_judgements_that_are_not_ranked_are_counted_and_said(project):
+    prepared(project)
+    ranked, other = (sides(SPLITS)[1].split(name) for name in ("test", "val"))
+    rows = [f"{one.image_ids[n]} {one.ids[n]} {n}\n" for one in (ranked, other, other) for n in (0, 1)]
+    (project / "j.txt").write_text("image_id caption_id grade third\n" + "".join(rows).replace("\n", " 9\n"))
+    found = measured(project, judgements="j.txt")
+    for direction in DIRECTIONS:
+        assert (found["judged"][direction]["unranked"], found["judged"][direction]["kendall"]["judgements"]) == (4, 2)
+    assert any(line.endswith("; 4 of 6 judgements are of pairs that are not ranked") for line in summary.notes([found]))
+
+
+@pytest.mark.parametrize("how", [{"fusion": "rrf"}, {"fusion": "zscore"}, {"cascade": 5}, {"fusion": "mean"}])
+def test_places_of_different_queries_say_nothing_about_agreement(project, how):
+    prepared(project)
+    for side, file in zip(sides(SPLITS, noise=0.9), (embeddings.IMAGES, embeddings.CAPTIONS), strict=True):
+        paths.embedded("other").mkdir(parents=True, exist_ok=True)
+        embeddings.write(paths.embedded("other") / file, replace(side, about={**side.about, "run": "other"}))
+    read = sides(SPLITS)[1].split("test")
+    rows = [f"{image} {caption} {caption % 3}\n" for image, caption in zip(read.image_ids, read.ids, strict=True)]
+    (project / "j.txt").write_text("image_id caption_id grade\n" + "".join(rows))
+    node = {"first": "sum", "second": "other", **how} if "cascade" in how else {"runs": ["sum", "other"], **how}
+    runs = dict.fromkeys(("sum", "other"), PARAMS["runs"]["sum"])
+    params = load_params(project, runs=runs, ensembles={"both": node}, evaluate={"judgements": "j.txt"})
+    found = evaluate(params, "both", ["nns"], "cpu")["nns"]["judged"]
+    for direction in DIRECTIONS:
+        assert ("tau_b" in found[direction]["kendall"]) == (how == {"fusion": "mean"})

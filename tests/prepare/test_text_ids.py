@@ -14,6 +14,7 @@ from pipeline.core import tables
 from pipeline.core.errors import InputError
 from pipeline.core.files import sha256
 from pipeline.prepare.check import problems
+from pipeline.prepare.engine.source import numbered
 from tests.prepare._data import entry, karpathy, picture, pictures, prepare, read
 
 IDS = ["urn:uuid:8c1f", "beach/boat.jpg", "007"]
@@ -154,3 +155,8 @@ def test_check_compares_the_file_with_what_images_tell(tmp_path, monkeypatch):
     (out / names.NAME).unlink()
     (found,) = problems(None, node)
     assert (found.status, found.address) == (5, str(out / names.NAME))
+
+
+def test_half_of_a_surrogate_pair_is_one_line():
+    with pytest.raises(InputError, match=r"row 1: imgid .b.+ud800' is no text that UTF-8 can hold"):
+        numbered(["a", "b\ud800"], "image_id", lambda place: f"row {place}", "imgid")

@@ -100,3 +100,16 @@ def test_the_closure_of_a_run_is_what_the_run_imports(tmp_path, monkeypatch):
     # What reads history.csv, which a training writes; the loop of a pooling that this run's encoder has and does not use.
     assert sorted(needed - after) == ["pipeline.core.frames", "pipeline.train.engine.compiled.descending"]
     assert not [one for one in needed if one.startswith(("pipeline.extract", "pipeline.pictures"))]
+
+
+def test_what_is_no_module_is_in_the_list_of_the_report_alone(tmp_path):
+    listed = code.listings(load_params(tmp_path))
+    named = {stage: {line.split()[0] for line in text.splitlines() if "/" in line} for stage, text in listed.items()}
+    assert {
+        "pipeline/papers/vsepp.yaml",
+        "pipeline/report/template/page.css",
+        "pipeline/report/sections/judged.html",
+    } <= (named.pop("report"))
+    assert set().union(*named.values()) == set()
+    assert code.changed(listed["report"]) == []
+    assert code.changed(f"pipeline/papers/vsepp.yaml {'0' * 64}") == ["pipeline/papers/vsepp.yaml"]

@@ -50,6 +50,7 @@ def test_a_member_exports_the_one_callable_of_its_family():
         ]
         called.setdefault(family.kind, set()).add(" ".join(sorted(set(public) - OPTIONAL.get(family.kind, set()))))
     assert called.pop("inference criterion") == {"rerank", "match"}  # bias or scores, or pairs
+    assert called.pop("scheme") == {"scheme", "untrained"}  # what trains, or what takes its place
     assert {kind: names for kind, names in called.items() if len(names) != 1 or " " in "".join(names)} == {}
 
 

@@ -58,4 +58,6 @@ def _column(path: Path) -> list[str | None]:
         texts = [one.name for one in file.schema if pa.types.is_string(one.type) or pa.types.is_large_string(one.type)]
         if len(texts) != 1:
             raise InputError(f"{path}: expected one column of text, the words; found {', '.join(texts) or 'none'}")
-        return file.read(texts)[texts[0]].to_pylist()
+        column = file.read(texts)[texts[0]]
+        with file.named():  # bytes that are no text
+            return column.to_pylist()

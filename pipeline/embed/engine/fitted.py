@@ -13,7 +13,9 @@ from pipeline.artifacts import texts
 from pipeline.artifacts.model_files import ModelFiles
 from pipeline.core.errors import IntegrityError, MissingResource
 from pipeline.core.files import read_json, sha256
+from pipeline.extract.text_engine.encoder import EncoderParams
 from pipeline.extract.text_engine.method import State
+from pipeline.extract.text_engine.params import TextParams
 from pipeline.project import paths
 from pipeline.project.registry import TEXT_FEATURES
 from pipeline.project.traits import TextFeatureTraits
@@ -69,9 +71,27 @@ def fitted(run: str, files: ModelFiles) -> Fitted:
         )
     method, traits = TEXT_FEATURES.load(meta["method"]), TEXT_FEATURES.traits(meta["method"])
     options = method.Params.model_validate(meta["options"])
+    require_encoder(options, meta, str(folder))
     kinds = {"tokens": lambda: State(words=files.words), "fragments": State}
     state = kinds.get(meta["kind"], lambda: learnt(folder, meta))()
     return Fitted(name, method, traits, options, state, meta)
+
+
+def require_encoder(options: TextParams, meta: dict, where: str) -> None:
+    """Raises IntegrityError where a sentence is read by a pre-trained encoder and the files of this are others than those that
+    ``meta`` was written with; word vectors are part of what was learnt."""
+    encoders = [
+        one for one in (options, *(part.params for part in options.further())) if isinstance(one, EncoderParams)
+    ]
+    told = meta.get("files_sha256")
+    if not encoders or told is None:
+        return
+    now = {sha256(path) for one in encoders for path in one.files()}
+    if len(options.files()) != len(told) or not now <= set(told):
+        names = ", ".join(one.model for one in encoders)
+        raise IntegrityError(
+            f"{where}: made with other files of sentence encoder {names} than there are now; put those back"
+        )
 
 
 def learnt(folder: Path, meta: dict) -> State:

@@ -22,7 +22,7 @@ _BATCH = 1024
 
 @dataclass(frozen=True)
 class Sources:
-    """model: on its device; images, captions: the data set's tables; inputs: what the image encoder reads."""
+    """model: on ``device``; images, captions: the data set's tables; inputs: what the image encoder reads."""
 
     model: DualEncoder
     images: pa.Table
@@ -30,10 +30,7 @@ class Sources:
     features: Features
     inputs: np.ndarray | PixelSource
     texts: Texts
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+    device: torch.device
 
     def seen(self, image_ids: np.ndarray, shown: str = "") -> Tensor:
         """(n, dim) or (n, R, dim). shown: what a progress line calls the work; none without.

@@ -49,8 +49,9 @@ def measured(
     folds: Sequence[Split],
     ground: dict[str, list[Trial]],
     params: EvaluateParams,
+    comparable: bool,
 ) -> Found:
-    """What goes into the metrics document, and tables by file name. A criterion that ends in a matching has sets and no
+    """comparable: mean scores of different queries the same, as of one model and not of places. What goes into the metrics document, and tables by file name. A criterion that ends in a matching has sets and no
     ranking, and nothing of this.
 
     Under ``folds`` a query is ranked among the items of its fold and counts once, whatever its fold. Raises InputError where
@@ -59,7 +60,7 @@ def measured(
     measures: dict[str, tuple[dict, Callable]] = {}
     if further.graded is not None:
         told = {"file": params.judgements, "correct_above": params.correct_above}
-        measures["judged"] = told, partial(_judged, further.graded)
+        measures["judged"] = told, partial(_judged, further.graded, comparable)
     if further.labels is not None:
         measures["plausible"] = {"file": params.labels}, partial(_plausible, further.labels)
     metrics: dict[str, dict] = {}
@@ -79,7 +80,11 @@ def measured(
 
 
 def _judged(
-    own: Graded, direction: str, trials: list[tuple[int, Split, Scores]], params: EvaluateParams
+    own: Graded,
+    comparable: bool,
+    direction: str,
+    trials: list[tuple[int, Split, Scores]],
+    params: EvaluateParams,
 ) -> tuple[dict, pa.Table]:
     depths = Depths.of(params.recall, params.ndcg)
     rows, parts, agreed = [], [], []
@@ -100,7 +105,12 @@ def _judged(
             f"queries and items that are ranked; {len(own.grades)} judgements were read"
         )
     joined = [np.concatenate(values) for values in zip(*agreed, strict=True)]
-    return {**_means(parts), **_agreement(*joined)}, pa.concat_tables(rows)
+    # Of pairs that are not ranked together: of another split, of another fold, or left out.
+    unranked = len(own.grades) - len(joined[1])
+    counted = {"unranked": unranked} if unranked else {}
+    return {**_means(parts), **_agreement(joined[0], joined[1], joined[2], comparable), **counted}, pa.concat_tables(
+        rows
+    )
 
 
 def _means(parts: Sequence[graded.Ranked]) -> dict:
@@ -119,11 +129,12 @@ def _foreign(split: Split, direction: str, rows: np.ndarray, columns: np.ndarray
     return split.image_ids[images] != split.caption_images[captions]
 
 
-def _agreement(scores: np.ndarray, grades: np.ndarray, foreign: np.ndarray) -> dict:
+def _agreement(scores: np.ndarray, grades: np.ndarray, foreign: np.ndarray, comparable: bool) -> dict:
     """Over all judgements, and over those of captions that were written of another picture."""
+    kinds = {"kendall": np.full(len(scores), True), "kendall_foreign": foreign}
     return {
-        "kendall": {"judgements": len(scores), **kendall(scores, grades)},
-        "kendall_foreign": {"judgements": int(foreign.sum()), **kendall(scores[foreign], grades[foreign])},
+        name: {"judgements": int(own.sum()), **(kendall(scores[own], grades[own]) if comparable else {})}
+        for name, own in kinds.items()
     }
 
 

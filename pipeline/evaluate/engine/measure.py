@@ -13,9 +13,11 @@ from pipeline.core.errors import InputError
 from pipeline.evaluate.engine import tables
 from pipeline.evaluate.engine.further import Further, measured
 from pipeline.project.params.schema import EvaluateParams
-from pipeline.ranking.engine import bank_source, protocol, tuning
+from pipeline.ranking.engine import bank_source, calibration, protocol, tuning
 from pipeline.ranking.engine.bank_source import BankSource
+from pipeline.ranking.engine.cascade import Cascade
 from pipeline.ranking.engine.criteria import Criterion
+from pipeline.ranking.engine.fusion import Fused
 from pipeline.ranking.engine.outcome import Depths, Outcome
 from pipeline.ranking.engine.relaxation import Scan, recalls
 from pipeline.ranking.engine.scores import Similarity
@@ -70,7 +72,7 @@ def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParam
     for embeddings that cannot be ranked, and where parameters are to be chosen and there is nothing to choose them on.
     """
     folds = protocol.folds(inputs.ranked, params)
-    to_tune = any(is_open(criterion, params) for criterion in criteria)
+    to_tune = params.calibrate != "none" or any(is_open(criterion, params) for criterion in criteria)
     sets = 2 if to_tune else 1
     ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
     to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
@@ -78,7 +80,8 @@ def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParam
         chosen = {
             direction: tuning.tuned(criterion, to_choose_on.get(direction, []), params.tune) for direction in DIRECTIONS
         }
-        yield _result(inputs, criterion, chosen, folds, ground, params)
+        sure = _calibrated(inputs, chosen, folds, ground, to_choose_on, params)
+        yield _result(inputs, criterion, chosen, folds, ground, params, sure)
 
 
 def is_open(criterion: Criterion, params: EvaluateParams) -> bool:
@@ -103,6 +106,7 @@ def _result(
     folds: list[Split],
     ground: dict[str, list[Trial]],
     params: EvaluateParams,
+    sure: dict,
 ) -> Result:
     units = [(direction, trial) for direction in DIRECTIONS for trial in ground[direction]]
     outcomes: dict[str, list[Outcome]] = {direction: [] for direction in DIRECTIONS}
@@ -114,7 +118,8 @@ def _result(
         scans[direction] += [scanned] if scanned else []
         notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
     ranks, occurrence = _tables(outcomes, folds)
-    known, tables_of_known = measured(inputs.further, chosen, folds, ground, params) if inputs.further else ({}, {})
+    comparable, further = not isinstance(inputs.similarity, Fused | Cascade), inputs.further
+    known, tables_of_known = measured(further, chosen, folds, ground, params, comparable) if further else ({}, {})
     metrics = {
         **inputs.about,
         **known,
@@ -124,8 +129,35 @@ def _result(
         "notes": {direction: noted for direction, noted in notes.items() if noted},
         **_metrics(outcomes, folds, inputs.ranked),
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
+        **sure,
     }
     return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans), tables_of_known)
+
+
+def _calibrated(
+    inputs: Inputs,
+    chosen: dict[str, Tuned],
+    folds: list[Split],
+    ground: dict[str, list[Trial]],
+    known: dict[str, list[Trial]],
+    params: EvaluateParams,
+) -> dict:
+    """``calibration`` by direction; nothing of a matching, which has no scores, and of a cascade, whose scores are on one
+    scale for a query only."""
+    trials_of = [trial for of in ground.values() for trial in of]
+    if params.calibrate == "none" or any(trial.finish for trial in trials_of):
+        return {}
+    found = {}
+    for direction, tuned in chosen.items():
+        if tuned.criterion.matching:
+            return {}
+        fit, asked = (
+            calibration.joined([calibration.candidates(one.under(tuned.criterion), one.truth) for one in of[direction]])
+            for of in (known, ground)
+        )
+        clusters = np.concatenate([fold.clusters(direction) for fold in folds])
+        found[direction] = calibration.measured(params.calibrate, fit, asked, clusters, params.resamples, inputs.seed)
+    return {"calibration": found}
 
 
 def _relaxation(criterion: Criterion, chosen: dict[str, Tuned], scans: dict[str, list[Scan]]) -> pa.Table | None:

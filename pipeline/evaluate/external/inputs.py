@@ -73,7 +73,7 @@ def _read(files: InputFiles, params: EvaluateParams, device: torch.device, paire
     must_fit(images, captions)
     relevance = _relevance(files, images, captions) if paired else None
     ranked = _split(images, captions, device, relevance)
-    bank = _bank(files, images, device).checked_against(ranked, "--bank-images, --bank-captions")
+    bank = _bank(files, images, device).checked_against(ranked, "--bank-images, --bank-captions", book.names())
     _warn_of_renumbered(bank, ranked)
     tuning = _validation(files, images, device)
     about: dict[str, object] = {

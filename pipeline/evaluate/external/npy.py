@@ -6,13 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core import arrays, memory
+from pipeline.core import arrays, memory, text_ids
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError
 from pipeline.evaluate.external.book import Book
 from pipeline.evaluate.external.given import given
-
-_INTEGER = r"^[+-]?[0-9]{1,18}$"
 
 
 def vectors(path: Path) -> np.ndarray:
@@ -33,7 +31,11 @@ def ids(path: Path, rows: int, of: str, key: str = "image_id", book: Book | None
         raise InputError(f"{path}: {len(found)} ids for the {rows} vectors of {of}")
     book = book or Book()
     if isinstance(found, pa.Array) or found.dtype.kind == "U":
-        return book.numbers(key, str(path), pa.array(found, pa.string()))
+        try:
+            texts = pa.array(found, pa.string())
+        except (UnicodeError, ValueError) as error:  # code points that are no characters
+            raise InputError(f"{path}: its ids are no text that can be written as UTF-8 ({error})") from error
+        return book.numbers(key, str(path), texts)
     if found.dtype.kind == "u" and len(found) and found.max() > np.iinfo(np.int64).max:
         raise InputError(f"{path}: id {found.max()} is beyond int64")
     return book.numbers(key, str(path), found.astype(np.int64))
@@ -57,8 +59,7 @@ def _text(path: Path) -> np.ndarray | pa.Array:
     if lines[-1] == "":
         lines.pop()
     column = pc.utf8_trim_whitespace(pa.array(lines, pa.string()))
-    wrong = np.flatnonzero(~pc.match_substring_regex(column, _INTEGER).to_numpy(zero_copy_only=False).astype(bool))
-    return column if len(wrong) else pc.utf8_ltrim(column, "+").cast(pa.int64()).to_numpy()
+    return column.cast(pa.int64()).to_numpy() if text_ids.are_numbers(column) else column
 
 
 def _described(array: np.ndarray) -> str:

@@ -32,6 +32,11 @@ def read(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa
         with file.named():
             tables.footer(found)  # no text where it is damaged: checksums are of pages alone
     memory.take(str(path), found.nbytes)
+    for name in found.column_names:
+        try:
+            found[name].validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{path}: column '{name}' cannot be read: {' '.join(str(error).split())}") from error
     return found
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core import memory
+from pipeline.core import memory, text_ids
 from pipeline.core.errors import InputError
 from pipeline.evaluate.external import eccv, parquet
 from pipeline.evaluate.external.book import Book
@@ -16,7 +16,7 @@ from pipeline.ranking.metrics.truth import Relevance
 _COLUMNS = ["caption_id", "image_id", "relevance"]
 _TREC = ["caption_id", "iteration", "image_id", "relevance"]
 _PAIRS = "caption_id image_id [relevance]"
-_NUMBERS: dict[type, str] = {np.int64: r"^-?[0-9]{1,18}$", np.float64: r"^-?[0-9]+(\.[0-9]+)?$"}
+_NUMBERS: dict[type, str] = {np.int64: text_ids.NUMBER, np.float64: r"^-?[0-9]+(\.[0-9]+)?$"}
 _WORDS: dict[type, str] = {np.int64: "an integer", np.float64: "a number"}
 
 

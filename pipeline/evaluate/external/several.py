@@ -13,7 +13,7 @@ from pipeline.core.errors import InputError, UsageError
 from pipeline.core.unknown import unknown
 from pipeline.evaluate.engine.measure import Inputs
 from pipeline.evaluate.external import sides
-from pipeline.evaluate.external.vectors import Vectors
+from pipeline.evaluate.external.vectors import Vectors, must_fit
 from pipeline.project.params.ensemble_node import Fusion
 from pipeline.ranking.engine.bank_source import cosine
 from pipeline.ranking.engine.fragments import MeanScore, Several
@@ -56,7 +56,8 @@ def fused(
     nan: str,
 ) -> Inputs:
     """``inputs`` of the first model with the others beside it. firsts: its images and captions; ids: files with the ids of
-    .npy, of images and of captions, for all models. Raises InputError where a model has other ids than the first."""
+    .npy, of images and of captions, for all models. Raises InputError where a model has other ids than the first, or sides that
+    are not one model's."""
     device = inputs.ranked.images.device
     readers: list[tuple[Callable[..., Vectors], Sequence[Path]]] = [
         (sides.images, more.images),
@@ -64,13 +65,17 @@ def fused(
     ]
     found = []
     for (read, paths), first, file in zip(readers, firsts, ids, strict=True):
-        vectors = [first.vectors]
+        models = [first]
         for path in paths:
             other = read(path, similarity, file if path.suffix == ".npy" else None, nan=nan, book=first.book)
-            vectors.append(other.vectors[_places(first, other)])
-        found.append(tuple(torch.from_numpy(one).to(device) for one in vectors))
+            models.append(replace(other, vectors=other.vectors[_places(first, other)]))
+        found.append(models)
+    for seen, told_of in zip(*found, strict=True):
+        must_fit(seen, told_of)
     shares = tuple(weight / sum(more.weights) for weight in more.weights) or None
-    images, captions = (Several(parts, shares) for parts in found)
+    images, captions = (
+        Several(tuple(torch.from_numpy(one.vectors).to(device) for one in models), shares) for models in found
+    )
     each = [cosine] * len(images.parts)
     told = {
         "fusion": more.fusion,

@@ -60,12 +60,10 @@ def captions(
     return checked(str(path), "caption_id", key, found, vectors, similarity, nan, book=book)
 
 
-def _made(table: pa.Table) -> str:
-    """What the footer of ``vse-pipe embed`` says of the model, empty in files of other programs."""
+def _made(table: pa.Table) -> tuple[str, str] | None:
+    """What the footer of ``vse-pipe embed`` says of the model: run and digest; None in files of other programs."""
     about = tables.footer(table)
-    return (
-        f" of run {about['run']} (model {about['model_sha256'][:12]})" if {"run", "model_sha256"} <= set(about) else ""
-    )
+    return (about["run"], about["model_sha256"]) if {"run", "model_sha256"} <= set(about) else None
 
 
 def _is_parquet(path: Path, beside: list[tuple[str, Path | None]]) -> bool:

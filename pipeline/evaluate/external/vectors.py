@@ -18,7 +18,7 @@ _AT_ONCE = 8192
 class Vectors:
     """where: the file, for messages; key: image_id or caption_id, what ``ids`` are; image_ids: of captions, the image that
     each one describes, None where the file does not say; dropped: the images of rows that were left out; made: by which
-    run's model, where the file says so; book: of the call, where ids are text."""
+    run and which model (its digest), where the file says so; book: of the call, where ids are text."""
 
     where: str
     key: str
@@ -26,12 +26,17 @@ class Vectors:
     image_ids: Int64[np.ndarray, " rows"] | None
     vectors: Float32[np.ndarray, "rows dim"]
     dropped: Int64[np.ndarray, " gone"] = field(default_factory=lambda: np.zeros(0, np.int64))
-    made: str = ""
+    made: tuple[str, str] | None = None
     book: Book = field(default_factory=Book)
 
     @property
     def dim(self) -> int:
         return self.vectors.shape[1]
+
+    @property
+    def maker(self) -> str:
+        """For a message, behind another word."""
+        return f" of run {self.made[0]} (model {self.made[1][:12]})" if self.made else ""
 
     @property
     def owners(self) -> Int64[np.ndarray, " rows"]:
@@ -51,7 +56,7 @@ def checked(
     vectors: Float[np.ndarray, "rows dim"],
     similarity: str,
     nan: str = "refuse",
-    made: str = "",
+    made: tuple[str, str] | None = None,
     book: Book | None = None,
 ) -> Vectors:
     """vectors: float16, float32 or float64; kept as float32, and as unit vectors under similarity ``cosine``. nan: whether
@@ -114,9 +119,9 @@ def without_dropped(images: Vectors, captions: Vectors) -> tuple[Vectors, Vector
 
 def must_fit(one: Vectors, other: Vectors) -> None:
     """Raises InputError unless both have the same width, and come from one model where they say which."""
-    if one.dim != other.dim or (one.made and other.made and one.made != other.made):
+    if one.dim != other.dim or (one.made and other.made and one.made[1] != other.made[1]):
         raise InputError(
-            f"{other.where}: vectors of {other.dim} values{other.made}, those of {one.where} have {one.dim}{one.made}; "
+            f"{other.where}: vectors of {other.dim} values{other.maker}, those of {one.where} have {one.dim}{one.maker}; "
             "both must come from one model"
         )
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pipeline.core import memory
+from pipeline.core import memory, weights
 from pipeline.core.console import warn
 from pipeline.core.errors import InputError
 from pipeline.evaluate.engine.further import Further, Labels
+from pipeline.evaluate.external.given import given
 from pipeline.evaluate.judgements import cells
 from pipeline.evaluate.judgements.names import NOWHERE, Names
 from pipeline.project.params.schema import EvaluateParams
@@ -29,14 +30,27 @@ def further(params: EvaluateParams, images: Names, captions: Names) -> Further |
     if not (params.judgements or params.labels):
         return None
     with memory.limit(params.memory, "evaluate.memory"):
-        graded = params.judgements and _graded(Path(params.judgements), params.correct_above, images, captions)
-        labels = params.labels and _labels(Path(params.labels), images)
-    return Further(graded or None, labels or None)
+        return Further(
+            _graded(path, params.correct_above, images, captions)
+            if (path := _pinned(params, params.judgements))
+            else None,
+            _labels(path, images) if (path := _pinned(params, params.labels)) else None,
+        )
+
+
+def _pinned(params: EvaluateParams, file: str | dict[str, str] | None) -> Path | None:
+    """Raises IntegrityError for another file than ``params.sha256`` says."""
+    if file is None:
+        return None
+    assert isinstance(file, str), "evaluate has taken that of its data set"
+    if wanted := params.sha256.get(file):
+        weights.check(given(Path(file)), wanted)
+    return Path(file)
 
 
 def _graded(path: Path, above: float, images: Names, captions: Names) -> Graded:
     table = cells.read(path, _PAIR, ["grade"], [_TREC, _FLICKR8K])
-    if "third" in table:
+    if "grade" not in table and set(_FLICKR8K) <= set(table):
         table = _flickr8k(path, table)
     if "grade" not in table:
         raise InputError(f"{path}: column 'grade' is missing")

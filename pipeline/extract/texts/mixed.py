@@ -48,6 +48,15 @@ class Params(VectorParams):
                 found[path] = digest or found.get(path, "")
         return found
 
+    def objection(self) -> str | None:
+        """To one file under two digests."""
+        told: dict = {}
+        for own in (part.options for part in self.parts):
+            for path, digest in own.files().items():
+                if digest and told.setdefault(path, digest) != digest:
+                    return f"{path} has two different sha256 among the parts; it is one file"
+        return None
+
     def further(self) -> list[Member]:
         return [Member(part.method, part.options) for part in self.parts]
 

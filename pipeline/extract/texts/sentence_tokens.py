@@ -5,6 +5,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from pipeline.core.errors import UsageError
 from pipeline.extract.text_engine import encoder
 from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.project.traits import TextFeatureTraits
@@ -12,6 +13,8 @@ from pipeline.project.traits import TextFeatureTraits
 TRAITS = TextFeatureTraits(
     gives="fragments", libraries=("sentence-transformers", "torch", "transformers"), extra="sentences"
 )
+# What ``special`` is about.
+_MARKS = 2
 
 
 class Params(encoder.EncoderParams):
@@ -29,9 +32,13 @@ def transform(
     texts: list[str], state: State, params: Params
 ) -> tuple[Float32[np.ndarray, "tokens dim"], Int64[np.ndarray, " captions"]]:
     """The tokens of all captions, end to end, and how many each has; captions beyond the encoder's longest input are cut."""
-    found = encoder.loaded(params).encode(
-        texts, batch_size=params.batch_size, output_value="token_embeddings", show_progress_bar=False
-    )
+    model = encoder.loaded(params)
+    if not params.special and (added := model.tokenizer.num_special_tokens_to_add()) != _MARKS:
+        raise UsageError(
+            f"special: false leaves out the first and the last token, and sentence encoder '{params.model}' adds {added}; "
+            "set special: true"
+        )
+    found = model.encode(texts, batch_size=params.batch_size, output_value="token_embeddings", show_progress_bar=False)
     rows = [one.float().cpu().numpy() for one in found]
     if not params.special:
         rows = [one[1:-1] if len(one) > 2 else one for one in rows]

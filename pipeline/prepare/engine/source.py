@@ -128,6 +128,11 @@ def numbered(
 
     Raises InputError for ids that are given twice, and for texts that can be none.
     """
+    odd = next((place for place, one in enumerate(ids) if not is_text(str(one))), None)
+    if odd is not None:
+        raise InputError(
+            f"{where(odd)}: {called or key} {text_ids.shown(str(ids[odd]))} is no text that UTF-8 can hold"
+        )
     texts = pa.array(map(str, ids), pa.string())
     if not all(isinstance(one, int) for one in ids) and not text_ids.are_numbers(texts):
         if wrong := text_ids.objection(texts):

@@ -33,7 +33,7 @@ def with_overrides(content: dict, overrides: list[str], name: str) -> dict:
         address, separator, value = text.partition("=")
         if not separator or not address:
             raise UsageError(f"--set {text!r}: expected KEY=VALUE, for example train.lr=1e-4")
-        *parents, last = address.split(".")
+        *parents, last = _keys(content, address)
         section = content
         for parent in parents:
             section = section.setdefault(parent, {})
@@ -72,10 +72,21 @@ class _Shallow(Composer):
         return node
 
 
+def _keys(content: object, address: str) -> list[str]:
+    """An address by its keys: the name of a run may hold dots, so the longest that is there is one."""
+    parts, found = address.split("."), []
+    while parts:
+        there = content if isinstance(content, dict) else {}
+        size = next((size for size in range(len(parts), 1, -1) if ".".join(parts[:size]) in there), 1)
+        found.append(".".join(parts[:size]))
+        content, parts = there.get(found[-1]), parts[size:]
+    return found
+
+
 def lookup(content: dict, address: str) -> tuple[object] | None:
     """(value,) at a dotted address, None where there is none: the value itself may be None."""
     found: object = content
-    for part in address.strip().split("."):
+    for part in _keys(content, address.strip()):
         if not isinstance(found, dict) or part not in found:
             return None
         found = found[part]

@@ -38,6 +38,8 @@ def texts(reader: ParamsReader, root: Root, name: str, node: TextsNode) -> TextS
     if method and TEXT_FEATURES.traits(node.method).mixes:
         for index, part in enumerate(method.params.parts):
             _part(reader, part, f"{address}.parts.{index}")
+        if not reader.problems and (text := method.params.objection()):
+            reader.problem(f"{address}.parts", text)
     return TextSet(node.dataset, method)
 
 

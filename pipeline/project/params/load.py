@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline.core.errors import ParamsError
 from pipeline.core.strict import Strict
 from pipeline.project import repetitions
-from pipeline.project.params import criteria, ensembles, inputs, runs, sweeps, teachers, transfers
+from pipeline.project.params import beside, criteria, ensembles, inputs, runs, sweeps, teachers, transfers
 from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.ensemble_node import EnsembleNode
 from pipeline.project.params.reader import ParamsReader
@@ -33,7 +33,7 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
     loaded = _params(reader, root)
     _report(reader, (problem for check in further for problem in check(root)))
     if not reader.problems:  # these look into their runs
-        checks = (teachers, ensembles, transfers, sweeps)
+        checks = (teachers, ensembles, transfers, sweeps, beside)
         _report(reader, dict.fromkeys(problem for one in checks for problem in one.problems(loaded)))
     if reader.problems:
         raise ParamsError(reader.problems)
@@ -49,6 +49,7 @@ def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Stri
     reader = ParamsReader("--set")
     root = reader.model(Measuring, with_overrides({}, overrides, "the command line"), "")
     found = {} if root is None else _criteria(reader, root.inference, list(root.inference))
+    _report(reader, [] if root is None else beside.without_project(root.evaluate))
     if reader.problems:
         raise ParamsError(reader.problems)
     return root.evaluate, found, root.seed
@@ -73,6 +74,7 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         embed=root.embed,
         evaluate=root.evaluate,
         localize=root.localize,
+        search=root.search,
         inference=_ranked(reader, root),
         report=_audited(reader, root, groups),
         trackers=_trackers(reader, root),

@@ -96,6 +96,8 @@ def _misfits(root: Root, node: RunNode, valid: set[str]) -> Iterator[tuple[str, 
                 yield key, f"{key} '{chosen}' works with {other} {', '.join(partners)}, not '{beside}'"
     if "scheme" in valid:
         yield from _teacher(root, node)
+    if {"scheme", "image", "text"} <= valid:
+        yield from _learners(node)
     if {"loss", "similarity"} <= valid and (found := never_learns(node.loss, node.similarity)):
         yield "loss", found
     if {"similarity", "image", "text"} <= valid:
@@ -127,6 +129,19 @@ def _fragments(node: RunNode) -> Iterator[str]:
         yield f"similarity '{node.similarity}' compares words, but text encoder '{node.text}' gives one vector a caption"
     if images and not wanted:
         yield f"image encoder '{node.image}' gives regions, but similarity '{node.similarity}' compares one vector an image"
+
+
+def _learners(node: RunNode) -> Iterator[tuple[str, str]]:
+    """What is wrong when a scheme that trains finds nothing to train, or one that trains nothing finds weights."""
+    learn = {key: RUN_FAMILIES[key].traits(getattr(node, key)).learns for key in ("image", "text")}
+    if not RUN_FAMILIES["scheme"].traits(node.scheme).trains:
+        for key in filter(learn.__getitem__, learn):
+            yield (
+                key,
+                f"{key} encoder '{getattr(node, key)}' has weights, and scheme '{node.scheme}' trains none; take identity",
+            )
+    elif not any(learn.values()):
+        yield "scheme", f"scheme '{node.scheme}' has nothing to train: neither encoder has weights; take scheme none"
 
 
 def _teacher(root: Root, node: RunNode) -> Iterator[tuple[str, str]]:

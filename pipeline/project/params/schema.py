@@ -15,6 +15,7 @@ from pydantic import (
 
 from pipeline.core.strict import Digest, Strict
 from pipeline.project.params.ensemble_node import EnsembleNode as EnsembleNode
+from pipeline.project.params.measuring import EvaluateParams as EvaluateParams
 from pipeline.project.params.seeds import Seed, Seeds
 from pipeline.project.params.training import TrainParams
 from pipeline.project.params.transfer_node import TransferNode as TransferNode
@@ -160,39 +161,6 @@ class EmbedParams(Strict):
     """whose images and captions are embedded; null: all, of models that compare fragments val and test"""
 
 
-class EvaluateParams(Strict):
-    """evaluate: the protocol every run is measured under."""
-
-    split: Literal["test", "val"] = "test"
-    """whose queries are ranked, in a gallery of the same split"""
-    protocol: Literal["full", "folds", "first"] = "full"
-    """``full``, the whole split; ``folds``, the mean over folds of fold_size images; ``first``, the first such fold"""
-    fold_size: PositiveInt = 1000
-    """images of a fold"""
-    ties: Literal["pessimistic", "average", "optimistic"] = "pessimistic"
-    """where a correct item scores like wrong ones, its place is the last of them, the mean or the first"""
-    bank: str = "test"
-    """whose queries correct the hubs: ``test``, the very queries that are ranked (transductive, the papers'
-    protocol); ``train`` or ``val`` of the same run, or a folder with images.parquet and captions.parquet of the
-    same model (inductive)"""
-    recall: list[PositiveInt] = Field(default_factory=lambda: [1, 5, 10])
-    """K of R@K, beside 1, 5 and 10, which are always measured since rsum is their sum; matchings have these three alone"""
-    ndcg: list[PositiveInt] = Field(default_factory=lambda: [10])
-    """K of nDCG@K, beside 10"""
-    judgements: str | None = None
-    """a file of image_id, caption_id and grade, from the project's root: grades that people gave, measured beside recall"""
-    correct_above: NonNegativeFloat = 0.0
-    """a pair is correct for the figures of ``judgements`` whose mean grade is larger, for ``--trec-run`` whose relevance is"""
-    labels: str | None = None
-    """a file of image_id and label, such as the objects in each picture, for PMRP"""
-    tune: bool = False
-    """choose the criteria's parameters on val"""
-    memory: PositiveInt = 4096
-    """MiB that scores and working copies may take, and, of files given with ``--images``, their content"""
-    resamples: NonNegativeInt = 1000
-    """of the bootstrap behind the 95% intervals; 0 leaves them out"""
-
-
 class LocalizeParams(Strict):
     """localize: how the boxes that a run finds for phrases are measured."""
 
@@ -242,6 +210,19 @@ class ReportParams(Strict):
     """a file of claims to judge by the runs, from the project's root, or ``papers``"""
 
 
+class SearchParams(Strict):
+    """search: how ``vse-pipe search`` and ``vse-pipe serve`` go through many vectors."""
+
+    approximate_from: PositiveInt | None = 1_000_000
+    """so many items or more, of one network of vectors under cosine, are searched through an approximate index; null: none are"""
+    index: Literal["ivf", "hnsw"] = "ivf"
+    """``ivf``, lists around centres, made in minutes; ``hnsw``, a graph, smaller effort a query, made in hours"""
+    memory: PositiveInt = 4096
+    """MiB that the approximate index may take; where its vectors do not fit, they are rounded to 8 or 4 bits a number"""
+    recall: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
+    """share of the ten best items that the index finds, on a sample of queries; effort is doubled until it does"""
+
+
 class GridParams(Strict):
     """grid: which criteria rank every run."""
 
@@ -266,6 +247,7 @@ class Root(Strict):
     embed: EmbedParams = Field(default_factory=EmbedParams)
     evaluate: EvaluateParams
     localize: LocalizeParams = Field(default_factory=LocalizeParams)
+    search: SearchParams = Field(default_factory=SearchParams)
     report: ReportParams
     loss: dict[str, dict] = Field(default_factory=dict)
     scheme: dict[str, dict] = Field(default_factory=dict)

@@ -49,3 +49,6 @@ class TrainParams(Strict):
     chunk: NonNegativeInt = 0
     """pairs encoded at once; fewer than batch_size save memory by gradient caching, at the price of a second
     forward pass; 0: the whole batch"""
+    processes: PositiveInt = 1
+    """that train as one on this machine, each on its share of every batch and on a GPU of its own where there are some; the
+    result is that of one process up to rounding"""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pipeline.core.errors import UsageError
 from pipeline.core.unknown import unknown
 from pipeline.project import repetitions
+from pipeline.project.params import beside
 from pipeline.project.params.schema import TransferNode
 from pipeline.project.params.typed import Params
 
@@ -57,8 +58,17 @@ def completed(params: Params) -> Params:
 def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Params, list[str]]:
     """``params`` in which each of the runs has a transfer to ``dataset``, and the names of these: that of an entry of
     params.yaml where there is one, else ``hal@mine``, which no entry can have. Raises UsageError."""
-    known = {(node.run, node.dataset): name for name, node in params.transfers.items()}
-    named = {run: known.get((run, dataset)) or _name(run, dataset) for run in runs}
+    known = {
+        run: [name for name, node in params.transfers.items() if (node.run, node.dataset) == (run, dataset)]
+        for run in runs
+    }
+    for run, names in known.items():
+        if len(names) > 1:
+            several = ", ".join(map(repetitions.entry, names))
+            raise UsageError(
+                f"run '{run}' has several transfers to '{dataset}': {several}; name one of them with --run"
+            )
+    named = {run: names[0] if names else _name(run, dataset) for run, names in known.items()}
     added = {
         name: TransferNode(run=run, dataset=dataset) for run, name in named.items() if name not in params.transfers
     }
@@ -67,6 +77,8 @@ def with_transfers(params: Params, runs: list[str], dataset: str) -> tuple[Param
     whole = {run: models for run, models in params.groups.items() if {*models} <= {*runs} and named[models[0]] in added}
     groups = {_name(run, dataset): tuple(named[one] for one in models) for run, models in whole.items()}
     both = replace(params, transfers={**params.transfers, **added}, groups={**params.groups, **groups})
+    if objections := [f"params.yaml {address}: {text}" for address, text in beside.problems(both)]:
+        raise UsageError("\n".join(objections))
     return completed(both), list(named.values())
 
 

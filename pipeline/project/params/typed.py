@@ -12,6 +12,7 @@ from pipeline.project.params.schema import (
     GridParams,
     LocalizeParams,
     ReportParams,
+    SearchParams,
     TeacherNode,
     TransferNode,
 )
@@ -110,6 +111,7 @@ class Params:
     report: ReportParams
     embed: EmbedParams = field(default_factory=EmbedParams)
     localize: LocalizeParams = field(default_factory=LocalizeParams)
+    search: SearchParams = field(default_factory=SearchParams)
     ensembles: dict[str, EnsembleNode] = field(default_factory=dict)
     transfers: dict[str, TransferNode] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)

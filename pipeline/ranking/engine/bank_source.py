@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from pipeline.artifacts.names import TextIds
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine.bank import Bank
 from pipeline.ranking.engine.fragments import plain, pooled, same
@@ -49,15 +50,16 @@ class BankSource:
             queries = one.transposed()
         return Bank(queries, False, gallery)
 
-    def checked_against(self, ranked: Split, where: str) -> "BankSource":
+    def checked_against(self, ranked: Split, where: str, names: TextIds | None = None) -> "BankSource":
         """Itself, if none of its queries is ranked. Raises InputError otherwise: the bank would not be one of its own."""
         if self.split is not None:
-            disjoint(self.split, ranked, where, "bank")
+            disjoint(self.split, ranked, where, "bank", names)
         return self
 
 
-def disjoint(kept: Split, ranked: Split, where: str, what: str) -> None:
-    """Raises InputError when ``kept`` holds an image or a caption that is ranked. what: ``kept`` in the message.
+def disjoint(kept: Split, ranked: Split, where: str, what: str, names: TextIds | None = None) -> None:
+    """Raises InputError when ``kept`` holds an image or a caption that is ranked. what: ``kept`` in the message; names: of
+    ids that are text.
 
     Ids may coincide by chance between data sets; the same id with the same vector does not.
     """
@@ -71,9 +73,10 @@ def disjoint(kept: Split, ranked: Split, where: str, what: str) -> None:
             continue
         known = same(own_vectors, left, vectors, right).numpy()
         if known.any():
+            first = int(shared[known][0])
             raise InputError(
                 f"{where}: the {what} holds {known.sum()} of the vectors that are ranked, the first is {kind} "
-                f"{shared[known][0]}; it must have none of them"
+                f"{names.shown(kind, first) if names else first}; it must have none of them"
             )
 
 

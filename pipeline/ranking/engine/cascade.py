@@ -58,17 +58,20 @@ class ScoredPairs:
 
     def of(self, images: Int[Tensor, "..."], captions: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Raises InputError on scores that are not finite."""
-        missing = self._matrix[images, captions].isnan()
+        # A matrix in a file is on the CPU, wherever the images are and whoever asks.
+        matrix, asking, where = self._matrix, images.device, self._images.device
+        images, captions = images.to(matrix.device), captions.to(matrix.device)
+        missing = matrix[images, captions].isnan()
         asked = (images * len(self._captions) + captions)[missing].unique()
         parts = asked.split(_AT_ONCE) if len(asked) else ()
         for part in console.track(parts, len(parts), f"scoring {len(asked)} pairs, {_AT_ONCE} at a time"):
             rows, columns = part // len(self._captions), part % len(self._captions)
             with torch.inference_mode():
-                scores = self._score(rows, columns)
+                scores = self._score(rows.to(where), columns.to(where))
             must_be_finite(scores)
-            self._matrix[rows, columns] = scores
+            matrix[rows, columns] = scores.to(matrix.device)
         self.scored += len(asked)
-        return self._matrix[images, captions]
+        return matrix[images, captions].to(asking)
 
     def turned(self, captions: Int[Tensor, "..."], images: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
         """The same, the caption first."""

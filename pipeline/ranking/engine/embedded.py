@@ -80,24 +80,13 @@ class Embedded:
         return about if share is None else {**about, "unknown_words": share}
 
     def left_out(self, split: str) -> dict[str, int]:
-        """How many images could not be read and are not here, with their captions; empty where all are."""
-        said = self._said(embeddings.LEFT_OUT, split)
-        return {key: int(count) for key, count in said.items()} if isinstance(said, dict) else {}
+        """As ``embeddings.left_out``."""
+        return embeddings.left_out(self.images.about, split, self.folder / embeddings.IMAGES)
 
     def data(self, split: str) -> str | None:
         """Digest of what is in the split; None in files that do not say."""
-        said = self._said(embeddings.DATA, split)
+        said = embeddings.said(self.images.about, embeddings.DATA, split, self.folder / embeddings.IMAGES)
         return None if said is None else str(said)
-
-    def _said(self, key: str, split: str) -> object:
-        """What the footer has under ``key`` for a split."""
-        said = self.images.about.get(key, "{}")
-        try:
-            return json.loads(said).get(split)
-        except (ValueError, AttributeError) as error:
-            raise InputError(
-                f"{self.folder / embeddings.IMAGES}: {key} in the footer is {said!r}; embed the run again"
-            ) from error
 
     def split(self, name: str, device: torch.device) -> Split:
         """Raises InputError when the split is empty or an image or caption in it has no counterpart."""

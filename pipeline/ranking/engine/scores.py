@@ -76,7 +76,7 @@ class Scores:
         if isinstance(similarity, Fused):
             return cls._of_fused(queries, items, similarity, block, memory, sets)
         if not (plain(queries) and plain(items)):
-            return cls._of_kept(ScoreMatrix(queries, items, similarity, memory), block)
+            return cls._of_kept(ScoreMatrix(queries, items, similarity, memory), block, queries.device)
         left, right = _aligned(queries), _aligned(items)
         shape = (len(left), len(right))
         _must_take(shape, memory)
@@ -133,11 +133,13 @@ class Scores:
         return cls.fused(parts, similarity.combine(queries.weights), block, _fits(shape, memory, sets))
 
     @classmethod
-    def _of_kept(cls, kept: ScoreMatrix, block: int) -> "Scores":
-        def backward(rows: slice) -> Tensor:
-            return kept.matrix[:, rows].T.contiguous()
+    def _of_kept(cls, kept: ScoreMatrix, block: int, device: torch.device) -> "Scores":
+        """device: of the strips; a matrix in a file is on the CPU."""
 
-        one = cls(kept.shape, lambda rows: kept.matrix[rows], block, lambda: other)
+        def backward(rows: slice) -> Tensor:
+            return kept.matrix[:, rows].T.contiguous().to(device)
+
+        one = cls(kept.shape, lambda rows: kept.matrix[rows].to(device), block, lambda: other)
         other = cls(kept.shape[::-1], backward, block, lambda: one)
         return one
 

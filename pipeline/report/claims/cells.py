@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 
 from pipeline.report.claims.verdict import FAILS, HOLDS, NONE, UNSURE, Judged
+from pipeline.report.engine.formatting import spread
 
 HEADER = ("claim", "source", "figure", "left", "right", "left - right", "95% interval", "p (Holm)", "verdict")
 _WORDS = {"greater": "left greater", "less": "left less"}
@@ -45,4 +46,4 @@ def caption(resamples: int, seed: int) -> str:
 
 
 def _mean(values: np.ndarray) -> str:
-    return f"{values.mean():z.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
+    return spread(float(values.mean()), float(np.std(values, ddof=1)) if len(values) > 1 else None)

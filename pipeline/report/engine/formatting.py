@@ -1,5 +1,6 @@
 """How numbers and directions are written on the page, and templates that know it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -46,6 +47,15 @@ def percent(share: float, digits: int = 0) -> str:
 def interval(ends: tuple[float, float] | None, digits: int = 1) -> str:
     """``12.3\u201314.5``, and a dash where there is none."""
     return _NONE if ends is None else _NONE.join(fixed(end, digits) for end in ends)
+
+
+def spread(mean: float, deviation: float | None, digits: int = 2) -> str:
+    """``12.34 \u00b1 0.56``, of one value the mean alone: on a terminal and in Markdown."""
+    return f"{mean:z.{digits}f}" + ("" if deviation is None else f" \u00b1 {deviation:.{digits}f}")
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 FILTERS = {

@@ -10,7 +10,7 @@ from pipeline.report.engine.results import Evaluation, Results, RunResult
 # Below one query in a million; keeps the last bits of a float, which differ between machines, out of git.
 _DECIMALS = 4
 # Sizes of the split: they would be two lines of every `dvc metrics show` and never change.
-_COUNTS = ("queries", "items", "judgements")
+_COUNTS = ("queries", "items", "judgements", "unranked")
 _FURTHER = {"judged", "plausible"}
 _SUMS = ("rsum", "hs_sum")
 
@@ -88,8 +88,9 @@ def rsum(results: Results) -> pd.DataFrame:
 
 def history(results: Results) -> pd.DataFrame:
     """run, epoch, val_rsum, loss: one row per run and epoch."""
-    tables = [run.history.assign(run=run.name)[["run", "epoch", "val_rsum", "loss"]] for run in results.trained()]
-    return pd.concat(tables, ignore_index=True)
+    columns = ["run", "epoch", "val_rsum", "loss"]
+    tables = [run.history.assign(run=run.name)[columns] for run in results.with_curves()]
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
 
 
 def occurrence(results: Results) -> pd.DataFrame:

@@ -9,7 +9,8 @@ from pipeline.artifacts import evaluation, history
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.files import read_json
 from pipeline.project import paths
-from pipeline.project.params.typed import Params
+from pipeline.project.params.typed import Params, Run
+from pipeline.project.registry import SCHEMES
 from pipeline.report.engine import audits, localised
 from pipeline.report.engine.present import CONFIG, present
 from pipeline.report.engine.repeated import repeated
@@ -36,7 +37,7 @@ def read(params: Params) -> Results:
     }
     by_dataset: dict[str, list[RunResult]] = {}
     trained = {
-        name: TrainedRun(name, run, _history(name), evaluations[name], row=run.row, digests=_digests(name))
+        name: TrainedRun(name, run, _history(name, run), evaluations[name], row=run.row, digests=_digests(name))
         for name, run in params.runs.items()
     }
     for name in params.named(params.runs):
@@ -118,9 +119,12 @@ def _finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _history(run: str) -> pd.DataFrame:
+def _history(run: str, node: Run) -> pd.DataFrame:
+    """Without epochs of a run that trains nothing, and of no other."""
     table = history.read(paths.trained(run))
     problem = None
+    if table.empty and not SCHEMES.traits(node.scheme.name).trains:
+        return table
     if table.empty:
         problem = "no epochs"
     elif not np.isfinite(table[list(_CURVES)].to_numpy(dtype=float)).all():

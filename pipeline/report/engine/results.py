@@ -207,6 +207,11 @@ class Group:
         """Without the ensembles and the runs that were trained elsewhere."""
         return [run for run in self.runs if isinstance(run, TrainedRun)]
 
+    @property
+    def with_curves(self) -> list[TrainedRun]:
+        """Those of them that were trained at all."""
+        return [run for run in self.trained if len(run.history)]
+
     def evaluations(self) -> list[Evaluation]:
         """Of the methods."""
         return [one for run in self.methods for one in run.evaluations.values()]
@@ -228,6 +233,6 @@ class Results:
     def methods(self) -> list[RunResult]:
         return [run for group in self.groups for run in group.methods]
 
-    def trained(self) -> list[TrainedRun]:
-        """Without the ensembles."""
-        return [run for group in self.groups for run in group.trained]
+    def with_curves(self) -> list[TrainedRun]:
+        """Without the ensembles and the runs that train nothing."""
+        return [run for group in self.groups for run in group.with_curves]

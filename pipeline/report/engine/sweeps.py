@@ -17,14 +17,14 @@ _DECIMALS = 4
 @dataclass(frozen=True)
 class Point:
     """x: the value swept over, None for a baseline; rsum: on the split that is measured, interval: 95%, where there is
-    one; val_rsum, val_epoch: of the kept epoch."""
+    one; val_rsum, val_epoch: of the kept epoch, None of what was not trained."""
 
     x: int | float | None
     run: str
     rsum: float
     interval: tuple[float, float] | None
-    val_rsum: float
-    val_epoch: int
+    val_rsum: float | None
+    val_epoch: int | None
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,16 @@ def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Param
 
 def _point(run: RunResult, node: SweepNode, x: int | float | None) -> Point:
     kept = [one.history.loc[one.history["val_rsum"].idxmax()] for one in _models(run)]
-    val_rsum, epoch = (statistics.fmean(float(row[key]) for row in kept) for key in ("val_rsum", "epoch"))
     one = run.evaluations[node.inference]
+    if not kept:
+        return Point(x, run.name, one.rsum, one.interval, None, None)
+    val_rsum, epoch = (statistics.fmean(float(row[key]) for row in kept) for key in ("val_rsum", "epoch"))
     return Point(x, run.name, one.rsum, one.interval, val_rsum, round(epoch))
 
 
 def _models(run: RunResult) -> list[TrainedRun]:
-    """Of a run with seeds all of its models."""
-    return [one for one in run.repetitions or (run,) if isinstance(one, TrainedRun)]
+    """Of a run with seeds all of its models; those that were trained."""
+    return [one for one in run.repetitions or (run,) if isinstance(one, TrainedRun) and len(one.history)]
 
 
 def _row(sweep: Sweep, point: Point) -> dict:
@@ -92,7 +94,7 @@ def _row(sweep: Sweep, point: Point) -> dict:
         "x": point.x,
         "inference": sweep.node.inference,
         "rsum": round(point.rsum, _DECIMALS),
-        "val_rsum": round(point.val_rsum, _DECIMALS),
+        "val_rsum": None if point.val_rsum is None else round(point.val_rsum, _DECIMALS),
         "val_epoch": point.val_epoch,
     }
 

@@ -7,12 +7,13 @@ from pipeline.report.engine.results import Group, Results, TrainedRun
 TITLE = "Learning curves"
 
 
-def context(results: Results, collector: Collector) -> dict:
-    return {"groups": [_group(group, collector) for group in results.groups if group.trained]}
+def context(results: Results, collector: Collector) -> dict | None:
+    groups = [_group(group, collector) for group in results.groups if group.with_curves]
+    return {"groups": groups} if groups else None
 
 
 def _group(group: Group, collector: Collector) -> dict:
-    rows = [_row(run) for run in group.trained]
+    rows = [_row(run) for run in group.with_curves]
     best = max(rows, key=lambda row: row["rsum"])
     label = f"Validation rsum per epoch of {len(rows)} runs; the best is {best['run']} with {best['rsum']:.1f} at epoch {best['epoch']}."
     losses = [
@@ -21,9 +22,9 @@ def _group(group: Group, collector: Collector) -> dict:
             "loss": row["name"],
             "chart": collector.chart(charts.training(run.history), _loss_label(row)),
         }
-        for row, run in zip(rows, group.trained, strict=True)
+        for row, run in zip(rows, group.with_curves, strict=True)
     ]
-    validation = charts.validation({run.name: run.history for run in group.trained})
+    validation = charts.validation({run.name: run.history for run in group.with_curves})
     return {
         "dataset": group.catalogue.name,
         "validation": collector.chart(validation, label),
@@ -59,7 +60,7 @@ def _loss_label(row: dict) -> str:
 
 def _epochs(group: Group) -> dict:
     """Validation rsum, a row an epoch and a column a run: the first chart as a table."""
-    columns = {run.name: run.history.set_index("epoch")["val_rsum"] for run in group.trained}
+    columns = {run.name: run.history.set_index("epoch")["val_rsum"] for run in group.with_curves}
     epochs = sorted({int(epoch) for column in columns.values() for epoch in column.index})
     rows = [
         (epoch, [float(column[epoch]) if epoch in column.index else None for column in columns.values()])

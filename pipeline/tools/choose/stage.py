@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.artifacts import model_files
+from pipeline.core.errors import UsageError
 from pipeline.project import timing
 from pipeline.project.params import overlay
 from pipeline.project.params.load import Check, load
 from pipeline.project.params.typed import Params
 from pipeline.project.paths import PARAMS
+from pipeline.project.registry import SCHEMES
 from pipeline.project.step import Earlier, Step
 from pipeline.tools.choose.grid import Candidate
 from pipeline.train import plan
@@ -38,9 +40,14 @@ class Tried:
 
 
 def params_of(setting: Candidate, overrides: list[str], further: Sequence[Check]) -> Params:
-    """params.yaml with the setting in it, its run with the seed of the file. Raises ParamsError where a value does not fit."""
+    """params.yaml with the setting in it, its run with the seed of the file. Raises ParamsError where a value does not fit,
+    UsageError for a run that trains nothing."""
     found = load(PARAMS, [*overrides, *setting.overrides], further=further)
     one = replace(found.runs[found.models(setting.run)[0]], seed=found.seed)
+    if not SCHEMES.traits(one.scheme.name).trains:
+        raise UsageError(
+            f"run '{setting.run}' trains nothing (scheme {one.scheme.name}), so there is nothing to choose"
+        )
     return replace(found, runs={**found.runs, setting.run: one})
 
 

@@ -8,6 +8,7 @@ from pipeline.core.console import document, stdout
 from pipeline.report.claims.cells import HEADER, caption, cells, counted
 from pipeline.report.claims.schema import ClaimsFile
 from pipeline.report.claims.verdict import FAILS, HOLDS, Judged
+from pipeline.report.engine.formatting import markdown_row
 
 _STYLES = {HOLDS: "green", FAILS: "red"}
 
@@ -28,7 +29,7 @@ def terminal(file: ClaimsFile, found: list[Judged], resamples: int, seed: int) -
 
 def markdown(file: ClaimsFile, found: list[Judged], resamples: int, seed: int) -> None:
     lines = [HEADER, ["---"] * len(HEADER), *map(cells, found)]
-    rows = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines]
+    rows = map(markdown_row, lines)
     stdout.file.write(
         f"### {file.title}\n\n{counted(found)}\n\n" + "\n".join(rows) + f"\n\n{caption(resamples, seed)}\n"
     )

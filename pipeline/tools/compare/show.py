@@ -7,6 +7,7 @@ from pipeline.core.console import stdout
 from pipeline.ranking.confidence.compared import Method
 from pipeline.ranking.confidence.difference import Comparison, FigureRow, paired
 from pipeline.ranking.confidence.intervals import nest
+from pipeline.report.engine.formatting import markdown_row, spread
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
 _HEADER = ("metric", "A", "B", "B - A", "95% interval", "p")
@@ -32,8 +33,13 @@ def markdown(comparisons: list[Comparison], resamples: int, seed: int) -> str:
     """GitHub-flavoured: a heading, a table and a line of protocol for each criterion."""
     parts = []
     for one in comparisons:
-        lines = [f"### {_title(one)}", "", _row(_header(one)), _row(("---", *["---:"] * (len(_HEADER) - 1)))]
-        lines += [_row(_cells(row)) for row in one.rows]
+        lines = [
+            f"### {_title(one)}",
+            "",
+            markdown_row(_header(one)),
+            markdown_row(("---", *["---:"] * (len(_HEADER) - 1))),
+        ]
+        lines += [markdown_row(_cells(row)) for row in one.rows]
         parts.append("\n".join([*lines, "", _caption(one, resamples, seed), ""]))
     return "\n".join(parts)
 
@@ -116,16 +122,9 @@ def _trainings(one: Comparison) -> str:
 def _cells(row: FigureRow) -> list[str]:
     digits = 3 if row.address[-1].startswith(_FINE) else 2
     name = " ".join([_SHORT.get(part, part) for part in row.address]).replace("hs_sum", "hs-sum")
-    means = [
-        f"{mean:z.{digits}f}" + (f" ± {sd:.{digits}f}" if sd is not None else "")
-        for mean, sd in zip((row.a, row.b), row.spread, strict=True)
-    ]
+    means = [spread(mean, sd, digits) for mean, sd in zip((row.a, row.b), row.spread, strict=True)]
     cells = [name, *means, f"{row.difference:+z.{digits}f}"]
     if row.interval is None:
         return [*cells, "-", "-"]
     low, high = row.interval
     return [*cells, f"{low:+z.{digits}f} to {high:+z.{digits}f}", f"{row.p if row.holm is None else row.holm:.3f}"]
-
-
-def _row(cells: tuple[str, ...] | list[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -15,8 +15,9 @@ from pipeline.core.files import sha256, write_json
 from pipeline.core.strict import Strict
 from pipeline.core.unknown import unknown
 from pipeline.core.whole import whole_folder
+from pipeline.evaluate.engine import members
+from pipeline.evaluate.engine.ensemble import Ensemble
 from pipeline.evaluate.engine.measure import Inputs, is_open, tuning_ground
-from pipeline.evaluate.engine.members import lender
 from pipeline.evaluate.external import inputs as external
 from pipeline.evaluate.external.inputs import InputFiles
 from pipeline.evaluate.external.stage import must_be_given
@@ -29,7 +30,6 @@ from pipeline.project.traits import Traits
 from pipeline.ranking.engine import criteria, tuning
 from pipeline.ranking.engine.bank import ItemBias
 from pipeline.ranking.engine.criteria import Criterion
-from pipeline.ranking.engine.embedded import Embedded
 from pipeline.ranking.engine.fragments import plain
 from pipeline.ranking.engine.split import Split
 from pipeline.tools.export.fold import DEPTH, Folded, FoldedSide, folded
@@ -68,21 +68,21 @@ def export_run(
 
     to: a member of ``TARGETS``, ``-`` or ``_`` alike; depth: as of ``Folded``. Raises UsageError for a name that does not exist, a criterion that
     is more than one number an item and a similarity that is no inner product; MissingResource where a target's package
-    is not installed; InputError for embeddings that cannot be used.
+    is not installed; InputError for embeddings that cannot be used, IntegrityError for those of another model than the run's.
     """
     criterion = _foldable(inference, params.inference)
     folder = paths.embedded(run)
     target, where = _target(to, direction, params.evaluate), resolve(device)
-    embedded = Embedded.read(folder, run)
+    embedded = members.embedded(params, run, where)
+    if isinstance(embedded, Ensemble):
+        raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
     similarity = embedded.compared_by
     if similarity not in _INNER_PRODUCTS:
         raise UsageError(
             f"run '{run}' compares by {similarity}, which is no inner product; export works for: "
             f"{', '.join(_INNER_PRODUCTS)}"
         )
-    if embedded.peer_sha256 is not None:
-        raise UsageError(f"run '{run}' is the mean of two networks; export works for runs of one")
-    given = read_inputs(embedded, run, params.evaluate, where, lender(params, run, where))
+    given = read_inputs(embedded, run, params.evaluate, where, members.lender(params, run, where))
     sources = [folder / embeddings.IMAGES, folder / embeddings.CAPTIONS]
     return _export(given, criterion, params.evaluate, target, direction, out, sources, depth)
 

@@ -7,11 +7,13 @@ from importlib.metadata import version
 from ruamel.yaml import YAML
 
 from pipeline.artifacts import captions, evaluation, images, model_files
+from pipeline.extract.engine.pair import published
 from pipeline.project import paths
 from pipeline.project.params.criteria import ranked_under
 from pipeline.project.params.typed import Member, Params
-from pipeline.project.registry import RUN_FAMILIES
+from pipeline.project.registry import RUN_FAMILIES, SCHEMES
 from pipeline.project.step import by_split
+from pipeline.report.engine.formatting import markdown_row
 
 _DIRECTIONS = {"image_to_text": "image to text", "text_to_image": "text to image"}
 LOADER = """\
@@ -30,14 +32,15 @@ print(scores)  # a row for each photo, a column for each sentence
 
 @dataclass(frozen=True)
 class About:
-    """licence: as hubs name it, None where nobody says; digests: of the packed files; config: of the model; parameters: how
-    many numbers a network has; figures: metrics.json by criterion."""
+    """licence: as hubs name it, None where nobody says; digests: of the packed files; config: of the model; features: their
+    meta.json; parameters: how many numbers a network has; figures: metrics.json by criterion."""
 
     params: Params
     run: str
     licence: str | None
     digests: dict[str, str]
     config: dict
+    features: dict
     parameters: int
     figures: dict[str, dict]
 
@@ -54,10 +57,7 @@ def text(about: About) -> str:
     sides = {key: f"`{config[key]['name']}`" for key in RUN_FAMILIES}
     what = (
         f"Images and captions in one space, by vse-pipe {version('vse-pipe')}: image side "
-        f"{sides['image']}, text side {sides['text']}, compared by {sides['similarity']}; trained with loss {sides['loss']}, scheme "
-        f"{sides['scheme']} and sampler {sides['sampler']}. {about.parameters:,} parameters"
-        f"{' in each of two networks' if 'peer_sha256' in config else ''}, {config['embed_size']} dimensions; epoch "
-        f"{config['best']['epoch']} is the best on the validation split."
+        f"{sides['image']}, text side {sides['text']}, compared by {sides['similarity']}; {_training(about, sides)}"
     )
     parts = {
         "Figures": _figures(about),
@@ -74,6 +74,30 @@ def text(about: About) -> str:
     }
     body = "\n\n".join(f"## {title}\n\n{part}" for title, part in parts.items())
     return f"---\n{_yaml(_front_matter(about, node.dataset))}---\n\n# {about.run}\n\n{what}\n\n{body}\n"
+
+
+def _training(about: About, sides: dict[str, str]) -> str:
+    config = about.config
+    if not SCHEMES.traits(config["scheme"]["name"]).trains:
+        return f"nothing was trained, features and texts are as they are: {config['embed_size']} dimensions."
+    return (
+        f"trained with loss {sides['loss']}, scheme {sides['scheme']} and sampler {sides['sampler']}. {about.parameters:,} "
+        f"parameters{' in each of two networks' if 'peer_sha256' in config else ''}, {config['embed_size']} dimensions; epoch "
+        f"{config['best']['epoch']} is the best on the validation split."
+    )
+
+
+def _pair(features: dict) -> list[str]:
+    """What open_clip knows of the weights behind the features. features: their meta.json."""
+    if features.get("backbone") != "open_clip":
+        return []
+    weights, tag = features["weights"], features["pretrained"]
+    named = f"`{tag}`, " if tag else ""
+    digest = f"sha256 `{weights['sha256']}`" if "sha256" in weights else "random"
+    return [
+        f"- Pretrained pair `{features['network']}`, weights {named}{digest}; trained on: {published.trained_on(tag)}; their "
+        "licence: unknown, their publisher says."
+    ]
 
 
 def _front_matter(about: About, dataset: str) -> dict:
@@ -103,7 +127,7 @@ def _figures(about: About) -> str:
     if not about.figures:
         return "The run had not been evaluated when this was written."
     ks = [f"R@{k}" for _ in _DIRECTIONS for k in evaluation.KS]
-    lines = [f"| criterion | bank | {' | '.join(ks)} | rsum |", f"|---|---|{'---:|' * (len(ks) + 1)}"]
+    lines = [markdown_row(["criterion", "bank", *ks, "rsum"]), f"|---|---|{'---:|' * (len(ks) + 1)}"]
     for name, metrics in about.figures.items():
         ends = metrics.get("intervals", {})
         cells = [
@@ -113,7 +137,7 @@ def _figures(about: About) -> str:
         ]
         cells.append(_with_interval(metrics["rsum"], ends.get("rsum")))
         bank = f"{metrics['bank']}, transductive" if metrics["transductive"] else metrics["bank"]
-        lines.append(f"| {name} | {bank} | {' | '.join(cells)} |")
+        lines.append(markdown_row([name, bank, *cells]))
     first = next(iter(about.figures.values()))
     counts = [f"{first[direction]['queries']:,}" for direction in _DIRECTIONS]
     said = (
@@ -142,7 +166,7 @@ def _entries(about: About) -> dict:
     entry: dict = {"dataset": run.dataset, "features": run.features, "texts": run.texts, "noise": run.noise}
     entry |= {key: one.name for key, one in members.items()}
     entry |= {"options": {key: value for key, value in options.items() if value}}
-    entry |= {"train": {"embed_size": run.train.embed_size}}
+    entry |= {"train": {"embed_size": about.config["embed_size"]}}
     entry |= {"model": f"models/{about.run}", "sha256": about.digests[model_files.CONFIG]}
     return nodes | {"runs": {about.run.replace("/", "-"): entry}}
 
@@ -163,6 +187,7 @@ def _data(about: About) -> str:
             f"- Data set `{run.dataset}`, format `{params.datasets[run.dataset].format.name}`; images / captions: {splits}.",
             f"- Mismatches injected into the training pairs: {shown}.",
             f"- Features `{params.features[run.features].backbone.name}`, sha256 `{about.config['features_sha256']}`.",
+            *_pair(about.features),
             f"- Texts `{params.texts[run.texts].method.name}`, sha256 `{about.config['texts_sha256']}`.",
             "- The licence of pictures and captions is that of the data set.",
         ]

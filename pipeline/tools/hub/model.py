@@ -14,7 +14,7 @@ from pipeline.artifacts import features, model_files, texts
 from pipeline.core.errors import IntegrityError, UsageError
 from pipeline.core.files import read_json, require
 from pipeline.core.tokens import Tokens
-from pipeline.embed.engine.fitted import learnt
+from pipeline.embed.engine.fitted import learnt, require_encoder
 from pipeline.extract.engine.forward import Forward
 from pipeline.extract.text_engine.method import State
 from pipeline.project.registry import BACKBONES, TEXT_FEATURES
@@ -62,6 +62,7 @@ class PackedNetwork:
             )
         method, places = TEXT_FEATURES.load(meta["method"]), np.arange(len(sentences))
         options = method.Params.model_validate(meta["options"])
+        require_encoder(options, meta, f"{self.folder / TEXTS}")
         if meta["kind"] == "tokens":
             tokens, _ = method.transform(list(sentences), State(words=self.files.words), options)
             read = texts.Texts("tokens", places, meta, tokens, self.files.words, None, None)
@@ -101,6 +102,10 @@ class PackedNetwork:
         if self.model.tests_on_pixels:
             return Eye(self.model, config, self.device, None, None, "float32")
         meta = self._meta(FEATURES, features.META)
+        if meta.get("sha256") != config.get("features_sha256"):
+            raise IntegrityError(
+                f"{self.folder / FEATURES}: not the features that the model was trained on; fetch the folder again"
+            )
         name = meta["backbone"]
         if name in NO_NETWORK:
             raise UsageError(

@@ -3,11 +3,11 @@
 import shutil
 from pathlib import Path
 
-from pipeline.artifacts import history, model_files
+from pipeline.artifacts import features, history, model_files
 from pipeline.core import locks
 from pipeline.core.console import warn
 from pipeline.core.errors import IntegrityError
-from pipeline.core.files import sha256, write_text
+from pipeline.core.files import read_json, sha256, write_text
 from pipeline.core.whole import whole_folder
 from pipeline.project import paths
 from pipeline.project.nodes import Node, declarations
@@ -42,7 +42,8 @@ def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
             path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()
         }
         parameters = sum(weight.numel() for weight in models[0][0].parameters())
-        about = card.About(params, run, licence, digests, models[0][1].config, parameters, figures)
+        seen = read_json(paths.extracted(node.dataset, node.features) / features.META)
+        about = card.About(params, run, licence, digests, models[0][1].config, seen, parameters, figures)
         write_text(folder / CARD, card.text(about))
     return digests
 

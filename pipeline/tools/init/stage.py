@@ -1,5 +1,6 @@
 """init: a project of one's own, which runs the installed package: no code in it, and no demo."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -59,14 +60,15 @@ def create(folder: Path, overlay: str | None, overrides: list[str], further: Seq
         overlays.apply(params, str(TEMPLATE / "begin.yaml"), [] if overlay else overrides, further)
         if overlay:
             overlays.apply(params, overlay, overrides, further)
-        write_text(building / _WORKFLOW, _workflow())
-        write_text(building / _REQUIREMENTS, f"vse-pipe=={version('vse-pipe')}\n")
+        for name, content in _from_version().items():
+            write_text(building / name, content)
         _write_packaged(building)
         _git("init", "--quiet", str(building))
 
 
-def upgrade() -> None:
-    """Write anew, in the working directory, what follows from the installed package alone.
+def upgrade() -> tuple[list[str], list[str]]:
+    """Write anew, in the working directory, what follows from the installed package alone. Returns what is now as this version
+    has it, and what is not because it has changes of the user's, or was written by a version that did not mark its files.
 
     Raises UsageError in a clone, and where dvc.yaml has changes that git does not have.
     """
@@ -75,6 +77,31 @@ def upgrade() -> None:
     if _git("status", "--porcelain", str(DVC_YAML)):
         raise UsageError(f"init --upgrade: commit {DVC_YAML} first; `git diff` then shows what has changed")
     _write_packaged(Path())
+    fresh, kept = [str(DVC_YAML)], []
+    for name, content in _from_version().items():
+        there = Path(name).read_text(encoding="utf-8") if Path(name).is_file() else None
+        if there is None or not (there == content or _as_written(there)):
+            kept.append(name)
+            continue
+        write_text(Path(name), content)
+        fresh.append(name)
+    return fresh, kept
+
+
+def _from_version() -> dict[str, str]:
+    """Files that are the user's to change, by name."""
+    text = _workflow()
+    return {_REQUIREMENTS: f"vse-pipe=={version('vse-pipe')}\n", _WORKFLOW: f"{_mark(text)}{text}"}
+
+
+def _mark(text: str) -> str:
+    return f"# Written by `vse-pipe init`; of what follows sha256 {hashlib.sha256(text.encode()).hexdigest()}\n"
+
+
+def _as_written(text: str) -> bool:
+    """By whatever version, and not changed since."""
+    first, _, rest = text.partition("\n")
+    return f"{first}\n" == _mark(rest) or re.fullmatch(r"vse-pipe==[^\s;]+\n", text) is not None
 
 
 def _write_packaged(root: Path) -> None:

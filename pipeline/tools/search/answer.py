@@ -1,6 +1,6 @@
 """What a search gives back."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 
@@ -10,7 +10,8 @@ class Hit:
     caption_id: None where images are searched.
 
     text: the caption found, or the image's first caption (empty where it has none); file: as images.parquet names it,
-    relative to the data set's root.
+    relative to the data set's root; alike: ids of the items that are all but the same and stand behind this one, better
+    first, empty unless it was asked to group them; probability: of a match, None unless it was asked for.
     """
 
     rank: int
@@ -19,12 +20,19 @@ class Hit:
     caption_id: int | str | None
     text: str
     file: str
+    alike: tuple[int | str, ...] = ()
+    probability: float | None = None
 
 
 @dataclass(frozen=True)
 class Answer:
     """query: the sentence, the file or the image asked with; hits: best first; unknown: words of the sentence that the
-    run's vocabulary does not hold; seconds: from the query to the hits; notes: what else to know about the query."""
+    run's vocabulary does not hold; seconds: from the query to the hits; notes: what else to know about the query.
+
+    parts: kind, value and weight of each part of a query of several, empty for one thing alone; narrowed: what limits the
+    hits, each where it was asked for: ``where`` with ``left``, the number of items that it leaves, ``group`` and
+    ``min_probability``; approximate: how the index that was asked finds, and how surely, see ``approximate.opened``; empty
+    where every item was scored; calibration: what probabilities come from, see ``Calibration``, empty without them."""
 
     query: str
     run: str
@@ -33,6 +41,10 @@ class Answer:
     unknown: tuple[str, ...]
     seconds: float
     notes: tuple[str, ...] = ()
+    parts: tuple[dict, ...] = ()
+    narrowed: dict = field(default_factory=dict)
+    approximate: dict = field(default_factory=dict)
+    calibration: dict = field(default_factory=dict)
 
     def as_dict(self) -> dict:
         """For JSON."""

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from jaxtyping import Int64
 
 from pipeline.artifacts import captions, images
+from pipeline.artifacts.names import TextIds
 from pipeline.core import tables
 from pipeline.core.errors import InputError, MissingResource
 from pipeline.core.inside import inside
 from pipeline.pictures.address import path_of
 from pipeline.project import paths
+from pipeline.tools.search import where
 from pipeline.tools.search.columns import numbers
 
 _IMAGES = ["image_id", "file", "width"]
@@ -42,6 +45,19 @@ class Catalogue:
             for of, names in ((images, _IMAGES), (captions, _CAPTIONS))
         ]
         return cls(dataset, *found)
+
+    @cached_property
+    def columns(self) -> pa.Table:
+        """All of images.parquet."""
+        return tables.read(paths.prepared(self.dataset) / images.NAME, images.SCHEMA)
+
+    def fitting(self, condition: str, names: TextIds | None) -> Int64[np.ndarray, " images"]:
+        """Ids of the images for which the condition holds; the column image_id is as the data set has it. Raises as
+        ``where.rows``."""
+        table, ids = self.columns, numbers(self.columns["image_id"])
+        texts = None if names is None else names.texts("image_id", ids)
+        shown = table if texts is None else table.set_column(table.column_names.index("image_id"), "image_id", texts)
+        return ids[where.rows(condition, shown)]
 
     def file(self, image_id: int) -> str:
         """As images.parquet has it; of precomputed features the name in ``<split>_ids.txt``, where there is one."""

@@ -1,32 +1,33 @@
 """What a criterion takes off the score of each item, from a bank of queries: computed once, then kept in data/search/."""
 
-import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-import torch
-from jaxtyping import Float32, Float64
-from torch import Tensor
+import numpy as np
+from jaxtyping import Float32, Float64, Int64
 
 from pipeline.artifacts import embeddings, evaluation
-from pipeline.core.console import say
-from pipeline.core.errors import InputError, MissingResource, UsageError
-from pipeline.evaluate.engine.measure import is_open
-from pipeline.evaluate.stage import warn_of_residual
+from pipeline.core.errors import MissingResource, UsageError
 from pipeline.project import code, paths
+from pipeline.project.params import criteria as grammar
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import INFERENCES
-from pipeline.ranking.engine import bank_source, criteria
-from pipeline.ranking.engine.bank_source import BankSource
-from pipeline.ranking.engine.criteria import PLAIN, Criterion
-from pipeline.ranking.engine.embedded import Embedded
-from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.engine.split import Split
 from pipeline.tools.search import stored
 from pipeline.tools.search.gallery import SPLITS
 from pipeline.tools.search.network import Network
 from pipeline.tools.search.together import Together
+
+PLAIN = "nns"
+_BANKS = "pipeline.ranking.engine.bank_source"
+
+
+@dataclass(frozen=True)
+class Rescoring:
+    """A criterion that is one number an item, by name, with its parameters; nothing of it is imported that needs torch."""
+
+    name: str
+    params: Any
 
 
 @dataclass(frozen=True)
@@ -35,34 +36,41 @@ class Correction:
     and whether it was kept from an earlier call; empty where there is nothing to compute."""
 
     scale: float
-    bias: Float64[Tensor, " items"] | None
+    bias: Float64[np.ndarray, " items"] | None
     about: dict
 
-    def apply(self, scores: Float32[Tensor, " items"]) -> Float32[Tensor, " items"]:
+    def apply(self, scores: Float32[np.ndarray, "*queries items"]) -> Float32[np.ndarray, "*queries items"]:
         """In the precision of the scores, as the evaluation has it."""
         if self.bias is None:
             return scores
-        return torch.add(-self.bias.to(scores), scores, alpha=self.scale)
+        return scores.dtype.type(self.scale) * scores - self.bias.astype(scores.dtype)
+
+    def at(self, places: Int64[np.ndarray, " places"]) -> "Correction":
+        """Of some items alone."""
+        return self if self.bias is None else replace(self, bias=self.bias[places])
 
 
-def criterion_of(params: Params, inference: str) -> Criterion:
+def criterion_of(params: Params, inference: str) -> Rescoring:
     """Raises UsageError for one that does not exist, or that cannot answer one query by itself."""
-    found = criteria.parse(inference, params.inference)
-    able = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
-    if found.matching:
+    objection = grammar.objection(inference)
+    if objection:
+        raise UsageError(objection)
+    if grammar.matches(inference):
         raise UsageError(
             f"{inference} matches all queries of a set with the items at once and cannot answer one by itself; search "
-            f"with {', '.join(able)}"
+            f"with {_able()}"
         )
-    if found.rescoring.name not in able:
-        raise UsageError(
-            f"{inference} is more than one number an item and is not searched with; search with {', '.join(able)}"
-        )
-    return found
+    if not INFERENCES.traits(inference).item_bias:
+        raise UsageError(f"{inference} is more than one number an item and is not searched with; search with {_able()}")
+    return Rescoring(inference, params.inference.get(inference) or INFERENCES.options(inference).Params())
+
+
+def _able() -> str:
+    return ", ".join(name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias)
 
 
 def correction_of(
-    params: Params, run: str, criterion: Criterion, network: Network | Together, direction: str
+    params: Params, run: str, criterion: Rescoring, network: Network | Together, direction: str
 ) -> Correction:
     """Of the items of ``network``'s split in one direction; the bank is that of ``evaluate.bank``, where ``test`` means the
     queries of the split that is searched.
@@ -75,7 +83,7 @@ def correction_of(
         return Correction(1.0, None, {})
     criterion = _with_tuned(params, run, criterion, direction)
     split = network.galleries[0].split
-    bank = split if params.evaluate.bank in (bank_source.OWN, split) else params.evaluate.bank
+    bank = split if params.evaluate.bank in ("test", split) else params.evaluate.bank
     moved = params.transfers.get(run)
     if moved is not None and moved.bank != moved.dataset and bank in SPLITS and bank != split:
         raise UsageError(
@@ -87,25 +95,32 @@ def correction_of(
         files += [Path(bank) / name for name in (embeddings.IMAGES, embeddings.CAPTIONS)]
     identity = {
         "criterion": criterion.name,
-        "parameters": criterion.rescoring.params.model_dump(mode="json"),
+        "parameters": criterion.params.model_dump(mode="json"),
         "direction": direction,
         "split": split,
         "bank": bank,
         "weights": network.weights if isinstance(network, Together) else None,
-        "code": code.digest(code.closure([*INFERENCES.modules(criterion.rescoring.name), bank_source.__name__])),
+        "code": code.digest(code.closure([*INFERENCES.modules(criterion.name), _BANKS])),
     }
     path = paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors"
     found = stored.read(path, identity, files)
     if found is not None:
         return Correction(found.about["scale"], found.tensors["bias"], {**found.about, "kept": True})
-    made = _computed(params, criterion, network, direction, bank)
+    from pipeline.tools.search.computed import computed
+
+    made = computed(params, criterion.name, criterion.params, network, direction, bank)
     stored.write(path, made, identity, files)
     return Correction(made.about["scale"], made.tensors["bias"], {**made.about, "kept": False})
 
 
-def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) -> Criterion:
+def _with_tuned(params: Params, run: str, criterion: Rescoring, direction: str) -> Rescoring:
     """Under ``evaluate.tune``, with the parameters that the evaluation of this direction chose."""
-    if not is_open(criterion, params.evaluate):
+    if not params.evaluate.tune:
+        return criterion
+    from pipeline.evaluate.engine.measure import is_open
+    from pipeline.ranking.engine.criteria import parse
+
+    if not is_open(parse(criterion.name, params.inference), params.evaluate):
         return criterion
     folder = paths.evaluated(run, criterion.name)
     if not (folder / evaluation.METRICS).is_file():
@@ -114,52 +129,4 @@ def _with_tuned(params: Params, run: str, criterion: Criterion, direction: str) 
             f"of {criterion.name} yet; run `vse-pipe evaluate --run {run} --inference {criterion.name}`"
         )
     chosen = evaluation.read_metrics(folder)["parameters"][direction]
-    part = criterion.rescoring
-    return replace(criterion, rescoring=replace(part, params=part.params.model_copy(update=chosen)))
-
-
-def _computed(
-    params: Params, criterion: Criterion, network: Network | Together, direction: str, bank: str
-) -> stored.Stored:
-    started = time.monotonic()
-    memory, similarity, split = params.evaluate.memory, network.similarity(), _split(network)
-    source = BankSource(bank, _other(network, bank))
-    scores = Scores.of(split.images, split.captions, similarity, memory=memory)
-    if direction == "text_to_image":
-        scores = scores.transposed()
-    queries = source.bank(split, scores, direction, similarity, memory)
-    rows, columns = queries.queries.shape
-    say(f"{criterion.name}: computing the correction of {columns:,} items by {rows:,} queries of {bank}, once")
-    found = criterion.item_bias(queries)
-    assert found is not None
-    warn_of_residual(criterion, direction, found.notes)
-    about = {
-        "bank": bank,
-        "queries": rows,
-        "items": columns,
-        "scale": found.scale,
-        "computed": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - started, 3),
-        "notes": dict(found.notes),
-    }
-    return stored.Stored({"bias": found.bias.double().cpu()}, about)
-
-
-def _split(network: Network | Together) -> Split:
-    ids = network.ids
-    return Split(ids.image_ids, ids.caption_ids, ids.caption_images, network.images(), network.captions())
-
-
-def _other(network: Network | Together, bank: str) -> Split | None:
-    """The bank's own images and captions; None where they are those that are searched. Raises InputError for a folder of
-    another model's, or beside an ensemble."""
-    gallery = network.galleries[0]
-    if bank == gallery.split:
-        return None
-    if bank in SPLITS:
-        return _split(network.of(bank))
-    if isinstance(network, Together):
-        raise InputError("several networks take their bank from their own runs: evaluate.bank test, train or val")
-    other = Embedded.read(Path(bank))
-    Embedded.read(gallery.folder, gallery.run).must_match(other)
-    return other.whole(network.device)
+    return Rescoring(criterion.name, criterion.params.model_copy(update=chosen))

@@ -1,37 +1,44 @@
 """A run's embeddings, opened once and asked many times."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from pipeline.artifacts import names
 from pipeline.artifacts.names import TextIds
 from pipeline.core import text_ids
-from pipeline.core.device import resolve
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.unknown import unknown
+from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.project.repetitions import one_model
-from pipeline.ranking.engine.criteria import Criterion
-from pipeline.ranking.engine.fragments import Sides, plain
-from pipeline.ranking.engine.scores import Similarity
-from pipeline.tools.search import together
+from pipeline.tools.search import combine, query, together
 from pipeline.tools.search.answer import Answer, Hit
 from pipeline.tools.search.catalogue import Catalogue
-from pipeline.tools.search.correction import Correction, correction_of, criterion_of
+from pipeline.tools.search.correction import Correction, Rescoring, correction_of, criterion_of
 from pipeline.tools.search.gallery import SPLITS
+from pipeline.tools.search.narrow import Wanted, best, leaders
 from pipeline.tools.search.network import Asked, Network
+from pipeline.tools.search.probability import Calibration, calibration_of
+from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term
+from pipeline.tools.search.scoring import Scoring
 from pipeline.tools.search.together import Together
 
-TO_IMAGES, TO_CAPTIONS = "text_to_image", "image_to_text"
-# Images or captions whose fragments are compared at once.
-_TILE = 2048
+if TYPE_CHECKING:
+    from pipeline.tools.search.approximate import Approximate
+
+_SEARCHED = {TO_IMAGES: "images", TO_CAPTIONS: "captions"}
+_TEN = Wanted()
+_NONE = np.empty(0, np.int64)
+# What a cosine of equal vectors may lack of 1.
+_ROUNDING = 1e-6
+# An approximate index is asked for so many hits at most, and where no more items than that are left out.
+_DEEPEST, _FEW = 1000, 100
 
 
 class Engine:
@@ -48,12 +55,15 @@ class Engine:
     named: bool
     _params: Params
     _names: TextIds | None
-    _criterion: Criterion
+    _criterion: Rescoring
     _network: Network | Together
     _catalogue: Catalogue
     _lock: RLock
-    _similarity: Similarity | None
+    _scoring: Scoring
     _corrections: dict[str, Correction]
+    _calibrations: dict[str, Calibration]
+    _indexes: "dict[str, Approximate]"
+    _units: dict[str, Any]
 
     @classmethod
     def open(
@@ -67,30 +77,56 @@ class Engine:
         found = cls()
         found.run, found.inference, found.split = run, inference, split
         found._params, found._criterion = params, criterion_of(params, inference)
-        found._network = together.open_run(params, run, split, resolve(device))
+        found._network = together.open_run(params, run, split, *_computing(device))
         found._catalogue = Catalogue.read(params.dataset(run))
         ids = found._network.ids
         found.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
         found.left_out = found._network.galleries[0].left_out
         found._names = names.read(found._network.galleries[0].folder)
         found.named = found._names is not None and found._names.has("image_id")
-        found._lock, found._similarity, found._corrections = RLock(), None, {}
+        found._lock, found._scoring = RLock(), Scoring(found._network)
+        found._corrections, found._calibrations, found._indexes, found._units = {}, {}, {}, {}
         return found
 
     def by_text(self, text: str, k: int = 10) -> Answer:
         """The images that a sentence describes best. Raises InputError for a sentence that holds nothing to look for."""
-        return self._answer(text, TO_IMAGES, lambda: self._network.sentence(text), k)
+        return self.ask((Term(TEXT, text),), Wanted(k))
 
     def by_image(self, content: bytes, k: int = 10, name: str = "a photo") -> Answer:
         """The captions that fit a photo best, from the bytes of its file. Raises InputError when it is no picture,
         UsageError where the run's features were computed elsewhere. name: what the answer calls it."""
-        return self._answer(name, TO_CAPTIONS, lambda: self._network.photo(content, name), k)
+        return self.ask((Term(PHOTO, name, content=content),), Wanted(k))
 
     def by_image_id(self, image_id: int | str, k: int = 10) -> Answer:
         """The captions that fit an image of the data set, of whatever split. Raises InputError for an unknown one, UsageError
         for a text where ids are numbers."""
-        number = self._number(image_id)
-        return self._answer(f"image {image_id}", TO_CAPTIONS, lambda: self._network.image(number), k)
+        return self.ask((Term(IMAGE, str(image_id)),), Wanted(k))
+
+    def ask(self, parts: Sequence[Term], wanted: Wanted = _TEN) -> Answer:
+        """What fits a query of any parts, see ``combine.scores``; the criterion corrects the scores of the items, by the bank
+        of their direction, whatever the query is made of. Images that are asked with are not among the images found.
+
+        Raises as ``Wanted.check``, ``query.direction``, ``where.rows``, ``combine.scores``, ``by_text`` and ``by_image_id``.
+        """
+        wanted.check()
+        direction = query.direction(parts, wanted.to)
+        started = time.monotonic()
+        sure = self._sure(parts, wanted, direction)
+        kept, narrowed = self._kept(parts, wanted, direction)
+        asked = [self._asked(part) for part in parts]
+        sides = [one.side for one in asked]
+        chosen, about = self._chosen(sides, parts, kept, wanted, direction)
+        hits = tuple(
+            self._hit(rank, score, place, alike, direction, sure)
+            for rank, (score, place, alike) in enumerate(chosen[wanted.offset :], start=wanted.offset + 1)
+        )
+        unknown = tuple(dict.fromkeys(word for one in asked for word in one.unknown))
+        notes = tuple(dict.fromkeys(note for one in asked for note in one.notes))
+        several = [] if len(parts) == 1 else parts
+        told = tuple({"kind": one.kind, "value": one.value, "weight": one.weight} for one in several)
+        seconds = time.monotonic() - started
+        told = (notes, told, narrowed, about, sure.about if sure else {})
+        return Answer(query.described(parts), self.run, self.inference, hits, unknown, seconds, *told)
 
     def picture(self, image_id: int | str) -> Path | None:
         """Where an image of the data set lies, inside its root, as ``sources.read.at`` takes it; None where the file is gone or
@@ -122,60 +158,135 @@ class Engine:
                 )
             return self._corrections[direction]
 
+    def approximate(self, direction: str) -> "Approximate | None":
+        """What finds the items of one direction, None where all of them are scored; made now where it is not kept."""
+        least, scoring = self._params.search.approximate_from, self._scoring
+        if least is None or not scoring.light or self.counts[_SEARCHED[direction]] < least:
+            return None
+        from pipeline.tools.search import approximate
+
+        correction = self.correction(direction)
+        other = TO_CAPTIONS if direction == TO_IMAGES else TO_IMAGES
+        with self._lock:
+            if direction not in self._indexes:
+                self._indexes[direction] = approximate.opened(
+                    self._params.search,
+                    paths.searched(self.run) / f"{self.inference}.{self.split}.{direction}",
+                    scoring.vectors(direction),
+                    correction,
+                    self._network.galleries[0].files,
+                    partial(scoring.vectors, other),
+                )
+            return self._indexes[direction]
+
     def keep(self) -> None:
         """Write to data/search/ what makes the next start faster; after an answer, so that nobody waits for it."""
         for gallery in self._network.galleries:
             gallery.keep()
 
-    def _answer(self, query: str, direction: str, ask: Callable[[], Asked], k: int) -> Answer:
-        if k < 1:
-            raise UsageError(f"k is {k}; ask for at least one result")
-        started = time.monotonic()
-        asked = ask()
-        scores = self.correction(direction).apply(self._scores(asked.side, direction))
-        values, places = best(scores.cpu().numpy(), k)
-        hits = tuple(
-            self._hit(rank, float(value), int(place), direction)
-            for rank, (value, place) in enumerate(zip(values, places, strict=True), start=1)
-        )
-        seconds = time.monotonic() - started
-        return Answer(query, self.run, self.inference, hits, asked.unknown, seconds, asked.notes)
+    def _asked(self, part: Term) -> Asked:
+        if part.kind == TEXT:
+            return self._network.sentence(part.value)
+        if part.kind == IMAGE:
+            return self._network.image(self._number(part.value))
+        assert part.content is not None
+        return self._network.photo(part.content, part.value)
 
-    def _scores(self, query: Sides, direction: str) -> Float[Tensor, " items"]:
-        """Images are the first argument of a similarity, captions the second."""
-        items = self._network.images() if direction == TO_IMAGES else self._network.captions()
-        with self._lock:
-            self._similarity = self._similarity or self._network.similarity()
-        similarity = self._similarity
-        size = len(items) if plain(items) else _TILE
-        tiles = [items[start : start + size] for start in range(0, len(items), size)]
-        with torch.inference_mode():
-            if direction == TO_IMAGES:
-                return torch.cat([similarity(tile, query)[:, 0] for tile in tiles])
-            return torch.cat([similarity(query, tile)[0] for tile in tiles])
+    @property
+    def _joint(self) -> bool:
+        return combine.joint(self._network)
 
-    def _hit(self, rank: int, score: float, place: int, direction: str) -> Hit:
+    def _kept(self, parts: Sequence[Term], wanted: Wanted, direction: str) -> tuple[np.ndarray | None, dict]:
+        """bool (items,), None for all of them; and what the answer says of it."""
         ids = self._network.ids
+        owners = ids.image_ids if direction == TO_IMAGES else ids.caption_images
+        kept, limits = None, {"group": wanted.group, "min_probability": wanted.least}
+        narrowed = {name: value for name, value in limits.items() if value is not None}
+        if wanted.where is not None:
+            kept = np.isin(owners, self._catalogue.fitting(wanted.where, self._names))
+            narrowed |= {"where": wanted.where, "left": int(kept.sum())}
+        own = [self._number(part.value) for part in parts if part.kind == IMAGE and direction == TO_IMAGES]
+        if own:
+            kept = np.isin(owners, own, invert=True) & (True if kept is None else kept)
+        return kept, narrowed
+
+    def calibration(self, direction: str) -> Calibration:
+        """What makes probabilities of the corrected scores of one direction; fitted now if nothing has needed it yet."""
+        with self._lock:
+            if direction not in self._calibrations:
+                self._calibrations[direction] = calibration_of(
+                    self._params, self.run, self._criterion, self._network, direction
+                )
+            return self._calibrations[direction]
+
+    def _sure(self, parts: Sequence[Term], wanted: Wanted, direction: str) -> Calibration | None:
+        if not wanted.probability and wanted.least is None:
+            return None
+        combine.must_be_native(parts, direction)
+        return self.calibration(direction)
+
+    def _chosen(
+        self, sides: list, parts: Sequence[Term], kept: np.ndarray | None, wanted: Wanted, direction: str
+    ) -> tuple[list[tuple[float, int, np.ndarray]], dict]:
+        """Scores and places of the hits, the better ones before them included, and of what is alike to each; and what an
+        approximate index says of itself where one was asked."""
+        count, dropped = wanted.offset + wanted.k, 0 if kept is None else len(kept) - int(kept.sum())
+        sure = None if wanted.least is None else self.calibration(direction)
+        if wanted.group is None and count + dropped <= _DEEPEST and dropped <= _FEW:
+            index = self.approximate(direction)
+            if index is not None:
+                values, places = index.find(combine.one(sides, parts, direction)[0], count + dropped)
+                left = [
+                    (float(value), int(place), _NONE)
+                    for value, place in zip(values, places, strict=True)
+                    if (kept is None or kept[place]) and (sure is None or sure(np.array([value]))[0] >= wanted.least)
+                ]
+                return left[:count], index.about
+        raw = combine.scores(sides, parts, direction, self._joint, partial(self._scoring, direction))
+        scores = self.correction(direction).apply(raw)
+        if sure is not None:
+            kept = (sure(scores) >= wanted.least) & (True if kept is None else kept)
+        if wanted.group is not None:
+            among = np.ones(len(scores), bool) if kept is None else kept
+            led = leaders(scores, among, count, self._alike(direction, wanted.group))
+            return [(float(scores[place]), place, alike) for place, alike in led], {}
+        among = np.arange(len(scores)) if kept is None else np.flatnonzero(kept)
+        values, places = best(scores if kept is None else scores[among], count)
+        return [(float(value), int(among[place]), _NONE) for value, place in zip(values, places, strict=True)], {}
+
+    def _alike(self, direction: str, least: float) -> Callable[[int], np.ndarray]:
+        """Whether the cosine of the items' vectors, of fragments that of their means, is ``least``, up to rounding."""
+        with self._lock:
+            if direction not in self._units:
+                self._units[direction] = self._scoring.units(direction, self._joint)
+        units = self._units[direction]
+        return lambda place: np.asarray(units @ units[place] >= least - _ROUNDING)
+
+    def _hit(
+        self, rank: int, score: float, place: int, alike: np.ndarray, direction: str, sure: Calibration | None
+    ) -> Hit:
+        ids = self._network.ids
+        key, of_items = ("image_id", ids.image_ids) if direction == TO_IMAGES else ("caption_id", ids.caption_ids)
+        number = int(of_items[place])
         if direction == TO_IMAGES:
-            image, caption = int(ids.image_ids[place]), None
-            text = self._catalogue.first_caption(image)
+            image, text = number, self._catalogue.first_caption(number)
         else:
-            image, caption = int(ids.caption_images[place]), int(ids.caption_ids[place])
-            text = self._catalogue.text(caption)
-        described = None if caption is None else self._shown("caption_id", caption)
-        return Hit(rank, score, self._shown("image_id", image), described, text, self._catalogue.file(image))
+            image, text = int(ids.caption_images[place]), self._catalogue.text(number)
+        caption = None if direction == TO_IMAGES else self._shown(key, number)
+        same = tuple(self._shown(key, one) for one in of_items[alike].tolist())
+        probability = None if sure is None else float(sure(np.array([score]))[0])
+        shown, file = self._shown("image_id", image), self._catalogue.file(image)
+        return Hit(rank, score, shown, caption, text, file, same, probability)
 
 
-def best(scores: Float[np.ndarray, " items"], k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values and places of the min(k, items) best, best first, equal scores in the order of the items, as the evaluation
-    has them. Raises InputError on scores that are not finite."""
-    if not np.isfinite(scores).all():
-        raise InputError("the model gives scores that are not finite for this query")
-    k = min(k, len(scores))
-    threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
-    reach = np.flatnonzero(scores >= threshold)
-    places = reach[np.argsort(-scores[reach], kind="stable")][:k]
-    return scores[places], places
+def _computing(device: str) -> tuple[Any, bool]:
+    """What ``open_run`` is told: the device, and whether numpy may take its place. A GPU is only asked by name for what is quicker
+    computed than copied to it. Raises UsageError for a device that is not there."""
+    if device in ("auto", "cpu"):
+        return device, True
+    from pipeline.core.device import resolve
+
+    return resolve(device), False
 
 
 def _check_known(kind: str, name: str, known: list[str] | tuple[str, ...]) -> None:

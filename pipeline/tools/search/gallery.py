@@ -3,26 +3,32 @@
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import torch
 from jaxtyping import Float32, Int64
-from torch import Tensor
 
 from pipeline.artifacts import embeddings, fragments
 from pipeline.artifacts.embeddings import Side
 from pipeline.artifacts.fragments import FragmentSide
 from pipeline.core.errors import InputError
 from pipeline.project import paths
-from pipeline.ranking.engine.embedded import Embedded
-from pipeline.ranking.engine.scores import Similarity
-from pipeline.ranking.engine.words import Words
 from pipeline.tools.search import stored
 from pipeline.tools.search.columns import ALL, footer, numbers, opened, rows
 
+if TYPE_CHECKING:  # torch takes longer to import than a search by vectors takes
+    import torch
+    from torch import Tensor
+
+    from pipeline.ranking.engine.embedded import Embedded
+    from pipeline.ranking.engine.scores import Similarity
+    from pipeline.ranking.engine.words import Words
+
 # Bytes of vectors that are worth unpacking: Parquet gives 120 MB in 0.6 s, a memory map at once.
 _LARGE = 1 << 24
+# Rows of a Parquet file that are read at once.
+_ROWS = 1 << 15
 SPLITS = ("test", "val", "train", ALL)
 _MUST_AGREE = ("run", "model_sha256", "peer_sha256", "similarity", "similarity_params")
 
@@ -44,7 +50,7 @@ class Gallery:
     run: str
     split: str
     about: dict[str, str]
-    _read: dict[str, torch.Tensor] = field(default_factory=dict)
+    _read: dict[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def open(cls, folder: Path, run: str, split: str) -> "Gallery":
@@ -88,12 +94,22 @@ class Gallery:
             raise InputError(f"{self.folder / embeddings.IMAGES}: run '{self.run}' has embedded no image_id {image_id}")
         return splits[int(place[0])].as_py()
 
-    def images(self) -> Tensor | Words:
+    def images(self) -> "Tensor | Words":
         """Of every image of the split, in the order of ``ids``, on the CPU."""
         return self._side(embeddings.IMAGES)
 
-    def captions(self) -> Tensor | Words:
+    def captions(self) -> "Tensor | Words":
         return self._side(embeddings.CAPTIONS)
+
+    def vectors(self, name: str) -> Float32[np.ndarray, "rows dim"]:
+        """Of a model that has one each, by the name of their file. Large ones that were unpacked are mapped, not read."""
+        found = stored.read(*self._place(name))
+        if found is not None:
+            return found.tensors["vectors"]
+        vectors = self._vectors(self.folder / name)
+        if vectors.nbytes >= _LARGE:
+            self._read[name] = vectors
+        return vectors
 
     def keep(self) -> None:
         """Unpack vectors that are large and were read from Parquet, so that the next search maps them into memory."""
@@ -102,22 +118,28 @@ class Gallery:
             stored.write(path, stored.Stored({"vectors": vectors}, {}), identity, files)
         self._read.clear()
 
-    def similarity(self, device: torch.device) -> Similarity:
+    @property
+    def inner(self) -> bool:
+        """Is the score of an image and a caption the inner product of one vector each?"""
+        return self.about.get("similarity") == "cosine" and not self.holds_fragments
+
+    def similarity(self, device: "torch.device") -> "Similarity":
         """The function that the footer names; raises as ``Embedded.similarity``."""
         return self._footer_alone().similarity(device)
 
     @cached_property
     def left_out(self) -> dict[str, int]:
         """``images`` and ``captions`` of the split that could not be read, empty where there are none."""
-        own = self._footer_alone()
-        splits = SPLITS[:-1] if self.split == ALL else (self.split,)
-        found = [one for split in splits if (one := own.left_out(split))]
+        splits, where = SPLITS[:-1] if self.split == ALL else (self.split,), self.folder / embeddings.IMAGES
+        found = [one for split in splits if (one := embeddings.left_out(self.about, split, where))]
         return {key: sum(one[key] for one in found) for key in found[0]} if found else {}
 
-    def _footer_alone(self) -> Embedded:
+    def _footer_alone(self) -> "Embedded":
         """What the footer says, without a row."""
+        from pipeline.ranking.engine.embedded import Embedded
+
         nothing = np.empty(0, np.int64)
-        if self._holds_fragments:
+        if self.holds_fragments:
             side: Side | FragmentSide = FragmentSide(
                 self.folder / embeddings.IMAGES, nothing, nothing, nothing, self.about
             )
@@ -126,7 +148,7 @@ class Gallery:
         return Embedded(self.folder, side, side)
 
     @cached_property
-    def _holds_fragments(self) -> bool:
+    def holds_fragments(self) -> bool:
         return fragments.is_fragments(self.folder / embeddings.IMAGES, "")
 
     def _columns(self, name: str, *keys: str) -> list[np.ndarray]:
@@ -135,23 +157,23 @@ class Gallery:
         stored = rows(table["split"], self.split)
         return [numbers(table[key])[stored] for key in keys]
 
-    def _side(self, name: str) -> Tensor | Words:
-        if self._holds_fragments:
+    def _side(self, name: str) -> "Tensor | Words":
+        if self.holds_fragments:
             return self._fragments(name)
-        found = stored.read(*self._place(name))
-        if found is not None:
-            return found.tensors["vectors"]
-        vectors = torch.tensor(self._vectors(self.folder / name))
-        if vectors.nbytes >= _LARGE:
-            self._read[name] = vectors
-        return vectors
+        import torch
+
+        return torch.from_numpy(self.vectors(name))
 
     def _place(self, name: str) -> tuple[Path, dict, list[Path]]:
         """Where unpacked vectors are kept, what they are, and the file they come from."""
         path = paths.searched(self.run) / f"{self.folder.name}.{Path(name).stem}.{self.split}.safetensors"
         return path, {"vectors": name, "split": self.split}, [self.folder / name]
 
-    def _fragments(self, name: str) -> Tensor | Words:
+    def _fragments(self, name: str) -> "Tensor | Words":
+        import torch
+
+        from pipeline.ranking.engine.words import Words
+
         path = self.folder / name
         side = fragments.read(path)
         splits = list(dict.fromkeys(side.splits.tolist())) if self.split == ALL else [self.split]
@@ -166,13 +188,20 @@ class Gallery:
         return vectors.unflatten(0, (len(lengths), -1))
 
     def _vectors(self, path: Path) -> Float32[np.ndarray, "rows dim"]:
+        """Some thousand rows at a time: never much more in memory than is returned."""
+        found, filled = np.empty((0, 0), np.float32), 0
         with opened(path) as file:
-            table = file.read(["split", "embedding"])
-        column = table["embedding"].combine_chunks()
-        if not pa.types.is_fixed_size_list(column.type) or column.type.value_type != pa.float32():
-            raise InputError(f"{path}: column 'embedding' is {column.type}, expected fixed_size_list<float32>")
-        flat = numbers(column.flatten())
-        vectors = flat.reshape(len(column), column.type.list_size)[rows(table["split"], self.split)]
-        if not np.isfinite(vectors).all():
-            raise InputError(f"{path}: embeddings hold NaN or infinite values")
-        return vectors
+            for table in file.batches(["split", "embedding"], rows=_ROWS):
+                column = table["embedding"].combine_chunks()
+                if not pa.types.is_fixed_size_list(column.type) or column.type.value_type != pa.float32():
+                    raise InputError(f"{path}: column 'embedding' is {column.type}, expected fixed_size_list<float32>")
+                vectors = numbers(column.flatten()).reshape(len(column), column.type.list_size)
+                vectors = vectors[rows(table["split"], self.split)]
+                if not np.isfinite(vectors).all():
+                    raise InputError(f"{path}: embeddings hold NaN or infinite values")
+                if not found.size:
+                    of_file = "image_ids" if path.name == embeddings.IMAGES else "caption_ids"
+                    found = np.empty((len(getattr(self.ids, of_file)), vectors.shape[1]), np.float32)
+                found[filled : filled + len(vectors)] = vectors
+                filled += len(vectors)
+        return found

@@ -4,8 +4,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from pipeline.artifacts.model_files import ModelFiles
 from pipeline.core.errors import InputError
@@ -20,7 +18,7 @@ _SHOWN, _WIDEST = 10, 40
 class Read:
     """inputs: what the text encoder takes, of one caption; unknown: words it has no place for; notes: what was left out."""
 
-    inputs: tuple[Tensor, ...]
+    inputs: tuple[np.ndarray, ...]
     unknown: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -45,14 +43,14 @@ class Reader:
         unknown = self._unknown(sentence)
         found = self.by.method.transform([sentence], self.by.state, self.by.options)
         if self.by.traits.gives == "vectors":
-            return Read((torch.from_numpy(np.asarray(found, np.float32)),), unknown, ())
+            return Read((np.asarray(found, np.float32),), unknown, ())
         if self.by.traits.gives == "fragments":
             rows, lengths = found
-            return Read((torch.from_numpy(rows)[None], torch.from_numpy(lengths)), unknown, ())
+            return Read((rows[None], lengths), unknown, ())
         tokens, cut = found
         ids, lengths = tokens.padded(np.zeros(1, np.int64))
         notes = (f"only the first {self.by.options.max_words} words are read",) if cut else ()
-        return Read((torch.from_numpy(ids), torch.from_numpy(lengths)), unknown, notes)
+        return Read((ids, lengths), unknown, notes)
 
     def _unknown(self, sentence: str) -> tuple[str, ...]:
         """Words that the vocabulary does not hold, each once, marks left out. Raises InputError where it holds none."""

@@ -28,10 +28,28 @@ def remarks(told: dict) -> list[str]:
         more = len(told["unknown"]) - len(named)
         found.append(f"not in the vocabulary: {', '.join(named)}" + (f" and {more} more" if more else ""))
     found += told["notes"]
+    kind = "images" if told["direction"] == "text_to_image" else "captions"
+    if told["narrowed"].get("where") is not None:
+        found.append(f"{told['narrowed']['left']:,} of {told['searched']:,} {kind} fit {told['narrowed']['where']}")
+    if told["calibration"]:
+        found.append(calibrated(told))
+    if not told["hits"]:
+        least = told["narrowed"].get("min_probability")
+        found.append("nothing fits" + ("" if least is None else f" with a probability of {least:g} or more"))
     if told["left_out"]:
         images, captions = (told["left_out"][kind] for kind in ("images", "captions"))
         found.append(f"{images:,} images that could not be read are not searched, nor their {captions:,} captions")
+    if told["approximate"]:
+        found.append(estimated(told["approximate"]))
     return found + ([corrected(told)] if told["correction"] else [])
+
+
+def estimated(about: dict) -> str:
+    """What was asked in place of every item, and how much of the truth it finds."""
+    return (
+        f"approximate index {about['kind']}: finds {about['recall']:.1%} of the ten best, on {about['queries']} queries; "
+        "-S search.approximate_from=null scores every item"
+    )
 
 
 def corrected(told: dict) -> str:
@@ -45,6 +63,16 @@ def corrected(told: dict) -> str:
     )
 
 
+def calibrated(told: dict) -> str:
+    """What a probability is of."""
+    about = told["calibration"]
+    query, item = ("sentence", "image") if told["direction"] == "text_to_image" else ("image", "caption")
+    return (
+        f"probability that one of the {about['candidates']} best of a {query} is its own {item}: {about['method']} on "
+        f"{about['queries']:,} queries of {about['split']}, where {about['base_rate']:.1%} are"
+    )
+
+
 def _table(told: dict) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -53,14 +81,19 @@ def _table(told: dict) -> None:
     to_images = told["direction"] == "text_to_image"
     kind = "images" if to_images else "captions"
     caption = f"{told['inference']}, {told['searched']:,} {kind} of {told['split']}, {told['seconds']:.2f} s"
+    if not told["hits"]:
+        return
     table = Table(box=SIMPLE_HEAD, pad_edge=False, caption=Text(caption), caption_justify="left")
-    for name in ("rank", "score"):
+    sure = ["probability"] if told["calibration"] else []
+    for name in ("rank", "score", *sure):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("image", overflow="fold")
     table.add_column("its first caption" if to_images else "caption", overflow="fold", ratio=1)
     table.add_column("image_id" if to_images else "caption_id", justify="right", no_wrap=True)
     for hit in told["hits"]:
         number = hit["image_id"] if to_images else hit["caption_id"]
-        cells = str(hit["rank"]), f"{hit['score']:.4f}", plain(hit["file"]), plain(hit["text"]), str(number)
+        file = plain(hit["file"]) + (f"\n+{len(hit['alike'])} alike" if hit["alike"] else "")
+        known = [f"{hit[name]:.2f}" for name in sure]
+        cells = str(hit["rank"]), f"{hit['score']:.4f}", *known, file, plain(hit["text"]), str(number)
         table.add_row(*map(Text, cells))
     stdout.print(table)

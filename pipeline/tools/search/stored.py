@@ -1,6 +1,7 @@
 """What a search has computed or unpacked once, in data/search/: worth something only for the very files it comes from.
 
-Safetensors, read through a memory map, so that a large one costs nothing before it is used. All of it can be removed.
+Safetensors, mapped into memory, so that a large one costs nothing before it is used. All of it can be removed. Read and
+written as numpy has them, without torch and without a copy.
 """
 
 import json
@@ -9,23 +10,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-from torch import Tensor
+import numpy as np
 
 from pipeline.core.console import warn
 from pipeline.core.errors import PipelineError
-from pipeline.core.files import save_tensors, sha256
+from pipeline.core.files import sha256
+from pipeline.core.whole import whole_file
 
 _ABOUT = "about"
+_KINDS = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8"), "I64": np.dtype("<i8")}
+# Bytes of a length, what tensors start at a multiple of, and those of the largest header that is believed.
+_LENGTH, _ALIGNED, _LONGEST = 8, 64, 10_000_000
 # Temporary files bear the number of the process; two threads of one must not write at once.
 _writing = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Stored:
-    """tensors: by name, on the CPU; about: how they came about, as JSON."""
+    """tensors: by name, as they lie in the file: what is written to them stays in memory; about: how they came about, as JSON."""
 
-    tensors: dict[str, Tensor]
+    tensors: dict[str, np.ndarray]
     about: dict
 
 
@@ -35,7 +39,7 @@ def read(path: Path, identity: dict, files: Sequence[Path]) -> Stored | None:
     A file of the same size and time of change counts as unchanged, as DVC has it; only another one is read. What is
     damaged is made again, with a warning.
     """
-    # safetensors opens the file twice, for header and tensors: another process may put a new one in its place between.
+    # The file is opened twice, for header and tensors: another process may put a new one in its place between.
     while (version := _version(path)) is not None:
         found = _read(path, identity, files)
         if _version(path) == version:
@@ -45,14 +49,30 @@ def read(path: Path, identity: dict, files: Sequence[Path]) -> Stored | None:
 
 def _read(path: Path, identity: dict, files: Sequence[Path]) -> Stored | None:
     try:
-        with safe_open(path, framework="pt") as file:
-            told = json.loads(file.metadata()[_ABOUT])
-            if told["identity"] != json.loads(json.dumps(identity)) or not _unchanged(told["files"], files):
-                return None
-            return Stored({name: file.get_tensor(name) for name in file.keys()}, told["about"])  # noqa: SIM118 (no dictionary)
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(_LENGTH), "little")
+            if not 0 < length <= _LONGEST:
+                raise ValueError(f"a header of {length} bytes")
+            header = json.loads(file.read(length))
+        told = json.loads(header.pop("__metadata__")[_ABOUT])
+        if told["identity"] != json.loads(json.dumps(identity)) or not _unchanged(told["files"], files):
+            return None
+        tensors = {name: _mapped(path, one, _LENGTH + length) for name, one in header.items()}
+        return Stored(tensors, told["about"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         warn(f"{path}: damaged ({' '.join(str(error).split())}); it is made again")
         return None
+
+
+def _mapped(path: Path, entry: dict, start: int) -> np.ndarray:
+    """Private to this process, so that torch may take it as its own. Raises ValueError where it ends before it should."""
+    begin, end = entry["data_offsets"]
+    kind, shape = _KINDS[entry["dtype"]], tuple(entry["shape"])
+    if end - begin != kind.itemsize * int(np.prod(shape, dtype=object)) or start + end > path.stat().st_size:
+        raise ValueError(f"no {shape} of {kind} between {begin} and {end}")
+    if begin == end:
+        return np.empty(shape, kind)
+    return np.asarray(np.memmap(path, kind, "c", start + begin, shape))
 
 
 def write(path: Path, content: Stored, identity: dict, files: Sequence[Path]) -> None:
@@ -63,10 +83,26 @@ def write(path: Path, content: Stored, identity: dict, files: Sequence[Path]) ->
         "files": {str(file): {**_stamp(file), "sha256": sha256(file)} for file in files},
     }
     try:
-        with _writing:
-            save_tensors(path, content.tensors, {_ABOUT: json.dumps(told, sort_keys=True)})
+        with _writing, whole_file(path, sum(tensor.nbytes for tensor in content.tensors.values())) as temporary:
+            _save(temporary, content.tensors, json.dumps(told, sort_keys=True))
     except (OSError, PipelineError) as error:
         warn(f"{path} cannot be kept and the next search makes it again: {error}")
+
+
+def _save(path: Path, tensors: dict[str, np.ndarray], about: str) -> None:
+    """safetensors' own writers copy every tensor: of a million vectors that is as much memory again."""
+    header: dict[str, dict] = {"__metadata__": {_ABOUT: about}}
+    names = {kind: name for name, kind in _KINDS.items()}
+    end = 0
+    for name, tensor in tensors.items():
+        begin, end = end, end + tensor.nbytes
+        header[name] = {"dtype": names[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-(_LENGTH + len(text)) % _ALIGNED)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(_LENGTH, "little") + text)
+        for tensor in tensors.values():
+            np.ascontiguousarray(tensor).tofile(file)
 
 
 def _version(path: Path) -> tuple[int, int, int] | None:

@@ -1,16 +1,20 @@
 """Several networks asked as one, and what a run or an ensemble consists of."""
 
-import torch
+from typing import TYPE_CHECKING
 
 from pipeline.artifacts import embeddings, evaluation, model_files
 from pipeline.core.errors import InputError, MissingResource, UsageError
 from pipeline.project import paths
 from pipeline.project.params.ensemble_node import TUNED
 from pipeline.project.params.typed import Params
-from pipeline.ranking.engine.fragments import MeanScore, Several, Sides
-from pipeline.ranking.engine.scores import Similarity
 from pipeline.tools.search.gallery import Gallery, Ids
 from pipeline.tools.search.network import Asked, Network
+
+if TYPE_CHECKING:
+    import torch
+
+    from pipeline.ranking.engine.fragments import Several
+    from pipeline.ranking.engine.scores import Similarity
 
 
 class Together:
@@ -36,13 +40,15 @@ class Together:
     def galleries(self) -> list[Gallery]:
         return [gallery for part in self.parts for gallery in part.galleries]
 
-    def images(self) -> Sides:
-        return Several(tuple(part.images() for part in self.parts), self.weights)
+    def images(self) -> "Several":
+        return self._several([part.images() for part in self.parts])
 
-    def captions(self) -> Sides:
-        return Several(tuple(part.captions() for part in self.parts), self.weights)
+    def captions(self) -> "Several":
+        return self._several([part.captions() for part in self.parts])
 
-    def similarity(self) -> Similarity:
+    def similarity(self) -> "Similarity":
+        from pipeline.ranking.engine.fragments import MeanScore
+
         return MeanScore([part.similarity() for part in self.parts])
 
     def image(self, image_id: int) -> Asked:
@@ -57,17 +63,25 @@ class Together:
     def _joined(self, asked: list[Asked]) -> Asked:
         unknown = tuple(dict.fromkeys(word for one in asked for word in one.unknown))
         notes = tuple(dict.fromkeys(note for one in asked for note in one.notes))
-        return Asked(Several(tuple(one.side for one in asked), self.weights), unknown, notes)
+        return Asked(self._several([one.side for one in asked]), unknown, notes)
+
+    def _several(self, parts: list) -> "Several":
+        from pipeline.ranking.engine.fragments import Several
+
+        return Several(tuple(parts), self.weights)
 
 
-def open_run(params: Params, run: str, split: str, device: torch.device) -> Network | Together:
-    """A run of one network or two, or an ensemble of runs."""
+def open_run(
+    params: Params, run: str, split: str, device: "torch.device | str", light: bool = False
+) -> Network | Together:
+    """A run of one network or two, or an ensemble of runs. device, light: as ``Network`` takes them; several are never light."""
     if run in params.ensembles:
         weights = _weights(params, run)
         return Together([open_run(params, one, split, device) for one in params.ensembles[run].members], weights)
     folder, trained = paths.embedded(run), paths.trained(params.trained(run))
-    first = Network(params, Gallery.open(folder, run, split), trained, device)
-    wanted = first.gallery.about.get("peer_sha256")
+    gallery = Gallery.open(folder, run, split)
+    wanted = gallery.about.get("peer_sha256")
+    first = Network(params, gallery, trained, device, light and wanted is None)
     if wanted is None:
         return first
     peer = Gallery.open(folder / embeddings.PEER, run, split)

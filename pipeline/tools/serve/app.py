@@ -33,7 +33,7 @@ def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, why
 
     why: how the run was chosen. hosts: the names that a request's Host header may carry. The application answers
 
-    - GET /, POST /: the page; ``text`` or ``image_id`` with ``k`` and ``inference``, or the upload ``photo``;
+    - GET /, POST /: the page; ``text``, ``image_id`` or the upload ``photo``, and what else ``query.FIELDS`` names;
     - GET /api/search, POST /api/search: the document of ``vse-pipe search --json``;
     - GET /picture/ID: a thumbnail of an image of the data set; GET /health: what is served.
     """
@@ -45,6 +45,7 @@ def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, why
         Route("/health", site.health),
         Route("/style.css", site.style),
         Route("/icon.svg", site.icon),
+        Route("/more.js", site.script),
     ]
     handlers: dict[Any, Any] = {
         PipelineError: site.refused,
@@ -99,6 +100,9 @@ class _Site:
     async def style(self, request: Request) -> Response:
         return Response(self._pages.style, media_type="text/css")
 
+    async def script(self, request: Request) -> Response:
+        return Response(self._pages.script, media_type="text/javascript")
+
     async def icon(self, request: Request) -> Response:
         return Response(self._pages.icon, media_type="image/svg+xml")
 
@@ -140,7 +144,8 @@ class _Site:
         if request.url.path.startswith(_DATA):
             return JSONResponse({"error": message}, status)
         typed = {name: request.query_params[name] for name in FIELDS if name in request.query_params}
-        typed.pop("image_id", None)
+        for name in ("image_id", "offset"):
+            typed.pop(name, None)
         return HTMLResponse(self._pages.problem(message, Form(**typed)), status)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# No script at all, nothing from anywhere else; data: is the preview of an uploaded photo.
+# One script of ours that fetches further results, nothing from anywhere else; data: is the preview of an uploaded photo.
 POLICY = (
-    "default-src 'none'; img-src 'self' data:; style-src 'self'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
+    "default-src 'none'; img-src 'self' data:; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,

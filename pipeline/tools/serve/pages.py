@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from pipeline.report.engine import formatting
 from pipeline.report.engine.pictures import data_uri, thumbnail
 from pipeline.tools.serve.query import DEFAULT_K, MAX_K, MAX_TEXT, MAX_UPLOAD, Query
-from pipeline.tools.serve.searching import Desk, Found
+from pipeline.tools.serve.searching import ALIKE, Desk, Found
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _PREVIEW = 240
@@ -20,6 +20,13 @@ class Form:
     text: str = ""
     k: str = str(DEFAULT_K)
     inference: str = ""
+    to: str = ""
+    where: str = ""
+    group: str = ""
+
+    @property
+    def narrowed(self) -> bool:
+        return bool(self.to or self.where or self.group)
 
 
 class Pages:
@@ -28,9 +35,15 @@ class Pages:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         environment = formatting.environment(_TEMPLATES)
-        environment.globals |= {"max_k": MAX_K, "max_text": MAX_TEXT, "max_megabytes": MAX_UPLOAD // 10**6}
+        environment.globals |= {
+            "max_k": MAX_K,
+            "max_text": MAX_TEXT,
+            "max_megabytes": MAX_UPLOAD // 10**6,
+            "alike": ALIKE,
+        }
         self._page = environment.get_template("page.html")
         self.style = (_TEMPLATES / "style.css").read_text(encoding="utf-8")
+        self.script = (_TEMPLATES / "more.js").read_text(encoding="utf-8")
         self.icon = (_TEMPLATES / "icon.svg").read_text(encoding="utf-8")
 
     def empty(self) -> str:
@@ -40,16 +53,23 @@ class Pages:
         return self._render(form, message=message)
 
     def results(self, query: Query, found: Found) -> str:
-        form = Form(query.text or "", str(query.k), query.inference)
+        group = "" if query.group is None else f"{query.group:g}"
+        form = Form(query.text or "", str(query.k), query.inference, query.to or "", query.where or "", group)
         small = thumbnail(query.photo, _PREVIEW) if query.photo is not None else None
         return self._render(form, query=query, found=found, preview=data_uri(small) if small else None)
 
     def _render(self, form: Form, **shown: object) -> str:
-        kept = {"k": form.k, "inference": form.inference}
+        kept = {"k": form.k, "inference": form.inference, "where": form.where, "group": form.group}
 
         def again(**asked: object) -> str:
             """The address of another search with the same options."""
-            return "/?" + urlencode({**asked, **kept})
+            return "/?" + urlencode({**asked, **{name: value for name, value in kept.items() if value}})
+
+        def more(offset: int) -> str:
+            """That of the results that follow."""
+            query = shown["query"]
+            asked = {"text": query.text} if query.text is not None else {"image_id": query.image_id}
+            return again(**asked, **({"to": form.to} if form.to else {}), offset=offset)
 
         context = {"message": None, "query": None, "found": None, "preview": None, **shown}
-        return self._page.render(desk=self._desk, form=form, again=again, **context)
+        return self._page.render(desk=self._desk, form=form, again=again, more=more, **context)

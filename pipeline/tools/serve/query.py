@@ -3,29 +3,38 @@
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline.core.errors import UsageError
 from pipeline.core.text_ids import LONGEST
 from pipeline.core.unknown import missing
+from pipeline.tools.search.query import CAPTIONS, IMAGES
 
 MAX_TEXT = 1000
 MAX_K = 100
 DEFAULT_K = 10
 # Of the whole upload: a photo of a telephone has 3 to 12 MB.
 MAX_UPLOAD = 20_000_000
-FIELDS = ("text", "image_id", "k", "inference")
+FIELDS = ("text", "image_id", "k", "offset", "inference", "to", "where", "group")
+# How far results can be leafed through; where what is alike is one result, each costs a pass over all items.
+DEEPEST, DEEPEST_GROUPED = 10_000, 300
 _INT64 = 2**63
 
 
 @dataclass(frozen=True)
 class Query:
-    """One search: exactly one of ``text``, ``image_id`` and ``photo`` is set. ``k``: how many results."""
+    """One search: exactly one of ``text``, ``image_id`` and ``photo`` is set. ``k``: how many results, after the first
+    ``offset``; ``to``, ``where``, ``group``: as ``pipeline.tools.search.narrow.Wanted`` has them."""
 
     k: int
     inference: str
     text: str | None = None
     image_id: int | str | None = None
     photo: bytes | None = None
+    offset: int = 0
+    to: str | None = None
+    where: str | None = None
+    group: float | None = None
 
 
 def read(
@@ -38,6 +47,7 @@ def read(
     """
     given = _once(values)
     k = _integer("k", given.get("k", str(DEFAULT_K)), 1, MAX_K)
+    narrowed = _narrowed(given, k)
     inference = _member(given.get("inference"), inferences)
     asked = [name for name in ("text", "image_id") if name in given]
     if photo is not None and asked:
@@ -45,12 +55,33 @@ def read(
     if len(asked) > 1:
         raise UsageError("text and image_id exclude each other: ask for one of them")
     if photo is not None:
-        return Query(k, inference, photo=photo)
+        return Query(k, inference, photo=photo, **narrowed)
     if "text" in given:
-        return Query(k, inference, text=_sentence(given["text"]))
+        return Query(k, inference, text=_sentence(given["text"]), **narrowed)
     if "image_id" in given:
-        return Query(k, inference, image_id=image_id(given["image_id"], named))
+        return Query(k, inference, image_id=image_id(given["image_id"], named), **narrowed)
     return None
+
+
+def _narrowed(given: dict[str, str], k: int) -> dict[str, Any]:
+    """Boxes that a form sends empty count as not filled in."""
+    group = _cosine(given["group"]) if given.get("group") else None
+    offset = _integer("offset", given.get("offset") or "0", 0, DEEPEST)
+    if group is not None and offset + k > DEEPEST_GROUPED:
+        raise UsageError(f"grouped, the first {DEEPEST_GROUPED} results can be asked for, not those to {offset + k:,}")
+    to = given.get("to") or None
+    if to not in (None, IMAGES, CAPTIONS):
+        raise UsageError(f"to must be {IMAGES} or {CAPTIONS}, got {to[:40]!r}")
+    where = given.get("where", "").strip() or None
+    if where is not None and len(where) > MAX_TEXT:
+        raise UsageError(f"the condition has {len(where):,} characters; {MAX_TEXT:,} are the most")
+    return {"offset": offset, "to": to, "where": where, "group": group}
+
+
+def _cosine(value: str) -> float:
+    if re.fullmatch(r"[0-9]{0,2}\.?[0-9]{1,9}", value) and 0 < float(value) <= 1:
+        return float(value)
+    raise UsageError(f"group must be a cosine above 0 and at most 1, got {value[:40]!r}")
 
 
 def image_id(value: str, named: bool = False) -> int | str:

@@ -1,12 +1,14 @@
 """Between the web and the search engines."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from pipeline.tools.search.answer import document
-from pipeline.tools.serve.query import Query
+from pipeline.tools.search.narrow import Wanted
+from pipeline.tools.search.query import IMAGE, IMAGES, PHOTO, TO_IMAGES, Term, direction, parse
+from pipeline.tools.serve.query import DEEPEST, DEEPEST_GROUPED, Query
 
 
 class Searcher(Protocol):
@@ -19,20 +21,22 @@ class Searcher(Protocol):
     left_out: dict[str, int]
     named: bool
 
-    def by_text(self, text: str, k: int = 10) -> Any: ...
-
-    def by_image(self, content: bytes, k: int = 10) -> Any: ...
-
-    def by_image_id(self, image_id: int | str, k: int = 10) -> Any: ...
+    def ask(self, parts: Sequence[Term], wanted: Wanted) -> Any: ...
 
     def picture(self, image_id: int | str) -> Path | None: ...
 
     def correction(self, direction: str) -> Any: ...
 
 
+# Of what is alike to a result so many are shown.
+ALIKE = 12
+
+
 @dataclass(frozen=True)
 class Found:
-    """answer: the engine's. told: the same for programs, as ``search --json`` has it. pictures: those image_ids of its hits, and of the query, that have a picture to show."""
+    """answer: the engine's, of one page. told: the same for programs, as ``search --json`` has it, with ``offset`` and the offset
+    of the results that follow as ``next``, None where there are none. pictures: those image_ids of its hits, of what is alike
+    to them, and of the query, that have a picture to show."""
 
     answer: Any
     told: dict
@@ -51,15 +55,32 @@ class Desk:
 
     def search(self, query: Query) -> Found:
         """For one thread at a time. Raises what the engine raises: InputError, UsageError."""
-        engine = self._engines[query.inference]
-        if query.photo is not None:
-            answer = engine.by_image(query.photo, query.k)
-        elif query.image_id is not None:
-            answer = engine.by_image_id(query.image_id, query.k)
-        else:
-            assert query.text is not None
-            answer = engine.by_text(query.text, query.k)
-        direction = "image_to_text" if query.text is None else "text_to_image"
-        told = document(engine, answer, direction, self._why)
-        shown = {one for one in (*(hit.image_id for hit in answer.hits), query.image_id) if one is not None}
+        engine, parts = self._engines[query.inference], _parts(query)
+        to = query.to or (None if self.counts["captions"] else IMAGES)
+        deepest = DEEPEST if query.group is None else DEEPEST_GROUPED
+        # One more than is shown: whether there is any.
+        wanted = Wanted(query.k + 1, to, query.where, query.group, query.offset)
+        whole = engine.ask(parts, wanted)
+        answer = replace(whole, hits=whole.hits[: query.k])
+        follows = query.offset + query.k
+        more = len(whole.hits) > query.k and query.photo is None and follows + query.k <= deepest
+        way = direction(parts, to)
+        told = {
+            **document(engine, answer, way, self._why),
+            "offset": query.offset,
+            "next": follows if more else None,
+        }
+        shown = {hit.image_id for hit in answer.hits} | ({query.image_id} - {None})
+        if way == TO_IMAGES:
+            shown.update(one for hit in answer.hits for one in hit.alike[:ALIKE])
         return Found(answer, told, frozenset(number for number in shown if self.picture(number) is not None))
+
+
+def _parts(query: Query) -> tuple[Term, ...]:
+    """Raises UsageError for a text that names a file: none of this machine is opened for a visitor."""
+    if query.photo is not None:
+        return (Term(PHOTO, "a photo", content=query.photo),)
+    if query.image_id is not None:
+        return (Term(IMAGE, str(query.image_id)),)
+    assert query.text is not None
+    return parse(query.text, files=False)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pipeline.artifacts.texts import Texts
+from pipeline.core.ranks import Share
 from pipeline.train.engine.incidence import Incidence
 from pipeline.train.engine.loss.matches import Matches
 from pipeline.train.engine.pixels import PixelSource
@@ -100,9 +101,11 @@ class Pairs:
             yield from map(self.batch, work)
             return
         assert self.pictures is not None
-        with contextlib.closing(self.pictures.drawn(self.rows, work, pixels_of)) as reading:
-            for pairs, pixels in zip(work, reading, strict=True):
-                yield self._batch(pairs, pixels)
+        shares = [Share.of(len(pairs)) for pairs in work]  # to decode a picture takes longer than to send its pixels
+        own = [share.take(pairs) for share, pairs in zip(shares, work, strict=True)]
+        with contextlib.closing(self.pictures.drawn(self.rows, own, pixels_of)) as reading:
+            for pairs, share, pixels in zip(work, shares, reading, strict=True):
+                yield self._batch(pairs, share.gather(pixels))
 
     def _batch(self, pairs: np.ndarray, images: Tensor) -> Batch:
         texts = text_inputs(self.texts, self.places[pairs])

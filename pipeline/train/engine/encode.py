@@ -1,4 +1,7 @@
-"""Run a trained dual encoder over many images or captions, in batches, without gradients; results lie on the CPU."""
+"""Run a trained dual encoder over many images or captions, in batches, without gradients; results lie on the CPU.
+
+Of processes that train as one each encodes a share, and all get everything.
+"""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -9,7 +12,9 @@ import torch
 from torch import Tensor
 
 from pipeline.artifacts.texts import Texts
+from pipeline.core import ranks
 from pipeline.core.console import track
+from pipeline.core.ranks import Share
 from pipeline.ranking.engine.words import Words
 from pipeline.train.engine.data import image_inputs, text_inputs, text_lengths
 from pipeline.train.engine.model import DualEncoder
@@ -26,6 +31,8 @@ def images(
 ) -> Tensor:
     """(len(rows), dim) or (len(rows), R, dim) float32 of the feature rows given, from the features or from the images
     behind them. shown: what a progress line calls the work; none without."""
+    share = Share.of(len(rows))
+    rows = share.take(rows)
     size = batch if isinstance(source, np.ndarray) else min(batch, source.batch_size)
     work = _parts(rows, size)
     if isinstance(source, np.ndarray):
@@ -34,7 +41,7 @@ def images(
         inputs = source.tested(work)
     parts = _parts(np.arange(len(rows)), size)
     with evaluating(model):
-        return _placed(_told((model.img(chosen.to(device)) for chosen in inputs), parts, shown), parts)
+        return share.gather(_placed(_told((model.img(chosen.to(device)) for chosen in inputs), parts, shown), parts))
 
 
 def captions(
@@ -42,15 +49,23 @@ def captions(
 ) -> Tensor | Words:
     """(len(places), dim) float32 vectors of the captions given, or their words; batches hold captions of like length.
     shown: as of ``images``."""
-    order = np.argsort(text_lengths(texts, places), kind="stable")
-    parts = _parts(order, batch)
+    lengths = text_lengths(texts, places)
+    order, share = ranks.dealt(torch.from_numpy(np.argsort(lengths, kind="stable")))
+    own = share.take(order).numpy()
+    # Where each of these stands in what is given back, or in what this process has of it.
+    parts = _parts(own, batch)
+    placed = parts if len(own) == len(places) else _parts(np.arange(len(own)), batch)
     with evaluating(model):
         # Vectors or words, as the model has them.
         encoded: Iterator[Any] = (model.captions(text_inputs(texts, places[part]), device) for part in parts)
         if not model.fragments:
-            return _placed(_told(encoded, parts, shown), parts)
-        words = [one.float().to(torch.device("cpu")) for one in encoded]
-        return Words.cat(words).take(torch.from_numpy(np.argsort(order, kind="stable")))
+            vectors = _placed(_told(encoded, parts, shown), placed)
+            return vectors if placed is parts else share.gather(vectors)[order.argsort()]
+        words = Words.cat([one.float().to(torch.device("cpu")) for one in encoded])
+        if placed is not parts:
+            said = torch.from_numpy(lengths)[order]
+            words = Words(share.of_parts(said).gather(words.vectors), said)
+        return words.take(order.argsort())
 
 
 @contextlib.contextmanager

@@ -24,7 +24,8 @@ def of(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: 
     """
     parts = {
         "run": {key: describe(getattr(run, key)) for key in RUN_FAMILIES},
-        "train": run.train.model_dump(),
+        # A killed run may go on with another number of processes: that changes rounding alone.
+        "train": run.train.model_dump(exclude={"processes"}),
         "seed": seed,
         "inputs": [sha256(path) for path in inputs],
         "code": code_of(run),

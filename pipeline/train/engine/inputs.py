@@ -17,12 +17,16 @@ from pipeline.train.engine.table import TrainTable, mentions_of
 
 def files(node: Run) -> list[Path]:
     """The files whose digests say what the run reads."""
-    named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
     inputs = [paths.prepared(node.dataset) / captions.NAME, paths.injected(node.dataset, node.noise) / pairs.NAME]
     inputs += [paths.prepared(node.dataset) / file for file in (regions.NAME, phrases.NAME) if _of_regions(node)]
     inputs += [paths.injected(node.dataset, node.noise) / teachers.NAME] * SCHEMES.traits(node.scheme.name).teacher
-    inputs += [folder / file for folder in named for file in (features.META, features.INDEX)]
-    return inputs + word_vectors.files(node.text)
+    return [*inputs, *sides(node), *word_vectors.files(node.text)]
+
+
+def sides(node: Run) -> list[Path]:
+    """Those of them that tell the features and the texts."""
+    named = [paths.extracted(node.dataset, name) for name in (node.features, node.texts)]
+    return [folder / file for folder in named for file in (features.META, features.INDEX)]
 
 
 def network(

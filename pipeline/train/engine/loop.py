@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pipeline.artifacts import history, rematching
-from pipeline.core import mapped
+from pipeline.core import mapped, ranks
 from pipeline.core.console import say, track
 from pipeline.core.errors import PipelineError, out_of_memory, shortage
 from pipeline.core.seeds import derive
@@ -74,7 +74,9 @@ def fit(
             progress.best, *peer = map(_copied, averages.models)
             progress.best_peer = peer[0] if peer else {}
         mapped.require_unchanged(scheme.setting.pairs.array)
-        checkpoint.save(out, model, optimizer, progress, fingerprint)
+        ranks.require_same(_held(scheme, progress), "weights")
+        if ranks.first():
+            checkpoint.save(out, model, optimizer, progress, fingerprint)
         _write(out, progress)
         say(f"train {name}: epoch {epoch + 1}/{params.epochs}, loss {mean:.4f}, validation rsum {row['val_rsum']:.1f}")
         follow(progress.history)
@@ -104,8 +106,17 @@ def ending(scheme: Scheme, progress: Progress) -> dict:
     return {"epoch": last, "by": by, "converged": settled}
 
 
+def _held(scheme: Scheme, progress: Progress) -> Iterator[Tensor]:
+    """What processes that train as one have alike."""
+    for model in scheme.models:
+        yield from model.state_dict().values()
+    yield from progress.scheme.values()
+
+
 def _write(out: Path, progress: Progress) -> None:
     """What is read beside the model. Again when a run goes on: it may have been killed between state and files."""
+    if not ranks.first():
+        return
     history.write(out, progress.history)
     if progress.records:
         rematching.write(out, progress.records)

@@ -7,12 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pipeline.core import ranks
+from pipeline.core.ranks import Share
 from pipeline.core.seeds import derive
 from pipeline.core.strict import Strict
-from pipeline.project.params.typed import Member
-from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, TEXT_ENCODERS
+from pipeline.project.params.typed import Member, Run
+from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT_ENCODERS
 from pipeline.ranking.engine.similarity import Similarity, build_similarity
 from pipeline.ranking.engine.words import Words
+from pipeline.train.engine import whole_batch
 from pipeline.train.engine.data import Batch
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
@@ -56,7 +59,12 @@ class DualEncoder(nn.Module):
             self.img.start(epoch)
 
     def score(self, images: Tensor, texts: Tensor | Words) -> Tensor:
-        """(images, dim) and (texts, dim), or (images, R, dim) and words, to (images, texts)."""
+        """(images, dim) and (texts, dim), or (images, R, dim) and words, to (images, texts).
+
+        Of several processes each compares all images with its share of captions where there are fragments, else with all.
+        """
+        if isinstance(texts, Words) and ranks.count() > 1:
+            images, texts = ranks.summed(images), Words(ranks.summed(texts.vectors), texts.lengths)
         return self.sim(images, texts)
 
     def captions(self, texts: tuple[Tensor, ...], device: torch.device) -> Tensor | Words:
@@ -69,11 +77,39 @@ class DualEncoder(nn.Module):
 
         precision: ``bfloat16`` runs the products in bfloat16 under autocast; weights and vectors stay float32, and
         similarities and losses, where a margin of 0.05 has to be resolved, are computed from float32.
+
+        Of several processes each encodes its share of the rows; all get the vectors of the whole batch, and take back the
+        gradient of their own rows alone.
         """
+        seen, read = Share.of(len(batch.features)), Share.of(len(batch.pairs))
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-            images = self.img(batch.features.to(device))
-            texts = self.captions(batch.texts, device)
-        return images.float(), texts.float()
+            with whole_batch.rows(seen):
+                images = self.img(seen.take(batch.features).to(device))
+            with whole_batch.rows(read):
+                texts = self.captions(tuple(map(read.take, batch.texts)), device)
+        return seen.gather(_exact(images)), _gathered(texts, read, batch.texts)
+
+    def sum_gradients(self) -> None:
+        """After the backward pass of several processes: the whole gradient of each weight, from what each process has of it."""
+        whole = [] if self.loss is None else list(self.loss.parameters())
+        if not ranks.first():  # what all have counts once
+            for weight in whole:
+                weight.grad = None if weight.grad is None else torch.zeros_like(weight.grad)
+        for weight in self.parameters():
+            if weight.grad is not None:
+                ranks.total(weight.grad)
+
+
+def _gathered(texts: Tensor | Words, share: Share, read: tuple[Tensor, ...]) -> Tensor | Words:
+    """All captions of a batch from those of each process. read: what the encoders read of all."""
+    if isinstance(texts, Tensor):
+        return share.gather(_exact(texts))
+    return Words(share.of_parts(read[1]).gather(_exact(texts.vectors)), read[1])
+
+
+def _exact(vectors: Tensor) -> Tensor:
+    """float32 of what autocast made; float64, of tests, stays."""
+    return vectors if vectors.dtype == torch.float64 else vectors.float()
 
 
 def on_device(texts: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
@@ -115,6 +151,16 @@ def objective(loss: Member, model: DualEncoder, **values: object) -> Callable[[S
     """The loss of a batch, with what it learns in ``model``; values: other ones of its options."""
     learned = {} if model.loss is None else {"network": model.loss}
     return partial(LOSSES.load(loss.name).loss, params=loss.params.model_copy(update=values), **learned)
+
+
+def described(
+    run: Run, feature_shape: tuple[int, ...], text_inputs: int, embed_size: int, features: str, texts: str
+) -> dict:
+    """What config.json says of any model: members, sizes as of ``build``, names, and the digests of features and texts."""
+    members = {key: describe(getattr(run, key)) for key in RUN_FAMILIES}
+    sizes = {"embed_size": embed_size, "feature_shape": list(feature_shape), "text_inputs": text_inputs}
+    sources = {key: getattr(run, key) for key in ("dataset", "features", "texts", "noise")}
+    return {**members, **sizes, **sources, "features_sha256": features, "texts_sha256": texts}
 
 
 def describe(member: Member) -> dict:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from pipeline.core import ranks
 from pipeline.core.errors import PipelineError
 from pipeline.project.params.training import TrainParams
 from pipeline.train.engine import gradient_cache
@@ -69,6 +70,8 @@ def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> floa
         total = scheme.terms(images, texts, batch).total()
         value = gradient_cache.finite(total)
         total.backward()
+    if ranks.count() > 1:
+        model.sum_gradients()
     clip(model, params.grad_clip)
     optimizer.step()
     return value

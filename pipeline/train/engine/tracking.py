@@ -1,7 +1,7 @@
 """Programs that show trainings are told of one: its parameters at the start, every epoch's figures, and how it ended.
 
 None of it enters a model's bytes or fingerprint. A tracker that cannot start stops the command before anything is trained;
-one that fails later is said once and left out, for its page is worth less than the training.
+one that fails later, or does not start where a killed training goes on, is said once and left out: its page is worth less.
 """
 
 import contextlib
@@ -13,9 +13,11 @@ from typing import Protocol, runtime_checkable
 
 from pipeline.core.console import warn
 from pipeline.core.errors import MissingResource, PipelineError
+from pipeline.core.whole import partial
 from pipeline.project import paths
 from pipeline.project.params.typed import Member, Run
 from pipeline.project.registry import RUN_FAMILIES, TRACKERS
+from pipeline.train.engine import checkpoint
 
 Rows = Sequence[Mapping[str, float]]
 Follow = Callable[[Rows], None]
@@ -36,19 +38,25 @@ class Tracker(Protocol):
 @dataclass(frozen=True)
 class Training:
     """What a tracker starts with. mark: the fingerprint: a training that goes on has the same; parameters: texts, numbers
-    and truth values by name; folder: for everything that is kept on this machine; place: of this training in it."""
+    and truth values by name; folder: for everything that is kept on this machine; place: of this training in it; out: of the model."""
 
     name: str
     mark: str
     parameters: dict[str, str | int | float | bool]
     folder: Path
     place: Path
+    out: Path = Path()
+
+    @property
+    def going_on(self) -> bool:
+        """Has an earlier call trained some of it?"""
+        return checkpoint.fingerprint(partial(self.out)) == self.mark
 
     @classmethod
     def of(cls, run: Run, name: str, mark: str, out: Path) -> "Training":
         """out: the folder of the model."""
         base = next((one for one in (paths.trained(""), paths.DATA) if out.is_relative_to(one)), out.parent)
-        return cls(name, mark, _parameters(run), paths.tracked(), out.relative_to(base))
+        return cls(name, mark, _parameters(run), paths.tracked(), out.relative_to(base), out)
 
 
 def _parameters(run: Run) -> dict[str, str | int | float | bool]:
@@ -66,25 +74,31 @@ def _parameters(run: Run) -> dict[str, str | int | float | bool]:
 def following(trackers: Mapping[str, Member], training: Training) -> Iterator[Follow]:
     """Yield what is to be called with all rows so far, once before the first epoch and then after each.
 
-    Raises MissingResource where a tracker's package is not installed, PipelineError where one does not start.
+    Raises MissingResource where a tracker's package is not installed, PipelineError where one does not start at the beginning
+    of a training.
     """
     going: dict[str, Tracker] = {}
     finished = False
     try:
         for name, member in trackers.items():
-            going[name] = _started(name, member, training)
+            if (one := _started(name, member, training)) is not None:
+                going[name] = one
         yield lambda rows: _each(going, training.name, lambda one: one.follow(rows))
         finished = True
     finally:
         _each(going, training.name, lambda one: one.close(finished))
 
 
-def _started(name: str, member: Member, training: Training) -> Tracker:
+def _started(name: str, member: Member, training: Training) -> Tracker | None:
     try:
         return TRACKERS.load(name).start(training, member.params)
     except MissingResource:
         raise
     except Exception as error:
+        if training.going_on:
+            told = f"train {training.name}: tracker {name} does not start ({_said(error)}) and is left out"
+            warn(f"{told}; the training goes on where it was")
+            return None
         raise PipelineError(
             f"train {training.name}: tracker {name} does not start ({_said(error)}); mend trackers.{name} in params.yaml or "
             "take it out"

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from pipeline.artifacts.texts import Texts
+from pipeline.core import weights
 from pipeline.core.console import say
 from pipeline.core.errors import MissingResource, UsageError
 from pipeline.core.tokens import SPECIAL
@@ -42,8 +43,8 @@ def files(text: Member) -> list[Path]:
 def start(text: Member, texts: Texts, run: str) -> Start | None:
     """The vectors of the words of the vocabulary, and a line about how many have one; None where the table is drawn.
 
-    Raises MissingResource for a file that is not there, UsageError for one of another ``word_dim``, and as
-    ``core.word_vectors.read.read``.
+    Raises MissingResource for a file that is not there, UsageError for one of another ``word_dim``, IntegrityError for
+    another digest than ``sha256``, and as ``core.word_vectors.read.read``.
     """
     given, params = files(text), text.params
     for path in given:
@@ -51,6 +52,8 @@ def start(text: Member, texts: Texts, run: str) -> Start | None:
             raise MissingResource(f"{path.absolute()}: no such file; text.{text.name}.vectors of run {run} needs it")
     if not given:
         return None
+    if params.sha256:
+        weights.check(given[0], params.sha256)
     assert texts.tokens is not None  # of an encoder that has a table
     places = {word: place for place, word in enumerate(texts.words) if word not in SPECIAL}
     known, found = read(given[0], places.keys(), *given[1:])

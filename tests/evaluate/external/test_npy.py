@@ -3,6 +3,7 @@ import pytest
 
 from pipeline.core.errors import InputError
 from pipeline.evaluate.external import npy
+from pipeline.evaluate.external.book import Book
 from tests.hostile import Hostile
 
 
@@ -102,3 +103,17 @@ def test_a_text_file_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "ids.txt").write_bytes(b"\xff\xfe1")
     with pytest.raises(InputError, match="not UTF-8 text"):
         npy.ids(tmp_path / "ids.txt", 1, "a.npy")
+
+
+def test_code_points_that_are_no_text_are_one_line(tmp_path):
+    array = np.frombuffer(np.array([0xD800, 0x61], "<u4").tobytes(), "<U1")
+    np.save(tmp_path / "a.npy", array)
+    with pytest.raises(InputError, match=r"a\.npy: its ids are no text that can be written as UTF-8"):
+        npy.ids(tmp_path / "a.npy", 2, "b.npy")
+
+
+def test_zeros_in_front_make_a_text(tmp_path):
+    (tmp_path / "ids.txt").write_text("007\n7\n")
+    book = Book()
+    assert npy.ids(tmp_path / "ids.txt", 2, "b.npy", book=book).tolist() == [0, 1]
+    assert book.texts("image_id")

@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.core.errors import InputError, IntegrityError, MissingResource
 from pipeline.evaluate.external import parquet
+from tests.hostile import bytes_as_text
 
 VALUES = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 
@@ -111,4 +112,12 @@ def test_a_footer_that_is_no_text_is_damage(path):
     pq.write_table(pa.table({"image_id": [1]}).replace_schema_metadata({"run": "marked"}), path)
     path.write_bytes(path.read_bytes().replace(b"marked", b"m\xffrked"))
     with pytest.raises(IntegrityError, match="damaged Parquet file"):
+        parquet.read(path, ["image_id"])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_bytes_that_are_no_text_are_one_line(path, packed):
+    column = bytes_as_text(b"\xff", b"a")
+    pq.write_table(pa.table({"image_id": column.dictionary_encode() if packed else column}), path)
+    with pytest.raises(InputError, match=r"a\.parquet: column 'image_id' cannot be read: .*Invalid UTF8 sequence"):
         parquet.read(path, ["image_id"])

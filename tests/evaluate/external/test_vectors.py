@@ -1,7 +1,10 @@
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.core.errors import InputError
+from pipeline.evaluate.external import sides
 from pipeline.evaluate.external.vectors import Vectors, checked, must_fit, must_pair
 
 
@@ -71,3 +74,19 @@ def test_images_and_captions_belong_together(images, owners, message):
     other = Vectors("b.npy", "caption_id", ids, np.array(owners), np.ones((len(owners), 1), np.float32))
     with pytest.raises(InputError, match=message):
         must_pair(one, other)
+
+
+def test_one_model_under_two_names_is_one_model(tmp_path):
+    """A run, and a transfer of it."""
+
+    def made(name: str, digest: str) -> Vectors:
+        about = {"run": name, "model_sha256": digest}
+        embedding = pa.array([[1.0, 0.0]], pa.list_(pa.float32(), 2))
+        pq.write_table(
+            pa.table({"image_id": [1], "embedding": embedding}).replace_schema_metadata(about), tmp_path / "a.parquet"
+        )
+        return sides.images(tmp_path / "a.parquet", "cosine")
+
+    must_fit(made("hal", "a" * 64), made("hal_on_mine", "a" * 64))
+    with pytest.raises(InputError, match=r"vectors of 2 values of run max \(model bbbbbbbbbbbb\), those of .* run hal"):
+        must_fit(made("hal", "a" * 64), made("max", "b" * 64))

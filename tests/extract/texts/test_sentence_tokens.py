@@ -1,5 +1,6 @@
 """Vectors of tokens; the package is an optional one, so it is replaced where it is imported."""
 
+import shutil
 import sys
 from importlib.metadata import PackageNotFoundError
 from types import ModuleType, SimpleNamespace
@@ -10,7 +11,9 @@ import pytest
 import torch
 
 from pipeline.artifacts import texts
-from pipeline.core.errors import InputError, MissingResource
+from pipeline.core.errors import InputError, IntegrityError, MissingResource, UsageError
+from pipeline.core.files import read_json
+from pipeline.embed.engine.fitted import require_encoder
 from pipeline.extract import text_stage
 from pipeline.extract.text_engine import encoder
 from pipeline.extract.text_stage import extract_texts
@@ -25,6 +28,7 @@ class Encoder:
 
     def __init__(self, name: str, **options) -> None:
         self.device, self.max_seq_length = SimpleNamespace(type="cpu"), 8
+        self.tokenizer = SimpleNamespace(num_special_tokens_to_add=lambda: 2)
 
     def encode(self, texts: list[str], output_value: str, **options) -> list[torch.Tensor]:
         assert output_value == "token_embeddings"
@@ -71,7 +75,8 @@ def test_the_tokens_of_every_caption_come_back_and_a_sentence_is_read_alike(tiny
 
 def test_marks_can_be_left_out_and_lengths_kept():
     given = method.Params(model="hub", special=False, normalise=False, device="cpu")
-    found = SimpleNamespace(encode=lambda texts, **_: [torch.tensor(raw(text)) for text in texts])
+    found = Encoder("hub")
+    found.encode = lambda texts, **_: [torch.tensor(raw(text)) for text in texts]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(encoder, "_loaded", lambda *_: found)
         vectors, lengths = method.transform(["a dog", ""], encoder.State(), given)
@@ -107,3 +112,26 @@ def test_captions_beyond_the_array_are_refused(tmp_path, index, message):
     table = pa.table({"start": [index[0]], "length": [index[1]]})
     with pytest.raises(InputError, match=message):
         texts._laid_out(tmp_path, table, read.array, "rows of features.npy")
+
+
+def test_an_encoder_with_another_number_of_marks_keeps_them(tiny, monkeypatch):
+    monkeypatch.setattr(Encoder, "tokenizer", SimpleNamespace(num_special_tokens_to_add=lambda: 1), raising=False)
+    monkeypatch.setattr(Encoder, "__init__", lambda self, name, **options: None)
+    with pytest.raises(UsageError, match=r"encoder 'hub' adds 1; set special: true"):
+        method.transform(["a dog"], encoder.State(), method.Params(model="hub", special=False, device="cpu"))
+
+
+def test_a_sentence_is_not_read_by_other_files(tiny):
+    """meta.json has the digests of the encoder's folder."""
+    (tiny / "model").mkdir()
+    (tiny / "model" / "weights").write_text("one")
+    extract_texts(project.params("sentence_tokens", model="model", device="cpu"), "node")
+    meta = read_json(project.OUT / texts.META)
+    options = method.Params.model_validate(meta["options"])
+    require_encoder(options, meta, "texts")
+    for change in (lambda: (tiny / "model" / "weights").write_text("two"), lambda: shutil.rmtree(tiny / "model")):
+        change()
+        with pytest.raises(
+            IntegrityError, match="texts: made with other files of sentence encoder model than there are now"
+        ):
+            require_encoder(options, meta, "texts")

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pipeline.core.errors import InputError
 from pipeline.pictures import read as sources
 from pipeline.prepare.formats.parquet import read as parquet
+from tests.hostile import bytes_as_text
 from tests.prepare._data import captions_by_file, picture, read
 
 
@@ -107,3 +108,11 @@ def test_damaged_files_are_named(tmp_path: Path, keep: slice) -> None:
 def test_a_split_column_leaves_nothing_to_patterns() -> None:
     with pytest.raises(ValidationError, match="split names a column, so val must not be given"):
         parquet.Params(split="split", val=0.1)
+
+
+@pytest.mark.parametrize("column", ["caption", "name"])
+def test_bytes_that_are_no_text_are_one_line(tmp_path: Path, column: str) -> None:
+    texts = {"caption": pa.array(["a", "b"]), "name": pa.array(["c", "d"])} | {column: bytes_as_text(b"a", b"\xff")}
+    written(tmp_path / "all.parquet", image=hub(0, 2), **texts)
+    with pytest.raises(InputError, match=r"all\.parquet: damaged Parquet file \('utf-8' codec can't decode byte 0xff"):
+        read("parquet", tmp_path, tmp_path / "out", train="*.parquet", val=0.0, test=0.0, image_id="name")

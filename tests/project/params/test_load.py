@@ -4,6 +4,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.core.errors import ParamsError, UsageError
+from pipeline.project.params.document import lookup, read_document
 from pipeline.project.params.load import load
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_params
@@ -250,3 +251,19 @@ def test_broken_images_stop_by_default(tmp_path):
     assert load_params(tmp_path, datasets=datasets).features["plain"].on_error == "skip", "one switch for both"
     strict = {"plain": {**plain, "on_error": "fail"}}
     assert load_params(tmp_path, datasets=datasets, features=strict).features["plain"].on_error == "fail"
+
+
+def test_the_name_of_a_run_may_hold_dots(tmp_path):
+    path = write_params(tmp_path, runs={"sum": PARAMS["runs"]["sum"], "v1.0": {**PARAMS["runs"]["sum"]}})
+    params = load(path, ["runs.v1.0.train.lr=0.5", "runs.v1.0.options.text.word_dim=4"])
+    assert (params.runs["v1.0"].train.lr, params.runs["v1.0"].text.params.word_dim) == (0.5, 4)
+    assert params.runs["sum"].train.lr == PARAMS["train"]["lr"]
+    assert lookup(read_document(path), "runs.v1.0.loss") == ("sum",)
+    assert lookup(read_document(path), "runs.v1.1.loss") is None
+
+
+def test_one_file_under_two_digests_is_refused(tmp_path):
+    part = {"method": "mean_vectors", "vectors": "glove.txt"}
+    parts = [{**part, "sha256": "0" * 64}, {**part, "sha256": "1" * 64, "unit": True}]
+    with pytest.raises(ParamsError, match=r"texts\.words\.parts: glove\.txt has two different sha256 among the parts"):
+        load_params(tmp_path, texts={"words": {"dataset": "toy", "method": "mixed", "parts": parts}}, runs={})

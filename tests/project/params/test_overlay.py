@@ -165,7 +165,7 @@ def test_only_nodes_can_be_replaced(params, tmp_path, replace):
 
 @pytest.mark.parametrize("name", ["my-overlay.yaml", "overlays/mine"])
 def test_a_file_that_is_not_there_is_no_unknown_overlay(params, name):
-    with pytest.raises(MissingResource, match=f"{name}: no such file; packaged overlays are figures_hal_aaai, "):
+    with pytest.raises(MissingResource, match=f"{name}: no such file; packaged overlays are clip, figures_hal_aaai, "):
         overlay.apply(params, name, [])
 
 

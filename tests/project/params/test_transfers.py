@@ -104,3 +104,11 @@ def test_a_call_takes_the_entry_that_there_is_or_makes_a_name_that_no_entry_can_
 def test_a_call_that_cannot_be_is_refused(tmp_path, run, dataset, message):
     with pytest.raises(UsageError, match=message):
         with_transfers(_load(tmp_path), [run], dataset)
+
+
+def test_of_two_entries_for_one_data_set_none_is_taken_silently(tmp_path):
+    node = {"run": "seen", "dataset": "mine"}
+    params = _load(tmp_path, one=node, two={**node, "bank": "toy"})
+    with pytest.raises(UsageError, match=r"run 'seen' has several transfers to 'mine': one, two; name one of them"):
+        with_transfers(params, ["seen"], "mine")
+    assert with_transfers(params, ["often/2"], "mine")[1] == ["often@mine/2"]

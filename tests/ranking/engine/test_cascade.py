@@ -131,3 +131,16 @@ def test_scores_that_are_not_finite_are_refused():
     first = Scores.dense(torch.tensor([[torch.nan, 1.0, 2.0]]))
     with pytest.raises(InputError, match="not finite"):
         whole(cascaded(first, lambda rows, columns: columns.float(), 2))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="devices are mixed only where there is a second one")
+@pytest.mark.parametrize("memory", [0, 1])
+def test_pairs_are_scored_where_the_images_are_and_kept_where_there_is_room(memory):
+    """memory 1: the scores lie in a file, and that is on the CPU."""
+    seen, read = torch.randn(600, 8), torch.randn(700, 8)
+    rows, columns = torch.randint(0, 600, (50,)), torch.randint(0, 700, (50,))
+    held = ScoredPairs(seen.cuda(), read.cuda(), lambda one, other: one @ other.T, memory)
+    for where in ("cpu", "cuda"):
+        found = held.of(rows.to(where), columns.to(where))
+        assert found.device.type == where
+        torch.testing.assert_close(found.cpu(), (seen[rows] * read[columns]).sum(1), rtol=1e-3, atol=1e-3)

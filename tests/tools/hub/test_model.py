@@ -9,6 +9,7 @@ import torch
 
 from pipeline.artifacts import captions, embeddings, features
 from pipeline.core.errors import IntegrityError, UsageError
+from pipeline.core.files import read_json, write_json
 from pipeline.embed.stage import embed
 from pipeline.project import paths
 from pipeline.project.params.load import load
@@ -55,6 +56,10 @@ def test_a_file_that_was_changed_is_refused(packed):
     (packed / "texts" / "meta.json").write_text(text.replace('"tokens.npy": "', '"tokens.npy": "0'))
     with pytest.raises(IntegrityError, match="not the texts that the model was trained on"):
         networks(packed)[0].captions(["a red dog"])
+    meta = read_json(packed / "features" / "meta.json")
+    write_json(packed / "features" / "meta.json", {**meta, "sha256": "0" * 64})
+    with pytest.raises(IntegrityError, match="not the features that the model was trained on"):
+        networks(packed)[0].images([packed / "a.jpg"])
     (packed / "model.safetensors").write_bytes(b"")
     with pytest.raises(IntegrityError, match="content does not match the digest"):
         networks(packed)

@@ -226,11 +226,33 @@ def test_upgrade_writes_what_follows_from_the_package_and_nothing_that_is_not_co
         "error: init --upgrade: commit dvc.yaml first; `git diff` then shows what has changed\n",
     )
     path.write_text(new.replace("  localize:\n", "  locate:\n"), encoding="utf-8")
+    pinned, workflow = Path("requirements.txt"), Path(".github/workflows/experiments.yml")
+    own, older = pinned.read_text(), "on: push\n"
+    pinned.write_text("vse-pipe==0.1\n")
+    workflow.write_text(f"{stage._mark(older)}{older}")
     _commit("as an older version has it")
     params = Path("params.yaml").read_bytes()
-    assert call("init", "--upgrade")[0] == 0
+    status, _, said = call("init", "--upgrade")
+    assert (status, "dvc.yaml, requirements.txt, .github/workflows/experiments.yml; `vse" in said) == (0, True)
     assert path.read_text(encoding="utf-8") == new
     assert Path("params.yaml").read_bytes() == params
+    assert (pinned.read_text(), workflow.read_text()) == (own, stage._from_version()[str(workflow)])
+
+
+def test_upgrade_leaves_what_was_changed_and_says_so(call):
+    call("init", "mine")
+    os.chdir("mine")
+    changed = {"requirements.txt": "vse-pipe==0.1\nwandb\n", ".github/workflows/experiments.yml": None}
+    changed[".github/workflows/experiments.yml"] = Path(".github/workflows/experiments.yml").read_text() + "# mine\n"
+    for name, text in changed.items():
+        Path(name).write_text(text)
+    _commit("mine")
+    status, _, said = call("init", "--upgrade")
+    assert (status, "dvc.yaml; requirements.txt, .github/workflows/experiments.yml: yours, left as it is" in said) == (
+        0,
+        True,
+    )
+    assert {name: Path(name).read_text() for name in changed} == changed
 
 
 def test_a_clone_has_its_own_dvc_yaml(call):

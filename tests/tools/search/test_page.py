@@ -7,7 +7,7 @@ import pytest
 from pipeline.core.errors import UsageError
 from pipeline.tools.search import page
 from pipeline.tools.search.answer import document
-from pipeline.tools.search.engine import TO_CAPTIONS, TO_IMAGES
+from pipeline.tools.search.query import TO_CAPTIONS, TO_IMAGES
 from tests.report.browser import Browser, installed
 from tests.tools.search.project import HOSTILE, SPLITS
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,8 @@ from types import SimpleNamespace
 from PIL import Image
 
 from pipeline.core.errors import InputError
+from pipeline.tools.search.narrow import Wanted
+from pipeline.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Term, direction
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 200), "white": (250, 250, 250)}
 HOSTILE = "<script>alert(1)</script> & <img src=x onerror=alert(2)> \"quoted' caption"
@@ -22,6 +25,7 @@ class Hit:
     caption_id: int | None
     text: str | None
     file: str
+    alike: tuple = ()
 
 
 @dataclass
@@ -29,10 +33,13 @@ class Answer:
     query: str
     run: str
     inference: str
-    hits: list[Hit]
+    hits: tuple[Hit, ...]
     unknown: list[str]
     seconds: float
     notes: tuple[str, ...] = ()
+    parts: tuple[dict, ...] = ()
+    narrowed: dict = field(default_factory=dict)
+    approximate: dict = field(default_factory=dict)
 
     def as_dict(self) -> dict:
         return asdict(self)
@@ -66,19 +73,35 @@ class StandIn:
             Image.new("RGB", (900, 600), colour).save(self.folder / f"{name}.png")
 
     def by_text(self, text: str, k: int = 10) -> Answer:
-        if text == "crash":
-            raise RuntimeError("a planted failure")
-        words = text.split()
-        order = sorted(self.names, key=lambda name: name not in words)
-        return self._answer("text", text, order[:k], False, [word for word in words if word not in self.names])
+        return self.ask((Term(TEXT, text),), Wanted(k))
 
-    def by_image(self, content: bytes, k: int = 10) -> Answer:
-        return self._answer("photo", content, self.names[:k], True, [])
-
-    def by_image_id(self, image_id: int, k: int = 10) -> Answer:
-        if image_id not in self.ids.values():
-            raise InputError(f"image {image_id} is not in the test split")
-        return self._answer("image_id", image_id, self.names[:k], True, [])
+    def ask(self, parts: Sequence[Term], wanted: Wanted) -> Answer:
+        """Of one part; ``where`` leaves the pictures whose name it holds, ``group`` calls the last two alike."""
+        (part, *others) = parts
+        names = [name for name in self.names if wanted.where is None or wanted.where in name]
+        end = wanted.offset + wanted.k
+        told = tuple(asdict(one) for one in parts) if others else ()
+        to_captions = direction(parts, wanted.to) == TO_CAPTIONS
+        unknown: list[str] = []
+        kind, value = "text", part.value
+        if part.kind == TEXT:
+            if part.value == "crash":
+                raise RuntimeError("a planted failure")
+            words = " ".join(one.value for one in parts).split()
+            names.sort(key=lambda name: name not in words)
+            unknown = [word for word in words if word not in self.names]
+        elif part.kind == PHOTO:
+            kind, value = "photo", part.content
+        else:
+            kind, value = "image_id", part.value if self.named else int(part.value)
+            if value not in self.ids.values():
+                raise InputError(f"image {value} is not in the test split")
+        alike: tuple = ()
+        if wanted.group is not None and len(names) > 1:
+            alike = (self.ids[names.pop()],)
+        narrowed = {} if wanted.where is None else {"where": wanted.where, "left": len(names)}
+        chosen = names[wanted.offset : end]
+        return self._answer((kind, value), chosen, to_captions, unknown, wanted, alike, (told, narrowed))
 
     def correction(self, direction: str) -> SimpleNamespace:
         return SimpleNamespace(about={})
@@ -91,19 +114,33 @@ class StandIn:
             raise InputError(f"no image_id {image_id}")
         return next((self.folder / f"{name}.png" for name in COLOURS if self.ids[name] == image_id), None)
 
-    def _answer(self, kind: str, query, names: list[str], captions: bool, unknown: list[str]) -> Answer:
+    def _answer(
+        self,
+        asked: tuple,
+        names: list[str],
+        captions: bool,
+        unknown: list[str],
+        wanted: Wanted,
+        alike: tuple,
+        more: tuple,
+    ) -> Answer:
         self.busy += 1
         self.most_busy = max(self.most_busy, self.busy)
-        self.calls.append((kind, query, len(names)))
+        self.calls.append((*asked, wanted.k))
+        self.wanted = wanted
         (self.folder / "asked").touch()
         time.sleep(self.seconds)
         assert self.gate is None or self.gate.wait(30), "nobody opened the gate"
-        hits = [
-            Hit(rank, 1 - rank / 10, self.ids[name], self.ids[name] * 10 if captions else None, self._text(name), "")
-            for rank, name in enumerate(names, start=1)
-        ]
+        hits = []
+        for rank, name in enumerate(names, start=wanted.offset + 1):
+            image = self.ids[name]
+            caption = image * 10 if captions and not self.named else None
+            hits.append(
+                Hit(rank, 1 - rank / 10, image, caption, self._text(name), "", alike if name == names[-1] else ())
+            )
         self.busy -= 1
-        return Answer(str(query)[:40], self.run, self.inference, hits, unknown, 0.0123, ("a note",) if unknown else ())
+        notes = ("a note",) if unknown else ()
+        return Answer(str(asked[1])[:40], self.run, self.inference, tuple(hits), unknown, 0.0123, notes, *more)
 
     def _text(self, name: str) -> str:
         return HOSTILE if name == "red" else f"a {name} square"

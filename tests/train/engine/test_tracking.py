@@ -119,6 +119,18 @@ def test_one_that_does_not_start_stops_the_command_before_anything_is_lost(proje
     assert first.told[-1] == ("close", False)
 
 
+def test_a_killed_training_goes_on_without_one_that_does_not_start(project, fake, capsys):
+    killed_after(2, load_params(project), "sum")
+    whole = Fake()
+    fake(mlflow=whole, wandb=Fake("start"))
+    train(told(project, "mlflow", "wandb"), "sum", "cpu")
+    assert (
+        "tracker wandb does not start (ConnectionError: the server is gone) and is left out" in capsys.readouterr().err
+    )
+    assert [len(seen) for what, seen in whole.told if what == "follow"] == [2, 3, 4]
+    assert whole.told[-1] == ("close", True)
+
+
 def test_places_of_trainings_differ(project):
     run = load_params(project).runs["sum"]
     outs = {"max/1": paths.trained("max/1"), "choose/max/0a": Path("data/choose/max/0a"), "there": project / "there"}

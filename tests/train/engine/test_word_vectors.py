@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import InputError, MissingResource, UsageError
+from pipeline.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from pipeline.core.tokens import SPECIAL
 from pipeline.embed.stage import embed
 from pipeline.extract.text_stage import extract_texts
@@ -68,7 +68,9 @@ def test_what_does_not_fit_is_one_line(tmp_path):
         word_vectors.start(_text(tmp_path / "none.txt"), texts, "one")
     with pytest.raises(InputError, match="knows none of the 8 words"):
         word_vectors.start(_text(_text_file(tmp_path / "few.txt", {"x": [1, 2, 3]})), texts, "one")
-    with pytest.raises(ValueError, match="words and freeze_vectors need vectors"):
+    with pytest.raises(IntegrityError, match=r"vectors\.txt: sha256 is .*, expected 000"):
+        word_vectors.start(_text(path, sha256="0" * 64), texts, "one")
+    with pytest.raises(ValueError, match="words, sha256 and freeze_vectors need vectors"):
         member(TEXT_ENCODERS, "gru", freeze_vectors=True)
 
 

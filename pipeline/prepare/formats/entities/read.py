@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.core import memory
+from pipeline.core import memory, text_ids
 from pipeline.core.console import say, track
 from pipeline.core.errors import InputError, MissingResource
 from pipeline.pictures.images import upright
@@ -125,7 +125,7 @@ def _listed(source: Path) -> Iterator[tuple[str, int, str]]:
         path = source / f"{split}.txt"
         for number, line in enumerate(read_lines(path), 1):
             where, name = f"{path} line {number}", line.strip()
-            if not (name.isascii() and name.isdecimal() and len(name) <= 18 and str(int(name)) == name):
+            if not text_ids.is_number(name):
                 raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number")
             yield where, ids.add(int(name), where), split
 

@@ -58,8 +58,10 @@ def _rows(path: Path, params: Params) -> Iterator[tuple[Any, Any, Any]]:
         for batch in file.batches([params.caption, *filter(None, beside)]):
             captions = batch[params.caption]
             memory.require(f"{path}: column '{params.caption}'", written_out(captions))
-            told = [batch[name].to_pylist() if name else [None] * len(batch) for name in beside]
-            yield from zip(captions.to_pylist(), *told, strict=True)
+            with file.named():  # bytes that are no text
+                told = [batch[name].to_pylist() if name else [None] * len(batch) for name in beside]
+                texts = captions.to_pylist()
+            yield from zip(texts, *told, strict=True)
 
 
 def _check(path: Path, schema: pa.Schema, params: Params) -> None:

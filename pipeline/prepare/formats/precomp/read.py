@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
+from pipeline.core import text_ids
 from pipeline.core.console import warn
 from pipeline.core.errors import InputError
 from pipeline.prepare.engine.arrays import open_array, row_digests
@@ -123,7 +125,7 @@ def _image_ids(source: Path, splits: list[_Split]) -> list[int]:
     if any(split.names is None for split in splits):
         return running
     names = [name for split in splits for name in split.names or ()]
-    if all(name.isascii() and name.isdecimal() and len(name) <= 18 for name in names):
+    if text_ids.are_numbers(pa.array(names, pa.string())):
         numbers = np.array(names, dtype=np.int64).tolist()
         return numbers if len(set(numbers)) == len(numbers) else running
     # Numbers may start again in every split; a file name in two splits is one image in both.

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from pipeline.core import ranks
 from pipeline.ranking.engine.words import Words
 
 # Products of a region and a word in a portion: 64 MiB of float32, one matrix product.
@@ -46,10 +47,14 @@ def over_captions(
     rows: regions of all images; a portion has at most ``PORTION / rows`` words or one caption, its chunks
     ``CHUNK / rows``. kept: bytes that autograd keeps for one word; a portion keeps a quarter of ``KEPT`` at most, and those
     beyond ``KEPT`` are computed again on the way back, so there ``part`` must not draw random numbers; 0: none is.
-    beside: tensors with a row a caption, whose rows ``part`` gets after the portion.
+    beside: tensors with a row a caption, whose rows ``part`` gets after the portion. Processes that train as one share the
+    captions where some bytes are kept; else, where ``part`` may draw random numbers, each does all.
     """
-    order = words.lengths.argsort(stable=True)
-    words, places = words.take(order), order.to(words.device)
+    order, share = words.lengths.argsort(stable=True), ranks.Share((len(words),), 0)
+    if kept and len(words):
+        order, share = ranks.dealt(order)
+    own = share.take(order)
+    words, places = words.take(own), own.to(words.device)
     beside = tuple(tensor.index_select(0, places) for tensor in beside)
     found, so_far = [], 0
     at_once = max(1, min(PORTION // rows, KEPT // 4 // max(1, kept)))
@@ -59,8 +64,8 @@ def over_captions(
         so_far += kept * len(chosen.vectors)
         call = _again if torch.is_grad_enabled() and so_far > KEPT else _once
         found.append(call(part, shapes, chosen.vectors, *(tensor[captions] for tensor in beside)))
-    back = places.argsort()
-    return tuple(_in_order(pieces, back) for pieces in zip(*found, strict=True))
+    back = order.to(words.device).argsort()
+    return tuple(_in_order(pieces, share, back) for pieces in zip(*found, strict=True))
 
 
 def over_images(
@@ -102,6 +107,8 @@ def _shapes(words: Words, at_once: int) -> list[tuple[int, int]]:
     return shapes
 
 
-def _in_order(pieces: tuple[Tensor, ...], back: Tensor) -> Tensor:
+def _in_order(pieces: tuple[Tensor, ...], share: ranks.Share, back: Tensor) -> Tensor:
     whole = torch.cat(pieces, dim=-1)
+    if len(share.sizes) > 1:
+        whole = share.gather(whole.movedim(-1, 0)).movedim(0, -1)
     return whole.index_select(-1, back) if whole.shape[-1] else whole

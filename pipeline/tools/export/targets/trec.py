@@ -39,7 +39,7 @@ def _shown(side: FoldedSide, ids: np.ndarray) -> pa.Array:
         return pa.array(ids)
     order = np.argsort(side.ids)
     found = side.names.take(pa.array(order[np.searchsorted(side.ids, ids, sorter=order)]))
-    if pc.any(wrong := pc.match_substring_regex(found, '[ "]')).as_py():
+    if pc.any(wrong := pc.match_substring_regex(found, r'[\p{Z}"]')).as_py():
         text = found.filter(wrong)[0].as_py()
         raise InputError(f"--to trec: {side.key} {text!r} holds a space, at which lines are split, or a quotation mark")
     return found

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pipeline.core.errors import InputError
+from pipeline.train.engine import whole_batch
 from pipeline.train.engine.encoder.branch_options import Options
 from pipeline.train.engine.encoder.norm import normalize
 from pipeline.train.engine.encoder.shapes import check_width
@@ -37,7 +38,7 @@ class Branch(nn.Module):
     def forward(self, vectors: Float[Tensor, "rows features"]) -> Float[Tensor, "rows dim"]:
         """Raises InputError for vectors of another width, and for a lone row in training under batch normalisation."""
         check_width(self.name, vectors, self.in_features)
-        if self.training and self._needs_two and len(vectors) < 2:
+        if self.training and self._needs_two and whole_batch.count(vectors) < 2:
             raise InputError(
                 f"{self.name} normalises over the batch and needs at least 2 rows in training, got {len(vectors)}; "
                 "change train.batch_size or set batch_norm: none"

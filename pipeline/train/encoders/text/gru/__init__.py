@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from pipeline.core.strict import Strict, Width
+from pipeline.core.strict import Digest, Strict, Width
 from pipeline.project.traits import TextEncoderTraits
 
 
@@ -35,13 +35,15 @@ class Params(Strict):
     with ``words``); words that it lacks start at random, as all do without one"""
     words: str | None = None
     """of ``vectors`` in .npy, the file of their words: a line each, or a Parquet file with one column of text"""
+    sha256: Digest | None = None
+    """what ``vectors`` must have: DVC sees through it alone that the file has changed"""
     freeze_vectors: bool = False
     """word vectors are not trained, those that started at random included"""
 
     @model_validator(mode="after")
     def _of_vectors(self) -> Self:
-        if self.vectors is None and (self.words is not None or self.freeze_vectors):
-            raise ValueError("words and freeze_vectors need vectors")
+        if self.vectors is None and (self.words or self.sha256 or self.freeze_vectors):
+            raise ValueError("words, sha256 and freeze_vectors need vectors")
         return self
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from pipeline.train.encoders.text.gru import Params, packed_gru
+from pipeline.train.engine import whole_batch
 from pipeline.train.engine.encoder.gpo import GPO
 from pipeline.train.engine.encoder.layer import draw
 from pipeline.train.engine.encoder.norm import l2norm, l2norm_eps
@@ -75,11 +76,14 @@ class GRUTextEncoder(nn.Module):
         # A query is one caption by itself: the compiled loop takes longer to load than the whole search.
         alone = int(packed.batch_sizes[0]) == 1 and not torch.is_grad_enabled()
         if alone or not packed_gru.supported(self.rnn, packed.data.device):
-            return self.rnn(_with_data(packed, self.dropout(self.embed(packed.data))))
+            return self.rnn(self._dropped(packed))
         if self.training and self.dropout.p > 0:
-            return packed_gru.run(self.rnn, _with_data(packed, self.dropout(self.embed(packed.data))))
+            return packed_gru.run(self.rnn, self._dropped(packed))
         words, places = packed.data.unique(return_inverse=True)
         return packed_gru.run(self.rnn, _with_data(packed, places), self.embed(words))
+
+    def _dropped(self, packed: PackedSequence) -> PackedSequence:
+        return _with_data(packed, whole_batch.of_tokens(self.dropout, packed, self.embed(packed.data)))
 
     def _pooled(self, states: PackedSequence, final: Tensor) -> Tensor:
         if self.params.pooling == "last":

@@ -1,0 +1,45 @@
+"""The text tower of a pretrained pair, from sentences to vectors."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float32
+from torch.nn import functional
+
+from pipeline.core import device as devices
+from pipeline.core import precision
+from pipeline.extract.engine.pair import model
+from pipeline.extract.engine.pair.params import PairParams
+
+
+@dataclass(frozen=True)
+class TextTower:
+    """tokens: n sentences to token ids (n, L); dimensions: of a vector; about: of the pair, for meta.json."""
+
+    tower: model.Tower
+    tokens: Callable[[list[str]], torch.Tensor]
+    dimensions: int
+    about: dict
+    device: torch.device
+    precision: str
+
+    @classmethod
+    def load(cls, options: PairParams, seed: int, tokenizer: Path | None, device: str) -> "TextTower":
+        """Raises as ``model.load`` and ``model.tokenizer``."""
+        where, pair = devices.resolve(device), model.load(options, seed)
+        tokens = model.tokenizer(pair.config, tokenizer, options.model)
+        tower = model.Tower(pair.model, "text").to(where)
+        return cls(tower, tokens, pair.dimensions, pair.about, where, precision.resolve(options.precision, where))
+
+    def read(self, texts: Sequence[str], batch: int, normalise: bool) -> Float32[np.ndarray, "captions dim"]:
+        """A row a sentence, ``batch`` of them in one forward pass."""
+        rows = [np.zeros((0, self.dimensions), np.float32)]
+        with precision.inference(self.device, self.precision):
+            for start in range(0, len(texts), batch):
+                ids = self.tokens(list(texts[start : start + batch]))
+                found = self.tower(ids.to(self.device)).float()
+                rows.append((functional.normalize(found, dim=-1) if normalise else found).cpu().numpy())
+        return np.concatenate(rows)

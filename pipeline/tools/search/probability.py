@@ -1,0 +1,93 @@
+"""The probability that a hit is a match: a curve fitted on the run's val queries, computed once, then kept in data/search/."""
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+from jaxtyping import Float
+
+from pipeline.core.console import say
+from pipeline.core.errors import InputError
+from pipeline.project import code, paths
+from pipeline.project.params.typed import Params
+from pipeline.ranking.metrics.calibration import ISOTONIC, Curve
+from pipeline.tools.search import stored
+from pipeline.tools.search.correction import Correction, Rescoring, correction_of
+from pipeline.tools.search.network import Network
+from pipeline.tools.search.together import Together
+
+_VAL, _MAKES = "val", "pipeline.ranking.engine.calibration"
+_KNOTS = "knots"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """about: method, candidates, on how many queries and pairs of val it was fitted, their base_rate, when and how long it took,
+    and whether it was kept from an earlier call."""
+
+    curve: Curve
+    about: dict
+
+    def __call__(self, scores: Float[np.ndarray, " items"]) -> Float[np.ndarray, " items"]:
+        """Of corrected scores."""
+        return self.curve(scores)
+
+
+def calibration_of(
+    params: Params, run: str, criterion: Rescoring, network: Network | Together, direction: str
+) -> Calibration:
+    """Of one direction, by ``evaluate.calibrate``, isotonic where that is none. Raises InputError where the run has embedded
+    nothing of val, and as ``correction_of`` there."""
+    method = ISOTONIC if params.evaluate.calibrate == "none" else params.evaluate.calibrate
+    try:
+        val = network.of(_VAL)
+    except InputError as error:
+        raise InputError(f"a probability of a match is learnt from val: {error}") from error
+    correction = correction_of(params, run, criterion, val, direction)
+    files = [path for gallery in val.galleries for path in gallery.files]
+    identity = {
+        "method": method,
+        "criterion": criterion.name,
+        "parameters": criterion.params.model_dump(mode="json"),
+        "correction": {key: value for key, value in correction.about.items() if key != "kept"},
+        "weights": network.weights if isinstance(network, Together) else None,
+        "code": code.digest(code.closure([_MAKES])),
+    }
+    path = paths.searched(run) / f"{criterion.name}.{method}.{direction}.safetensors"
+    found = stored.read(path, identity, files)
+    kept = found is not None
+    if found is None:
+        found = _computed(params, method, val, correction, direction)
+        stored.write(path, found, identity, files)
+    return Calibration(Curve(method, np.array(found.tensors[_KNOTS])), {**found.about, "kept": kept})
+
+
+def _computed(
+    params: Params, method: str, val: Network | Together, correction: Correction, direction: str
+) -> stored.Stored:
+    import torch
+
+    from pipeline.ranking.engine.calibration import CANDIDATES, candidates
+    from pipeline.ranking.engine.scores import Scores
+    from pipeline.ranking.metrics.calibration import fitted
+    from pipeline.tools.search.computed import split_of
+
+    started, split = time.monotonic(), split_of(val)
+    scores = Scores.of(split.images, split.captions, val.similarity(), memory=params.evaluate.memory)
+    scores = scores.transposed() if direction == "text_to_image" else scores
+    if correction.bias is not None:
+        bias, scale = torch.from_numpy(np.array(correction.bias)), correction.scale
+        scores = scores.mapped(lambda strip, rows: scale * strip - bias.to(strip))
+    known = candidates(scores, split.truth(direction))
+    curve = fitted(method, known.scores, known.matched)
+    about = {
+        "method": method,
+        "split": _VAL,
+        "candidates": CANDIDATES,
+        **known.about,
+        "computed": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.monotonic() - started, 3),
+    }
+    say(f"probability of a match: {method} on {len(known.scores):,} pairs of {_VAL}, fitted once")
+    return stored.Stored({_KNOTS: np.ascontiguousarray(curve.knots)}, about)

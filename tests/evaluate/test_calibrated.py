@@ -1,0 +1,80 @@
+"""Calibration beside an evaluation of a run: fitted on val, measured on test, against the loops of tests.naive.calibrated."""
+
+import numpy as np
+import pytest
+
+from pipeline.artifacts.evaluation import DIRECTIONS
+from pipeline.core.errors import InputError
+from pipeline.evaluate.stage import evaluate
+from pipeline.ranking.metrics.calibration import ISOTONIC, fitted
+from tests.evaluate.embedded import sides, write
+from tests.naive import calibrated as naive
+from tests.toy_project import load_params
+
+SPLITS = {"train": 6, "val": 60, "test": 50}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(*sides(SPLITS, noise=1.0))
+    return tmp_path
+
+
+def measured(root, inference="nns", **options) -> dict:
+    options = {"resamples": 50, **options}
+    return evaluate(load_params(root, evaluate=options), "sum", [inference], "cpu")[inference]
+
+
+def best(split, direction):
+    seen, read = (side.split(split) for side in sides(SPLITS, noise=1.0))
+    scores = (seen.vectors @ read.vectors.T).astype(np.float64)
+    ours, theirs = (seen.ids, read.image_ids) if direction == "image_to_text" else (read.image_ids, seen.ids)
+    scores = scores if direction == "image_to_text" else scores.T
+    correct = [{item for item, image in enumerate(theirs) if image == own} for own in ours]
+    return naive.candidates(scores.tolist(), correct)
+
+
+@pytest.mark.parametrize("method", ["isotonic", "platt"])
+def test_it_is_that_of_the_loop(project, method):
+    found = measured(project, calibrate=method)["calibration"]
+    for direction in DIRECTIONS:
+        known, asked = best("val", direction), best("test", direction)
+        curve = fitted(method, np.array([one for one, _, _ in known]), np.array([two for _, two, _ in known]))
+        told = curve(np.array([one for one, _, _ in asked])).tolist()
+        matched = [two for _, two, _ in asked]
+        own = found[direction]
+        assert own["method"] == method
+        assert own["measured"]["pairs"] == sum(one["pairs"] for one in own["bins"]) == len(asked)
+        assert own["fitted"]["base_rate"] == pytest.approx(np.mean([two for _, two, _ in known]), abs=1e-6)
+        assert own["ece"] == pytest.approx(naive.expected_calibration_error(told, matched), abs=0.01)
+        if method == ISOTONIC:
+            by_score = naive.isotonic([one for one, _, _ in known], [two for _, two, _ in known])
+            np.testing.assert_allclose(curve(np.array(list(by_score))), list(by_score.values()), atol=1e-6)
+        low, high = own["ece_interval"]
+        assert low <= own["ece"] <= high
+        assert all(("matched" in one) == (one["pairs"] > 0) for one in own["bins"])
+
+
+def test_nothing_else_changes_and_without_it_there_is_no_key(project):
+    plain, beside = measured(project), measured(project, calibrate="isotonic")
+    assert "calibration" not in plain
+    assert {key: value for key, value in beside.items() if key != "calibration"} == plain
+
+
+def test_a_matching_has_no_scores_and_a_criterion_its_own(project):
+    assert "calibration" not in measured(project, "hungarian", calibrate="platt")
+    own, other = (measured(project, name, calibrate="platt")["calibration"] for name in ("is", "nns"))
+    assert own != other
+
+
+def test_folds_are_joined(project):
+    found = measured(project, calibrate="isotonic", protocol="folds", fold_size=25)["calibration"]
+    assert found["image_to_text"]["measured"]["queries"] == 50
+    assert found["image_to_text"]["fitted"]["queries"] == 50, "two whole folds of val"
+    assert "ece_interval" not in measured(project, calibrate="isotonic", resamples=0)["calibration"]["image_to_text"]
+
+
+def test_it_needs_val(project):
+    with pytest.raises(InputError, match="there is no validation data"):
+        measured(project, calibrate="isotonic", split="val")

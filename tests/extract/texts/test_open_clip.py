@@ -1,0 +1,71 @@
+"""The captions' side of pretrained pairs: open_clip's own vectors, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.core.errors import IntegrityError, MissingResource
+from pipeline.extract.engine.pair import model as models
+from pipeline.extract.text_engine.method import Corpus
+from pipeline.extract.texts import open_clip as method
+from tests import pair_project as pairs
+
+open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
+
+TEXTS = ["A red ball.", "two  dogs &amp; a cat", "tree " * 40, ""]
+NOTHING = Corpus([], [])
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    method._reader.cache_clear()
+
+
+@pytest.mark.parametrize("kind", ["clip", "siglip"])
+@pytest.mark.parametrize("normalise", [True, False])
+def test_vectors_are_those_of_encode_text(kind, normalise):
+    model = pairs.write_model(kind)
+    params = method.Params(**pairs.named(model), device="cpu", batch_size=3, normalise=normalise)
+    found = method.transform(TEXTS, method.fit(NOTHING, params, 0), params)
+    place = f"local-dir:{model.absolute()}"
+    network, _ = open_clip.create_model_from_pretrained(place)
+    with torch.inference_mode():
+        expected = network.eval().encode_text(open_clip.get_tokenizer(place)(TEXTS), normalize=normalise)
+    np.testing.assert_allclose(found, expected.numpy(), atol=2e-6, rtol=1e-5)
+    assert method.transform([], method.fit(NOTHING, params, 0), params).shape == (0, 16)
+
+
+def test_what_was_fitted_names_its_weights_and_seed():
+    model = pairs.write_model("clip")
+    params = method.Params(**{**pairs.named(model), "sha256": None}, device="cpu")
+    state = method.fit(NOTHING, params, 0)
+    assert state.about["network"] == "open_clip open_clip_config"
+    assert (state.about["device"], state.about["precision"]) == ("cpu", "float32")
+    other = pairs.write_model("clip", seed=1, name="other") / pairs.WEIGHTS
+    other.replace(model / pairs.WEIGHTS)
+    method._reader.cache_clear()
+    with pytest.raises(IntegrityError, match=r"other weights of open_clip .* than the text features were made with"):
+        method.transform(TEXTS, state, params)
+    random = method.Params(model=str(model / pairs.CONFIG), weights="random", device="cpu")
+    first, second = (method.fit(NOTHING, random, seed) for seed in (1, 2))
+    assert not np.array_equal(method.transform(["a"], first, random), method.transform(["a"], second, random))
+
+
+def test_the_files_it_depends_on_are_told(tmp_path):
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens" / "tokenizer.json").write_text("{}")
+    model = pairs.write_model("clip")
+    params = method.Params(**pairs.named(model), tokenizer="tokens")
+    assert {path.name: digest for path, digest in params.files().items()} == {
+        pairs.CONFIG: "", "tokenizer.json": "", pairs.WEIGHTS: params.sha256
+    }  # fmt: skip
+    assert method.Params(model="ViT-B-32", weights="laion2b_s34b_b79k").files() == {}
+
+
+def test_a_tokenizer_of_the_hub_is_asked_for_in_one_line(tmp_path):
+    config = open_clip.get_model_config("ViT-B-16-SigLIP")
+    with pytest.raises(MissingResource, match=r"hf download timm/ViT-B-16-SigLIP --include .* set tokenizer: FOLDER"):
+        models.tokenizer(config, None, "ViT-B-16-SigLIP")
+    with pytest.raises(MissingResource, match="no tokenizer of open_clip ViT-B-16-SigLIP"):
+        models.tokenizer(config, tmp_path, "ViT-B-16-SigLIP")

@@ -1,0 +1,107 @@
+"""Conditions against the same thing said in Python, row by row."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.core.errors import UsageError
+from pipeline.tools.search import where
+
+FILES = ["a.png", "b/it's.jpg", "c.JPG", "d and e.png", 'f"g.png']
+COLUMNS = {"image_id": [3, 5, 7, 9, 11], "file": FILES, "width": [100, 500, 640, 500, 0], "split": list("xyyxz")}
+TABLE = pa.table({**COLUMNS, "width": pa.array(COLUMNS["width"], pa.int32())})
+ROWS = [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "same"),
+    [
+        ("split = 'x' and width > 50", lambda row: row["split"] == "x" and row["width"] > 50),
+        ("split == 'x' or width >= 640", lambda row: row["split"] == "x" or row["width"] >= 640),
+        ("NOT (split = 'y' AND width <> 500)", lambda row: not (row["split"] == "y" and row["width"] != 500)),
+        ("100 < width <= 500", lambda row: 100 < row["width"] <= 500),
+        ("500 >= width", lambda row: row["width"] <= 500),
+        ("width > 99.5 and width != -1", lambda row: row["width"] > 99.5),
+        ("split in ('x', 'z')", lambda row: row["split"] in ("x", "z")),
+        ("split IN ('x')", lambda row: row["split"] == "x"),
+        ("image_id not in [3, 99]", lambda row: row["image_id"] not in (3, 99)),
+        ("width in ()", lambda row: False),
+        ("'.png' in file", lambda row: ".png" in row["file"]),
+        ("' and ' not in file", lambda row: " and " not in row["file"]),
+        ('file = "b/it\'s.jpg"', lambda row: row["file"] == "b/it's.jpg"),
+        ("file = 'f\"g.png'", lambda row: row["file"] == 'f"g.png'),
+        ("file = 'a = b <> c'", lambda row: False),
+        ("width < 99999999999999999999999", lambda row: True),
+    ],
+)
+def test_the_same_rows(condition, same):
+    np.testing.assert_array_equal(where.rows(condition, TABLE), [same(row) for row in ROWS])
+
+
+COMPARED = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+LEAF = st.tuples(st.sampled_from(["width", "image_id"]), COMPARED, st.integers(-2, 700)).map(
+    lambda one: f"{one[0]} {one[1]} {one[2]}"
+) | st.tuples(st.sampled_from(["split", "file"]), COMPARED, st.sampled_from([*FILES[:1], "x", "y"])).map(
+    lambda one: f"{one[0]} {one[1]} '{one[2]}'"
+)
+
+
+@given(
+    st.recursive(
+        LEAF,
+        lambda inner: (
+            inner.map(lambda one: f"not ({one})")
+            | st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(lambda one: f"({one[0]}) {one[1]} {one[2]}")
+        ),
+        max_leaves=6,
+    )
+)
+def test_what_python_says_row_by_row(condition):
+    wanted = [bool(eval(condition, {}, row)) for row in ROWS]  # of what is drawn here
+    np.testing.assert_array_equal(where.rows(condition, TABLE), wanted)
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("widht > 5", "images have no column 'widht'; did you mean 'width'? known: image_id, file, width, split"),
+        ("width > 'a'", "'a' is compared with a column of int32"),
+        ("split = 5", "5 is compared with a column of string"),
+        ("split = test", "put text in quotes: 'test'"),
+        ("'5' in width", "'5' is compared with a column of int32"),
+        ("5 in width", "column 'width' holds numbers"),
+        *[
+            (text, "cannot read")
+            for text in (
+                "",
+                "width",
+                "width >",
+                "width > 5 or",
+                "width + 1 > 5",
+                "__import__('os').system('true') = 0",
+                "width.real > 5",
+                "f'{width}' = 'a'",
+                "b'a' = file",
+                "split is 'x'",
+                "width > True",
+                "(lambda: 1)() > 0",
+                "width > 5; split = 'x'",
+                "(" * 400,
+                "not " * 240 + "width",
+                "5 = 5",
+                "1and 2",
+                "'\\d' = ",
+                "a\0b = 1",
+            )
+        ],
+        ("width > 5 or " * 200 + "width > 5", "characters; 1,000 are the most"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(condition, message):
+    with pytest.raises(UsageError) as raised:
+        where.rows(condition, TABLE)
+    assert str(raised.value).startswith("--where: ")
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,16 @@
+import pytest
+import torch
+
+from pipeline.core.errors import InputError
+from pipeline.train.encoders.image.identity import Params
+from pipeline.train.encoders.image.identity.encoder import build
+from tests.train.encoders import identity
+
+
+def test_vectors_as_they_are_at_unit_length():
+    identity.check(lambda width, size: build(Params(), (width,), size, torch.Generator()))
+
+
+def test_regions_are_refused():
+    with pytest.raises(InputError, match="'identity' needs one vector per image"):
+        build(Params(), (36, 2048), 2048, torch.Generator())

@@ -1,0 +1,132 @@
+"""What ranks, and one process by itself, are asked for: the gradient of a batch, the weights after some epochs, a whole run."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.core import ranks
+from pipeline.project.registry import IMAGE_ENCODERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from pipeline.train.engine import data, encode, gradient_cache, loop
+from pipeline.train.engine.average import Averages
+from pipeline.train.engine.data import Pairs
+from pipeline.train.engine.model import DualEncoder, build
+from pipeline.train.engine.optimise import optimizer_for
+from pipeline.train.engine.scheme.scheme import Scheme
+from pipeline.train.engine.teacher import Teacher
+from tests.train.some import member, some_pairs, some_scheme
+
+COUNT = 34
+FRAGMENTS = ("scan_t2i", "scan_i2t", "saf", "sgr")
+Found = tuple[list[float], dict[str, np.ndarray]]
+
+
+def each(work: Callable[..., Found], cases: list[dict[str, Any]], *arguments: Any) -> list[Found]:
+    """``work`` of one case after the other."""
+    return [work(case, *arguments) for case in cases]
+
+
+def gradient(how: dict[str, Any], size: int, exact: bool = True) -> Found:
+    """The loss of one batch of ``size`` pairs, and the gradient of every weight; exact: in float64."""
+    with _read_as(exact):
+        scheme = _scheme(how, exact)
+        model, params = scheme.model.train(), scheme.setting.train
+        batch = scheme.setting.pairs.batch(np.arange(0, 2 * size, 2))
+        torch.manual_seed(7)
+        if params.chunk:
+            value = gradient_cache.backward(scheme, batch, params.chunk)
+        else:
+            total = scheme.terms(*model.encode(batch, scheme.setting.device, params.precision), batch).total()
+            value = total.item()
+            total.backward()
+        if ranks.count() > 1:
+            model.sum_gradients()
+        found = {name: weight.grad.numpy() for name, weight in model.named_parameters() if weight.grad is not None}
+        return [value], found | {name: buffer.numpy() for name, buffer in model.named_buffers()}
+
+
+def epochs(how: dict[str, Any], count: int, exact: bool = True) -> Found:
+    """The loss of each of ``count`` epochs, and weights, averages and what the scheme keeps at their end."""
+    with _read_as(exact):
+        scheme = _scheme(how, exact)
+        params = scheme.setting.train
+        optimizer, averages = optimizer_for(scheme.setting.model, params), Averages(scheme.models, params.average)
+        batches = list(np.split(np.random.default_rng(1).permutation(COUNT), [9, 18, 27]))
+        losses = [loop._epoch(scheme, optimizer, averages, lambda _: batches, one, "toy") for one in range(count)]
+        models = {
+            f"{place}/{name}": one for place, of in enumerate(averages.models) for name, one in of.state_dict().items()
+        }
+        kept = {f"scheme/{name}": one for name, one in scheme.state().items()}
+        return losses, {name: one.detach().numpy() for name, one in (scheme.model.state_dict() | models | kept).items()}
+
+
+def drifted() -> None:
+    """Weights that are not the same everywhere."""
+    ranks.require_same([torch.full((3,), float(ranks.number()))], "weights")
+
+
+@contextlib.contextmanager
+def _read_as(exact: bool) -> Iterator[None]:
+    """exact: features are read as float64, as no run does."""
+    read = data.image_inputs
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (data, encode) if exact else ():
+            patch.setattr(module, "image_inputs", lambda array, rows: read(array, rows).double())
+        yield
+
+
+def _scheme(how: dict[str, Any], exact: bool) -> Scheme:
+    """how: names of loss, scheme and similarity, options of members, ``train``."""
+    pairs = some_pairs(COUNT, each=2)
+    if how.get("similarity") in FRAGMENTS:
+        array = np.random.default_rng(0).standard_normal((len(pairs.array), 3, 6)).astype(np.float16)
+        pairs = replace(pairs, array=array)
+
+    def made(seed: int) -> DualEncoder:
+        model = _model(pairs, how, seed)
+        return model.double() if exact else model
+
+    plain = some_scheme(pairs, how.get("loss", "sum"), model=made(0), train={"epochs": 9, **how.get("train", {})})
+    setting = replace(plain.setting, build=made, teacher=_teacher())
+    name = how.get("scheme", "plain")
+    scheme = SCHEMES.load(name).scheme(setting, member(SCHEMES, name, **how.get("options", {})).params)
+    return _in_float64(scheme) if exact else scheme
+
+
+def _model(pairs: Pairs, how: dict[str, Any], seed: int) -> DualEncoder:
+    similarity = how.get("similarity", "cosine")
+    image = {"name": "regions" if similarity in FRAGMENTS else "linear", **how.get("image", {})}
+    text = {"name": "gru", "word_dim": 5, **how.get("text", {})}
+    options = {"sim_dim": 4} if similarity in ("saf", "sgr") else {}
+    sides = member(IMAGE_ENCODERS, **image), member(TEXT_ENCODERS, **text)
+    return build(
+        *sides, member(SIMILARITIES, similarity, **options), pairs.array.shape[1:], pairs.texts.inputs, 8, seed
+    )
+
+
+def _teacher() -> Teacher:
+    drawn = torch.Generator().manual_seed(0)
+    images, captions = (torch.randn(COUNT, 4, generator=drawn).half() for _ in range(2))
+    return Teacher(images, captions, torch.arange(COUNT), torch.arange(COUNT))
+
+
+def _in_float64(scheme: Any) -> Any:
+    """What a scheme keeps is float32, which would round away what is to be seen."""
+    if hasattr(scheme, "costs"):
+        scheme.costs.network.double()
+    if hasattr(scheme, "targets"):
+        scheme.targets = scheme.targets.double()
+    if hasattr(scheme, "images"):
+        begin = scheme.start
+
+        def start(epoch: int) -> None:
+            begin(epoch)
+            if scheme.images is not None:
+                scheme.images, scheme.texts = scheme.images.double(), scheme.texts.double()
+
+        scheme.start = start
+    return scheme

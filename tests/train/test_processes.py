@@ -1,0 +1,148 @@
+"""Whole runs in several processes: the model of one, and what is left when some of them end."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.artifacts import history, model_files
+from pipeline.core import ranks, whole
+from pipeline.core.errors import PipelineError, UsageError
+from pipeline.project import paths
+from pipeline.train.engine import checkpoint, processes
+from pipeline.train.stage import train
+from tests.regions_project import write_regions_project
+from tests.rules.sources import ROOT
+from tests.toy_project import PARAMS, load_params
+from tests.train.engine import rank_cases
+from tests.train.killed import killed_after
+from tests.train.ranked import on
+from tests.train.schemes.test_hard_negatives import MINED
+
+_DVC = """
+stages:
+  train:
+    cmd: vse-pipe train --run sum
+    deps: [data/inject]
+    params: [train]
+    outs: [{data/train/sum: {persist: true}}]
+"""
+
+
+def _weights(run: str) -> dict[str, np.ndarray]:
+    return {name: one.numpy() for name, one in model_files.read(paths.trained(run)).weights.items()}
+
+
+def _assert_near(run: str, expected: dict[str, np.ndarray]) -> None:
+    for name, weight in _weights(run).items():
+        np.testing.assert_allclose(weight, expected[name], rtol=1e-2, atol=1e-3, err_msg=name)
+
+
+@pytest.mark.acceptance
+def test_a_run_of_one_process_goes_on_with_three_and_ends_where_one_does(project):
+    params = load_params(
+        project, train={**PARAMS["train"], "average": 0.9}, text={"gru": {"word_dim": 6, "dropout": 0.3}}
+    )
+    train(params, "sum", "cpu")
+    alone, rows = _weights("sum"), history.read(paths.trained("sum"))
+    assert "processes" not in model_files.read_config(paths.trained("sum"))
+    shutil.rmtree(paths.trained("sum"))
+    killed_after(2, params, "sum")
+    on(3, train, params, "sum", "cpu")
+    assert model_files.read_config(paths.trained("sum"))["processes"] == 3
+    _assert_near("sum", alone)
+    np.testing.assert_allclose(history.read(paths.trained("sum"))["loss"], rows["loss"], rtol=1e-4)
+
+
+@pytest.mark.acceptance
+def test_regions_are_mined_by_two_as_by_one(tmp_path, monkeypatch):
+    """By plain descent: Adam makes steps of the rounding errors of biases that batch normalisation takes away again."""
+    monkeypatch.chdir(tmp_path)
+    slow = {**MINED, "train": {**MINED["train"], "optimiser": "sgd", "lr": 0.02}}
+    params = write_regions_project(tmp_path, mined=slow)
+    train(params, "mined", "cpu")
+    alone = _weights("mined")
+    shutil.rmtree(paths.trained("mined"))
+    on(2, train, params, "mined", "cpu")
+    _assert_near("mined", alone)
+
+
+def test_processes_that_drift_apart_are_told():
+    with pytest.raises(AssertionError, match="PipelineError: the processes no longer hold the same weights"):
+        on(2, rank_cases.drifted)
+
+
+def test_a_gpu_for_each_is_needed():
+    import torch
+
+    with pytest.raises(UsageError, match=r"^train sum: train.processes 99 need a GPU each, and there are \d+ "):
+        processes.run(print, (), 99, torch.device("cuda"), "train sum")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "said", "expected"),
+    [
+        ([1, -9], ["lost"], r"^train sum: process 2 of 2 was ended by SIGKILL; run the same command again"),
+        ([1, 3], ["lost", "own"], "^own$"),
+        ([1, None], ["lost"], "^train sum: lost; run"),
+        ([None, 7], [], "^train sum: process 2 of 2 failed with status 7; run"),
+    ],
+)
+def test_the_first_failure_is_what_is_said(statuses, said, expected):
+    """Not that of those who lost their partner by it."""
+    errors = [PipelineError(one) if one == "own" else ranks.Lost(one) for one in said]
+    with pytest.raises(PipelineError, match=expected):
+        raise processes._cause(statuses, errors, "train sum")
+
+
+@pytest.mark.acceptance
+def test_under_dvc_a_killed_process_ends_all_and_one_process_goes_on(project, monkeypatch):
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    many = {**PARAMS["train"], "epochs": 60, "processes": 2}
+    load_params(project, train=many)
+    Path("dvc.yaml").write_text(_DVC)
+    subprocess.run(["dvc", "init", "-q", "--no-scm"], check=True)
+    out = whole.partial(paths.trained("sum"))
+    with subprocess.Popen(["dvc", "repro"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as dvc:
+        _until(lambda: (out / checkpoint.FILE).is_file(), dvc)
+        workers = _workers(dvc.pid)
+        assert len(workers) == 2
+        os.kill(workers[1], signal.SIGKILL)
+        said, _ = dvc.communicate(timeout=300)
+    assert dvc.returncode != 0
+    assert said.count("error: train sum: process ") == 1
+    assert "of 2 was ended by SIGKILL; run the same command again" in said
+    assert "Traceback" not in said
+    assert not any(Path(f"/proc/{one}").exists() for one in workers)
+    done = len(history.read(out))
+    load_params(project, train={**many, "processes": 1})
+    again = subprocess.run(["dvc", "repro"], capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    assert f"going on after epoch {done} of 60" in again.stderr + again.stdout
+
+
+def _until(seen, process: subprocess.Popen) -> None:
+    ends = time.monotonic() + 300
+    while not seen():
+        assert process.poll() is None
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+def _workers(of: int) -> list[int]:
+    """The ranks below a process, in the order they were started in."""
+    found = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in found.splitlines()]
+    below, some = {of}, True
+    while some:
+        some = {int(pid) for pid, parent, _ in rows if int(parent) in below} - below
+        below |= some
+    return sorted(int(pid) for pid, _, said in rows if int(pid) in below and "spawn_main" in said)
