@@ -50,7 +50,9 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many images each call encodes."""
     seen: list[int] = []
     run = Sources.seen
-    monkeypatch.setattr(Sources, "seen", lambda self, ids, *more: seen.append(len(ids)) or run(self, ids, *more))
+    monkeypatch.setattr(
+        Sources, "seen", lambda self, ids, *more, **how: seen.append(len(ids)) or run(self, ids, *more, **how)
+    )
     return seen
 
 

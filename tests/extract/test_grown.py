@@ -1,18 +1,21 @@
 """Features of a collection that changed: those that computing all anew gives, byte for byte, and only new pictures computed."""
 
 import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipeline.extract import stage
+from pipeline.extract import plan, stage
 from pipeline.extract.engine.forward import Forward
 from pipeline.extract.engine.work import Work
 from pipeline.project.params.typed import Params
+from pipeline.project.step import AGAIN
 from tests.extract import project
 from tests.extract.test_resume import outputs
+from tests.faults import kill_extract
 
 OUT = project.OUT
 FILTERS = {"filters": 8, "batch_size": 4, "shard_size": 4}
@@ -98,7 +101,13 @@ NETWORKS: dict[str, Callable[[], Params]] = {
 }
 
 
-@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize(
+    "network",
+    [
+        pytest.param(network, id=name, marks=pytest.mark.acceptance if name in ("grid", "resnet", "timm") else ())
+        for name, network in NETWORKS.items()
+    ],
+)
 def test_bits_do_not_depend_on_place_or_batch(folder: Path, computed: list[int], network: Callable[[], Params]) -> None:
     assert grown(network(), CHANGES["all of it"][0], computed) == CHANGES["all of it"][1]
 
@@ -204,3 +213,27 @@ def test_a_picture_without_features_is_tried_again(folder: Path, computed: list[
     stage.extract(params, "small", "cpu")
     assert sum(computed) == 5
     assert outputs(folder) == wanted
+
+
+def test_a_plan_says_how_many_are_new(folder: Path) -> None:
+    holds(NAMES[:9])
+    stage.extract(filters(), "small", "cpu")
+    holds(NAMES)
+    step = plan.plan(filters(), "small")
+    assert (step.state, step.rows) == (AGAIN, {"images": 14, "new": 5})
+    assert plan.plan(filters(filters=4), "small").rows == {"images": 14}
+
+
+@pytest.mark.acceptance
+def test_dvc_repro_grows_what_it_kept(folder: Path) -> None:
+    kill_extract.make(folder)
+    names = sorted(path.name for path in Path("raw").iterdir())
+    project.prepared(Path("raw"), names[5:-5])
+    kill_extract.run(kill_extract.DVC)
+    project.prepared(Path("raw"), names)
+    done = subprocess.run(kill_extract.DVC, capture_output=True, text=True, check=True)
+    assert f"{len(names) - 10} of {len(names)} pictures computed before" in done.stdout + done.stderr
+    found = outputs(folder)
+    kill_extract.emptied()
+    kill_extract.run(kill_extract.STAGE)
+    assert outputs(folder) == found

@@ -32,14 +32,15 @@ class Sources:
     texts: Texts
     device: torch.device
 
-    def seen(self, image_ids: np.ndarray, shown: str = "") -> Tensor:
+    def seen(self, image_ids: np.ndarray, shown: str = "", even: bool = False) -> Tensor:
         """(n, dim) or (n, R, dim). shown: what a progress line calls the work; none without.
 
-        The last batch is filled up: the last bits of what an image gives may follow from how many a batch holds, never from which.
+        even: the last batch is filled up, since the last bits of what an image gives may follow from how many a batch holds; they
+        never follow from which.
         """
         rows = self.features.rows_of(image_ids)
         size = _BATCH if isinstance(self.inputs, np.ndarray) else min(_BATCH, self.inputs.batch_size)
-        filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)])
+        filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
         return encode.images(self.model, self.inputs, filled, self.device, size, shown)[: len(rows)]
 
     def read(self, caption_ids: np.ndarray, shown: str = "") -> Tensor | Words:

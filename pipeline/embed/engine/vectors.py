@@ -26,14 +26,19 @@ def write(
     seen, read = of_splits(sources.images, splits), of_splits(sources.captions, splits)
     ids = seen["image_id"].to_numpy()
     shown = contents_of(sources.features, ids)
-    images, before = earlier.completed(shown, lambda places: sources.seen(ids[places], _told(embeddings.IMAGES)))
+    images, before = earlier.completed(
+        shown, lambda places: sources.seen(ids[places], _told(embeddings.IMAGES), even=True)
+    )
     if before:
         say(f"embed {run}: {before} of {len(ids)} pictures computed before")
     contents.write(folder, shown, earlier.made)
-    captions = sources.read(read["caption_id"].to_numpy(), _told(embeddings.CAPTIONS))
-    assert isinstance(captions, Tensor)
+    captions = np.empty((0, images.shape[1]), np.float32)  # of a data set without any
+    if len(read):
+        encoded = sources.read(read["caption_id"].to_numpy(), _told(embeddings.CAPTIONS))
+        assert isinstance(encoded, Tensor)
+        captions = encoded.numpy()
     _write(folder / embeddings.IMAGES, seen, "image_id", images, about)
-    _write(folder / embeddings.CAPTIONS, read, "caption_id", captions.numpy(), about)
+    _write(folder / embeddings.CAPTIONS, read, "caption_id", captions, about)
     return [len(seen), len(read)], images.shape[1]
 
 
