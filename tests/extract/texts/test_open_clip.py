@@ -1,5 +1,7 @@
 """The captions' side of pretrained pairs: open_clip's own vectors, and what is refused."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -69,3 +71,10 @@ def test_a_tokenizer_of_the_hub_is_asked_for_in_one_line(tmp_path):
         models.tokenizer(config, None, "ViT-B-16-SigLIP")
     with pytest.raises(MissingResource, match="no tokenizer of open_clip ViT-B-16-SigLIP"):
         models.tokenizer(config, tmp_path, "ViT-B-16-SigLIP")
+
+
+def test_without_the_package_it_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "open_clip", None)
+    params = method.Params(model="ViT-B-32", weights="random")
+    with pytest.raises(MissingResource, match=r"the package open_clip_torch, .*: pip install 'vse-pipe\[open_clip\]'"):
+        method.fit(NOTHING, params, 0)

@@ -12,6 +12,7 @@ from PIL import Image
 
 from pipeline.artifacts import captions, embeddings, evaluation, history, images, model_files
 from pipeline.core.errors import InputError, ParamsError, UsageError
+from pipeline.embed import transfer
 from pipeline.embed.stage import embed
 from pipeline.evaluate.stage import evaluate
 from pipeline.extract.stage import extract
@@ -186,6 +187,26 @@ def test_it_is_exported_and_packed_with_what_is_known_of_the_weights(params):
     np.testing.assert_allclose(network.captions(said).numpy(), stored, atol=1e-6)
     seen = network.images([Path("raw/0.jpg")]).numpy()
     np.testing.assert_allclose(seen, embeddings.read(paths.embedded("zero") / embeddings.IMAGES).vectors[:1], atol=1e-6)
+
+
+@pytest.mark.acceptance
+def test_it_is_measured_on_another_data_set(params):
+    lines = [f"{number}.jpg,a dog {number},test" for number in range(4)]
+    Path("raw/mine.csv").write_text("\n".join(["image,caption,split", *lines]) + "\n")
+    changed = pairs.loaded(
+        Path("models/siglip"),
+        datasets={**pairs.PARAMS["datasets"], "mine": {"format": "csv", "source": "raw/mine.csv"}},
+        features={
+            name: {"dataset": dataset, "backbone": "open_clip", **pairs.named(Path("models/siglip"))}
+            for name, dataset in (("seen", "photos"), ("mine", "mine"))
+        },
+        transfers={"moved": {"run": "zero", "dataset": "mine"}},
+    )
+    prepare(changed, "mine")
+    extract(changed, "mine", "cpu")
+    transfer.embed(changed, "moved", "cpu")
+    evaluate(changed, "moved", ["nns"])
+    assert evaluation.read_metrics(paths.evaluated("moved", "nns"))["image_to_text"]["queries"] == 4
 
 
 def test_sides_of_two_pairs_are_refused_and_nothing_is_lost(params):

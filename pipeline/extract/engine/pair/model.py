@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from pipeline.core import states, weights
 from pipeline.core.errors import InputError, MissingResource, UsageError
-from pipeline.core.extras import absent
 from pipeline.extract.engine.pair import published
 from pipeline.extract.engine.pair.params import PairParams
 
@@ -63,14 +62,9 @@ class Pair:
 def load(options: PairParams, seed: int) -> Pair:
     """The model that ``options`` name, in evaluation mode and on the CPU; of random weights those of ``seed``.
 
-    Raises MissingResource where the package or the weights are not there, UnknownMember for another architecture or name of
-    weights, UsageError for options that open_clip cannot build, InputError for weights of another architecture,
-    IntegrityError for weights with another digest.
+    Raises as ``published.architecture``, MissingResource where weights are not there, UsageError for options that open_clip
+    cannot build, InputError for weights of another architecture, IntegrityError for weights with another digest.
     """
-    try:
-        import open_clip  # noqa: F401 (seconds, and an extra)
-    except ImportError as error:
-        raise absent("a pretrained pair", "open_clip_torch", "open_clip") from error
     architecture = published.architecture(options)
     found = weights.locate(options, architecture.source, seed)
     with folder(architecture.content) as name:

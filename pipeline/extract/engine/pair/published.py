@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.core.errors import InputError, MissingResource, UnknownMember, UsageError
+from pipeline.core.extras import absent
 from pipeline.core.files import read_json, sha256
 from pipeline.core.unknown import missing, unknown
 from pipeline.core.weights import WeightsFile, source_of
@@ -45,13 +46,15 @@ class Architecture:
 
 def architecture(options: PairParams) -> Architecture:
     """Raises UnknownMember for a name that open_clip does not have, UsageError for options that contradict it, MissingResource
-    and InputError for a file that is not there or describes nothing."""
+    and InputError for a file that is not there or describes nothing, MissingResource without the package too."""
+    try:
+        import open_clip  # seconds
+    except ImportError as error:
+        raise absent("a pretrained pair", "open_clip_torch", "open_clip") from error
     if options.file is not None and not options.file.is_file():
         raise MissingResource(f"{options.file.absolute()}: no such weights file")
     if options.described is not None:
         return _of_file(options, options.described)
-    import open_clip
-
     name, known = options.model, open_clip.list_models()
     if name not in known:
         told = f"open_clip.list_models() names all {len(known)}"

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from pipeline.core import device as devices
 from pipeline.core import precision
-from pipeline.extract.engine.pair import model
+from pipeline.extract.engine.pair import model, published
 from pipeline.extract.engine.pair.params import PairParams
 
 
@@ -29,8 +29,9 @@ class TextTower:
     @classmethod
     def load(cls, options: PairParams, seed: int, tokenizer: Path | None, device: str) -> "TextTower":
         """Raises as ``model.load`` and ``model.tokenizer``."""
-        where, pair = devices.resolve(device), model.load(options, seed)
-        tokens = model.tokenizer(pair.config, tokenizer, options.model)
+        where, config = devices.resolve(device), published.architecture(options).content["model_cfg"]
+        tokens = model.tokenizer(config, tokenizer, options.model)  # first: a model takes longer to build
+        pair = model.load(options, seed)
         tower = model.Tower(pair.model, "text").to(where)
         return cls(tower, tokens, pair.dimensions, pair.about, where, precision.resolve(options.precision, where))
 
