@@ -11,7 +11,7 @@ from pipeline.artifacts.images import SPLITS
 _DIGITS = 16
 _COLUMNS = (("image_id", "sha256"), ("caption_id", "image_id", "text"))
 # What of an address says which part of the picture it is (``pipeline.pictures.address``).
-_BOX = "(?P<box>#xywh=[0-9,]+)$"
+BOX = "(?P<box>#xywh=[0-9,]+)$"
 
 
 def by_split(images: pa.Table, captions: pa.Table) -> dict[str, str]:
@@ -25,7 +25,7 @@ def by_split(images: pa.Table, captions: pa.Table) -> dict[str, str]:
             for part, names in zip(parts, _COLUMNS, strict=True):
                 for name in names:
                     _add(digest, part[name])
-            _add(digest, pc.struct_field(pc.extract_regex(parts[0]["file"], _BOX), "box").drop_null())
+            _add(digest, pc.struct_field(pc.extract_regex(parts[0]["file"], BOX), "box").drop_null())
             found[split] = digest.hexdigest()[:_DIGITS]
     return found
 

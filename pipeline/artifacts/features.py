@@ -6,6 +6,7 @@ holds their boxes and scores too, where there are any.
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,6 +30,8 @@ ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
 OK, UNREADABLE = "ok", "unreadable"
 # What writing adds to meta.json; the rest is what the features follow from.
 WRITTEN = ("fingerprint", "shape", "sha256", "index_sha256")
+# Key of the digest of images.parquet in meta.json.
+IMAGES = "images_sha256"
 BESIDE = ("boxes", "scores")
 _WIDTHS = {"boxes": 4, "scores": 1}
 _CHECK_ROWS = 4096
@@ -110,6 +113,17 @@ class Features:
         if len(wrong):
             raise InputError(f"{len(wrong)} images have no features, the first is image_id {wrong[0]}")
         return self.rows[rows]
+
+
+def about(meta: dict) -> dict:
+    """What the features follow from. meta: as meta.json has it."""
+    return {key: value for key, value in meta.items() if key not in WRITTEN}
+
+
+def made(about: dict) -> str:
+    """One digest of what a row follows from beside its picture. about: as of ``about``."""
+    row = {key: value for key, value in about.items() if key != IMAGES}
+    return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
 
 
 def write(folder: Path, array: np.ndarray, index: pa.Table, meta: dict) -> None:

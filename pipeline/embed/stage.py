@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import torch
 
-from pipeline.artifacts import _content, captions, embeddings, images, model_files, names
+from pipeline.artifacts import _content, captions, contents, embeddings, images, model_files, names
 from pipeline.artifacts import fragments as weights
 from pipeline.artifacts.features import Features
 from pipeline.artifacts.texts import Texts
@@ -20,6 +20,7 @@ from pipeline.core.files import sha256
 from pipeline.core.locks import claim
 from pipeline.core.whole import whole_folder
 from pipeline.embed.engine import fragments, vectors
+from pipeline.embed.engine.earlier import EarlierVectors, made
 from pipeline.embed.engine.inputs import Sources
 from pipeline.project import paths, repetitions, timing
 from pipeline.project.params.typed import Params
@@ -28,7 +29,7 @@ from pipeline.train.engine import restore
 from pipeline.train.engine.model import DualEncoder
 
 Model = tuple[DualEncoder, model_files.ModelFiles]
-FILES = (embeddings.IMAGES, embeddings.CAPTIONS, names.NAME, weights.WEIGHTS, f"{embeddings.PEER}/*")
+FILES = (embeddings.IMAGES, embeddings.CAPTIONS, contents.NAME, names.NAME, weights.WEIGHTS, f"{embeddings.PEER}/*")
 
 
 def embed(params: Params, run: str, device: str = "auto") -> Path:
@@ -82,8 +83,13 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
         for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
             place.mkdir(exist_ok=True)
             sources = Sources(model.to(where), seen, read, source, inputs, material.texts, where)
-            form = fragments if model.fragments else vectors
-            counts, dim = form.write(place, sources, {**_about(run, files), **about}, params.embed.splits)
+            footer = {**_about(run, files), **about}
+            if model.fragments:
+                counts, dim = fragments.write(place, sources, footer, params.embed.splits)
+            else:
+                there = paths.embedded(run) / place.relative_to(folder)
+                earlier = EarlierVectors(there, made(params, run, files, source, where.type))
+                counts, dim = vectors.write(place, sources, footer, params.embed.splits, earlier, run)
     if missing:
         images_, captions_ = (len(was) - len(now) for was, now in zip(whole, tables, strict=True))
         warn(f"embed {run}: {images_} images that could not be read are left out, with {captions_} captions")

@@ -1,9 +1,10 @@
 """What `vse-pipe extract --features` would do, from images.parquet, meta.json and params.yaml alone."""
 
 import math
+from pathlib import Path
 
-from pipeline.artifacts import features, images
-from pipeline.core.errors import InputError
+from pipeline.artifacts import contents, features, images
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import read_json, sha256
 from pipeline.project import paths
 from pipeline.project.params.typed import FeatureSet, Params
@@ -11,6 +12,7 @@ from pipeline.project.step import AGAIN, DONE, FLOAT32, GOES_ON, RUNS, Earlier, 
 
 _DIMENSIONS = {"resnet152": 2048, "vgg19": 4096, "inception_resnet_v2": 1536}
 _PARTS = ("parts", "shards")
+_ITSELF = "{}; the command itself compares weights, code and versions too"
 
 
 def plan(params: Params, name: str) -> Step:
@@ -24,18 +26,33 @@ def plan(params: Params, name: str) -> Step:
     earlier = [
         Earlier(paths.extracted(params.features[one].dataset, one), _rows(params, one)) for one in _alike(params, name)
     ]
-    spent, because = seconds(count, earlier)
+    new = _new(node, out, meta, count)
+    spent, because = seconds(new, earlier)
     state = RUNS
     if meta is not None and _same(node, meta) and meta.get("images_sha256") == sha256(source):
         state, spent = DONE, 0.0
-        because = "same images and parameters; the command itself compares weights, code and versions too"
+        because = _ITSELF.format("same images and parameters")
     elif any((out / part).is_dir() for part in _PARTS):
         state = GOES_ON
     elif meta is not None:
         state = AGAIN
+    told = {"images": count}
+    if new < count and state != DONE:
+        told, because = told | {"new": new}, _ITSELF.format("the others were computed with the same parameters")
     width = 2 if node.backbone.params.store == "float16" else FLOAT32
     written = None if shape is None else math.prod(shape) * width
-    return Step("extract", name, str(out), state, {"images": count}, 0 if state == DONE else written, spent, because)
+    return Step("extract", name, str(out), state, told, 0 if state == DONE else written, spent, because)
+
+
+def _new(node: FeatureSet, out: Path, meta: dict | None, count: int) -> int:
+    """How many pictures no earlier call has computed, as far as parameters tell."""
+    if meta is None or not _same(node, meta) or not (out / contents.NAME).is_file():
+        return count
+    try:
+        known = contents.read(out)[0]
+    except (InputError, IntegrityError):  # the command itself says so
+        return count
+    return contents.places(contents.of(images.read(paths.prepared(node.dataset))), [known]).null_count
 
 
 def _meta(params: Params, name: str) -> dict | None:

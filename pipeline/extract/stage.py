@@ -7,15 +7,17 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.artifacts import features as artefact
-from pipeline.artifacts import unreadable
+from pipeline.artifacts import images, unreadable
 from pipeline.core.console import say, warn
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import read_json
+from pipeline.core.files import read_json, sha256
+from pipeline.core.whole import require_ours
 from pipeline.extract.engine import fingerprint, policy, recognise
 from pipeline.extract.engine.assemble import assemble
 from pipeline.extract.engine.backbone import Failure
 from pipeline.extract.engine.job import Job, known, plan
-from pipeline.extract.engine.shards import Damaged, Shards, earlier
+from pipeline.extract.engine.reuse import OURS, about_now, growing, shards_of
+from pipeline.extract.engine.shards import Damaged, Shards
 from pipeline.extract.engine.work import Work
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import FeatureSet, Params
@@ -38,10 +40,12 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
             return out
         from pipeline.core import device as devices
 
-        job = plan(node, params.seed, devices.resolve(device))
+        require_ours(out, OURS)
+        job = growing(plan(node, params.seed, devices.resolve(device)), out)
         if getattr(node.backbone.params, "precision", "") == "auto":
             say(f"extract {features}: precision auto is {job.about['precision']} on this machine")
-        shards = Shards(out, job.shards_digest)
+        shards = shards_of(job, out)
+        _say_reused(job, features)
         if work.share:
             _compute_share(job, shards, features, device, work)
             return out
@@ -70,14 +74,20 @@ def finish(params: Params, features: str, device: str = "auto", work: Work | Non
     with work.lock(out):
         if _there(out, node, params.seed, device, features, work):
             return True
-        for about in earlier(out):
+        source = paths.prepared(node.dataset) / images.NAME
+        for about in about_now(out, sha256(source)) if source.is_file() else ():
             if recognise.settled(about, node, params.seed, device):
                 job = known(node, params.seed, about)
-                shards = Shards(out, job.shards_digest)
-                settle = _settle if work.share is None else _settle_share
-                if set(work.mine(job.count)) <= shards.found().keys() and settle(job, shards, features, out, work):
-                    return True
+                if _all_there(growing(job, out, verify=False), out, work):
+                    job = growing(job, out)
+                    settle = _settle if work.share is None else _settle_share
+                    if _all_there(job, out, work) and settle(job, shards_of(job, out), features, out, work):
+                        return True
     return False
+
+
+def _all_there(job: Job, out: Path, work: Work) -> bool:
+    return set(work.mine(job.count)) <= shards_of(job, out).found().keys()
 
 
 def _settle(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
@@ -87,9 +97,14 @@ def _settle(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
     if not _assembled(job, shards, out, name):
         return False
     _lap(out, started)
-    shards.remove()
+    _say_reused(job, name)
     say(f"extract {name}: {job.count} shards were there, put together in {out}{_but(unreadable.read(out))}")
     return True
+
+
+def _say_reused(job: Job, name: str) -> None:
+    if job.reused is not None:
+        say(f"extract {name}: {job.reused.count} of {job.table.num_rows} pictures computed before")
 
 
 def _settle_share(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
@@ -109,7 +124,7 @@ def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str, work:
     if not meta.is_file():
         return False
     try:
-        about = _about(read_json(meta))
+        about = artefact.about(read_json(meta))
     except InputError:
         return False  # said where the whole of it is looked at, and made again
     if not recognise.settled(about, node, seed, device) or not _finished(out, fingerprint.digest(about)):
@@ -124,11 +139,6 @@ def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str, work:
     return True
 
 
-def _about(meta: dict) -> dict:
-    """What the features follow from."""
-    return {key: value for key, value in meta.items() if key not in artefact.WRITTEN}
-
-
 def _but(left_out: pa.Table) -> str:
     return f" but for {left_out.num_rows} images that cannot be read" if left_out.num_rows else ""
 
@@ -138,7 +148,7 @@ def _finished(out: Path, digest: str) -> bool:
         return False
     try:
         meta = read_json(out / artefact.META)
-        if meta.get("fingerprint") != digest or fingerprint.digest(_about(meta)) != digest:
+        if meta.get("fingerprint") != digest or fingerprint.digest(artefact.about(meta)) != digest:
             return False
         artefact.read(out)
         unreadable.read(out)
@@ -150,7 +160,7 @@ def _finished(out: Path, digest: str) -> bool:
 
 def _complete(job: Job, shards: Shards, out: Path, name: str, device: str, work: Work) -> None:
     """Compute the shards that are missing and put all together; once more for those that turn out to be damaged."""
-    if not shards.found():
+    if not shards.found() and job.reused is None:
         timing.record(out, 0.0)
     while True:
         _compute(job, shards, name, device, work, out)

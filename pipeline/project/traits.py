@@ -32,9 +32,13 @@ class ProposalTraits(Traits):
 
 @dataclass(frozen=True)
 class BackboneTraits(Traits):
-    """trainable: it is a network that makes features of images, so that an image encoder can hold it and train it."""
+    """trainable: it is a network that makes features of images, so that an image encoder can hold it and train it; by_content:
+    False where the features follow from more than the picture, such as its name; alone: each image is computed by itself,
+    whatever else is in its batch."""
 
     trainable: bool = False
+    by_content: bool = True
+    alone: bool = False
 
 
 @dataclass(frozen=True)

@@ -62,21 +62,26 @@ def _kill_at(number: int) -> None:
     sys.addaudithook(hook)
 
 
-def main(root: Path, rounds: int) -> None:
+def main(root: Path, rounds: int, before: int) -> None:
+    """before: of how many pictures there are features already."""
     torch.set_num_threads(1)
     status, number = signal.SIGKILL, 0
     while status == signal.SIGKILL:
         number += 1
-        status = one(root / f"{number:02d}", number, None)
+        status = one(root / f"{number:02d}", number, None, before)
     drawn = random.Random(7)
     for extra in range(rounds):
-        one(root / f"drawn-{extra:02d}", NEVER, drawn.uniform(0.05, 0.4))
+        one(root / f"drawn-{extra:02d}", NEVER, drawn.uniform(0.05, 0.4), before)
 
 
-def one(folder: Path, kill_at: int, after: float | None) -> int:
+def one(folder: Path, kill_at: int, after: float | None, before: int) -> int:
     folder.mkdir()
     os.chdir(folder)
-    project.prepared(Path("raw"), project.pictures(Path("raw"), 9))
+    names = project.pictures(Path("raw"), 9)
+    if before:
+        project.prepared(Path("raw"), names[-before:])
+        assert child(folder, NEVER) == 0
+    project.prepared(Path("raw"), names)
     status = child(folder, kill_at, after)
     at = Path("at").read_text() if Path("at").is_file() else ""
     left = sorted(path.name for path in project.OUT.rglob("*") if path.is_file())
@@ -86,4 +91,4 @@ def one(folder: Path, kill_at: int, after: float | None) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

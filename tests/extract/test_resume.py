@@ -23,27 +23,44 @@ def outputs(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
 
 
-@pytest.mark.acceptance
-def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.extract.killed", str(tmp_path), "3"]
+def killed(root: Path, rounds: int, before: int) -> list[dict]:
+    """What ``tests.extract.killed`` tells of its runs."""
+    command = [sys.executable, "-m", "tests.extract.killed", str(root), str(rounds), str(before)]
     # Byte code would be renamed into place too.
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    runs = [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.acceptance
+def test_killed_anywhere_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    runs = killed(tmp_path, rounds=3, before=0)
     planned = [run for run in runs if not run["folder"].startswith("drawn")]
     whole = outputs(tmp_path / planned[-1]["folder"])
-    assert sorted(whole) == ["errors.parquet", "features.npy", "index.parquet", "meta.json"]
+    assert sorted(whole) == ["contents.parquet", "errors.parquet", "features.npy", "index.parquet", "meta.json"]
     assert [run["killed"] for run in planned] == [signal.SIGKILL] * (len(planned) - 1) + [0]
-    renamed = ["000000", "000001", "000002", "features.npy", "index.parquet", "errors.parquet", "meta.json"]
-    removed = ["000000", "000001", "000002"]
+    parts = ["000000", "000001", "000002"]
+    written = ["features.npy", "index.parquet", "errors.parquet", "contents.parquet", "meta.json"]
     at = [run["at"] for run in planned[:-1]]
-    assert at[:7] == [f"os.rename {name}" for name in renamed]
-    assert sorted(at[7:10]) == [f"os.remove {name}" for name in removed]
-    assert [event.split()[0] for event in at[10:12]] == ["os.rmdir", "os.rmdir"]
-    assert at[12:] == ["os.remove small.lock"]
+    assert at[:10] == [f"os.rename {name}" for name in [*parts, *written, "small", "small.partial"]]
+    assert sorted(at[10:13]) == [f"os.remove {name}" for name in parts]
+    assert [event.split()[0] for event in at[13:16]] == ["os.rmdir"] * 3
+    assert at[16:] == ["os.remove shards", "os.remove small.lock"]
     for run in runs:
-        assert run["resumed"] == 0, done.stderr
+        assert run["resumed"] == 0, run
+        assert outputs(tmp_path / run["folder"]) == whole, run
+
+
+@pytest.mark.acceptance
+def test_killed_anywhere_while_it_grows_nothing_is_lost(tmp_path: Path) -> None:
+    """The features of eight of nine pictures are there whole, or those of all nine, whatever was killed."""
+    runs = killed(tmp_path, rounds=0, before=8)
+    whole = outputs(tmp_path / runs[-1]["folder"])
+    assert [run["killed"] for run in runs] == [signal.SIGKILL] * (len(runs) - 1) + [0]
+    assert len(runs) > 8
+    for run in runs:
+        assert run["resumed"] == 0, run
         assert outputs(tmp_path / run["folder"]) == whole, run
 
 

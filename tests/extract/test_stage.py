@@ -86,7 +86,7 @@ def test_meta_says_what_they_are(tiny: Path) -> None:
     assert meta["dimensions"] == 1024
     assert meta["libraries"].keys() == {"numpy", "pillow", "torch", "torchvision"}
     assert "seconds" not in json.dumps(meta)
-    assert sorted(contents()) == ["errors.parquet", "features.npy", "index.parquet", "meta.json"]
+    assert sorted(contents()) == ["contents.parquet", "errors.parquet", "features.npy", "index.parquet", "meta.json"]
 
 
 def test_random_weights_follow_the_seed_and_are_called_random(tiny: Path) -> None:

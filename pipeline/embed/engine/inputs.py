@@ -16,6 +16,9 @@ from pipeline.train.engine import encode
 from pipeline.train.engine.model import DualEncoder
 from pipeline.train.engine.pixels import PixelSource
 
+# Images in one pass.
+_BATCH = 1024
+
 
 @dataclass(frozen=True)
 class Sources:
@@ -30,10 +33,16 @@ class Sources:
     texts: Texts | None
     device: torch.device
 
-    def seen(self, image_ids: np.ndarray, shown: str = "") -> Tensor:
-        """(n, dim) or (n, R, dim). shown: what a progress line calls the work; none without."""
+    def seen(self, image_ids: np.ndarray, shown: str = "", even: bool = False) -> Tensor:
+        """(n, dim) or (n, R, dim). shown: what a progress line calls the work; none without.
+
+        even: the last batch is filled up, since the last bits of what an image gives may follow from how many a batch holds; they
+        never follow from which.
+        """
         rows = self.features.rows_of(image_ids)
-        return encode.images(self.model, self.inputs, rows, self.device, shown=shown)
+        size = _BATCH if isinstance(self.inputs, np.ndarray) else min(_BATCH, self.inputs.batch_size)
+        filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
+        return encode.images(self.model, self.inputs, filled, self.device, size, shown)[: len(rows)]
 
     def read(self, caption_ids: np.ndarray, shown: str = "") -> Tensor | Words:
         """(n, dim), or the words of n captions. shown: as of ``seen``."""

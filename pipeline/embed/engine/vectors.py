@@ -4,32 +4,48 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from torch import Tensor
 
-from pipeline.artifacts import embeddings
+from pipeline.artifacts import contents, embeddings
 from pipeline.artifacts.embeddings import Side
+from pipeline.core.console import say
+from pipeline.embed.engine.earlier import EarlierVectors, contents_of
 from pipeline.embed.engine.inputs import Sources, of_splits
 
 
-def write(folder: Path, sources: Sources, about: dict[str, str], splits: Sequence[str] | None) -> tuple[list[int], int]:
-    """Both files. Returns how many images and captions there are, and the dimensions of a vector."""
-    counts: list[int] = []
-    dim = 0
-    sides = [
-        (embeddings.IMAGES, sources.images, "image_id", sources.seen),
-        (embeddings.CAPTIONS, sources.captions, "caption_id", sources.read),
-    ]
-    for name, whole, key, encode in sides:
-        table = of_splits(whole, splits)
-        ids, image_ids = table[key].to_numpy(), table["image_id"].to_numpy()
-        if len(ids):
-            encoded = encode(ids, f"embedding {name.removesuffix('.parquet')}, batches")
-            assert isinstance(encoded, Tensor)
-            vectors = encoded.numpy()
-            dim = vectors.shape[1]
-        else:  # of a data set without captions; the images come first
-            vectors = np.empty((0, dim), np.float32)
-        split = table["split"].to_numpy(zero_copy_only=False)
-        embeddings.write(folder / name, Side(ids, image_ids, split, vectors, about))
-        counts.append(len(ids))
-    return counts, dim
+def write(
+    folder: Path,
+    sources: Sources,
+    about: dict[str, str],
+    splits: Sequence[str] | None,
+    earlier: EarlierVectors,
+    run: str,
+) -> tuple[list[int], int]:
+    """Both files, and what the images show. Returns how many images and captions there are, and the dimensions of a vector."""
+    seen, read = of_splits(sources.images, splits), of_splits(sources.captions, splits)
+    ids = seen["image_id"].to_numpy()
+    shown = contents_of(sources.features, ids)
+    images, before = earlier.completed(
+        shown, lambda places: sources.seen(ids[places], _told(embeddings.IMAGES), even=True)
+    )
+    if before:
+        say(f"embed {run}: {before} of {len(ids)} pictures computed before")
+    contents.write(folder, shown, earlier.made)
+    captions = np.empty((0, images.shape[1]), np.float32)  # of a data set without any
+    if len(read):
+        encoded = sources.read(read["caption_id"].to_numpy(), _told(embeddings.CAPTIONS))
+        assert isinstance(encoded, Tensor)
+        captions = encoded.numpy()
+    _write(folder / embeddings.IMAGES, seen, "image_id", images, about)
+    _write(folder / embeddings.CAPTIONS, read, "caption_id", captions, about)
+    return [len(seen), len(read)], images.shape[1]
+
+
+def _told(name: str) -> str:
+    return f"embedding {name.removesuffix('.parquet')}, batches"
+
+
+def _write(path: Path, table: pa.Table, key: str, vectors: np.ndarray, about: dict[str, str]) -> None:
+    split = table["split"].to_numpy(zero_copy_only=False)
+    embeddings.write(path, Side(table[key].to_numpy(), table["image_id"].to_numpy(), split, vectors, about))

@@ -51,6 +51,7 @@ def find(params: Params, features: str, device: str) -> Iterator[Throughput]:
     if batch.arrays is None:
         raise InputError(f"{job.where}: none of the first {len(batch.failures)} images can be read")
     forward = Computer(job, devices.resolve(device)).forward
+    forward.even = 0
     with precision.inference(forward.device, job.about["precision"]):
         yield from measure(forward, batch.arrays)
 

@@ -17,6 +17,7 @@ from pipeline.extract.engine.job import Job
 from pipeline.extract.engine.reader import batches
 from pipeline.extract.engine.shards import Shard
 from pipeline.pictures.images import Item
+from pipeline.project.registry import BACKBONES
 
 _AHEAD_OF_A_GPU = 4
 
@@ -27,7 +28,9 @@ class Computer:
     def __init__(self, job: Job, device: torch.device) -> None:
         assert job.backbone is not None
         self.job, self.device, self.read = job, device, job.backbone.read
-        self.forward = Forward(job.backbone.module.to(device), job.node.backbone.params, device)
+        backbone = job.node.backbone
+        even = 0 if BACKBONES.traits(backbone.name).alone else backbone.params.batch_size
+        self.forward = Forward(job.backbone.module.to(device), backbone.params, device, even=even)
 
     def shards(self, numbers: list[int], what: str = "") -> Iterator[tuple[int, Shard]]:
         """Each of ``numbers`` with its shard, in order. what: heads the progress; without it there is none.

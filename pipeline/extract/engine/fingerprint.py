@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable
 from importlib.metadata import version
 
-from pipeline.artifacts import images
+from pipeline.artifacts import features, images
 from pipeline.core.files import sha256
 from pipeline.extract.engine.backbone import Backbone
 from pipeline.project import code, paths
@@ -32,7 +32,7 @@ def own(node: FeatureSet, kind: str, precision: str, libraries: Iterable[str]) -
         "params": node.backbone.params.model_dump(mode="json"),
         "precision": precision,
         "device": kind,
-        "images_sha256": sha256(paths.prepared(node.dataset) / images.NAME),
+        features.IMAGES: sha256(paths.prepared(node.dataset) / images.NAME),
         "code_sha256": code.digest(code.closure([*_WORK, *BACKBONES.modules(node.backbone.name)])),
         "libraries": {name: version(name) for name in ("numpy", *libraries)},
     }

@@ -19,13 +19,15 @@ _DTYPES = {"float16": torch.float16, "float32": torch.float32}
 @dataclass
 class Forward:
     """module: compiled at its first batch where params ask for it; limit: the batch size that the device's memory has
-    turned out to allow, None until it has run out.
+    turned out to allow, None until it has run out; even: how many images every pass has, 0 for as many as are given. Smaller
+    batches are filled up: with another number of images the last bits of each may change, with others beside it never.
     """
 
     module: Callable
     params: FeatureParams
     device: torch.device
     limit: int | None = None
+    even: int = 0
     _not_compiled: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
@@ -42,7 +44,11 @@ class Forward:
         Raises PipelineError when a single image does not fit, or the network cannot be compiled.
         """
         arrays = batch if isinstance(batch, tuple) else (batch,)
-        return self._fitting(tuple(map(torch.from_numpy, arrays)))
+        count, more = len(arrays[0]), self.even - len(arrays[0])
+        if more > 0:
+            arrays = tuple(np.concatenate([array, np.repeat(array[-1:], more, axis=0)]) for array in arrays)
+        found = self._fitting(tuple(map(torch.from_numpy, arrays)))
+        return Output(*(None if values is None else values[:count] for values in found)) if more > 0 else found
 
     def _whole(self, batch: tuple[Tensor, ...]) -> Output:
         found = self.module(*(array.to(self.device) for array in batch))

@@ -29,7 +29,7 @@ def named(job: Job, failures: Iterable[tuple[int, Sequence[Failure]]]) -> pa.Tab
     rows = []
     for number, group in failures:
         if group:
-            shown = job.table.slice(number * job.size, job.size)
+            shown = job.table.take(job.places(number))
             files = dict(zip(shown["image_id"].to_pylist(), shown["file"].to_pylist(), strict=True))
             rows += [(one.image_id, files.get(one.image_id, "?"), one.detail) for one in group]
     columns = zip(*rows, strict=True) if rows else ([], [], [])

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from pipeline.extract.engine.backbone import Failure, Output
 
 FOLDER = "shards"
 _DIGITS = 16
+# Bytes before the header of a safetensors file, which say how long it is.
+_LENGTH = 8
+_TYPES = {"F32": "<f4", "F16": "<f2"}
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 _NAME = re.compile(r"(\d{6,})-([0-9a-f]{16})\.safetensors")
 
@@ -45,12 +49,14 @@ class Damaged(Exception):
 
 
 class Shards:
-    """The shards of one extraction. fingerprint: hex digest of everything that decides what is in them."""
+    """The shards of one extraction. fingerprint: hex digest of everything that decides what is in them; used: folders of shards of
+    others whose rows it takes."""
 
-    def __init__(self, out: Path, fingerprint: str) -> None:
+    def __init__(self, out: Path, fingerprint: str, used: Iterable[Path] = ()) -> None:
         self.fingerprint = fingerprint
         self._all = out / FOLDER
         self._folder = self._all / fingerprint[:_DIGITS]
+        self._used = set(used)
 
     def found(self) -> dict[int, Path]:
         """The files by number. Told by their names alone: contents are compared with their digests when they are read."""
@@ -60,11 +66,12 @@ class Shards:
         return {int(match[1]): path for path, match in names.items() if match}
 
     def others(self) -> list[Path]:
-        """Folders of shards that belong to other extractions."""
-        return sorted(set(self._all.iterdir()) - {self._folder}) if self._all.is_dir() else []
+        """Folders of shards that belong to other extractions and are of no use to this one."""
+        return sorted(set(self._all.iterdir()) - {self._folder, *self._used}) if self._all.is_dir() else []
 
     def tidy(self) -> None:
-        """Remove what is no shard of this extraction: shards of others and what a killed process was writing.
+        """Remove what is no shard of this extraction, nor of one whose rows it takes: shards of others and what a killed process
+        was writing.
 
         Only for a process that writes alone.
         """
@@ -148,22 +155,38 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def earlier(out: Path) -> list[dict]:
-    """What the shards below ``out`` follow from: the ``about`` of one manifest for each extraction that has left any."""
-    found = []
+def earlier(out: Path) -> dict[Path, dict]:
+    """What the shards below ``out`` follow from: by folder one manifest for each extraction that has left any."""
+    found = {}
     for folder in sorted((out / FOLDER).glob("*/")):
         for path in sorted(folder.glob("[0-9]*.safetensors"))[:1]:
             # Whoever needs a shard that cannot be read will find it damaged and compute it again.
             with contextlib.suppress(*_UNREADABLE):
-                found.append(_manifest(path)["about"])
+                manifest = _manifest(path)
+                if isinstance(manifest["about"], dict):
+                    found[folder] = manifest
     return found
 
 
+def mapped(path: Path) -> dict[str, np.ndarray]:
+    """Memory maps of the arrays of a file that ``Shards.rows`` has compared with its digest."""
+    header, start = _header(path)
+    return {
+        name: np.memmap(path, _TYPES[about["dtype"]], "r", start + about["data_offsets"][0], tuple(about["shape"]))
+        for name, about in header.items()
+        if name != "__metadata__"
+    }
+
+
 def _manifest(path: Path) -> dict:
+    return json.loads(_header(path)[0]["__metadata__"]["manifest"])
+
+
+def _header(path: Path) -> tuple[dict, int]:
+    """The header of a safetensors file, and where its arrays begin."""
     with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = file.read(min(length, path.stat().st_size))
-    return json.loads(json.loads(header)["__metadata__"]["manifest"])
+        length = int.from_bytes(file.read(_LENGTH), "little")
+        return json.loads(file.read(min(length, path.stat().st_size))), _LENGTH + length
 
 
 def _digest(content: bytes) -> str:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from pipeline.core.console import track
 from pipeline.core.errors import MissingResource, PipelineError
 from pipeline.extract.engine.job import Job, plan
+from pipeline.extract.engine.reuse import growing
 from pipeline.extract.engine.shards import Shard
 from pipeline.extract.engine.work import Work
+from pipeline.project import paths
 
 if TYPE_CHECKING:
     from pipeline.extract.engine.compute import Computer
@@ -40,7 +42,7 @@ def shards(job: Job, numbers: list[int], name: str, device: str, work: Work) -> 
             "max_restarts": _RETRIES,
             "max_task_retries": _RETRIES,
         }
-        given = (str(Path.cwd()), job.node, job.seed, device, job.digest, torch.get_num_threads())
+        given = (str(Path.cwd()), name, job.node, job.seed, device, job.shards_digest, torch.get_num_threads())
         count = min(work.workers, len(numbers))
         actors = [ray.remote(_Worker).options(**options).remote(*given) for _ in range(count)]
         yield from track(_finished(ray, actors, numbers), len(numbers), f"extract {name}, shards")
@@ -81,8 +83,9 @@ def _result(ray, reference, number: int) -> Shard:
 class _Worker:
     """threads: as many as the process has that asks, because the last bits of features may depend on them."""
 
-    def __init__(self, folder: str, node, seed: int, device: str, digest: str, threads: int) -> None:
+    def __init__(self, folder: str, name: str, node, seed: int, device: str, digest: str, threads: int) -> None:
         self.given, self.digest, self.folder, self.threads = (node, seed), digest, folder, threads
+        self.out = paths.extracted(node.dataset, name)
         self.device = device
         self.computer: Computer | None = None
 
@@ -100,8 +103,8 @@ class _Worker:
         torch.set_num_threads(self.threads)
         os.chdir(self.folder)
         device = devices.resolve(self.device)
-        job = plan(*self.given, device)
-        if job.digest != self.digest:
+        job = growing(plan(*self.given, device), self.out)
+        if job.shards_digest != self.digest:
             raise PipelineError(
                 "a worker has other code, libraries, weights or images, or another kind of device, than the process that asks "
                 "it; install the same on every node"

@@ -84,7 +84,7 @@ def test_a_disk_without_room_is_told_before_anything_is_written(tiny: Path, monk
     assert (OUT / "features.npy").stat().st_size <= needed
 
 
-@pytest.mark.parametrize("change", [{"images": 3}, {"image_ids_sha256": "0" * 64}, {"of": 4}, {"about": {"seed": 2}}])
+@pytest.mark.parametrize("change", [{"images": 3}, {"contents": [[1, "x"]] * 4}, {"of": 4}, {"about": {"seed": 2}}])
 def test_shards_of_other_images_are_not_taken(tiny: Path, change: dict) -> None:
     work = job()
     shards = filled(work, set())
@@ -146,7 +146,7 @@ def test_shards_of_another_fingerprint_are_replaced(tiny: Path, monkeypatch) -> 
     other = project.params("random_filters", batch_size=4, shard_size=4, filters=16)
     stage.extract(other, "small", "cpu")
     assert json.loads((OUT / "meta.json").read_text())["shape"] == [9, 32]
-    assert sorted(outputs(tiny)) == ["errors.parquet", "features.npy", "index.parquet", "meta.json"]
+    assert sorted(outputs(tiny)) == ["contents.parquet", "errors.parquet", "features.npy", "index.parquet", "meta.json"]
 
 
 LIES = {

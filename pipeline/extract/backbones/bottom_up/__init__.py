@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field, PositiveInt
 
 from pipeline.extract.engine.params import FeatureParams, ShardSize
+from pipeline.project.traits import BackboneTraits
 
 
 class Params(FeatureParams):
@@ -19,3 +20,6 @@ class Params(FeatureParams):
     """of every image. As they are by default: not normalised"""
     normalise: bool = False
     shard_size: ShardSize = 256
+
+
+TRAITS = BackboneTraits(by_content=False, alone=True)

@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from pipeline.extract.engine.params import Channels, Digest, FeatureParams, Scales, ShardSize, WeightsName
+from pipeline.project.traits import BackboneTraits
 
 
 class Params(FeatureParams):
@@ -53,3 +54,6 @@ class Params(FeatureParams):
             if weights == "random" and digest:
                 raise ValueError(f"{name} is given, but random weights have no file to compare it with")
         return self
+
+
+TRAITS = BackboneTraits(alone=True)

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import PositiveInt
 
 from pipeline.extract.engine.params import FeatureParams
+from pipeline.project.traits import BackboneTraits
 
 
 class Params(FeatureParams):
@@ -13,3 +14,6 @@ class Params(FeatureParams):
     normalise: bool = False
     store: Literal["float32", "float16"] | None = None
     batch_size: PositiveInt = 1024
+
+
+TRAITS = BackboneTraits(alone=True)

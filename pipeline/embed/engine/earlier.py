@@ -1,0 +1,78 @@
+"""Vectors of images that need not be computed: those of the same pictures, by the same model from features made alike."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from torch import Tensor
+
+from pipeline.artifacts import contents, embeddings, features, model_files
+from pipeline.artifacts.features import Features
+from pipeline.core.console import warn
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.project import code
+from pipeline.project.nodes import declarations
+from pipeline.project.params.typed import Params
+
+
+@dataclass(frozen=True)
+class EarlierVectors:
+    """folder: where an earlier call's vectors lie; made: one digest of all that decides a vector beside its picture."""
+
+    folder: Path
+    made: str
+
+    def completed(self, wanted: pa.Array, encode: Callable[[np.ndarray], Tensor]) -> tuple[np.ndarray, int]:
+        """(n, D) float32 vectors of ``wanted`` contents, and how many of them were there already. encode: of the places of the
+        others, their vectors. What is damaged counts for nothing."""
+        known, vectors = self._known(wanted)
+        missing = np.flatnonzero(known < 0)
+        if vectors is None or len(missing) == len(known):
+            return encode(missing).numpy(), 0
+        found = vectors[known]
+        if len(missing):
+            found[missing] = encode(missing).numpy()
+        return found, len(known) - len(missing)
+
+    def _known(self, wanted: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
+        """For each of ``wanted`` the row of what is there, -1 where there is none; and that."""
+        nowhere = np.full(len(wanted), -1)
+        if not (self.folder / contents.NAME).is_file():
+            return nowhere, None
+        try:
+            known, made = contents.read(self.folder)
+            if made != self.made:
+                return nowhere, None
+            vectors = embeddings.read(self.folder / embeddings.IMAGES).vectors
+        except (InputError, IntegrityError) as error:
+            warn(f"{error}; doing so now")
+            return nowhere, None
+        if len(known) != len(vectors):
+            return nowhere, None
+        return contents.places(wanted, [known]).fill_null(-1).to_numpy().astype(np.int64), vectors
+
+
+def made(params: Params, run: str, model: model_files.ModelFiles, source: Features, device: str) -> str:
+    """As ``EarlierVectors`` has it. run: or a transfer; source: what the vectors are computed from; device: its kind."""
+    declared = declarations()["embed"]
+    about = {
+        "model": [model.digest, model.config],
+        "features": features.made(features.about(source.meta)),
+        "code": code.digest(code.needed(declared, declared.members(params, params.trained(run)))),
+        "libraries": {name: version(name) for name in ("numpy", "torch")},
+        "device": device,
+    }
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def contents_of(source: Features, image_ids: np.ndarray) -> pa.Array:
+    """What these images show, null where nobody knows. Raises as ``contents.read``, InputError for images without features."""
+    if source.folder is None or not (source.folder / contents.NAME).is_file():
+        return pa.nulls(len(image_ids), pa.string())
+    known, _ = contents.read(source.folder)
+    return known.take(pa.array(source.rows_of(image_ids))).combine_chunks()

@@ -1,0 +1,130 @@
+"""Vectors of a collection that changed: those that computing all anew gives, byte for byte, and only new pictures computed."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.artifacts import captions, contents, features, images
+from pipeline.embed import transfer
+from pipeline.embed.engine.inputs import Sources
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
+from pipeline.project import paths
+from pipeline.project.params.typed import Params
+from pipeline.train.stage import train
+from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
+
+POOL = np.random.default_rng(5).random((20, 10), dtype=np.float32)
+CHANGES = {
+    "datasets": {name: {"format": "csv", "source": "toy.csv"} for name in ("toy", "mine")},
+    "features": {
+        name: {"dataset": data, "backbone": "precomp"} for name, data in (("plain", "toy"), ("of_mine", "mine"))
+    },
+    "runs": {"sum": {**PARAMS["runs"]["sum"]}},
+    "transfers": {"moved": {"run": "sum", "dataset": "mine"}},
+}
+OUT = Path("data/embed/moved")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A run on ``toy``, to be moved to ``mine``."""
+    with pytest.MonkeyPatch.context() as patch:
+        root = tmp_path_factory.mktemp("grown")
+        patch.chdir(root)
+        write_prepared()
+        params = load_params(root, **CHANGES)
+        inject(params, "clean")
+        extract_texts(params, "words")
+        train(params, "sum", "cpu")
+        yield params
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many images each call encodes."""
+    seen: list[int] = []
+    run = Sources.seen
+    monkeypatch.setattr(
+        Sources, "seen", lambda self, ids, *more, **how: seen.append(len(ids)) or run(self, ids, *more, **how)
+    )
+    return seen
+
+
+def holds(pictures: Sequence[int], meta: dict | None = None) -> None:
+    """``mine`` with these pictures of the pool, numbered by their places, and their features."""
+    count = len(pictures)
+    ids = np.arange(count)
+    split, zeros = ["test"] * count, np.zeros(count, np.int32)
+    columns = {
+        "image_id": ids,
+        "file": [f"{one}.jpg" for one in pictures],
+        "split": split,
+        "width": zeros,
+        "height": zeros,
+    }
+    table = pa.table({**columns, "sha256": [f"{one:064x}" for one in pictures]}, images.SCHEMA)
+    prepared, out = paths.prepared("mine"), paths.extracted("mine", "of_mine")
+    for folder in (prepared, out):
+        folder.mkdir(parents=True, exist_ok=True)
+    images.write(prepared, table, ".")
+    texts = [WORDS[one % len(WORDS)] for one in pictures]
+    captions.write(prepared, pa.table({"caption_id": ids, "image_id": ids, "text": texts, "split": split}))
+    index = pa.table({"image_id": ids, "row": ids, "status": ["ok"] * count, "detail": [""] * count})
+    about = {"backbone": "precomp", **(meta or {})}
+    features.write(out, POOL[list(pictures)], index, about)
+    contents.write(out, contents.of(table), features.made(about))
+
+
+def outputs() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(OUT.iterdir())}
+
+
+def fresh(params: Params) -> dict[str, bytes]:
+    shutil.rmtree(OUT, ignore_errors=True)
+    transfer.embed(params, "moved", "cpu")
+    found = outputs()
+    shutil.rmtree(OUT)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pictures", "new"),
+    [(range(20), 8), ([15, *range(12)], 1), ([3, 7, 9], 0), (range(11, -1, -1), 0), ([19, 4, 4, 11, 0, 13], 2)],
+    ids=["added", "added in front", "removed", "in another order", "all of it"],
+)
+def test_only_new_pictures_are_computed(project, computed, capsys, pictures: Sequence[int], new: int) -> None:
+    holds(pictures)
+    wanted = fresh(project)
+    holds(range(12))
+    transfer.embed(project, "moved", "cpu")
+    holds(pictures)
+    computed.clear()
+    capsys.readouterr()
+    transfer.embed(project, "moved", "cpu")
+    assert sum(computed) == new
+    assert f"embed moved: {len(pictures) - new} of {len(pictures)} pictures computed before" in capsys.readouterr().err
+    assert outputs() == wanted
+
+
+def test_other_features_or_damage_compute_all(project, computed, capsys) -> None:
+    holds(range(14))
+    transfer.embed(project, "moved", "cpu")
+    wanted, path = outputs(), OUT / "images.parquet"
+    path.write_bytes(path.read_bytes()[:-9] + bytes(9))
+    computed.clear()
+    transfer.embed(project, "moved", "cpu")
+    assert "doing so now" in capsys.readouterr().err
+    assert (sum(computed), outputs()) == (14, wanted)
+    holds(range(14), {"device": "cuda"})  # alike enough for a run, and with other last bits
+    computed.clear()
+    transfer.embed(project, "moved", "cpu")
+    assert sum(computed) == 14
+    computed.clear()
+    transfer.embed(replace(project, embed=project.embed.model_copy(update={"splits": ["test"]})), "moved", "cpu")
+    assert sum(computed) == 0
