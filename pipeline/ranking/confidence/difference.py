@@ -54,9 +54,13 @@ class FigureRow:
         return self.b - self.a
 
     @property
+    def decisive(self) -> float | None:
+        """The p-value that says whether it is significant."""
+        return self.p if self.holm is None else self.holm
+
+    @property
     def significant(self) -> bool:
-        p = self.p if self.holm is None else self.holm
-        return p is not None and bool(p < SIGNIFICANT)
+        return self.decisive is not None and bool(self.decisive < SIGNIFICANT)
 
 
 @dataclass(frozen=True)

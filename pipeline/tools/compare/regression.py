@@ -26,4 +26,4 @@ def _fell(row: FigureRow, max_drop: float) -> bool:
 
 
 def _line(row: FigureRow) -> str:
-    return f"{' '.join(row.address)} fell by {-row.difference:.2f} ({row.a:.2f} to {row.b:.2f}, p = {row.p:.3f})"
+    return f"{' '.join(row.address)} fell by {-row.difference:.2f} ({row.a:.2f} to {row.b:.2f}, p = {row.decisive:.3f})"

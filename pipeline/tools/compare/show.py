@@ -127,4 +127,4 @@ def _cells(row: FigureRow) -> list[str]:
     if row.interval is None:
         return [*cells, "-", "-"]
     low, high = row.interval
-    return [*cells, f"{low:+z.{digits}f} to {high:+z.{digits}f}", f"{row.p if row.holm is None else row.holm:.3f}"]
+    return [*cells, f"{low:+z.{digits}f} to {high:+z.{digits}f}", f"{row.decisive:.3f}"]

@@ -1,5 +1,7 @@
 """--max-drop fails on what fell, by more than allowed and significantly, and on nothing else."""
 
+from dataclasses import replace
+
 import pytest
 
 from pipeline.core.errors import Regression
@@ -58,3 +60,10 @@ def test_every_fall_of_every_criterion_is_named():
         "nns: rsum",
         "nns: image_to_text r@1",
     ]
+
+
+def test_the_corrected_p_value_decides_and_is_named():
+    row = replace(_row(("rsum",), 40.0, p=0.01), holm=0.03)
+    with pytest.raises(Regression, match=r"p = 0\.030"):
+        regression.check([_comparison(row)], 1.0)
+    regression.check([_comparison(replace(row, holm=0.06))], 1.0)
