@@ -129,8 +129,8 @@ class Engine:
         several = [] if len(parts) == 1 else parts
         told = tuple({"kind": one.kind, "value": one.value, "weight": one.weight} for one in several)
         seconds = time.monotonic() - started
-        told = (notes, told, narrowed, about, sure.about if sure else {})
-        return Answer(query.described(parts), self.run, self.inference, hits, unknown, seconds, *told)
+        asked_for, known = query.described(parts), sure.about if sure else {}
+        return Answer(asked_for, self.run, self.inference, hits, unknown, seconds, notes, told, narrowed, about, known)
 
     def picture(self, image_id: int | str) -> Path | None:
         """Where an image of the data set lies, inside its root, as ``sources.read.at`` takes it; None where the file is gone or
@@ -205,7 +205,7 @@ class Engine:
         ids = self._network.ids
         owners = ids.image_ids if direction == TO_IMAGES else ids.caption_images
         kept, limits = None, {"group": wanted.group, "min_probability": wanted.least}
-        narrowed = {name: value for name, value in limits.items() if value is not None}
+        narrowed: dict = {name: value for name, value in limits.items() if value is not None}
         if wanted.where is not None:
             kept = np.isin(owners, self._catalogue.fitting(wanted.where, self._names))
             narrowed |= {"where": wanted.where, "left": int(kept.sum())}

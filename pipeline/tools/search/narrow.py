@@ -58,7 +58,7 @@ def leaders(
 ) -> list[tuple[int, np.ndarray]]:
     """The places of at most k of the ``kept`` items, best first, each with those of the kept that are alike to it, better
     first, and to none before it. ``alike``: to the item at a place, itself or not."""
-    left, found = kept.copy(), []
+    left, found = kept.copy(), list[tuple[int, np.ndarray]]()
     while len(found) < k and left.any():
         among = np.flatnonzero(left)
         leader = int(among[np.argmax(scores[among])])
