@@ -18,7 +18,7 @@ from pipeline.core.files import sha256
 from pipeline.core.whole import whole_file
 
 _ABOUT = "about"
-_KINDS = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8"), "I64": np.dtype("<i8")}
+_KINDS: dict[str, np.dtype] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8"), "I64": np.dtype("<i8")}
 # Bytes of a length, what tensors start at a multiple of, and those of the largest header that is believed.
 _LENGTH, _ALIGNED, _LONGEST = 8, 64, 10_000_000
 # Temporary files bear the number of the process; two threads of one must not write at once.

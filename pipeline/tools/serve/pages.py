@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from pipeline.report.engine import formatting
@@ -60,7 +61,7 @@ class Pages:
         small = thumbnail(query.photo, _PREVIEW) if query.photo is not None else None
         return self._render(form, query=query, found=found, preview=data_uri(small) if small else None)
 
-    def _render(self, form: Form, **shown: object) -> str:
+    def _render(self, form: Form, **shown: Any) -> str:
         kept = {name: getattr(form, name) for name in ("k", "inference", "where", "group", "min_probability")}
 
         def again(**asked: object) -> str:

@@ -70,7 +70,9 @@ class Desk:
             "offset": query.offset,
             "next": follows if more else None,
         }
-        shown = {hit.image_id for hit in answer.hits} | ({query.image_id} - {None})
+        shown = {hit.image_id for hit in answer.hits}
+        if query.image_id is not None:
+            shown.add(query.image_id)
         if way == TO_IMAGES:
             shown.update(one for hit in answer.hits for one in hit.alike[:ALIKE])
         return Found(answer, told, frozenset(number for number in shown if self.picture(number) is not None))
