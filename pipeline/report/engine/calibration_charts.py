@@ -27,7 +27,12 @@ def _layout(criteria: tuple[str, ...]) -> dict:
     x = alt.X("told:Q", title="probability told", scale=whole, axis=alt.Axis(grid=False, tickCount=5))
     y = alt.Y("matched:Q", title=None, scale=whole, axis=alt.Axis(tickCount=5))
     colour = alt.Color("criterion:N", legend=None, scale=alt.Scale(domain=list(criteria)))
-    tip = ["criterion:N", alt.Tooltip("told:Q", format=".3f"), alt.Tooltip("matched:Q", format=".3f"), "pairs:Q"]
+    tip = [
+        alt.Tooltip("criterion:N"),
+        alt.Tooltip("told:Q", format=".3f"),
+        alt.Tooltip("matched:Q", format=".3f"),
+        alt.Tooltip("pairs:Q"),
+    ]
     base = alt.Chart(alt.Data(values=[])).encode(x=x, y=y, color=colour, tooltip=tip)
     ends = alt.Data(values=[{"told": 0, "matched": 0}, {"told": 1, "matched": 1}])
     right = alt.Chart(ends).mark_line(strokeDash=[4, 4], strokeWidth=1, opacity=0.5).encode(x=x, y=y)
