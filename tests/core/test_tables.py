@@ -47,7 +47,6 @@ BAD = [
     (images, _images().slice(0, 0), "no images"),
     (captions, _captions(text=["a", "  "]), "caption_id 1: the caption is empty"),
     (captions, _captions(caption_id=[1, 1]), "caption_id 1 occurs more than once"),
-    (captions, _captions().slice(0, 0), "no captions"),
     (pairs, _pairs(mismatched=[True, False]), "column mismatched contradicts"),
     (pairs, _pairs(image_id=[3, 3], mismatched=[False, True]), "a pair outside the train split is mismatched"),
     (pairs, _pairs(true_image_id=[None, 1]), "columns mismatched and true_image_id must be null together"),
