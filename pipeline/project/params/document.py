@@ -53,7 +53,7 @@ def with_overrides(content: dict, overrides: list[str], name: str) -> dict:
 def parsed(text: str) -> object:
     """What YAML text holds. Raises ValueError with one line that says why it holds nothing."""
     if _plain(text):
-        with contextlib.suppress(YAMLError, ValueError):
+        with contextlib.suppress(YAMLError, ValueError, TypeError):
             found = YAML(typ="safe").load(text)
             if _fits(found, _DEEPEST):
                 return found
@@ -63,7 +63,7 @@ def parsed(text: str) -> object:
         return yaml.load(text)
     except RecursionError as error:  # of the scanner
         raise ValueError("nested too deeply") from error
-    except (YAMLError, ValueError) as error:  # ValueError: a date that no calendar has
+    except (YAMLError, ValueError, TypeError) as error:  # of a date that no calendar has, of a key like [[1]]
         raise ValueError(" ".join(str(error).split())) from error
 
 

@@ -283,7 +283,7 @@ SCALARS = [
     "[" * 98 + "]" * 98,
     "[" * 100 + "]" * 100,
 ]
-PLAIN = [*(f"a: {one}" for one in SCALARS), "<<: {a: 1}", "- - a", "? [a]\n: b", "a: 1\na: 2"]
+PLAIN = [*(f"a: {one}" for one in SCALARS), "<<: {a: 1}", "- - a", "? [a]\n: b", "? [[a]]\n: b", "a: 1\na: 2"]
 
 
 @pytest.mark.parametrize("text", PLAIN)
