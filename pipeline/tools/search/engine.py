@@ -22,7 +22,7 @@ from pipeline.tools.search.answer import Answer, Hit
 from pipeline.tools.search.catalogue import Catalogue
 from pipeline.tools.search.correction import Correction, Rescoring, correction_of, criterion_of
 from pipeline.tools.search.gallery import SPLITS
-from pipeline.tools.search.narrow import Wanted, best, leaders
+from pipeline.tools.search.narrow import INDEXED, LEFT_OUT, Wanted, best, leaders
 from pipeline.tools.search.network import Asked, Network
 from pipeline.tools.search.probability import Calibration, calibration_of
 from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term
@@ -37,8 +37,6 @@ _TEN = Wanted()
 _NONE = np.empty(0, np.int64)
 # What a cosine of equal vectors may lack of 1.
 _ROUNDING = 1e-6
-# An approximate index is asked for so many hits at most, and where no more items than that are left out.
-_DEEPEST, _FEW = 1000, 100
 
 
 class Engine:
@@ -62,7 +60,7 @@ class Engine:
     _scoring: Scoring
     _corrections: dict[str, Correction]
     _calibrations: dict[str, Calibration]
-    _indexes: "dict[str, Approximate]"
+    _indexes: "dict[str, Approximate | None]"
     _units: dict[str, Any]
 
     @classmethod
@@ -236,10 +234,11 @@ class Engine:
         approximate index says of itself where one was asked."""
         count, dropped = wanted.offset + wanted.k, 0 if kept is None else len(kept) - int(kept.sum())
         sure = None if wanted.least is None else self.calibration(direction)
-        if wanted.group is None and count + dropped <= _DEEPEST and dropped <= _FEW:
+        if wanted.group is None and count <= INDEXED and dropped <= LEFT_OUT:
             index = self.approximate(direction)
-            if index is not None:
-                values, places = index.find(combine.one(sides, parts, direction)[0], count + dropped)
+            found = index and index.find(combine.one(sides, parts, direction)[0], count + dropped)
+            if index is not None and found is not None:
+                values, places = found
                 left = [
                     (float(value), int(place), _NONE)
                     for value, place in zip(values, places, strict=True)

@@ -8,6 +8,9 @@ from jaxtyping import Bool, Float
 
 from pipeline.core.errors import InputError, UsageError
 
+# An approximate index answers with so many hits at most, and where no more items than that are left out.
+INDEXED, LEFT_OUT = 300, 100
+
 
 @dataclass(frozen=True)
 class Wanted:

@@ -8,12 +8,12 @@ import numpy as np
 from jaxtyping import Float
 
 from pipeline.core.console import say
-from pipeline.core.errors import InputError
+from pipeline.core.errors import InputError, UsageError
 from pipeline.project import code, paths
 from pipeline.project.params.typed import Params
 from pipeline.ranking.metrics.calibration import ISOTONIC, Curve
 from pipeline.tools.search import stored
-from pipeline.tools.search.correction import Correction, Rescoring, correction_of
+from pipeline.tools.search.correction import PLAIN, Correction, Rescoring, correction_of, files_of
 from pipeline.tools.search.network import Network
 from pipeline.tools.search.together import Together
 
@@ -39,13 +39,18 @@ def calibration_of(
 ) -> Calibration:
     """Of one direction, by ``evaluate.calibrate``, isotonic where that is none. Raises InputError where the run has embedded
     nothing of val, and as ``correction_of`` there."""
+    if params.evaluate.bank == _VAL and criterion.name != PLAIN:
+        raise UsageError(
+            f"a probability is learnt on val, and evaluate.bank=val would correct those queries by themselves: no probability under "
+            f"{criterion.name}, or -S evaluate.bank=test or train"
+        )
     method = ISOTONIC if params.evaluate.calibrate == "none" else params.evaluate.calibrate
     try:
         val = network.of(_VAL)
     except InputError as error:
         raise InputError(f"a probability of a match is learnt from val: {error}") from error
     correction = correction_of(params, run, criterion, val, direction)
-    files = [path for gallery in val.galleries for path in gallery.files]
+    files = files_of(val)
     identity = {
         "method": method,
         "criterion": criterion.name,

@@ -48,7 +48,7 @@ def remarks(told: dict) -> list[str]:
 def estimated(about: dict) -> str:
     """What was asked in place of every item, and how much of the truth it finds."""
     return (
-        f"approximate index {about['kind']}: finds {about['recall']:.1%} of the ten best, on {about['queries']} queries; "
+        f"approximate index {about['kind']}: finds {about['recall']:.1%} of the ten best, on {about['queries']} {about['asked']}; "
         "-S search.approximate_from=null scores every item"
     )
 

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from pipeline.report.engine import formatting
 from pipeline.report.engine.pictures import data_uri, thumbnail
+from pipeline.tools.search.query import literal
 from pipeline.tools.serve.query import DEFAULT_K, MAX_K, MAX_TEXT, MAX_UPLOAD, Query
 from pipeline.tools.serve.searching import ALIKE, Desk, Found
 
@@ -42,6 +43,7 @@ class Pages:
             "max_text": MAX_TEXT,
             "max_megabytes": MAX_UPLOAD // 10**6,
             "alike": ALIKE,
+            "literal": literal,
         }
         self._page = environment.get_template("page.html")
         self.style = (_TEMPLATES / "style.css").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pipeline.tools.search.answer import document
-from pipeline.tools.search.narrow import Wanted
+from pipeline.tools.search.narrow import INDEXED, Wanted
 from pipeline.tools.search.query import IMAGE, IMAGES, PHOTO, TO_IMAGES, Term, direction, parse
 from pipeline.tools.serve.query import DEEPEST, DEEPEST_GROUPED, Query
 
@@ -57,12 +57,13 @@ class Desk:
         """For one thread at a time. Raises what the engine raises: InputError, UsageError."""
         engine, parts = self._engines[query.inference], _parts(query)
         to = query.to or (None if self.counts["captions"] else IMAGES)
-        deepest = DEEPEST if query.group is None else DEEPEST_GROUPED
         # One more than is shown: whether there is any.
         wanted = Wanted(query.k + 1, to, query.where, query.group, query.offset, query.least is not None, query.least)
         whole = engine.ask(parts, wanted)
         answer = replace(whole, hits=whole.hits[: query.k])
         follows = query.offset + query.k
+        # Results of an index and those of all items do not go on from each other.
+        deepest = DEEPEST_GROUPED if query.group is not None else INDEXED - 1 if whole.approximate else DEEPEST
         more = len(whole.hits) > query.k and query.photo is None and follows + query.k <= deepest
         way = direction(parts, to)
         told = {

@@ -79,6 +79,13 @@ def test_where_it_means_nothing_it_is_refused(opened):
     assert engine.ask(SENTENCE).hits[0].probability is None
 
 
+def test_val_that_would_be_corrected_by_itself_is_refused(opened):
+    changed = {"evaluate": {"bank": "val"}}
+    with pytest.raises(UsageError, match=r"evaluate\.bank=val would correct those queries by themselves"):
+        opened("sum", "csls", **changed).ask(SENTENCE, EVERY)
+    assert opened("sum", **changed).ask(SENTENCE, EVERY).hits[0].probability is not None
+
+
 def test_without_val_it_says_what_is_missing(opened, monkeypatch):
     engine = opened()
 
