@@ -18,7 +18,7 @@ from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.project.repetitions import one_model
 from pipeline.tools.search import combine, query, together
-from pipeline.tools.search.answer import Answer, Hit
+from pipeline.tools.search.answer import SHOWN, Answer, Hit
 from pipeline.tools.search.catalogue import Catalogue
 from pipeline.tools.search.correction import Correction, Rescoring, correction_of, criterion_of
 from pipeline.tools.search.gallery import SPLITS
@@ -107,7 +107,7 @@ class Engine:
         Raises as ``Wanted.check``, ``query.direction``, ``where.rows``, ``combine.scores``, ``by_text`` and ``by_image_id``.
         """
         wanted.check()
-        direction = query.direction(parts, wanted.to)
+        direction = query.direction(parts, wanted.to, self.counts["captions"])
         if direction == TO_CAPTIONS and not self.counts["captions"]:
             raise InputError(
                 f"data set '{self._catalogue.dataset}' has no captions of split '{self.split}'; find images: --to {query.IMAGES}"
@@ -217,7 +217,7 @@ class Engine:
         with self._lock:
             if direction not in self._calibrations:
                 self._calibrations[direction] = calibration_of(
-                    self._params, self.run, self._criterion, self._network, direction
+                    self._params, self.run, self._criterion, self._network, self.correction(direction), direction
                 )
             return self._calibrations[direction]
 
@@ -257,13 +257,14 @@ class Engine:
         values, places = best(scores if kept is None else scores[among], count)
         return [(float(value), int(among[place]), _NONE) for value, place in zip(values, places, strict=True)], {}
 
-    def _alike(self, direction: str, least: float) -> Callable[[int], np.ndarray]:
-        """Whether the cosine of the items' vectors, of fragments that of their means, is ``least``, up to rounding."""
+    def _alike(self, direction: str, least: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """Whether the cosine of the vectors of items (rows) and others (columns) at these places, of fragments that of their means,
+        is ``least``, up to rounding."""
         with self._lock:
             if direction not in self._units:
                 self._units[direction] = self._scoring.units(direction, self._joint)
         units = self._units[direction]
-        return lambda place: np.asarray(units @ units[place] >= least - _ROUNDING)
+        return lambda items, others: np.asarray(units[items] @ units[others].T >= least - _ROUNDING)
 
     def _hit(
         self, rank: int, score: float, place: int, alike: np.ndarray, direction: str, sure: Calibration | None
@@ -276,10 +277,10 @@ class Engine:
         else:
             image, text = int(ids.caption_images[place]), self._catalogue.text(number)
         caption = None if direction == TO_IMAGES else self._shown(key, number)
-        same = tuple(self._shown(key, one) for one in of_items[alike].tolist())
+        same = tuple(self._shown(key, one) for one in of_items[alike[:SHOWN]].tolist())
         probability = None if sure is None else float(sure(np.array([score]))[0])
         shown, file = self._shown("image_id", image), self._catalogue.file(image)
-        return Hit(rank, score, shown, caption, text, file, same, probability)
+        return Hit(rank, score, shown, caption, text, file, same, len(alike), probability)
 
 
 def _computing(device: str) -> tuple[Any, bool]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import numpy as np
 from jaxtyping import Float
 
-from pipeline.core.console import say
+from pipeline.core.console import say, warn
 from pipeline.core.errors import InputError, UsageError
 from pipeline.project import code, paths
 from pipeline.project.params.typed import Params
@@ -19,6 +19,8 @@ from pipeline.tools.search.together import Together
 
 _VAL, _MAKES = "val", "pipeline.ranking.engine.calibration"
 _KNOTS = "knots"
+# Criteria whose scores grow or fall with the number of the bank's queries.
+_SUMS = ("is", "dual_is")
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,11 @@ class Calibration:
 
 
 def calibration_of(
-    params: Params, run: str, criterion: Rescoring, network: Network | Together, direction: str
+    params: Params, run: str, criterion: Rescoring, network: Network | Together, searched: Correction, direction: str
 ) -> Calibration:
-    """Of one direction, by ``evaluate.calibrate``, isotonic where that is none. Raises InputError where the run has embedded
-    nothing of val, and as ``correction_of`` there."""
+    """Of one direction, by ``evaluate.calibrate``, isotonic where that is none. searched: of what is searched. Warns where it and
+    that of val are sums over other numbers of queries. Raises InputError where the run has embedded nothing of val, UsageError where
+    val would correct itself, and as ``correction_of`` there."""
     if params.evaluate.bank == _VAL and criterion.name != PLAIN:
         raise UsageError(
             f"a probability is learnt on val, and evaluate.bank=val would correct those queries by themselves: no probability under "
@@ -50,6 +53,12 @@ def calibration_of(
     except InputError as error:
         raise InputError(f"a probability of a match is learnt from val: {error}") from error
     correction = correction_of(params, run, criterion, val, direction)
+    ours, theirs = (one.about.get("queries") for one in (searched, correction))
+    if criterion.name in _SUMS and ours != theirs:
+        warn(
+            f"{criterion.name} sums over the queries of its bank, {ours:,} for what is searched and {theirs:,} where probabilities are "
+            "learnt, and scores with them: probabilities are off; evaluate.bank=train has one bank for both"
+        )
     files = files_of(val)
     identity = {
         "method": method,

@@ -68,13 +68,13 @@ def parse(text: str, files: bool = True) -> tuple[Term, ...]:
     return parts
 
 
-def direction(parts: Sequence[Term], to: str | None = None) -> str:
-    """TO_IMAGES or TO_CAPTIONS. to: IMAGES, CAPTIONS, or None: captions where only pictures are asked with, else images.
-    Raises UsageError for anything else."""
+def direction(parts: Sequence[Term], to: str | None = None, captions: int = 1) -> str:
+    """TO_IMAGES or TO_CAPTIONS. to: IMAGES, CAPTIONS, or None: captions where only pictures are asked with and there are any, else
+    images; captions: how many there are. Raises UsageError for anything else."""
     if to not in (None, IMAGES, CAPTIONS):
         raise UsageError(f"search for {IMAGES} or {CAPTIONS}, not for {to!r}")
     if to is None:
-        to = IMAGES if any(part.kind == TEXT for part in parts) else CAPTIONS
+        to = IMAGES if not captions or any(part.kind == TEXT for part in parts) else CAPTIONS
     return TO_IMAGES if to == IMAGES else TO_CAPTIONS
 
 

@@ -97,7 +97,7 @@ def _table(told: dict) -> None:
     if numbered:
         table.add_column(key, justify="right", no_wrap=True)
     for hit in told["hits"]:
-        file = plain(hit["file"]) + (f"\n+{len(hit['alike'])} alike" if hit["alike"] else "")
+        file = plain(hit["file"]) + (f"\n+{hit['alike_count']} alike" if hit["alike"] else "")
         cells = [str(hit["rank"]), f"{hit['score']:.4f}", *(f"{hit[name]:.2f}" for name in sure), file]
         cells += [plain(hit["text"])] * described + [plain(str(hit[key]))] * numbered
         table.add_row(*map(Text, cells))

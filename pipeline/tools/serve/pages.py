@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
+
 from pipeline.report.engine import formatting
 from pipeline.report.engine.pictures import data_uri, thumbnail
 from pipeline.tools.search.query import literal
@@ -57,7 +59,9 @@ class Pages:
         return self._render(form, message=message)
 
     def results(self, query: Query, found: Found) -> str:
-        group, least = ("" if one is None else f"{one:g}" for one in (query.group, query.least))
+        group, least = (
+            "" if one is None else np.format_float_positional(one, trim="-") for one in (query.group, query.least)
+        )
         narrowed = query.to or "", query.where or "", group, least
         form = Form(query.text or "", str(query.k), query.inference, *narrowed)
         small = thumbnail(query.photo, _PREVIEW) if query.photo is not None else None

@@ -132,3 +132,4 @@ def test_what_is_found(text, to, wanted):
     assert query.direction(parse(text), to) == wanted
     with pytest.raises(UsageError, match="search for images or captions, not for 'sounds'"):
         query.direction(parse(text), "sounds")
+    assert query.direction(parse(text), to, captions=0) == (query.TO_CAPTIONS if to == "captions" else query.TO_IMAGES)
