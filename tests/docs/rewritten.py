@@ -79,6 +79,11 @@ TABLE = [
         "the overlay's last run alone has been computed",
         r"reports/.*",
     ),
+    Rewriting(
+        r"torchrun .* --no-python",
+        "torchrun --standalone --nproc-per-node 1 --no-python",
+        "there is one machine: one process of it, which finds the run trained",
+    ),
     Rewriting(r"vse-pipe extract --backbone resnet152", "vse-pipe extract --backbone random_filters", _NO_WEIGHTS),
     Rewriting(
         r"dvc exp run -S loss\.hal\.gamma=\S+",
@@ -139,6 +144,7 @@ TABLE = [
         "python -m tests.golden $(ls tests/golden/vectors/*.npz | head -1)",
         "one file of many",
     ),
+    Rewriting(r'vse-pipe search "image:\d+ (.*)', r'vse-pipe search "image:90 \1', "the small data set has other ids"),
     Rewriting(r"vse-pipe pack", "vse-pipe pack --help", "named without what to pack"),
     Rewriting(
         r"vse-pipe train --run theirs", "vse-pipe train --help", "the project of these tests has no run of that name"

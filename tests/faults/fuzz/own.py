@@ -65,7 +65,7 @@ def make() -> None:
     unreadable.write(Path("errors"), pa.table({"image_id": [1], "file": ["a"], "reason": ["is empty"]}))
     stored.write(
         _STORED,
-        stored.Stored({"a": torch.arange(6.0)}, {"k": 1}),
+        stored.Stored({"a": np.arange(6, dtype=np.float32)}, {"k": 1}),
         {"run": "sum"},
         stored.stamped([Path("params.yaml")]),
     )
