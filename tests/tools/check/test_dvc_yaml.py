@@ -37,7 +37,7 @@ def test_a_project_that_has_left_shapes_is_well(tmp_path, monkeypatch):
 
 EDITS = [
     ("foreach: ${runs}", "foreach: ${losses}", "dvc.yaml train: ${losses}: params.yaml has no such value"),
-    ('{"data/embed/${key}": {', '{"data/embedded/${key}": {', "dvc.yaml embed@sum: writes data/embedded/sum"),
+    ('outs: ["data/embed/${key}"]', 'outs: ["data/embedded/${key}"]', "dvc.yaml embed@sum: writes data/embedded/sum"),
     ("${cli} embed --run ${key}", "${cli} embed", "expected `vse-pipe embed --run sum`"),
     (
         "- ${item.source}",
