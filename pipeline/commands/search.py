@@ -30,7 +30,9 @@ def search(
     image_id: Annotated[str | None, typer.Option(help="an image of the data set; its captions are found")] = None,
     run: Annotated[
         str | None,
-        typer.Option(help="a name under runs: or ensembles:; without it the one with the best rsum in the report"),
+        typer.Option(
+            help="a name under runs: or ensembles:; without it the one without captions, else the one with the best rsum in the report"
+        ),
     ] = None,
     inference: Annotated[
         str, typer.Option(help="nns, or a criterion against hubs: is, csls, nnn, dual_is, sinkhorn")
@@ -98,7 +100,7 @@ def _answer(
     from pipeline.tools.search import query, show, terminal
 
     answer = engine.ask(parts, wanted)
-    told = answers.document(engine, answer, query.direction(parts, wanted.to), why)
+    told = answers.document(engine, answer, query.direction(parts, wanted.to, engine.counts["captions"]), why)
     show.show(told, as_json)
     drawn = terminal.protocol(stdout.file, os.environ) if pictures and not as_json else None
     if drawn is not None:

@@ -17,7 +17,9 @@ _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 def serve(
     run: Annotated[
         str | None,
-        typer.Option(help="a name under runs: or ensembles: in params.yaml; the best in reports/metrics.json"),
+        typer.Option(
+            help="a name under runs: or ensembles: in params.yaml; the one without captions, else the best in reports/metrics.json"
+        ),
     ] = None,
     inference: Annotated[
         list[str], typer.Option(help="criteria to choose from on the page, with commas or several times")
@@ -53,10 +55,12 @@ def serve(
 
 
 def _warm(engine) -> None:
-    """Load model, vectors and correction: what is missing of them belongs here, and the first visitor does not wait."""
-    from pipeline.tools.search.query import TO_IMAGES
+    """Load model, vectors, correction and indexes: what is missing of them belongs here, and the first visitor does not wait."""
+    from pipeline.tools.search.query import TO_CAPTIONS, TO_IMAGES
 
     engine.correction(TO_IMAGES)
+    for direction in (TO_IMAGES, TO_CAPTIONS):
+        engine.approximate(direction)
     # Few vocabularies lack the word; where one does, the model is loaded by the time that is known.
     with contextlib.suppress(InputError):
         engine.by_text("a", 1)

@@ -2,10 +2,19 @@
 
 import numpy as np
 import pytest
+import torch
 
 from pipeline.artifacts.evaluation import DIRECTIONS
 from pipeline.core.errors import InputError
+from pipeline.evaluate.engine.measure import is_calibrated
 from pipeline.evaluate.stage import evaluate
+from pipeline.project.params.schema import EvaluateParams
+from pipeline.ranking.engine.bank_source import BankSource, cosine
+from pipeline.ranking.engine.cascade import Cascade
+from pipeline.ranking.engine.criteria import parse
+from pipeline.ranking.engine.fusion import Fused
+from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.split import Split
 from pipeline.ranking.metrics.calibration import ISOTONIC, fitted
 from tests.evaluate.embedded import sides, write
 from tests.naive import calibrated as naive
@@ -76,5 +85,43 @@ def test_folds_are_joined(project):
 
 
 def test_it_needs_val(project):
-    with pytest.raises(InputError, match="there is no validation data"):
+    with pytest.raises(
+        InputError, match=r"evaluate\.calibrate fits a probability on validation data and there is none"
+    ):
         measured(project, calibrate="isotonic", split="val")
+    assert "calibration" not in measured(project, "hungarian", calibrate="isotonic", split="val")
+
+
+@pytest.mark.parametrize("criterion", ["is", "csls", "dual_is", "nnn"])
+def test_the_scores_are_those_of_a_search(project, criterion):
+    """One number an item, from all queries of the split as the bank; what ``rerank`` does to a query is not in them."""
+    found = measured(project, criterion, calibrate="isotonic", resamples=0)["calibration"]["text_to_image"]
+    known, asked = (corrected(split, criterion) for split in ("val", "test"))
+    curve = fitted(ISOTONIC, *known)
+    told = curve(asked[0]).tolist()
+    assert found["ece"] == pytest.approx(naive.expected_calibration_error(told, asked[1].tolist()), abs=0.01)
+    assert found["brier"] == pytest.approx(np.mean((np.array(told) - asked[1]) ** 2), abs=1e-3)
+
+
+def corrected(split, name):
+    seen, read = (side.split(split) for side in sides(SPLITS, noise=1.0))
+    one = Split(seen.image_ids, read.ids, read.image_ids, *(torch.from_numpy(side.vectors) for side in (seen, read)))
+    scores = Scores.of(one.images, one.captions, cosine).transposed()
+    bank = BankSource(split).bank(one, scores, "text_to_image", cosine, 64)
+    found = parse(name, {}).item_bias(bank)
+    dense = (found.scale * torch.from_numpy(read.vectors @ seen.vectors.T) - found.bias).tolist()
+    pairs = naive.candidates(dense, [{seen.image_ids.tolist().index(image)} for image in read.image_ids.tolist()])
+    return np.array([score for score, _, _ in pairs]), np.array([matched for _, matched, _ in pairs])
+
+
+@pytest.mark.parametrize("rule", ["rrf", "zscore", "cascade", "mean"])
+def test_scores_that_are_on_one_scale_for_a_query_only_are_not_calibrated(rule):
+    similarity = {
+        "rrf": Fused([cosine, cosine], "rrf"),
+        "zscore": Fused([cosine, cosine], "zscore"),
+        "cascade": Cascade(cosine, cosine, 5),
+    }.get(rule, cosine)
+    params = EvaluateParams(calibrate="platt")
+    assert is_calibrated(parse("csls", {}), similarity, params) == (rule == "mean")
+    assert not is_calibrated(parse("hungarian", {}), cosine, params)
+    assert not is_calibrated(parse("csls", {}), cosine, EvaluateParams())

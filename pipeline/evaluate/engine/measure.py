@@ -72,7 +72,12 @@ def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParam
     for embeddings that cannot be ranked, and where parameters are to be chosen and there is nothing to choose them on.
     """
     folds = protocol.folds(inputs.ranked, params)
-    to_tune = params.calibrate != "none" or any(is_open(criterion, params) for criterion in criteria)
+    is_curved = any(is_calibrated(criterion, inputs.similarity, params) for criterion in criteria)
+    to_tune = is_curved or any(is_open(criterion, params) for criterion in criteria)
+    if is_curved and inputs.tuning is None:
+        raise InputError(
+            "evaluate.calibrate fits a probability on validation data and there is none; take evaluate.calibrate=none, or give some"
+        )
     sets = 2 if to_tune else 1
     ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
     to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
@@ -80,13 +85,24 @@ def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParam
         chosen = {
             direction: tuning.tuned(criterion, to_choose_on.get(direction, []), params.tune) for direction in DIRECTIONS
         }
-        sure = _calibrated(inputs, chosen, folds, ground, to_choose_on, params)
+        curved = is_calibrated(criterion, inputs.similarity, params)
+        sure = _calibrated(inputs, chosen, folds, ground, to_choose_on, params) if curved else {}
         yield _result(inputs, criterion, chosen, folds, ground, params, sure)
 
 
 def is_open(criterion: Criterion, params: EvaluateParams) -> bool:
     """Has it parameters that validation data must choose?"""
     return len(criterion.lambdas) > 1 or (params.tune and bool(criterion.varied()))
+
+
+def is_comparable(similarity: Similarity) -> bool:
+    """Do scores of different queries mean the same? Not where they are places, or how far an item is from the others."""
+    return not isinstance(similarity, Fused | Cascade)
+
+
+def is_calibrated(criterion: Criterion, similarity: Similarity, params: EvaluateParams) -> bool:
+    """Is a probability fitted to its scores? Not of a matching, which has none."""
+    return params.calibrate != "none" and not criterion.matching and is_comparable(similarity)
 
 
 def tuning_ground(inputs: Inputs, params: EvaluateParams, sets: int = 1) -> dict[str, list[Trial]]:
@@ -118,7 +134,7 @@ def _result(
         scans[direction] += [scanned] if scanned else []
         notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
     ranks, occurrence = _tables(outcomes, folds)
-    comparable, further = not isinstance(inputs.similarity, Fused | Cascade), inputs.further
+    comparable, further = is_comparable(inputs.similarity), inputs.further
     known, tables_of_known = measured(further, chosen, folds, ground, params, comparable) if further else ({}, {})
     metrics = {
         **inputs.about,
@@ -142,17 +158,13 @@ def _calibrated(
     known: dict[str, list[Trial]],
     params: EvaluateParams,
 ) -> dict:
-    """``calibration`` by direction; nothing of a matching, which has no scores, and of a cascade, whose scores are on one
-    scale for a query only."""
-    trials_of = [trial for of in ground.values() for trial in of]
-    if params.calibrate == "none" or any(trial.finish for trial in trials_of):
-        return {}
+    """``calibration`` by direction."""
     found = {}
     for direction, tuned in chosen.items():
-        if tuned.criterion.matching:
-            return {}
         fit, asked = (
-            calibration.joined([calibration.candidates(one.under(tuned.criterion), one.truth) for one in of[direction]])
+            calibration.joined(
+                [calibration.candidates(one.item_by_item(tuned.criterion), one.truth) for one in of[direction]]
+            )
             for of in (known, ground)
         )
         clusters = np.concatenate([fold.clusters(direction) for fold in folds])

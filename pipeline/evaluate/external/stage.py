@@ -11,7 +11,7 @@ from pipeline.core import locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
 from pipeline.core.strict import Strict
-from pipeline.evaluate.engine.measure import Inputs, Result, is_open, measure
+from pipeline.evaluate.engine.measure import Inputs, Result, is_calibrated, is_open, measure
 from pipeline.evaluate.external import inputs
 from pipeline.evaluate.external.inputs import InputFiles
 from pipeline.evaluate.stage import warn_of_collapse, warn_of_residual, write
@@ -65,12 +65,17 @@ def evaluate_files(
 
 
 def must_be_given(given: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
-    """Raises UsageError when a criterion's parameters are open and there is no validation data."""
+    """Raises UsageError when a criterion's parameters are open, or a probability is to be fitted, and there is no validation data."""
     names = [one.name for one in chosen if is_open(one, params)]
     if names and given.tuning is None:
         raise UsageError(
             f"{', '.join(names)}: parameters are to be chosen and there is nothing to choose them on; give --val-images "
             "and --val-captions, or the values, such as -S inference.rgm.lam=2"
+        )
+    if given.tuning is None and any(is_calibrated(one, given.similarity, params) for one in chosen):
+        raise UsageError(
+            "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or "
+            "-S evaluate.calibrate=none"
         )
 
 

@@ -38,6 +38,12 @@ class Trial:
         scores = criterion.rerank(self.scores, self.bank)
         return self.finish(scores) if self.finish else scores
 
+    def item_by_item(self, criterion: Criterion) -> Scores:
+        """Corrected by one number an item where the criterion is that, as a search corrects: the ranking of ``under``, by scores
+        that may differ by what moves all items of a query alike, or by a function that grows. Else as ``under``."""
+        bias = criterion.item_bias(self.bank)
+        return self.under(criterion) if bias is None else bias.apply(self.scores)
+
 
 @dataclass(frozen=True)
 class Tuned:

@@ -3,6 +3,9 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
+# Of what is alike to a hit so many are named.
+SHOWN = 20
+
 
 @dataclass(frozen=True)
 class Hit:
@@ -11,7 +14,7 @@ class Hit:
 
     text: the caption found, or the image's first caption (empty where it has none); file: as images.parquet names it,
     relative to the data set's root; alike: ids of the items that are all but the same and stand behind this one, better
-    first, empty unless it was asked to group them; probability: of a match, None unless it was asked for.
+    first, the first SHOWN, empty unless it was asked to group them, and alike_count, how many there are; probability: of a match, None unless it was asked for.
     """
 
     rank: int
@@ -21,6 +24,7 @@ class Hit:
     text: str
     file: str
     alike: tuple[int | str, ...] = ()
+    alike_count: int = 0
     probability: float | None = None
 
 

@@ -90,9 +90,9 @@ def correction_of(
             f"the bank of '{run}' is the {bank} split of {moved.bank}, which is not searched; -S evaluate.bank=test takes the "
             "queries of the split that is searched"
         )
-    files = [path for gallery in network.galleries for path in gallery.files]
+    files = files_of(network)
     if bank not in SPLITS:
-        files += [Path(bank) / name for name in (embeddings.IMAGES, embeddings.CAPTIONS)]
+        files |= stored.stamped(Path(bank) / name for name in (embeddings.IMAGES, embeddings.CAPTIONS))
     identity = {
         "criterion": criterion.name,
         "parameters": criterion.params.model_dump(mode="json"),
@@ -111,6 +111,11 @@ def correction_of(
     made = computed(params, criterion.name, criterion.params, network, direction, bank)
     stored.write(path, made, identity, files)
     return Correction(made.about["scale"], made.tensors["bias"], {**made.about, "kept": False})
+
+
+def files_of(network: Network | Together) -> stored.Stamps:
+    """Those of all its galleries."""
+    return {path: stamp for gallery in network.galleries for path, stamp in gallery.files.items()}
 
 
 def _with_tuned(params: Params, run: str, criterion: Rescoring, direction: str) -> Rescoring:

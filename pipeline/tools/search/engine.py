@@ -18,11 +18,11 @@ from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.project.repetitions import one_model
 from pipeline.tools.search import combine, query, together
-from pipeline.tools.search.answer import Answer, Hit
+from pipeline.tools.search.answer import SHOWN, Answer, Hit
 from pipeline.tools.search.catalogue import Catalogue
 from pipeline.tools.search.correction import Correction, Rescoring, correction_of, criterion_of
 from pipeline.tools.search.gallery import SPLITS
-from pipeline.tools.search.narrow import Wanted, best, leaders
+from pipeline.tools.search.narrow import INDEXED, LEFT_OUT, Wanted, best, leaders
 from pipeline.tools.search.network import Asked, Network
 from pipeline.tools.search.probability import Calibration, calibration_of
 from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term
@@ -37,8 +37,6 @@ _TEN = Wanted()
 _NONE = np.empty(0, np.int64)
 # What a cosine of equal vectors may lack of 1.
 _ROUNDING = 1e-6
-# An approximate index is asked for so many hits at most, and where no more items than that are left out.
-_DEEPEST, _FEW = 1000, 100
 
 
 class Engine:
@@ -62,7 +60,7 @@ class Engine:
     _scoring: Scoring
     _corrections: dict[str, Correction]
     _calibrations: dict[str, Calibration]
-    _indexes: "dict[str, Approximate]"
+    _indexes: "dict[str, Approximate | None]"
     _units: dict[str, Any]
 
     @classmethod
@@ -109,7 +107,7 @@ class Engine:
         Raises as ``Wanted.check``, ``query.direction``, ``where.rows``, ``combine.scores``, ``by_text`` and ``by_image_id``.
         """
         wanted.check()
-        direction = query.direction(parts, wanted.to)
+        direction = query.direction(parts, wanted.to, self.counts["captions"])
         if direction == TO_CAPTIONS and not self.counts["captions"]:
             raise InputError(
                 f"data set '{self._catalogue.dataset}' has no captions of split '{self.split}'; find images: --to {query.IMAGES}"
@@ -219,7 +217,7 @@ class Engine:
         with self._lock:
             if direction not in self._calibrations:
                 self._calibrations[direction] = calibration_of(
-                    self._params, self.run, self._criterion, self._network, direction
+                    self._params, self.run, self._criterion, self._network, self.correction(direction), direction
                 )
             return self._calibrations[direction]
 
@@ -236,10 +234,11 @@ class Engine:
         approximate index says of itself where one was asked."""
         count, dropped = wanted.offset + wanted.k, 0 if kept is None else len(kept) - int(kept.sum())
         sure = None if wanted.least is None else self.calibration(direction)
-        if wanted.group is None and count + dropped <= _DEEPEST and dropped <= _FEW:
+        if wanted.group is None and count <= INDEXED and dropped <= LEFT_OUT:
             index = self.approximate(direction)
-            if index is not None:
-                values, places = index.find(combine.one(sides, parts, direction)[0], count + dropped)
+            found = index and index.find(combine.one(sides, parts, direction)[0], count + dropped)
+            if index is not None and found is not None:
+                values, places = found
                 left = [
                     (float(value), int(place), _NONE)
                     for value, place in zip(values, places, strict=True)
@@ -258,13 +257,14 @@ class Engine:
         values, places = best(scores if kept is None else scores[among], count)
         return [(float(value), int(among[place]), _NONE) for value, place in zip(values, places, strict=True)], {}
 
-    def _alike(self, direction: str, least: float) -> Callable[[int], np.ndarray]:
-        """Whether the cosine of the items' vectors, of fragments that of their means, is ``least``, up to rounding."""
+    def _alike(self, direction: str, least: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+        """Whether the cosine of the vectors of items (rows) and others (columns) at these places, of fragments that of their means,
+        is ``least``, up to rounding."""
         with self._lock:
             if direction not in self._units:
                 self._units[direction] = self._scoring.units(direction, self._joint)
         units = self._units[direction]
-        return lambda place: np.asarray(units @ units[place] >= least - _ROUNDING)
+        return lambda items, others: np.asarray(units[items] @ units[others].T >= least - _ROUNDING)
 
     def _hit(
         self, rank: int, score: float, place: int, alike: np.ndarray, direction: str, sure: Calibration | None
@@ -277,10 +277,10 @@ class Engine:
         else:
             image, text = int(ids.caption_images[place]), self._catalogue.text(number)
         caption = None if direction == TO_IMAGES else self._shown(key, number)
-        same = tuple(self._shown(key, one) for one in of_items[alike].tolist())
+        same = tuple(self._shown(key, one) for one in of_items[alike[:SHOWN]].tolist())
         probability = None if sure is None else float(sure(np.array([score]))[0])
         shown, file = self._shown("image_id", image), self._catalogue.file(image)
-        return Hit(rank, score, shown, caption, text, file, same, probability)
+        return Hit(rank, score, shown, caption, text, file, same, len(alike), probability)
 
 
 def _computing(device: str) -> tuple[Any, bool]:

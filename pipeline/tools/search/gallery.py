@@ -44,12 +44,14 @@ class Ids:
 
 @dataclass(frozen=True)
 class Gallery:
-    """folder: data/embed/<run>/ or the peer in it; split: one of ``SPLITS``; about: the footer of images.parquet."""
+    """folder: data/embed/<run>/ or the peer in it; split: one of ``SPLITS``; about: the footer of images.parquet; files: everything
+    that scores follow from, as it was before the rest was read."""
 
     folder: Path
     run: str
     split: str
     about: dict[str, str]
+    files: stored.Stamps = field(default_factory=dict)
     _read: dict[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
@@ -66,19 +68,15 @@ class Gallery:
 
     def of(self, split: str) -> "Gallery":
         """The same network's embeddings of another split. Raises InputError where it has no image."""
-        found = replace(self, split=split, _read={})
+        names = (embeddings.IMAGES, embeddings.CAPTIONS, fragments.WEIGHTS)
+        files = stored.stamped(path for name in names if (path := self.folder / name).is_file())
+        found = replace(self, split=split, files=files, _read={})
         if not len(found.ids.image_ids):
             advice = f"name '{split}' in embed.splits and run `vse-pipe embed --run {self.run}`"
             raise InputError(
                 f"{self.folder / embeddings.IMAGES}: nothing of split '{split}'; if the data set has it, {advice}"
             )
         return found
-
-    @property
-    def files(self) -> list[Path]:
-        """Everything that scores follow from."""
-        names = (embeddings.IMAGES, embeddings.CAPTIONS, fragments.WEIGHTS)
-        return [path for name in names if (path := self.folder / name).is_file()]
 
     @cached_property
     def ids(self) -> Ids:
@@ -165,10 +163,14 @@ class Gallery:
 
         return torch.from_numpy(self.vectors(name))
 
-    def _place(self, name: str) -> tuple[Path, dict, list[Path]]:
+    def _place(self, name: str) -> tuple[Path, dict, stored.Stamps]:
         """Where unpacked vectors are kept, what they are, and the file they come from."""
         path = paths.searched(self.run) / f"{self.folder.name}.{Path(name).stem}.{self.split}.safetensors"
-        return path, {"vectors": name, "split": self.split}, [self.folder / name]
+        return (
+            path,
+            {"vectors": name, "split": self.split},
+            {one: stamp for one, stamp in self.files.items() if one.name == name},
+        )
 
     def _fragments(self, name: str) -> "Tensor | Words":
         import torch

@@ -8,6 +8,11 @@ from jaxtyping import Bool, Float
 
 from pipeline.core.errors import InputError, UsageError
 
+# An approximate index answers with so many hits at most, and where no more items than that are left out.
+INDEXED, LEFT_OUT = 300, 100
+# Items that are compared with all leaders at once.
+_BLOCK = 4096
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -54,16 +59,25 @@ def leaders(
     scores: Float[np.ndarray, " items"],
     kept: Bool[np.ndarray, " items"],
     k: int,
-    alike: Callable[[int], Bool[np.ndarray, " items"]],
+    alike: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> list[tuple[int, np.ndarray]]:
     """The places of at most k of the ``kept`` items, best first, each with those of the kept that are alike to it, better
-    first, and to none before it. ``alike``: to the item at a place, itself or not."""
-    left, found = kept.copy(), list[tuple[int, np.ndarray]]()
-    while len(found) < k and left.any():
-        among = np.flatnonzero(left)
-        leader = int(among[np.argmax(scores[among])])
-        left[leader] = False
-        group = np.flatnonzero(left & alike(leader))
-        left[group] = False
-        found.append((leader, group[np.argsort(-scores[group], kind="stable")]))
-    return found
+    first, and to none before it. ``alike``: of the items at places (rows) to others (columns), bool.
+
+    In the order of the scores, every item is compared with the leaders before it and no other.
+    """
+    ranked = np.flatnonzero(kept)
+    ranked = ranked[np.argsort(-scores[ranked], kind="stable")]
+    found, led = list[int](), np.full(len(ranked), -1)
+    for start in range(0, len(ranked), _BLOCK):
+        block, of = ranked[start : start + _BLOCK], led[start : start + _BLOCK]
+        if found:
+            same = alike(block, np.array(found))
+            of[:] = np.where(same.any(axis=1), same.argmax(axis=1), -1)
+        while len(found) < k and (of < 0).any():
+            left = np.flatnonzero(of < 0)
+            near = alike(block[left], block[left[:1]])[:, 0]
+            near[0] = True
+            of[left[near]] = len(found)
+            found.append(int(block[left[0]]))
+    return [(leader, ranked[led == number][1:]) for number, leader in enumerate(found)]

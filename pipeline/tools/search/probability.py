@@ -7,18 +7,20 @@ from datetime import UTC, datetime
 import numpy as np
 from jaxtyping import Float
 
-from pipeline.core.console import say
-from pipeline.core.errors import InputError
+from pipeline.core.console import say, warn
+from pipeline.core.errors import InputError, UsageError
 from pipeline.project import code, paths
 from pipeline.project.params.typed import Params
 from pipeline.ranking.metrics.calibration import ISOTONIC, Curve
 from pipeline.tools.search import stored
-from pipeline.tools.search.correction import Correction, Rescoring, correction_of
+from pipeline.tools.search.correction import PLAIN, Correction, Rescoring, correction_of, files_of
 from pipeline.tools.search.network import Network
 from pipeline.tools.search.together import Together
 
 _VAL, _MAKES = "val", "pipeline.ranking.engine.calibration"
 _KNOTS = "knots"
+# Criteria whose scores grow or fall with the number of the bank's queries.
+_SUMS = ("is", "dual_is")
 
 
 @dataclass(frozen=True)
@@ -35,17 +37,29 @@ class Calibration:
 
 
 def calibration_of(
-    params: Params, run: str, criterion: Rescoring, network: Network | Together, direction: str
+    params: Params, run: str, criterion: Rescoring, network: Network | Together, searched: Correction, direction: str
 ) -> Calibration:
-    """Of one direction, by ``evaluate.calibrate``, isotonic where that is none. Raises InputError where the run has embedded
-    nothing of val, and as ``correction_of`` there."""
+    """Of one direction, by ``evaluate.calibrate``, isotonic where that is none. searched: of what is searched. Warns where it and
+    that of val are sums over other numbers of queries. Raises InputError where the run has embedded nothing of val, UsageError where
+    val would correct itself, and as ``correction_of`` there."""
+    if params.evaluate.bank == _VAL and criterion.name != PLAIN:
+        raise UsageError(
+            f"a probability is learnt on val, and evaluate.bank=val would correct those queries by themselves: no probability under "
+            f"{criterion.name}, or -S evaluate.bank=test or train"
+        )
     method = ISOTONIC if params.evaluate.calibrate == "none" else params.evaluate.calibrate
     try:
         val = network.of(_VAL)
     except InputError as error:
         raise InputError(f"a probability of a match is learnt from val: {error}") from error
     correction = correction_of(params, run, criterion, val, direction)
-    files = [path for gallery in val.galleries for path in gallery.files]
+    ours, theirs = (one.about.get("queries") for one in (searched, correction))
+    if criterion.name in _SUMS and ours != theirs:
+        warn(
+            f"{criterion.name} sums over the queries of its bank, {ours:,} for what is searched and {theirs:,} where probabilities are "
+            "learnt, and scores with them: probabilities are off; evaluate.bank=train has one bank for both"
+        )
+    files = files_of(val)
     identity = {
         "method": method,
         "criterion": criterion.name,

@@ -3,8 +3,9 @@
     query  = sentence | [operator] part operator part ...
     part   = (text | "text" | file.jpg | image:ID | image:"ID") [:weight]
 
-An operator is a + or - with white space, or an end of the query, on both sides. A query without one between two other
-things is a sentence and stays as it stands, whatever marks are in it.
+An operator is a + or - with white space, or an end of the query, on both sides, and outside of quotes. A query without one
+between two other things is a sentence and stays as it stands, whatever marks are in it, but for one that is text with an
+operator in quotes and nothing else.
 """
 
 import re
@@ -23,6 +24,7 @@ _SHOWN = 40
 _OPERATOR = re.compile(r"(?<!\S)[+-](?!\S)")
 _QUOTED = re.compile(r'(?<!\S)(?:image:)?"[^"]*"')
 _WEIGHT = r"(?::(?P<weight>[+-]?[0-9]*\.?[0-9]+))?"
+_ONE = re.compile(_QUOTED.pattern + _WEIGHT)
 _FORMS = (
     (IMAGE, re.compile(rf'image:"(?P<value>[^"]*)"{_WEIGHT}')),
     (IMAGE, re.compile(rf'image:(?P<value>[^"\s].*?){_WEIGHT}', re.DOTALL)),
@@ -66,14 +68,19 @@ def parse(text: str, files: bool = True) -> tuple[Term, ...]:
     return parts
 
 
-def direction(parts: Sequence[Term], to: str | None = None) -> str:
-    """TO_IMAGES or TO_CAPTIONS. to: IMAGES, CAPTIONS, or None: captions where only pictures are asked with, else images.
-    Raises UsageError for anything else."""
+def direction(parts: Sequence[Term], to: str | None = None, captions: int = 1) -> str:
+    """TO_IMAGES or TO_CAPTIONS. to: IMAGES, CAPTIONS, or None: captions where only pictures are asked with and there are any, else
+    images; captions: how many there are. Raises UsageError for anything else."""
     if to not in (None, IMAGES, CAPTIONS):
         raise UsageError(f"search for {IMAGES} or {CAPTIONS}, not for {to!r}")
     if to is None:
-        to = IMAGES if any(part.kind == TEXT for part in parts) else CAPTIONS
+        to = IMAGES if not captions or any(part.kind == TEXT for part in parts) else CAPTIONS
     return TO_IMAGES if to == IMAGES else TO_CAPTIONS
+
+
+def literal(text: str) -> str:
+    """A query that is this text alone, without its double quotes where others must be put around it."""
+    return text if _bounds(text.strip()) is None else '"' + text.replace('"', "") + '"'
 
 
 def described(parts: Sequence[Term]) -> str:
@@ -91,10 +98,10 @@ def described(parts: Sequence[Term]) -> str:
 
 def _bounds(text: str) -> list[int] | None:
     """Where the operators of a query are; None for a sentence."""
-    if not any(0 < place.start() < len(text) - 1 for place in _OPERATOR.finditer(text)):
-        return None
     masked = _QUOTED.sub(lambda quoted: "q" * len(quoted[0]), text)
-    return [place.start() for place in _OPERATOR.finditer(masked)]
+    found = [place.start() for place in _OPERATOR.finditer(masked)]
+    inner = any(0 < place < len(text) - 1 for place in found)
+    return found if inner or (_ONE.fullmatch(text) and _OPERATOR.search(text)) else None
 
 
 def _part(sign: str, body: str) -> Term:

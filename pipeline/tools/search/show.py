@@ -48,7 +48,7 @@ def remarks(told: dict) -> list[str]:
 def estimated(about: dict) -> str:
     """What was asked in place of every item, and how much of the truth it finds."""
     return (
-        f"approximate index {about['kind']}: finds {about['recall']:.1%} of the ten best, on {about['queries']} queries; "
+        f"approximate index {about['kind']}: finds {about['recall']:.1%} of the ten best, on {about['queries']} {about['asked']}; "
         "-S search.approximate_from=null scores every item"
     )
 
@@ -97,7 +97,7 @@ def _table(told: dict) -> None:
     if numbered:
         table.add_column(key, justify="right", no_wrap=True)
     for hit in told["hits"]:
-        file = plain(hit["file"]) + (f"\n+{len(hit['alike'])} alike" if hit["alike"] else "")
+        file = plain(hit["file"]) + (f"\n+{hit['alike_count']} alike" if hit["alike"] else "")
         cells = [str(hit["rank"]), f"{hit['score']:.4f}", *(f"{hit[name]:.2f}" for name in sure), file]
         cells += [plain(hit["text"])] * described + [plain(str(hit[key]))] * numbered
         table.add_row(*map(Text, cells))

@@ -6,7 +6,7 @@ written as numpy has them, without torch and without a copy.
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from pipeline.core.errors import PipelineError
 from pipeline.core.files import sha256
 from pipeline.core.whole import whole_file
 
+Stamps = dict[Path, dict[str, int]]
 _ABOUT = "about"
 _KINDS: dict[str, np.dtype] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8"), "I64": np.dtype("<i8")}
 # Bytes of a length, what tensors start at a multiple of, and those of the largest header that is believed.
@@ -33,7 +34,7 @@ class Stored:
     about: dict
 
 
-def read(path: Path, identity: dict, files: Sequence[Path]) -> Stored | None:
+def read(path: Path, identity: dict, files: Collection[Path]) -> Stored | None:
     """What ``write`` wrote, None unless it was for this identity and for files of the same content.
 
     A file of the same size and time of change counts as unchanged, as DVC has it; only another one is read. What is
@@ -47,7 +48,7 @@ def read(path: Path, identity: dict, files: Sequence[Path]) -> Stored | None:
     return None
 
 
-def _read(path: Path, identity: dict, files: Sequence[Path]) -> Stored | None:
+def _read(path: Path, identity: dict, files: Collection[Path]) -> Stored | None:
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(_LENGTH), "little")
@@ -75,14 +76,23 @@ def _mapped(path: Path, entry: dict, start: int) -> np.ndarray:
     return np.asarray(np.memmap(path, kind, "c", start + begin, shape))
 
 
-def write(path: Path, content: Stored, identity: dict, files: Sequence[Path]) -> None:
-    """Appears whole or not at all, whoever else writes it. Where it cannot be written the search goes on, with a warning."""
-    told = {
-        "about": content.about,
-        "identity": identity,
-        "files": {str(file): {**_stamp(file), "sha256": sha256(file)} for file in files},
-    }
+def stamped(files: Iterable[Path]) -> Stamps:
+    """Files as they are now: for ``write``, before anything of them is read."""
+    return {file: _stamp(file) for file in files}
+
+
+def write(path: Path, content: Stored, identity: dict, files: Stamps) -> None:
+    """Appears whole or not at all, whoever else writes it. Where it cannot be written, or one of the files is another one by now,
+    the search goes on, with a warning."""
     try:
+        told = {
+            "about": content.about,
+            "identity": identity,
+            "files": {str(file): {**stamp, "sha256": sha256(file)} for file, stamp in files.items()},
+        }
+        if stamped(files) != files:
+            warn(f"{path}: what it was made from has changed meanwhile; it is not kept")
+            return
         with _writing, whole_file(path, sum(tensor.nbytes for tensor in content.tensors.values())) as temporary:
             _save(temporary, content.tensors, json.dumps(told, sort_keys=True))
     except (OSError, PipelineError) as error:
@@ -113,7 +123,7 @@ def _version(path: Path) -> tuple[int, int, int] | None:
     return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
-def _unchanged(told: dict, files: Sequence[Path]) -> bool:
+def _unchanged(told: dict, files: Collection[Path]) -> bool:
     if set(told) != {str(file) for file in files}:
         return False
     for file in files:

@@ -8,6 +8,7 @@ import ast
 import re
 import warnings
 from functools import reduce
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from pipeline.core.unknown import missing
 _LONGEST = 1000
 # Text in quotes as it stands, else what SQL writes otherwise than Python.
 _TOKENS = re.compile(r"'[^']*'|\"[^\"]*\"|<>|(?<![<>=!])=(?!=)|\b(?:AND|OR|NOT|IN)\b")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _COMPARISONS: dict[type, str] = {
     ast.Eq: "equal",
     ast.NotEq: "not_equal",
@@ -36,13 +38,23 @@ def rows(condition: str, table: pa.Table) -> np.ndarray:
     it does not exist, and where text is compared with numbers."""
     if len(condition) > _LONGEST:
         raise UsageError(f"--where: {len(condition):,} characters; {_LONGEST:,} are the most")
+    quoted = list(_QUOTED.finditer(condition))
+    if any(not condition[one.end() : other.start()].strip() for one, other in pairwise(quoted)):
+        raise UsageError(
+            "--where: two texts stand side by side; text that holds a ' belongs in double quotes: \"it's.jpg\""
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             tree = ast.parse(_TOKENS.sub(_as_python, condition).strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError, Warning) as error:
         raise _unreadable(condition) from error
-    return np.asarray(_Reader(condition, table).mask(tree))
+    try:
+        return np.asarray(_Reader(condition, table).mask(tree))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise UsageError(
+            f"--where: a value cannot be compared with its column: {' '.join(str(error).split())}"
+        ) from error
 
 
 class _Reader:

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
+
 from pipeline.report.engine import formatting
 from pipeline.report.engine.pictures import data_uri, thumbnail
+from pipeline.tools.search.query import literal
 from pipeline.tools.serve.query import DEFAULT_K, MAX_K, MAX_TEXT, MAX_UPLOAD, Query
 from pipeline.tools.serve.searching import ALIKE, Desk, Found
 
@@ -42,6 +45,7 @@ class Pages:
             "max_text": MAX_TEXT,
             "max_megabytes": MAX_UPLOAD // 10**6,
             "alike": ALIKE,
+            "literal": literal,
         }
         self._page = environment.get_template("page.html")
         self.style = (_TEMPLATES / "style.css").read_text(encoding="utf-8")
@@ -55,7 +59,9 @@ class Pages:
         return self._render(form, message=message)
 
     def results(self, query: Query, found: Found) -> str:
-        group, least = ("" if one is None else f"{one:g}" for one in (query.group, query.least))
+        group, least = (
+            "" if one is None else np.format_float_positional(one, trim="-") for one in (query.group, query.least)
+        )
         narrowed = query.to or "", query.where or "", group, least
         form = Form(query.text or "", str(query.k), query.inference, *narrowed)
         small = thumbnail(query.photo, _PREVIEW) if query.photo is not None else None

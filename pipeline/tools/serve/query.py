@@ -16,7 +16,7 @@ DEFAULT_K = 10
 # Of the whole upload: a photo of a telephone has 3 to 12 MB.
 MAX_UPLOAD = 20_000_000
 FIELDS = ("text", "image_id", "k", "offset", "inference", "to", "where", "group", "min_probability")
-# How far results can be leafed through; where what is alike is one result, each costs a pass over all items.
+# How far results can be leafed through; where what is alike is one result, each is compared with all items.
 DEEPEST, DEEPEST_GROUPED = 10_000, 300
 _INT64 = 2**63
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from pipeline.core.errors import UsageError
 from pipeline.tools.search.answer import document
-from pipeline.tools.search.narrow import Wanted
-from pipeline.tools.search.query import IMAGE, IMAGES, PHOTO, TO_IMAGES, Term, direction, parse
+from pipeline.tools.search.narrow import INDEXED, Wanted
+from pipeline.tools.search.query import IMAGE, PHOTO, TO_IMAGES, Term, direction, parse
 from pipeline.tools.serve.query import DEEPEST, DEEPEST_GROUPED, Query
 
 
@@ -30,6 +31,8 @@ class Searcher(Protocol):
 
 # Of what is alike to a result so many are shown.
 ALIKE = 12
+# Items times results, where what is alike is one result: each item is compared with each result.
+_COMPARED = 10**8
 
 
 @dataclass(frozen=True)
@@ -56,19 +59,27 @@ class Desk:
     def search(self, query: Query) -> Found:
         """For one thread at a time. Raises what the engine raises: InputError, UsageError."""
         engine, parts = self._engines[query.inference], _parts(query)
-        to = query.to or (None if self.counts["captions"] else IMAGES)
-        deepest = DEEPEST if query.group is None else DEEPEST_GROUPED
+        way = direction(parts, query.to, self.counts["captions"])
+        items, last = self.counts["images" if way == TO_IMAGES else "captions"], query.offset + query.k
+        if query.group is not None and items * last > _COMPARED:
+            raise UsageError(
+                f"grouped, the first {_COMPARED // items:,} results among {items:,} can be asked for, not those to {last:,}"
+            )
         # One more than is shown: whether there is any.
-        wanted = Wanted(query.k + 1, to, query.where, query.group, query.offset, query.least is not None, query.least)
+        wanted = Wanted(
+            query.k + 1, query.to, query.where, query.group, query.offset, query.least is not None, query.least
+        )
         whole = engine.ask(parts, wanted)
         answer = replace(whole, hits=whole.hits[: query.k])
-        follows = query.offset + query.k
-        more = len(whole.hits) > query.k and query.photo is None and follows + query.k <= deepest
-        way = direction(parts, to)
+        # Results of an index and those of all items do not go on from each other.
+        deepest = INDEXED - 1 if whole.approximate else DEEPEST
+        if query.group is not None:
+            deepest = min(DEEPEST_GROUPED, _COMPARED // max(1, items))
+        more = len(whole.hits) > query.k and query.photo is None and last + query.k <= deepest
         told = {
             **document(engine, answer, way, self._why),
             "offset": query.offset,
-            "next": follows if more else None,
+            "next": last if more else None,
         }
         shown = {hit.image_id for hit in answer.hits}
         if query.image_id is not None:

@@ -63,7 +63,12 @@ def make() -> None:
     _audit(Path("audit"))
     _localised(Path("localize"))
     unreadable.write(Path("errors"), pa.table({"image_id": [1], "file": ["a"], "reason": ["is empty"]}))
-    stored.write(_STORED, stored.Stored({"a": torch.arange(6.0)}, {"k": 1}), {"run": "sum"}, [Path("params.yaml")])
+    stored.write(
+        _STORED,
+        stored.Stored({"a": torch.arange(6.0)}, {"k": 1}),
+        {"run": "sum"},
+        stored.stamped([Path("params.yaml")]),
+    )
 
 
 def _texts(folder: Path) -> None:

@@ -42,7 +42,7 @@ def made(folder, planted, corrected=True, **options):
     items, queries, bias = planted
     correction = Correction(2.0, bias, {"computed": "then", "kept": False}) if corrected else Correction(1.0, None, {})
     params = SearchParams(**options)
-    return approximate.opened(params, folder / "csls.test.text_to_image", items, correction, [], lambda: queries)
+    return approximate.opened(params, folder / "csls.test.text_to_image", items, correction, {}, lambda: queries)
 
 
 @pytest.mark.parametrize("index", ["ivf", "hnsw"])
@@ -73,9 +73,11 @@ def test_what_it_says_of_its_recall_is_what_is_measured_again(tmp_path, planted)
     items, queries, bias = planted
     found = made(tmp_path, planted, recall=0.5)
     exact = [np.argsort(-(2 * (items @ query) - bias))[:10] for query in queries]
+    answers = [found.find(query, 10) for query in queries]
     again = np.mean(
-        [np.isin(found.find(query, 10)[1], best).mean() for query, best in zip(queries, exact, strict=True)]
+        [0 if ours is None else np.isin(ours[1], best).mean() for ours, best in zip(answers, exact, strict=True)]
     )
+    assert found.about["asked"] == "queries"
     assert (found.about["queries"], found.about["recall"]) == (QUERIES, pytest.approx(again, abs=1e-3))
     assert made(tmp_path / "all", planted, recall=1.0).about["recall"] > 0.99
 
@@ -87,6 +89,49 @@ def test_it_is_kept_and_made_again_for_other_files_or_options(tmp_path, planted)
     index = next(tmp_path.glob("*.faiss"))
     index.write_bytes(index.read_bytes()[:-100])
     assert not made(tmp_path, planted, recall=0.5).about["kept"]
+
+
+def test_too_few_candidates_are_no_answer_whatever_is_asked_for(tmp_path, planted):
+    found = made(tmp_path, planted)
+    approximate._exert(found._index, 1)
+    assert [found.find(planted[1][0], k) for k in (1, 10, 300)] == [None] * 3
+
+
+def test_what_is_asked_for_does_not_change_what_is_found(tmp_path, planted):
+    found = made(tmp_path, planted, recall=0.5)
+    answers = [[found.find(query, k) for k in (10, 300)] for query in planted[1]]
+    pairs = [(few[1].tolist(), many[1].tolist()) for few, many in answers if few is not None]
+    assert len(pairs) >= QUERIES // 2
+    assert all(few == many[:10] for few, many in pairs)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_an_index_that_cannot_be_written_is_a_warning(tmp_path, planted, monkeypatch, capsys, full):
+    folder = tmp_path / "folder"
+    if full:
+
+        def refuse(index, path):
+            raise RuntimeError("Error: 'ret == (size)' failed: write error: No space left on device")
+
+        monkeypatch.setattr(approximate.faiss, "write_index", refuse)
+    else:
+        folder.write_bytes(b"")
+    assert made(folder, planted) is None
+    assert "cannot be written and every item is scored" in capsys.readouterr().err
+    assert not full or not list(folder.iterdir())
+
+
+def test_of_a_collection_without_captions_the_recall_is_that_of_items(tmp_path, planted):
+    items, queries, _ = planted
+    about = made(tmp_path, (items, queries[:0], np.zeros(ITEMS)), recall=0.5).about
+    assert (about["asked"], about["queries"]) == ("items", 200)
+
+
+def test_where_the_index_finds_too_few_every_item_is_scored(opened_engine, monkeypatch):
+    engine, exact = opened_engine(**SMALL), opened_engine()
+    monkeypatch.setattr(approximate.Approximate, "find", lambda self, query, k: None)
+    answer = engine.ask(parse("a box"), Wanted(TEST))
+    assert (answer.approximate, answer.hits) == ({}, exact.ask(parse("a box"), Wanted(TEST)).hits)
 
 
 def test_the_memory_says_how_exactly_vectors_are_held():

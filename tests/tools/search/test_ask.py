@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.core.errors import InputError, UsageError
+from pipeline.tools.search import narrow
 from pipeline.tools.search.narrow import Wanted, leaders
 from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term, parse
 from tests.naive import asked as naive
@@ -133,6 +134,33 @@ def test_of_what_is_alike_the_best_is_shown(opened, run, to):
     assert answer.narrowed == {"group": least}
 
 
+def test_of_many_that_are_alike_twenty_are_named_and_all_counted(opened):
+    (hit,) = opened("sum", "nns", "all").ask((Term(TEXT, "a red disc"),), Wanted(4, group=1e-9)).hits[:1]
+    order = [one.image_id for one in opened("sum", "nns", "all").ask((Term(TEXT, "a red disc"),), ALL).hits]
+    assert len(hit.alike) == min(20, hit.alike_count)
+    assert hit.alike_count > 20
+    assert list(hit.alike) == [one for one in order if one in hit.alike]
+
+
+def test_items_in_many_blocks_are_grouped_as_in_one(monkeypatch):
+    rng = np.random.default_rng(3)
+    scores, alike = rng.standard_normal(40), rng.random((40, 40)) < 0.1
+    monkeypatch.setattr(narrow, "_BLOCK", 7)
+    found = leaders(scores, np.full(40, True), 12, lambda items, others: alike[np.ix_(others, items)].T)
+    wanted = naive.grouped(scores.tolist(), [True] * 40, 12, lambda a, b: alike[a][b])
+    assert [(leader, group.tolist()) for leader, group in found] == wanted
+
+
+def test_without_captions_pictures_find_pictures(opened):
+    engine = opened()
+    engine.counts = {**engine.counts, "captions": 0}
+    photo = engine.picture(5).read_bytes()
+    for part in (Term(IMAGE, "5"), Term(PHOTO, "x.png", content=photo)):
+        assert {hit.caption_id for hit in engine.ask((part,)).hits} == {None}
+    with pytest.raises(InputError, match="has no captions of split 'test'"):
+        engine.ask((Term(IMAGE, "5"),), Wanted(to="captions"))
+
+
 @given(st.data())
 def test_groups_are_those_of_the_loop(data):
     size = data.draw(st.integers(1, 12))
@@ -142,7 +170,7 @@ def test_groups_are_those_of_the_loop(data):
         data.draw(st.lists(st.lists(st.booleans(), min_size=size, max_size=size), min_size=size, max_size=size))
     )
     k = data.draw(st.integers(1, size))
-    found = leaders(np.array(scores, float), np.array(kept), k, lambda place: alike[place])
+    found = leaders(np.array(scores, float), np.array(kept), k, lambda items, others: alike[np.ix_(others, items)].T)
     wanted = naive.grouped(scores, kept, k, lambda a, b: alike[a][b])
     assert [(leader, group.tolist()) for leader, group in found] == wanted
 

@@ -50,7 +50,8 @@ def test_a_threshold_keeps_what_is_sure_enough(opened, method, group):
     least = sorted(hit.probability for hit in everything.hits)[len(SPLITS) // 2]
     wanted = [hit.image_id for hit in everything.hits if hit.probability >= least]
     found = engine.ask(SENTENCE, Wanted(10**4, least=least, group=group))
-    assert sorted(number for hit in found.hits for number in (hit.image_id, *hit.alike)) == sorted(wanted)
+    assert {number for hit in found.hits for number in (hit.image_id, *hit.alike)} <= set(wanted)
+    assert sum(1 + hit.alike_count for hit in found.hits) == len(wanted)
     assert found.narrowed == {"min_probability": least} | ({} if group is None else {"group": group})
     assert engine.ask(SENTENCE, Wanted(least=1.0)).hits == () or method == "isotonic"
 
@@ -77,6 +78,21 @@ def test_where_it_means_nothing_it_is_refused(opened):
     with pytest.raises(UsageError, match=r"--min-probability is from 0 to 1, got 1\.5"):
         engine.ask(SENTENCE, Wanted(least=1.5))
     assert engine.ask(SENTENCE).hits[0].probability is None
+
+
+def test_val_that_would_be_corrected_by_itself_is_refused(opened):
+    changed = {"evaluate": {"bank": "val"}}
+    with pytest.raises(UsageError, match=r"evaluate\.bank=val would correct those queries by themselves"):
+        opened("sum", "csls", **changed).ask(SENTENCE, EVERY)
+    assert opened("sum", **changed).ask(SENTENCE, EVERY).hits[0].probability is not None
+
+
+def test_sums_over_banks_of_other_sizes_are_warned_of(opened, capsys):
+    opened("sum", "is").ask(SENTENCE, EVERY)
+    assert "is sums over the queries of its bank, 20 for what is searched and 16 where" in capsys.readouterr().err
+    opened("sum", "is", evaluate={"bank": "train"}).ask(SENTENCE, EVERY)
+    opened("sum", "csls").ask(SENTENCE, EVERY)
+    assert "sums over" not in capsys.readouterr().err
 
 
 def test_without_val_it_says_what_is_missing(opened, monkeypatch):

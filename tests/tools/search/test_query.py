@@ -60,6 +60,11 @@ def test_what_is_written_is_read_back(listed, space):
         ("dog:2 + pool.jpg - fruit", [(TEXT, "dog", 2), (PHOTO, "pool.jpg", 1), (TEXT, "fruit", -1)]),
         ("- fruit + a red dog", [(TEXT, "fruit", -1), (TEXT, "a red dog", 1)]),
         ('"a dog - running"', [(TEXT, "a dog - running", 1)]),
+        ('"a - b":2', [(TEXT, "a - b", 2)]),
+        ('image:"a - b"', [(IMAGE, "a - b", 1)]),
+        ('he said "a - b" at 10:30', [(TEXT, 'he said "a - b" at 10:30', 1)]),
+        ('a "x - y" near pool.jpg', [(TEXT, 'a "x - y" near pool.jpg', 1)]),
+        ('- "a - b"', [(TEXT, '- "a - b"', 1)]),
         ('"at 10:30" + image:7:0.5', [(TEXT, "at 10:30", 1), (IMAGE, "7", 0.5)]),
         ("image:a/b.jpg - well-known C++", [(IMAGE, "a/b.jpg", 1), (TEXT, "well-known C++", -1)]),
         ('a sign "a - b" + dog', [(TEXT, 'a sign "a - b"', 1), (TEXT, "dog", 1)]),
@@ -69,6 +74,14 @@ def test_what_is_written_is_read_back(listed, space):
 )
 def test_examples(text, wanted):
     assert [(part.kind, part.value, part.weight) for part in parse(text)] == wanted
+
+
+@given(st.text(st.characters(codec="utf-8") | st.sampled_from("+-+- \"':2"), min_size=1, max_size=60))
+@example('a "x" - y.jpg:2')
+def test_a_literal_text_is_one_part_whatever_it_holds(text):
+    (part,) = parse(query.literal(text))
+    assert (part.kind, part.weight) == (TEXT, 1)
+    assert part.value in (text, text.replace('"', ""))
 
 
 @pytest.mark.parametrize(
@@ -119,3 +132,4 @@ def test_what_is_found(text, to, wanted):
     assert query.direction(parse(text), to) == wanted
     with pytest.raises(UsageError, match="search for images or captions, not for 'sounds'"):
         query.direction(parse(text), "sounds")
+    assert query.direction(parse(text), to, captions=0) == (query.TO_CAPTIONS if to == "captions" else query.TO_IMAGES)

@@ -28,7 +28,7 @@ def source(tmp_path):
 def test_what_was_written_is_read_for_the_same_identity_and_files(tmp_path, source):
     path, identity = tmp_path / "kept.safetensors", {"k": 10, "split": "test"}
     assert stored.read(path, identity, [source]) is None
-    stored.write(path, CONTENT, identity, [source])
+    stored.write(path, CONTENT, identity, stored.stamped([source]))
     found = stored.read(path, identity, [source])
     assert np.array_equal(found.tensors["bias"], CONTENT.tensors["bias"])
     assert found.about == CONTENT.about
@@ -38,7 +38,7 @@ def test_what_was_written_is_read_for_the_same_identity_and_files(tmp_path, sour
 
 def test_a_touched_file_counts_and_a_changed_one_does_not(tmp_path, source):
     path = tmp_path / "kept.safetensors"
-    stored.write(path, CONTENT, {}, [source])
+    stored.write(path, CONTENT, {}, stored.stamped([source]))
     os.utime(source, ns=(1, 1))
     assert stored.read(path, {}, [source]) is not None
     source.write_bytes(b"two")
@@ -54,13 +54,29 @@ def test_a_damaged_file_is_said_and_made_again(tmp_path, source, capsys, content
 
 
 def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path, source, capsys):
-    stored.write(source / "below" / "kept.safetensors", CONTENT, {}, [source])
+    stored.write(source / "below" / "kept.safetensors", CONTENT, {}, stored.stamped([source]))
     assert "cannot be kept" in capsys.readouterr().err
+
+
+def test_what_was_made_from_files_that_changed_meanwhile_is_not_kept(tmp_path, source, capsys):
+    path, seen = tmp_path / "kept.safetensors", stored.stamped([source])
+    source.write_bytes(b"another")
+    stored.write(path, CONTENT, {}, seen)
+    assert "has changed meanwhile; it is not kept" in capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_a_gallery_knows_its_files_as_they_were_when_it_was_opened(opened, capsys):
+    engine = opened("sum", "csls")
+    _turned(paths.embedded("sum") / embeddings.CAPTIONS)
+    engine.correction(TO_IMAGES)
+    assert "it is not kept" in capsys.readouterr().err
+    assert not paths.searched("sum").exists()
 
 
 def _write_often(path, source, value):
     for _ in range(20):
-        stored.write(path, Stored({"bias": np.full(5000, value)}, {"value": value}), {}, [source])
+        stored.write(path, Stored({"bias": np.full(5000, value)}, {"value": value}), {}, stored.stamped([source]))
 
 
 def test_two_processes_at_once_leave_one_whole_file(tmp_path, source):

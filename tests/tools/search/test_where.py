@@ -73,6 +73,9 @@ def test_what_python_says_row_by_row(condition):
         ("split = test", "put text in quotes: 'test'"),
         ("'5' in width", "'5' is compared with a column of int32"),
         ("5 in width", "column 'width' holds numbers"),
+        ("file = 'it''s.jpg'", "two texts stand side by side"),
+        ("split in ('a' 'b')", "two texts stand side by side"),
+        ("file = 'a' \t\"b\"", "two texts stand side by side"),
         *[
             (text, "cannot read")
             for text in (

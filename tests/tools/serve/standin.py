@@ -26,6 +26,7 @@ class Hit:
     text: str | None
     file: str
     alike: tuple = ()
+    alike_count: int = 0
     probability: float | None = None
 
 
@@ -63,6 +64,7 @@ class StandIn:
     seconds: float = 0.0
     gate: threading.Event | None = None
     calls: list[tuple] = field(default_factory=list)
+    approximate: dict = field(default_factory=dict)
     busy: int = 0
     most_busy: int = 0
 
@@ -83,7 +85,7 @@ class StandIn:
         names = [name for name in self.names if wanted.where is None or wanted.where in name]
         end = wanted.offset + wanted.k
         told = tuple(asdict(one) for one in parts) if others else ()
-        to_captions = direction(parts, wanted.to) == TO_CAPTIONS
+        to_captions = direction(parts, wanted.to, self.counts["captions"]) == TO_CAPTIONS
         unknown: list[str] = []
         kind, value = "text", part.value
         if part.kind == TEXT:
@@ -140,10 +142,12 @@ class StandIn:
             image = self.ids[name]
             caption = image * 10 if captions and not self.named else None
             same, sure = alike if name == names[-1] else (), 0.9 if wanted.probability else None
-            hits.append(Hit(rank, 1 - rank / 10, image, caption, self._text(name), "", same, sure))
+            hits.append(Hit(rank, 1 - rank / 10, image, caption, self._text(name), "", same, len(same), sure))
         self.busy -= 1
         notes = ("a note",) if unknown else ()
-        return Answer(str(asked[1])[:40], self.run, self.inference, tuple(hits), unknown, 0.0123, notes, *more)
+        return Answer(
+            str(asked[1])[:40], self.run, self.inference, tuple(hits), unknown, 0.0123, notes, *more, self.approximate
+        )
 
     def _text(self, name: str) -> str:
         return HOSTILE if name == "red" else f"a {name} square"

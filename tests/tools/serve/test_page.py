@@ -214,6 +214,47 @@ def test_only_what_is_probable_enough_is_shown_and_nothing_is_an_answer(client, 
     assert "sure" not in get(client, text="green").text
 
 
+@pytest.mark.parametrize("least", ["0.123456789", "0.00001", ".5", "1"])
+def test_the_link_to_more_holds_what_was_asked(client, engines, least):
+    page = get(client, text="green", k="1", group=least)
+    (link,) = [one["href"] for one in page.all("a") if "offset=" in one["href"]]
+    assert client.get(link).status_code == 200
+    assert engines["nns"].wanted.group == float(least)
+
+
+def test_a_caption_is_searched_with_as_it_stands(client, engines):
+    engines["nns"]._text = {"red": 'a - "b" c', "green": 'he said "a - b" at 10:30'}.get
+    page = get(client, image_id="7", k="2")
+    links = [one["href"] for one in page.all("a") if one.get("aria-label", "").startswith("Search with this caption")]
+    for link, text in zip(links, ("a - b c", 'he said "a - b" at 10:30'), strict=True):
+        client.get(link)
+        assert engines["nns"].calls[-1][:2] == ("text", text)
+
+
+def test_pages_of_an_index_end_where_it_does(client, engines):
+    link = {"text": "blue", "k": "1"}
+    engines["nns"].names += [f"square {place}" for place in range(400)]
+    engines["nns"].ids |= {f"square {place}": 100 + place for place in range(400)}
+    assert client.get("/api/search", params={**link, "offset": 299}).json()["next"] == 300
+    engines["nns"].approximate = {"kind": "IVF4,Flat", "recall": 0.97, "queries": 200, "asked": "items"}
+    assert client.get("/api/search", params={**link, "offset": 297}).json()["next"] == 298
+    assert client.get("/api/search", params={**link, "offset": 298}).json()["next"] is None
+    assert "97% of the ten best on a sample of items" in get(client, **link).text
+
+
+def test_groups_of_too_many_items_are_refused(engines):
+    for engine in engines.values():
+        engine.counts = {"images": 10**6, "captions": 5}
+    bare = TestClient(create(engines), base_url="http://127.0.0.1:8000")
+    asked = {"text": "blue", "group": "0.9", "k": "50"}
+    assert bare.get("/api/search", params={**asked, "offset": "50"}).status_code == 200
+    refused = bare.get("/api/search", params={**asked, "offset": "51"})
+    assert refused.status_code == 400
+    assert (
+        refused.json()["error"] == "grouped, the first 100 results among 1,000,000 can be asked for, not those to 101"
+    )
+
+
 def test_a_file_of_the_server_cannot_be_asked_with(client, engines):
     answer = client.get("/", params={"text": "red + /etc/shadow.png"})
     assert answer.status_code == 400

@@ -1,0 +1,33 @@
+"""What is made before the first visitor comes."""
+
+from pipeline.commands.serve import _warm
+from pipeline.core.errors import InputError
+from pipeline.tools.search.query import TO_CAPTIONS, TO_IMAGES
+
+
+class Recorded:
+    def __init__(self):
+        self.calls = []
+
+    def correction(self, direction):
+        self.calls.append(("correction", direction))
+
+    def approximate(self, direction):
+        self.calls.append(("approximate", direction))
+
+    def by_text(self, text, k):
+        raise InputError("no known word")
+
+    def keep(self):
+        self.calls.append(("keep",))
+
+
+def test_the_indexes_of_both_directions_are_there_before_the_first_visitor():
+    engine = Recorded()
+    _warm(engine)
+    assert engine.calls == [
+        ("correction", TO_IMAGES),
+        ("approximate", TO_IMAGES),
+        ("approximate", TO_CAPTIONS),
+        ("keep",),
+    ]
