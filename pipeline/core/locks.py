@@ -29,13 +29,13 @@ _PR_SET_PDEATHSIG = 1
 _TRIES, _MOMENT = 10, 0.02
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to end this process when its parent ends (Linux; elsewhere the lock alone protects)."""
+def die_with_parent(by: int = signal.SIGTERM) -> None:
+    """Ask the kernel to end this process when its parent ends (Linux; elsewhere the lock alone protects). by: the signal."""
     if sys.platform == "linux":
         parent = os.getppid()
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by)
         if os.getppid() != parent:  # it ended before the kernel knew
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), by)
 
 
 @contextlib.contextmanager

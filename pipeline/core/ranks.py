@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, distributed
 from torch.autograd.function import once_differentiable
 
-from pipeline.core.errors import PipelineError
+from pipeline.core.errors import PipelineError, out_of_memory
 
 
 class Lost(PipelineError):
@@ -97,6 +97,11 @@ def total(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def of_first(answer: bool) -> bool:
+    """What the first process answers: what each reads from a disk by itself need not be the same."""
+    return bool(total(torch.tensor(int(answer and first()))))
+
+
 def wait() -> None:
     """For all processes to come here."""
     if count() > 1:
@@ -151,4 +156,7 @@ def _together() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise Lost("another process of this training has ended or does not answer") from error
+        if out_of_memory(error):
+            raise
+        said = next(iter(str(error).splitlines()), "")
+        raise Lost(f"another process of this training has ended or does not answer ({said})") from error

@@ -87,18 +87,21 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     # The project's seed: that of the network behind the features, where its weights are drawn; all else is the run's own.
     network = inputs.network(node, params.features[node.features], stored, params.seed, device)
     read = inputs.files(node)
-    if all(path.is_file() for path in read):  # what is missing is said where it is read
-        mark = fingerprint.of(node, seed, read, device, None if network is None else network.depends)
-        if finished.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name:
-            say(f"train {name}: {out} is up to date")
-            return
+    depends = None if network is None else network.depends
+    done = False
+    if ranks.first() and all(path.is_file() for path in read):  # what is missing is said where it is read
+        mark = fingerprint.of(node, seed, read, device, depends)
+        done = finished.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name
+    if ranks.of_first(done):
+        say(f"train {name}: {out} is up to date")
+        return
     if node.train.processes > 1 and not ranks.joined():
         processes.run(_train, (params, name, out), node.train.processes, device, f"train {name}")
         return
     table = inputs.table(node, stored, network, seed, device)
     # Taken now: they may be injected anew while this trains.
     shown = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
-    mark = fingerprint.of(node, seed, read, device, None if network is None else network.depends)
+    mark = fingerprint.of(node, seed, read, device, depends)
     sampler = _sampler(node, table, seed)
     longest = _longest(node, table, sampler(0), name) * SCHEMES.traits(node.scheme.name).parts
     fresh = _builder(node, table, network, name)
@@ -119,8 +122,8 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         return
     ended = loop.ending(scheme, progress)
     config = {**_config(node, table, progress), "ended": ended, "run": name, "pairs_sha256": shown}
-    if ranks.count() > 1:
-        config["processes"] = ranks.count()
+    if progress.processes > 1:
+        config["processes"] = progress.processes
     if network:
         config["backbone"] = network.described
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)

@@ -40,8 +40,11 @@ def test_a_killed_writer_holds_nothing(tmp_path, holder):
         assert (tmp_path / "out.lock").read_text() == f"{os.getpid()} on {socket.gethostname()}\n"
 
 
-def test_a_stage_started_by_dvc_ends_with_its_parent(tmp_path):
-    child = "from pipeline.core.locks import die_with_parent; import os, time; die_with_parent(); print(os.getpid(), flush=True); time.sleep(60)"
+@pytest.mark.parametrize(
+    "asks", ["die_with_parent()", "signal.signal(15, signal.SIG_IGN); die_with_parent(signal.SIGKILL)"]
+)
+def test_a_stage_started_by_dvc_ends_with_its_parent(asks):
+    child = f"from pipeline.core.locks import die_with_parent; import os, signal, time; {asks}; print(os.getpid(), flush=True); time.sleep(60)"
     parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
     orphan = int(process.stdout.readline())

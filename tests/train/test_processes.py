@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from pipeline.artifacts import history, model_files
 from pipeline.core import ranks, whole
@@ -79,9 +80,67 @@ def test_processes_that_drift_apart_are_told():
         on(2, rank_cases.drifted)
 
 
-def test_a_gpu_for_each_is_needed():
-    import torch
+def test_what_the_first_finds_on_its_disk_counts():
+    assert on(2, rank_cases.answered) == [[True, False]] * 2
 
+
+@pytest.mark.acceptance
+def test_a_run_that_is_finished_for_the_first_is_so_for_all(project):
+    params = load_params(project)
+    train(params, "sum", "cpu")
+    alone = _weights("sum")
+    on(2, rank_cases.trained_elsewhere, params, "finished.is_finished", False)
+    assert all((weight == alone[name]).all() for name, weight in _weights("sum").items())
+
+
+@pytest.mark.acceptance
+def test_processes_that_would_go_on_after_other_epochs_are_told(project):
+    params = load_params(project)
+    killed_after(1, params, "sum")
+    with pytest.raises(
+        AssertionError, match="PipelineError: the processes no longer hold the same epoch to go on after"
+    ):
+        on(2, rank_cases.trained_elsewhere, params, "checkpoint.resume", checkpoint.Progress())
+
+
+@pytest.mark.acceptance
+def test_a_run_of_two_that_one_ends_has_had_two(project):
+    params = load_params(project)
+    on(2, rank_cases.killed_after_one, params)
+    train(params, "sum", "cpu")
+    assert history.read(paths.trained("sum")).epoch.tolist() == [1, 2, 3, 4]
+    assert model_files.read_config(paths.trained("sum"))["processes"] == 2
+
+
+@pytest.mark.acceptance
+def test_no_process_outlives_the_one_that_holds_the_lock(tmp_path):
+    code = f"""
+import torch; from pathlib import Path; from pipeline.train.engine import processes; from tests.train.ranked import asleep
+processes.run(asleep, (Path({str(tmp_path)!r}),), 2, torch.device("cpu"), "toy")
+"""
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as parent:
+        _until(lambda: len(list(tmp_path.iterdir())) == 2, parent)
+        workers = [int(path.name) for path in tmp_path.iterdir()]
+        parent.kill()
+    until = time.monotonic() + 10
+    while not all(map(_ended, workers)):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_memory_that_runs_out_is_no_loss_of_another():
+    error = torch.OutOfMemoryError("CUDA out of memory")
+    with pytest.raises(torch.OutOfMemoryError) as found, ranks._together():
+        raise error
+    assert found.value is error
+
+
+def test_why_another_is_lost_is_said_in_one_line():
+    with pytest.raises(ranks.Lost, match=r"does not answer \(Connection closed by peer\)$"), ranks._together():
+        raise RuntimeError("Connection closed by peer\nat pair.cc:534")
+
+
+def test_a_gpu_for_each_is_needed():
     with pytest.raises(UsageError, match=r"^train sum: train.processes 99 need a GPU each, and there are \d+ "):
         processes.run(print, (), 99, torch.device("cuda"), "train sum")
 
@@ -136,6 +195,13 @@ def _until(seen, process: subprocess.Popen) -> None:
         assert process.poll() is None
         assert time.monotonic() < ends
         time.sleep(0.05)
+
+
+def _ended(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 def _workers(of: int) -> list[int]:

@@ -30,7 +30,8 @@ class Progress:
     """Where a run stands: ``epoch`` epochs are done; ``best`` is the model of the best validation rsum so far.
 
     best_peer: the model that the scheme trains beside it, as it was then, if there is one. records: of the scheme, an epoch
-    each; scheme: what it keeps from epoch to epoch; average: of the weights, where they are averaged.
+    each; scheme: what it keeps from epoch to epoch; average: of the weights, where they are averaged. processes: the most that
+    trained an epoch.
     """
 
     epoch: int = 0
@@ -42,6 +43,7 @@ class Progress:
     scheme: dict[str, Tensor] = field(default_factory=dict)
     best_peer: dict[str, Tensor] = field(default_factory=dict)
     average: dict[str, Tensor] = field(default_factory=dict)
+    processes: int = 1
 
 
 def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, progress: Progress, mark: str) -> None:
@@ -49,6 +51,8 @@ def save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer,
     for kind in _TENSORS:
         tensors |= {f"{kind}/{name}": tensor for name, tensor in getattr(progress, kind).items()}
     header = {"fingerprint": mark} | {key: getattr(progress, key) for key in _NUMBERS}
+    if progress.processes > 1:  # the state of one process is what it was
+        header["processes"] = progress.processes
     owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     header["sha256"] = _digest(header, owned)
     save_tensors(folder / FILE, owned, {"progress": json.dumps(header, sort_keys=True, allow_nan=False)})
@@ -68,7 +72,7 @@ def resume(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimize
     header, tensors = found
     load_into(model, optimizer, tensors)
     kept: dict[str, Any] = {kind: _named(tensors, f"{kind}/") for kind in _TENSORS}
-    return Progress(**{key: header[key] for key in _NUMBERS}, **kept)
+    return Progress(**{key: header[key] for key in _NUMBERS}, **kept, processes=header.get("processes", 1))
 
 
 def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

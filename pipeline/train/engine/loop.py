@@ -47,6 +47,7 @@ def fit(
     model, params = scheme.setting.model, scheme.setting.train
     optimizer = optimizer_for(model, params)
     progress = checkpoint.resume(out, model, optimizer, fingerprint)
+    ranks.require_same([torch.tensor([progress.epoch])], "epoch to go on after")
     averages = Averages(scheme.models, params.average)
     if progress.epoch:
         scheme.load_state(progress.scheme)
@@ -65,7 +66,7 @@ def fit(
             row |= _validated(validate, averages.models, epoch, name)
             if averages:
                 row[history.OWN] = _validated(validate, scheme.models, epoch, name)["val_rsum"]
-        progress.epoch = epoch + 1
+        progress.epoch, progress.processes = epoch + 1, max(progress.processes, ranks.count())
         progress.history.append(row)
         progress.scheme, progress.average, record = scheme.state(), averages.state(), scheme.record()
         progress.records += [{"epoch": epoch + 1, **record}] if record else []

@@ -25,8 +25,8 @@ from pipeline.core import console, ranks
 from pipeline.core.errors import PipelineError, UsageError, out_of_memory, shortage
 from pipeline.core.locks import die_with_parent
 
-# Nothing that one process does while the others wait takes as long.
-_TIMEOUT = timedelta(minutes=10)
+# A share of the whole data set is waited for once; that a process has ended is noticed by who waits for all.
+_TIMEOUT = timedelta(hours=12)
 _TO_END_S = 10.0
 _GOES_ON = "run the same command again, it goes on after its last whole epoch"
 
@@ -84,7 +84,7 @@ def _work(
     arguments: tuple,
 ) -> None:
     """What a process does: ``work`` with the others, and say why it failed."""
-    die_with_parent()
+    die_with_parent(signal.SIGKILL)  # who held the lock is gone
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who waits for all ends all
     if number == 0:  # it may have trackers to close
         signal.signal(signal.SIGTERM, _terminated)

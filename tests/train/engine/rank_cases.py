@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from pipeline.core import ranks
+from pipeline.project.params.typed import Params
 from pipeline.project.registry import IMAGE_ENCODERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from pipeline.train import stage
 from pipeline.train.engine import data, encode, gradient_cache, loop
 from pipeline.train.engine.average import Averages
 from pipeline.train.engine.data import Pairs
@@ -18,6 +20,7 @@ from pipeline.train.engine.model import DualEncoder, build
 from pipeline.train.engine.optimise import optimizer_for
 from pipeline.train.engine.scheme.scheme import Scheme
 from pipeline.train.engine.teacher import Teacher
+from tests.train.killed import Killed
 from tests.train.some import member, some_pairs, some_scheme
 
 COUNT = 34
@@ -67,6 +70,31 @@ def epochs(how: dict[str, Any], count: int, exact: bool = True) -> Found:
 def drifted() -> None:
     """Weights that are not the same everywhere."""
     ranks.require_same([torch.full((3,), float(ranks.number()))], "weights")
+
+
+def answered() -> list[bool]:
+    """What the first answers where the others answer otherwise."""
+    return [ranks.of_first(ranks.first()), ranks.of_first(not ranks.first())]
+
+
+def trained_elsewhere(params: Params, name: str, answer: Any) -> None:
+    """Train where the function ``name`` of the engine finds ``answer`` on the disk of all but the first."""
+    module, function = name.split(".")
+    with pytest.MonkeyPatch.context() as patch:
+        if not ranks.first():
+            patch.setattr(getattr(stage, module), function, lambda *_: answer)
+        stage.train(params, "sum", "cpu")
+
+
+def killed_after_one(params: Params) -> None:
+    """A training whose processes are all killed after the first epoch."""
+
+    def written(*_: Any) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(loop, "_write", written)
+        stage.train(params, "sum", "cpu")
 
 
 @contextlib.contextmanager
