@@ -85,6 +85,7 @@ def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: 
     from pipeline.papers import rows
     from pipeline.project import paths
     from pipeline.project.params import overlay
+    from pipeline.project.repetitions import entry
     from pipeline.tools.index import entries
 
     source = entries.source_of(folder)
@@ -92,7 +93,9 @@ def _entered(params, folder: Path, run: str | None, pair: dict[str, str], name: 
     there = entries.collections(params, dataset)
     if pair:
         there = [one for one in there if entries.is_pair(params, one, pair)]
-    if there and run is None:
+    if run is not None:  # the collection's own pair, or its transfer by name
+        there = [one for one in there if run in (one, entry(one))]
+    if there:
         return params, there
     chosen = dataset if pair else _run(params, run)
     if pair and dataset in params.datasets:

@@ -30,7 +30,7 @@ from pipeline.ranking.engine.embedded import Embedded
 from pipeline.ranking.engine.fragments import tables
 from pipeline.ranking.engine.split import Split, collapsed
 
-FILES = tuple(f"*/{name}" for name in evaluation.FILES)
+FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
 
 
 def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:

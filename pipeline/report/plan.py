@@ -13,7 +13,7 @@ _BESIDE = paths.DATA / "report"
 def plan(params: Params) -> Step:
     page = paths.REPORTS / "index.html"
     there = present(params)
-    if not there.inferences and (blocked := waiting(params, "report", "")):
+    if there.missing and not there.inferences and (blocked := waiting(params, "report", "")):
         return blocked
     rows = {"runs": len(there.inferences), "criteria": len(there.params.grid.inferences)}
     spent, because = seconds(1.0, [Earlier(_BESIDE, 1.0)])

@@ -25,8 +25,8 @@ def report(params: Params) -> Path:
     """Write the report on every run and criterion that params names and return the page's path.
 
     All files change together. metrics.json holds figures only, no times and no paths: the same evaluations give the same
-    bytes. What is not there yet is left out, and named by a warning and the page. Raises InputError when there is nothing,
-    or an evaluation, a history or a prepared data set is stale or not finite.
+    bytes. What is not there yet is left out, and named by a warning and the page. Where no data set has captions the page says so,
+    and there are no figures. Raises InputError when there is nothing, or an evaluation, a history or a prepared data set is stale or not finite.
     """
     with claim(paths.REPORT):
         results = read(params)
@@ -58,8 +58,11 @@ def report(params: Params) -> Path:
         ("transfer", results.params.transfers),
         ("criterion", results.params.grid.inferences),
     ]
-    *ranked, criteria = (formatting.plural(len(of), word, _PLURALS.get(word)) for word, of in counted if of)
-    say(f"report: {' and '.join(ranked)} under {criteria}, {page} ({len(html.encode()) / 1e6:.1f} MB)")
+    told_of = [formatting.plural(len(of), word, _PLURALS.get(word)) for word, of in counted if of]
+    what = "nothing to measure, for no data set has captions"
+    if results.groups:
+        what = f"{' and '.join(told_of[:-1])} under {told_of[-1]}"
+    say(f"report: {what}, {page} ({len(html.encode()) / 1e6:.1f} MB)")
     return page
 
 

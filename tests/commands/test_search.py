@@ -11,19 +11,11 @@ from tests.command_line import caller
 from tests.tools.search import project as artefacts
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    root = tmp_path_factory.mktemp("search")
-    with contextlib.chdir(root):
-        artefacts.write(root, ["sum", "given"])
-    return root
-
-
 @pytest.fixture
-def call(made, tmp_path, monkeypatch, capsys):
+def call(searched, tmp_path, monkeypatch, capsys):
     """The command line in a copy of a small project with two runs."""
     root = tmp_path / "project"
-    shutil.copytree(made, root)
+    shutil.copytree(searched, root)
     runs = {name: artefacts.RUNS[name] for name in ("sum", "given")}
     artefacts.params(root, runs=runs, ensembles={})
     monkeypatch.chdir(root)

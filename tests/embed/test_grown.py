@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import captions, contents, features, images
+from pipeline.artifacts import captions, contents, features, images, model_files
+from pipeline.core.errors import InputError
 from pipeline.embed import transfer
+from pipeline.embed.engine.earlier import made
 from pipeline.embed.engine.inputs import Sources
 from pipeline.extract.text_stage import extract_texts
 from pipeline.inject.stage import inject
@@ -128,3 +130,42 @@ def test_other_features_or_damage_compute_all(project, computed, capsys) -> None
     computed.clear()
     transfer.embed(replace(project, embed=project.embed.model_copy(update={"splits": ["test"]})), "moved", "cpu")
     assert sum(computed) == 0
+
+
+def test_what_a_picture_shows_may_be_unknown(project, capsys) -> None:
+    """contents.parquet of features is damaged, or of other rows: vectors are computed, and those bytes are the same."""
+    holds(range(9))
+    transfer.embed(project, "moved", "cpu")
+    wanted, known = outputs(), paths.extracted("mine", "of_mine") / contents.NAME
+    content = known.read_bytes()
+    for damaged in (content[:-9] + bytes(9), None):
+        capsys.readouterr()
+        if damaged is None:
+            contents.write(known.parent, pa.array(["a", "b"]), "made")
+        else:
+            known.write_bytes(damaged)
+        transfer.embed(project, "moved", "cpu")
+        assert "all vectors are computed" in " ".join(capsys.readouterr().err.split())
+        assert {**outputs(), contents.NAME: wanted[contents.NAME]} == wanted
+    assert contents.read(OUT)[0].null_count == 9
+
+
+def test_no_picture_of_the_splits_is_an_error_of_the_user(project) -> None:
+    holds(range(3))
+    splits = project.embed.model_copy(update={"splits": ["val", "train"]})
+    with pytest.raises(
+        InputError, match=r"embed moved: the data set has no picture of split val, train; embed\.splits"
+    ):
+        transfer.embed(replace(project, embed=splits), "moved", "cpu")
+
+
+def test_what_a_pair_was_made_of_decides_no_vector(project) -> None:
+    """The features that its config.json has the digest of are those of the collection, which grows."""
+    holds(range(3))
+    source = features.read(paths.extracted("mine", "of_mine"))
+    model = model_files.read(paths.trained("sum"))
+    found = {
+        made(project, "sum", replace(model, config={**model.config, **more}), source, "cpu")
+        for more in ({}, {"features_sha256": "0" * 64, "texts_sha256": "1" * 64}, {"embed_size": 3})
+    }
+    assert len(found) == 2

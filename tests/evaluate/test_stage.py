@@ -10,9 +10,10 @@ from pipeline.artifacts.embeddings import Side
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
 from pipeline.core import console
 from pipeline.core.errors import InputError, LockedError, UsageError
+from pipeline.core.files import write_json
 from pipeline.core.locks import claim
-from pipeline.evaluate.stage import evaluate
-from pipeline.project import paths, timing
+from pipeline.evaluate.stage import FILES, evaluate
+from pipeline.project import paths, repetitions, timing
 from pipeline.project.params.typed import Params
 from pipeline.ranking.engine import outcome
 from tests.evaluate.embedded import sides, write
@@ -381,3 +382,14 @@ def test_a_residual_above_the_tolerance_is_said(project, monkeypatch):
     assert warned[0].startswith("sinkhorn, image_to_text: stopped after 2 iterations with a residual of")
     measured(params(project), "sinkhorn")
     assert len(warned) == 2
+
+
+def test_repetitions_that_are_not_measured_are_ours(tmp_path):
+    """Of a run with seeds on a data set without captions; a seed that it no longer has goes."""
+    out = tmp_path / "bare"
+    for seed in "123":
+        write_json(out / seed / evaluation.UNMEASURED, {"why": "no captions"})
+    write_json(out / evaluation.UNMEASURED, {"why": "from before there were seeds"})
+    repetitions.settle(out, {out / "1", out / "2"}, FILES)
+    assert sorted(path.name for path in out.iterdir() if path.is_dir()) == ["1", "2"]
+    assert not (out / evaluation.UNMEASURED).exists()

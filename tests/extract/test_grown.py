@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from pipeline.artifacts import images
 from pipeline.extract import plan, stage
 from pipeline.extract.engine.forward import Forward
+from pipeline.extract.engine.job import known
 from pipeline.extract.engine.work import Work
+from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.project.step import AGAIN
 from tests.extract import project
@@ -237,3 +241,13 @@ def test_dvc_repro_grows_what_it_kept(folder: Path) -> None:
     kill_extract.emptied()
     kill_extract.run(kill_extract.STAGE)
     assert outputs(folder) == found
+
+
+def test_a_job_has_each_column_in_one_piece(tiny, monkeypatch) -> None:
+    """Of a million pictures there are many, and taking a shard's rows out of pieces copies them all."""
+    whole = images.read(paths.prepared("tiny"))
+    monkeypatch.setattr(images, "read", lambda _: pa.concat_tables([whole.slice(0, 2), whole.slice(2)]))
+    node = filters().features["small"]
+    job = known(node, 1, {})
+    assert [column.num_chunks for column in job.table.columns] == [1, 1, 1]
+    assert job.ids(0).to_pylist() == whole["image_id"].to_pylist()[: job.size]

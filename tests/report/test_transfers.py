@@ -7,10 +7,13 @@ import shutil
 
 import pytest
 
+from pipeline.artifacts import captions
 from pipeline.core.errors import InputError
 from pipeline.project import paths
 from pipeline.project.params.schema import TransferNode
+from pipeline.report.engine.present import present
 from pipeline.report.stage import report
+from pipeline.tools.check import leftover
 from tests.report import project as artefacts
 
 TOLD = {"run": "sum", "trained_on": "shapes", "dataset": "mine", "unknown_words": 0.125}
@@ -63,3 +66,50 @@ def test_what_is_not_evaluated_is_left_out_and_named(project, params, capsys):
     report(params)
     assert "not in the report: transfer moved/1: not evaluated" in " ".join(capsys.readouterr().err.split())
     assert set(json.loads((project / "reports/metrics.json").read_text())) == {"sum", "hal"}
+
+
+@pytest.fixture
+def bare(params):
+    """``sum`` is of pictures without captions, and so it is with no transfer of it."""
+    shutil.copytree(paths.prepared("shapes"), paths.prepared("bare"))
+    captions.write(paths.prepared("bare"), captions.read(paths.prepared("shapes")).slice(0, 0))
+    run = dataclasses.replace(params.runs["sum"], dataset="bare")
+    nodes = {"moved": params.transfers["moved/1"]}
+    shutil.copytree(paths.evaluated("moved/1", "nns"), paths.evaluated("moved", "nns"))
+    return dataclasses.replace(
+        params,
+        runs={"sum": run},
+        transfers=nodes,
+        groups={},
+        report=params.report.model_copy(update={"title": ""}),
+    )
+
+
+def test_that_of_a_run_on_pictures_without_captions_is_shown(project, bare):
+    page = report(bare).read_text(encoding="utf-8")
+    assert "<title>vse-pipe on the mine data set</title>" in page
+    figures = json.loads((project / "reports/metrics.json").read_text())
+    assert {name: one["transfer"] for name, one in figures.items()} == {"moved": TOLD}
+    assert leftover.report(bare) == []
+    (paths.trained("sum") / "history.csv").unlink()
+    assert present(bare).missing == [("transfer moved", "run sum is not there")]
+
+
+def test_where_no_data_set_has_captions_the_page_says_so(project, bare, capsys):
+    nothing = dataclasses.replace(bare, transfers={})
+    page = report(nothing).read_text(encoding="utf-8")
+    assert '<p class="note">Nothing is measured: no data set that params.yaml names has captions.</p>' in page
+    assert "<section" not in page
+    assert "not there when" not in page
+    assert json.loads((project / "reports/metrics.json").read_text()) == {}
+    plots = {path.stem: path.read_text().splitlines() for path in (project / "reports/plots").iterdir()}
+    assert {name: lines[0].split(",")[0] for name, lines in plots.items() if len(lines) == 1} == {
+        "rsum": "run",
+        "history": "run",
+        "occurrence": "run",
+        "sweeps": "sweep",
+    }
+    assert "report: nothing to measure, for no data set has captions, reports/index.html" in capsys.readouterr().err
+    shutil.rmtree(paths.evaluations("moved"))
+    with pytest.raises(InputError, match=r"^transfer moved: not evaluated"):
+        report(bare)

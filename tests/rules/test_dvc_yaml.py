@@ -132,7 +132,13 @@ def test_only_the_report_has_outputs_outside_the_cache(stages):
 
 def test_long_stages_keep_what_they_have(stages):
     kept = {name.partition("@")[0] for name, stage in stages.items() if all(out.persist for out in stage.outs)}
-    assert kept == {"extract", "train", "embed"}
+    assert kept == {"extract", "train"}
+
+
+def test_of_embed_only_transfers_are_kept(written):
+    """A kept output has no run cache; a run's own vectors seldom outlive its model."""
+    outs = {name: written[name]["do"]["outs"] for name in ("embed", "embed_transfers")}
+    assert outs == {"embed": ["data/embed/${key}"], "embed_transfers": [{"data/embed/${key}": {"persist": True}}]}
 
 
 def test_the_lock_file_belongs_to_this_code():

@@ -4,8 +4,8 @@ from pipeline.artifacts.features import WRITTEN
 
 # What features of another data set have of their own. Code, libraries and devices change a last bit.
 _OWN = {*WRITTEN, "dataset", "images_sha256", "code_sha256", "libraries", "device", "files"}
-# An option that says where the features of a data set lie that somebody else computed.
-_PLACE = "tsv"
+# Options: where the features of a data set lie that somebody else computed, and what changes a last bit as well.
+_OWN_OPTIONS = {"tsv", "batch_size"}
 
 
 def changed(ours: dict, theirs: dict) -> list[str]:
@@ -23,5 +23,5 @@ def identity(value: object) -> object:
 
 def _about(meta: dict) -> dict:
     found = {key: identity(value) for key, value in meta.items() if key not in _OWN}
-    options = {key: value for key, value in meta.get("params", {}).items() if key != _PLACE}
+    options = {key: value for key, value in meta.get("params", {}).items() if key not in _OWN_OPTIONS}
     return found | {"params": options, "the shape of a row": list(meta.get("shape", ()))[1:]}

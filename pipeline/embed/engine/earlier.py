@@ -19,6 +19,8 @@ from pipeline.project import code
 from pipeline.project.nodes import declarations
 from pipeline.project.params.typed import Params
 
+_TRAINED_ON = ("features_sha256", "texts_sha256", "pairs_sha256")
+
 
 @dataclass(frozen=True)
 class EarlierVectors:
@@ -60,8 +62,10 @@ class EarlierVectors:
 def made(params: Params, run: str, model: model_files.ModelFiles, source: Features, device: str) -> str:
     """As ``EarlierVectors`` has it. run: or a transfer; source: what the vectors are computed from; device: its kind."""
     declared = declarations()["embed"]
+    # What the weights were trained on decides nothing beside them: of a pair it is the collection itself.
+    config = {key: value for key, value in model.config.items() if key not in _TRAINED_ON}
     about = {
-        "model": [model.digest, model.config],
+        "model": [model.digest, config],
         "features": features.made(features.about(source.meta)),
         "code": code.digest(code.needed(declared, declared.members(params, params.trained(run)))),
         "libraries": {name: version(name) for name in ("numpy", "torch")},
@@ -71,8 +75,16 @@ def made(params: Params, run: str, model: model_files.ModelFiles, source: Featur
 
 
 def contents_of(source: Features, image_ids: np.ndarray) -> pa.Array:
-    """What these images show, null where nobody knows. Raises as ``contents.read``, InputError for images without features."""
+    """What these images show, null where nobody knows; a damaged file knows nothing. Raises InputError for images without
+    features."""
+    unknown = pa.nulls(len(image_ids), pa.string())
     if source.folder is None or not (source.folder / contents.NAME).is_file():
-        return pa.nulls(len(image_ids), pa.string())
-    known, _ = contents.read(source.folder)
+        return unknown
+    try:
+        known, _ = contents.read(source.folder)
+        if len(known) != len(source.array):
+            raise InputError(f"{source.folder / contents.NAME}: {len(known)} rows, of {len(source.array)} features")
+    except (InputError, IntegrityError) as error:
+        warn(f"{error}; all vectors are computed")
+        return unknown
     return known.take(pa.array(source.rows_of(image_ids))).combine_chunks()

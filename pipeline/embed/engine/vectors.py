@@ -10,6 +10,7 @@ from torch import Tensor
 from pipeline.artifacts import contents, embeddings
 from pipeline.artifacts.embeddings import Side
 from pipeline.core.console import say
+from pipeline.core.errors import InputError
 from pipeline.embed.engine.earlier import EarlierVectors, contents_of
 from pipeline.embed.engine.inputs import Sources, of_splits
 
@@ -22,8 +23,12 @@ def write(
     earlier: EarlierVectors,
     run: str,
 ) -> tuple[list[int], int]:
-    """Both files, and what the images show. Returns how many images and captions there are, and the dimensions of a vector."""
+    """Both files, and what the images show. Returns how many images and captions there are, and the dimensions of a vector. Raises
+    InputError where no picture is left."""
     seen, read = of_splits(sources.images, splits), of_splits(sources.captions, splits)
+    if not len(seen):
+        told = "left none that could be read" if splits is None else f"of split {', '.join(splits)}"
+        raise InputError(f"embed {run}: the data set has no picture {told}; embed.splits says which are embedded")
     ids = seen["image_id"].to_numpy()
     shown = contents_of(sources.features, ids)
     images, before = earlier.completed(

@@ -136,7 +136,8 @@ def _digest(numbers: np.ndarray) -> str:
 def known(node: FeatureSet, seed: int, about: dict) -> Job:
     """A job whose ``about`` an earlier call has found; no network is built."""
     prepared = paths.prepared(node.dataset)
-    table = images.read(prepared).select(["image_id", "file", "sha256"])
+    # In one piece: rows are taken shard by shard, and each time ``take`` would put the pieces together.
+    table = images.read(prepared).select(["image_id", "file", "sha256"]).combine_chunks()
     return Job(node, seed, about, table, prepared / images.NAME)
 
 

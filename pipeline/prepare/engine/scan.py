@@ -21,6 +21,7 @@ from pipeline.prepare.engine.source import is_text
 
 # Upright size, orientation, sha256, and None or why the image cannot be used.
 Read = tuple[Size, int, str, str | None]
+_BLOCK = 10_000
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,10 @@ def readings(root: Path, files: list[str], places: list[str]) -> Iterator[Read]:
     with contextlib.ExitStack() as stack:
         pool = ThreadPoolExecutor(min(16, os.cpu_count() or 1))
         stack.callback(pool.shutdown, cancel_futures=True)
-        yield from console.track(pool.map(partial(_open, root), files, places), len(files), "images")
+        # Blocks: all of a million submitted at once are a million futures.
+        blocks = (slice(start, start + _BLOCK) for start in range(0, len(files), _BLOCK))
+        found = (one for block in blocks for one in pool.map(partial(_open, root), files[block], places[block]))
+        yield from console.track(found, len(files), "images")
 
 
 def _locate(root: Path, file: str, where: str, in_shards: bool) -> None:

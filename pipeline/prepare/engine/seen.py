@@ -19,6 +19,8 @@ from pipeline.prepare.engine.scan import Read
 # Size in bytes, and time of change in nanoseconds.
 Stamp = tuple[int, int]
 _EVERY_S = 30.0
+# All rows are written each time; this many times as long as that took goes to reading in between.
+_READING = 20
 # A file that is changed again within one tick of its file system's clock has the same time.
 _TICK_NS = 2 * 10**9
 _SCHEMA = pa.schema(
@@ -44,6 +46,7 @@ class SeenPictures:
     _known: dict[str, tuple[Stamp, Read]] = field(default_factory=dict)
     _changed: bool = False
     _written: float = field(default_factory=time.monotonic)
+    _took: float = 0.0
 
     @classmethod
     @contextlib.contextmanager
@@ -76,15 +79,17 @@ class SeenPictures:
         if read[3] is not None or stamp[1] > time.time_ns() - _TICK_NS:
             return
         self._known[file], self._changed = (stamp, read), True
-        if time.monotonic() - self._written > _EVERY_S:
+        if time.monotonic() - self._written > max(_EVERY_S, _READING * self._took):
             self._write()
 
     def _write(self) -> None:
+        started = time.monotonic()
         if self._changed:
             rows = [(file, *stamp, *read[0], read[1], read[2]) for file, (stamp, read) in self._known.items()]
             columns = list(zip(*rows, strict=True)) if rows else [()] * len(_SCHEMA)
             tables.write(self.path, pa.table([list(one) for one in columns], schema=_SCHEMA), _SCHEMA, {})
         self._changed, self._written = False, time.monotonic()
+        self._took = self._written - started
 
 
 def _read(path: Path) -> dict[str, tuple[Stamp, Read]]:

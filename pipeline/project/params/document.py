@@ -53,9 +53,9 @@ def with_overrides(content: dict, overrides: list[str], name: str) -> dict:
 def parsed(text: str) -> object:
     """What YAML text holds. Raises ValueError with one line that says why it holds nothing."""
     if _plain(text):
-        with contextlib.suppress(YAMLError, ValueError):
+        with contextlib.suppress(YAMLError, ValueError, TypeError):
             found = YAML(typ="safe").load(text)
-            if _fits(found, _DEEPEST // 2):  # the other parser counts a node twice
+            if _fits(found, _DEEPEST):
                 return found
     yaml = YAML(typ="safe", pure=True)  # the parser in C is five times as quick and says less of what is wrong
     yaml.Composer = _Shallow
@@ -63,7 +63,7 @@ def parsed(text: str) -> object:
         return yaml.load(text)
     except RecursionError as error:  # of the scanner
         raise ValueError("nested too deeply") from error
-    except (YAMLError, ValueError) as error:  # ValueError: a date that no calendar has
+    except (YAMLError, ValueError, TypeError) as error:  # of a date that no calendar has, of a key like [[1]]
         raise ValueError(" ".join(str(error).split())) from error
 
 
@@ -82,14 +82,14 @@ def _fits(value: object, levels: int) -> bool:
 class _Shallow(Composer):
     """Ends at the first value that lies too deep: thousands of brackets would take seconds, and then as many frames."""
 
-    depth = 0
+    levels = 0  # ``depth`` is its own
 
     def compose_node(self, parent: Node | None, index: object) -> Node:
-        self.depth += 1
-        if self.depth > _DEEPEST:
+        self.levels += 1
+        if self.levels > _DEEPEST:
             raise ValueError(f"nested too deeply, more than {_DEEPEST} levels")
         node = super().compose_node(parent, index)
-        self.depth -= 1
+        self.levels -= 1
         return node
 
 

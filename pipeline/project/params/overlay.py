@@ -74,6 +74,7 @@ def edit(params: Path, overrides: list[str], further: Iterable[Check] = ()) -> N
 
 
 def _add(content: dict, changes: dict) -> None:
+    empty = [section for section in ("ensembles", "transfers") if not content.get(section)]
     for section, values in changes.items():
         there = content.get(section)
         if not (there and isinstance(there, dict) and isinstance(values, dict)):
@@ -82,7 +83,7 @@ def _add(content: dict, changes: dict) -> None:
             there.update(_own(values))
         else:
             _merge(there, values)
-    for section in ("ensembles", "transfers"):
+    for section in empty:
         content[section] = _on_one_line(content.get(section) or {})
 
 

@@ -88,7 +88,7 @@ def rsum(results: Results) -> pd.DataFrame:
         for run in results.methods()
         for one in run.evaluations.values()
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["run", "inference", "rsum"])
 
 
 def history(results: Results) -> pd.DataFrame:
@@ -100,11 +100,12 @@ def history(results: Results) -> pd.DataFrame:
 
 def occurrence(results: Results) -> pd.DataFrame:
     """run, inference, direction, n_10, items: how many items are among the best 10 of exactly n_10 queries."""
-    tables = []
+    columns = ["run", "inference", "direction", "n_10", "items"]
+    tables = [pd.DataFrame(columns=columns)]
     for run in results.runs():
         for one in run.evaluations.values():
             for direction in DIRECTIONS:
                 values, counts = np.unique(one.items(direction)["n_10"].to_numpy(), return_counts=True)
                 names = {"run": one.run, "inference": one.inference, "direction": direction}
                 tables.append(pd.DataFrame({"n_10": values, "items": counts}).assign(**names))
-    return pd.concat(tables, ignore_index=True)[["run", "inference", "direction", "n_10", "items"]]
+    return pd.concat(tables[1:] or tables, ignore_index=True)[columns]

@@ -57,7 +57,8 @@ def render(results: Results, collector: Collector) -> str:
     """The whole document, below LIMIT unless its tables alone are larger. Raises InputError from the sections."""
     # Pictures take what the rest leaves. Those that do not fit even when small are linked, which needs a second round.
     while True:
-        sections = [found for name in SECTIONS if (found := _section(name, results, collector))]
+        shown = SECTIONS if results.groups else ()
+        sections = [found for name in shown if (found := _section(name, results, collector))]
         room = LIMIT - len(_document(results, collector, sections, {}, collector.side).encode())
         symbols, side, whole = collector.symbols(max(0, room))
         if whole:
@@ -89,8 +90,9 @@ def _document(
 
 def title(params: Params) -> str:
     """Of every page."""
-    names = list(dict.fromkeys(run.dataset for run in params.runs.values()))
-    return params.report.title or f"vse-pipe on the {' and '.join(names)} data set{'s' if len(names) > 1 else ''}"
+    names = list(dict.fromkeys(map(params.dataset, params.runs or params.transfers)))
+    of = f" on the {' and '.join(names)} data set{'s' if len(names) > 1 else ''}" if names else ""
+    return params.report.title or f"vse-pipe{of}"
 
 
 def style() -> Markup:

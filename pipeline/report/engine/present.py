@@ -17,8 +17,8 @@ _EVALUATED = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
 
 @dataclass(frozen=True)
 class Present:
-    """params: without the runs, ensembles, criteria, sweeps, audits and localisations that cannot be shown, and those of data sets without captions; inferences: those of each run
-    and ensemble, in the order of the grid; missing: ("run hal under gm, rgm", why and how to make it) of what was left out."""
+    """params: without the runs, ensembles, criteria, sweeps, audits and localisations that cannot be shown, and those of data sets without captions,
+    which miss nothing; inferences: those of each run and ensemble, in the order of the grid; missing: ("run hal under gm, rgm", why and how to make it) of what was left out."""
 
     params: Params
     inferences: dict[str, list[str]]
@@ -28,19 +28,21 @@ class Present:
 def present(params: Params) -> Present:
     """By the files that lie there; whether they can be used is for their readers to say."""
     inferences: dict[str, list[str]] = {}
-    missing, bare = [], []
+    missing = []
     for name in params.evaluated():
         if captions.absent(paths.prepared(params.dataset(name))):
-            bare.append((f"'{name}'", f"data set '{params.dataset(name)}' has no captions, so nothing is measured"))
             continue
         node, moved = params.ensembles.get(name), params.transfers.get(name)
-        kind, needed = ("ensemble", node.members) if node else ("transfer", (moved.run,)) if moved else ("run", ())
+        kind = "ensemble" if node else "transfer" if moved else "run"
+        lacking = [run for run in node.members if run not in inferences] if node else []
+        if moved and _untrained(moved.run):  # a trained one may be of pictures without captions, and measured here
+            lacking = [moved.run]
         asked = ranked_under(params, name)
         found = [one for one in asked if _is_evaluated(name, one)]
         absent = [one for one in asked if one not in found]
-        if untrained := "" if needed else _untrained(name):
+        if kind == "run" and (untrained := _untrained(name)):
             missing.append((f"run {name}", f"{untrained} does not exist; {_made('train', name)}"))
-        elif lacking := [run for run in needed if run not in inferences]:
+        elif lacking:
             missing.append((f"{kind} {name}", f"run {lacking[0]} is not there"))
         elif not found:
             missing.append((f"{kind} {name}", f"not evaluated; {_made('evaluate', name)}"))
@@ -49,7 +51,6 @@ def present(params: Params) -> Present:
             if absent:
                 made = _made("evaluate", name, f" --inference {','.join(absent)}")
                 missing.append((f"{kind} {name} under {', '.join(absent)}", f"not evaluated; {made}"))
-    missing += [] if inferences else bare
     beside = {"audits": (paths.audited, audit.METRICS), "localized": (paths.localized, localisation.METRICS)}
     there: dict[str, list[str]] = {}
     for (key, (folder, file)), (what, command) in zip(beside.items(), _BESIDE, strict=True):

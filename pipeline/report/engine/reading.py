@@ -23,12 +23,12 @@ _WEIGHTS = "model.safetensors"
 
 
 def read(params: Params) -> Results:
-    """What there is of everything params names, nothing else. Raises InputError for what is stale or not finite, or where
-    nothing is there, UsageError when params names no run."""
+    """What there is of everything params names, nothing else; no group where no data set has captions. Raises InputError for what
+    is stale or not finite, or where nothing is there that could be, UsageError when params names no run."""
     if not params.runs:
         raise UsageError("params.yaml runs: there is no run to report on")
-    there = present(params)
-    if not there.inferences:
+    there, all_runs = present(params), params.runs
+    if there.missing and not there.inferences:
         raise InputError("\n".join(told(there.missing)))
     params = there.params
     evaluations = {
@@ -47,7 +47,7 @@ def read(params: Params) -> Results:
     for name, node in params.ensembles.items():
         by_dataset[params.dataset(name)].append(RunResult(name, None, None, evaluations[name], node.members, node.row))
     moved = {
-        name: RunResult(name, params.runs[node.run], None, evaluations[name], moved=True)
+        name: RunResult(name, all_runs[node.run], None, evaluations[name], moved=True)
         for name, node in params.transfers.items()
     }
     for name in params.named(moved):

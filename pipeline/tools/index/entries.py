@@ -32,12 +32,15 @@ def source_of(folder: Path) -> str:
 
 def dataset_of(params: Params, source: str, name: str | None) -> str:
     """The data set of that folder, or a name for it. Raises UsageError where the name is another's."""
-    there = {one.source: key for key, one in params.datasets.items() if one.format.name == FORMAT}
-    if source in there and name in (None, there[source]):
-        return there[source]
-    if name is not None and not TypeAdapter(Name).validator.isinstance_python(name):
-        raise UsageError(f"index: --name {name!r}: expected letters, digits and _ . + -, the first a letter or a digit")
-    made = name or re.sub(r"[^A-Za-z0-9_.+-]+", "-", Path(source).name).strip("-._+") or "pictures"
+    folder = Path(source).resolve()
+    folders = {key: Path(one.source).resolve() for key, one in params.datasets.items() if one.format.name == FORMAT}
+    there = [key for key, one in folders.items() if one == folder and name in (None, key)]
+    if there:
+        return there[-1]
+    # A dot parts keys where DVC looks for an entry.
+    if name is not None and ("." in name or not TypeAdapter(Name).validator.isinstance_python(name)):
+        raise UsageError(f"index: --name {name!r}: expected letters, digits and _ + -, the first a letter or a digit")
+    made = name or re.sub(r"[^A-Za-z0-9_+-]+", "-", Path(source).name).strip("-_+") or "pictures"
     if made in params.datasets or made in params.evaluated() or made in params.groups:
         raise UsageError(f"index: params.yaml has '{made}' already, which is something else; give --name another")
     return made

@@ -76,16 +76,12 @@ def upgrade() -> tuple[list[str], list[str]]:
         raise UsageError(f"init --upgrade: this is a clone, whose {DVC_YAML} comes with its code")
     if _git("status", "--porcelain", str(DVC_YAML)):
         raise UsageError(f"init --upgrade: commit {DVC_YAML} first; `git diff` then shows what has changed")
+    wanted = _from_version()
+    fresh = {name: content for name, content in wanted.items() if _is_ours(Path(name), content)}
     _write_packaged(Path())
-    fresh, kept = [str(DVC_YAML)], []
-    for name, content in _from_version().items():
-        there = Path(name).read_text(encoding="utf-8") if Path(name).is_file() else None
-        if there is None or not (there == content or _as_written(there)):
-            kept.append(name)
-            continue
+    for name, content in fresh.items():
         write_text(Path(name), content)
-        fresh.append(name)
-    return fresh, kept
+    return [str(DVC_YAML), *fresh], [name for name in wanted if name not in fresh]
 
 
 def _from_version() -> dict[str, str]:
@@ -98,10 +94,17 @@ def _mark(text: str) -> str:
     return f"# Written by `vse-pipe init`; of what follows sha256 {hashlib.sha256(text.encode()).hexdigest()}\n"
 
 
-def _as_written(text: str) -> bool:
-    """By whatever version, and not changed since."""
+def _is_ours(path: Path, content: str) -> bool:
+    """Whether the file is there as whatever version wrote it; one that is not UTF-8 is none of ours."""
+    if not path.is_file():
+        return False
+    text = path.read_text(encoding="utf-8", errors="replace")
     first, _, rest = text.partition("\n")
-    return f"{first}\n" == _mark(rest) or re.fullmatch(r"vse-pipe==[^\s;]+\n", text) is not None
+    return (
+        text == content
+        or f"{first}\n" == _mark(rest)
+        or re.fullmatch(r"vse-pipe==[\w.!+-]+\n", text, re.ASCII) is not None
+    )
 
 
 def _write_packaged(root: Path) -> None:

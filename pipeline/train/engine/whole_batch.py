@@ -15,6 +15,7 @@ from torch.nn import functional
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.overrides import TorchFunctionMode
 
+from pipeline.core.errors import UsageError
 from pipeline.core.ranks import Share
 
 _share: ContextVar[Share | None] = ContextVar("share", default=None)
@@ -43,9 +44,9 @@ def count(vectors: Tensor) -> int:
 def of_tokens(dropout: nn.Dropout, packed: PackedSequence, data: Tensor) -> Tensor:
     """``dropout`` of (tokens, dim) data in the order of ``packed``, which is another one in the whole batch."""
     share = _share.get()
-    if share is None or not dropout.training:
+    if share is None or not dropout.training or dropout.p == 0:
         return dropout(data)
-    marks = PackedSequence(torch.zeros(len(data)), *packed[1:])
+    marks = PackedSequence(torch.zeros(len(data), device=data.device), *packed[1:])
     lengths = pad_packed_sequence(marks, batch_first=True)[1]
     everybody = share.gather(lengths)
     tokens = torch.arange(len(everybody) * int(everybody.max())).view(len(everybody), -1)
@@ -74,9 +75,14 @@ class _OfTheWhole(TorchFunctionMode):
 
 def _spread(share: Share, rows: int, draw: Callable[[int], Tensor]) -> Tensor:
     """What ``draw`` gives for the whole batch, cut to the rows of this process. rows: how many these are here, a multiple of
-    those of the share where an image has several crops."""
+    those of the share where an image has several crops. Raises UsageError where they are none: it is not known what is drawn."""
     own = share.rows
-    each = rows // (own.stop - own.start)
+    each, left = divmod(rows, own.stop - own.start)
+    if left:
+        raise UsageError(
+            f"a layer draws random numbers for {rows} rows where {own.stop - own.start} are encoded, which several processes cannot "
+            "do as one does; set train.processes to 1"
+        )
     return draw(each * sum(share.sizes))[each * own.start : each * own.stop]
 
 
@@ -89,10 +95,17 @@ def _rand_like(share: Share, like: Tensor) -> Tensor:
 
 
 def _dropout(share: Share, given: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    if not training:
+    if not training or p == 0:
         return given
     return given * _spread(
         share, len(given), lambda rows: functional.dropout(given.new_ones(rows, *given.shape[1:]), p)
+    )
+
+
+def _bernoulli(share: Share, given: Tensor, *p: Any, **options: Any) -> Tensor:
+    """In place, as layers that leave out whole branches draw: stochastic_depth of torchvision, drop_path of timm."""
+    return given.copy_(
+        _spread(share, len(given), lambda rows: given.new_empty(rows, *given.shape[1:]).bernoulli_(*p, **options))
     )
 
 
@@ -109,5 +122,6 @@ _INSTEAD: dict[Callable, Callable[..., Tensor]] = {
     torch.rand: _rand,
     torch.rand_like: _rand_like,
     functional.dropout: _dropout,
+    Tensor.bernoulli_: _bernoulli,
     functional.batch_norm: _batch_norm,
 }

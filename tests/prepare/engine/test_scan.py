@@ -13,7 +13,8 @@ from PIL import Image
 
 from pipeline.artifacts.images import UNREAD
 from pipeline.core.errors import InputError
-from pipeline.prepare.engine.scan import scan
+from pipeline.prepare.engine import scan as scanning
+from pipeline.prepare.engine.scan import readings, scan
 from tests.prepare._data import picture, pictures
 
 
@@ -186,3 +187,17 @@ def test_links_and_parents_that_stay_inside_are_fine(tmp_path):
 
 def test_no_files_at_all(tmp_path):
     assert scan(tmp_path, [], str).digests == []
+
+
+def test_files_are_given_to_the_threads_in_blocks(tmp_path, monkeypatch):
+    names, places, opened = [f"{number}.png" for number in range(5)], list("abcde"), []
+    pictures(tmp_path, names)
+    whole = list(readings(tmp_path, names, places))
+    real = scanning._open
+    monkeypatch.setattr(scanning, "_open", lambda root, file, where: opened.append(where) or real(root, file, where))
+    monkeypatch.setattr(scanning, "_BLOCK", 2)
+    one_by_one = readings(tmp_path, names, places)
+    first = next(one_by_one)
+    assert set(opened) <= {"a", "b"}
+    assert [first, *one_by_one] == whole
+    assert sorted(opened) == places

@@ -18,9 +18,11 @@ from PIL import Image
 
 from pipeline.artifacts import captions, images, names
 from pipeline.artifacts.images import UNREAD
+from pipeline.core import tables
 from pipeline.core.errors import InputError, MissingResource
 from pipeline.prepare.check import problems
 from pipeline.prepare.engine import scan
+from pipeline.prepare.engine import seen as seeing
 from pipeline.prepare.formats.folder import read as folder_format
 from pipeline.project import paths
 from tests.prepare._data import picture, pictures, prepare, read
@@ -389,3 +391,16 @@ def test_killed_it_goes_on(tmp_path):
     found = _bytes(prepare("folder", "photos"))
     shutil.rmtree(tmp_path / "data")
     assert _bytes(prepare("folder", "photos")) == found
+
+
+def test_writing_what_was_seen_takes_a_small_part_of_the_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(seeing, "_EVERY_S", 0.0)
+    monkeypatch.setattr(tables, "write", lambda *_: written.append(time.sleep(0.05)))
+    written, read_ = [], ((8, 6), 1, "0" * 64, None)
+    seen = seeing.SeenPictures(tmp_path / "seen.parquet")
+    for number in range(50):
+        seen.add(f"{number}.png", (1, LONG_AGO), read_)
+    assert len(written) == 1
+    seen._written -= 2.0
+    seen.add("later.png", (1, LONG_AGO), read_)
+    assert len(written) == 2

@@ -189,3 +189,13 @@ def test_a_broken_params_file_is_said_and_stays(tmp_path, content, message):
     with pytest.raises(ParamsError, match=rf"params\.yaml: .*{message}"):
         overlay.apply(path, "flickr8k", [])
     assert path.read_bytes() == content
+
+
+def test_entries_that_nothing_is_added_to_keep_their_comments_and_lines(params, tmp_path):
+    text = params.read_text()
+    own = "ensembles:\n  # why these two\n  both: {first: sum, second: hal}  # a pair\n"
+    params.write_text(re.sub(r"^ensembles: \{\}.*\n", own, text, flags=re.MULTILINE))
+    assert own in params.read_text()
+    overlay.add(params, {"loss": {"hal": {"gamma": 7.0}}})
+    assert own in params.read_text()
+    assert load(params).runs["hal"].loss.params.gamma == 7.0

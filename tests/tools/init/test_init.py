@@ -255,6 +255,34 @@ def test_upgrade_leaves_what_was_changed_and_says_so(call):
     assert {name: Path(name).read_text() for name in changed} == changed
 
 
+def test_upgrade_leaves_what_is_no_utf_8(call):
+    call("init", "mine")
+    os.chdir("mine")
+    pinned = Path("requirements.txt")
+    pinned.write_bytes(b"vse-pipe==0.1 # caf\xe9\n")
+    _commit("in Latin 1")
+    status, _, said = call("init", "--upgrade")
+    assert (status, "dvc.yaml, .github/workflows/experiments.yml; requirements.txt: yours" in said) == (0, True)
+    assert pinned.read_bytes() == b"vse-pipe==0.1 # caf\xe9\n"
+
+
+def test_upgrade_reads_all_before_it_writes(call, monkeypatch):
+    call("init", "mine")
+    os.chdir("mine")
+    Path("dvc.yaml").write_text("stages: {}\n")
+    _commit("as an older version has it")
+    read = Path.read_text
+
+    def unreadable(path, *arguments, **options):
+        if path.name == "requirements.txt":
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "read_text", unreadable)
+    assert call("init", "--upgrade")[0] == 1
+    assert Path("dvc.yaml").read_bytes() == b"stages: {}\n"
+
+
 def test_a_clone_has_its_own_dvc_yaml(call):
     shutil.copy(ROOT / "params.yaml", ".")
     Path(PACKAGE.name).mkdir()
