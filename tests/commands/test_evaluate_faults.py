@@ -115,6 +115,10 @@ def test_options_that_do_not_go_together_are_status_2(call, given, message):
         ("train.lr=1", "--set train: unknown key"),
         ("inference=3", "--set inference: input should be a valid dictionary, got 3"),
         ("evaluate.bank=train", "evaluate.bank and evaluate.split name parts of a run"),
+        (
+            "evaluate.calibrate=platt",
+            "evaluate.calibrate fits a probability on validation data and there is none; give --val-i",
+        ),
         ("evaluate.tune=true", "csls, is: parameters are to be chosen and there is nothing to choose them on"),
     ],
 )

@@ -54,6 +54,11 @@ def evaluate_files(
         sides = [names.Names.of_key(key, found, given.names) for key, found in ids.items()]
         given = replace(given, further=read.further(params, *sides))
     must_be_given(given, chosen, params)
+    if given.tuning is None and any(is_calibrated(one, given.similarity, params) for one in chosen):
+        raise UsageError(
+            "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or "
+            "-S evaluate.calibrate=none"
+        )
     warn_of_collapse(given.ranked, f"{files.images}, {files.captions}")
     found = {}
     with locks.claim(out) if out else nullcontext():
@@ -65,17 +70,12 @@ def evaluate_files(
 
 
 def must_be_given(given: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
-    """Raises UsageError when a criterion's parameters are open, or a probability is to be fitted, and there is no validation data."""
+    """Raises UsageError when a criterion's parameters are open and there is no validation data."""
     names = [one.name for one in chosen if is_open(one, params)]
     if names and given.tuning is None:
         raise UsageError(
             f"{', '.join(names)}: parameters are to be chosen and there is nothing to choose them on; give --val-images "
             "and --val-captions, or the values, such as -S inference.rgm.lam=2"
-        )
-    if given.tuning is None and any(is_calibrated(one, given.similarity, params) for one in chosen):
-        raise UsageError(
-            "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or "
-            "-S evaluate.calibrate=none"
         )
 
 

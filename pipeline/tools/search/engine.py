@@ -236,7 +236,7 @@ class Engine:
         sure = None if wanted.least is None else self.calibration(direction)
         if wanted.group is None and count <= INDEXED and dropped <= LEFT_OUT:
             index = self.approximate(direction)
-            found = index and index.find(combine.one(sides, parts, direction)[0], count + dropped)
+            found = None if index is None else index.find(combine.one(sides, parts, direction)[0], count + dropped)
             if index is not None and found is not None:
                 values, places = found
                 left = [

@@ -109,3 +109,9 @@ def test_what_cannot_be_read_is_one_line(condition, message):
     assert str(raised.value).startswith("--where: ")
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_ids_too_large_for_a_comparison_with_a_fraction_are_one_line():
+    table = pa.table({"image_id": [2**60 + 1]})
+    with pytest.raises(UsageError, match=r"^--where: a value cannot be compared with its column: Integer value .*$"):
+        where.rows("image_id > 1.5", table)
