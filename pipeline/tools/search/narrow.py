@@ -11,7 +11,7 @@ from pipeline.core.errors import InputError, UsageError
 # An approximate index answers with so many hits at most, and where no more items than that are left out.
 INDEXED, LEFT_OUT = 300, 100
 # Items that are compared with all leaders at once.
-_BLOCK = 4096
+_BLOCK = 512
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Searcher(Protocol):
 # Of what is alike to a result so many are shown.
 ALIKE = 12
 # Items times results, where what is alike is one result: each item is compared with each result.
-_COMPARED = 10**8
+_COMPARED = 5 * 10**7
 
 
 @dataclass(frozen=True)

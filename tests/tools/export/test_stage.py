@@ -181,6 +181,12 @@ def test_plain_search_ranks_as_every_criterion(files, with_bank, tmp_path, infer
     assert same(found(tmp_path / "out", "npy", direction), tops(tmp_path / "e" / inference, direction))
 
 
+def test_an_export_fits_no_probability_and_needs_no_validation_data_for_one(files, tmp_path):
+    params = EvaluateParams(calibrate="platt")
+    manifest = exported(files, "csls", "npy", "text_to_image", tmp_path / "out", params)
+    assert manifest["inference"] == "csls"
+
+
 def test_the_manifest_says_where_it_comes_from(files, tmp_path):
     manifest = exported(files, "sinkhorn", "npy", "text_to_image", tmp_path / "out")
     assert manifest == json.loads((tmp_path / "out" / "manifest.json").read_text())
