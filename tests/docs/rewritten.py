@@ -80,8 +80,8 @@ TABLE = [
         r"reports/.*",
     ),
     Rewriting(
-        r"torchrun .* --no-python",
-        "torchrun --standalone --nproc-per-node 1 --no-python",
+        r"torchrun .* --no-python (.*)",
+        r"torchrun --standalone --nproc-per-node 1 --no-python \1",
         "there is one machine: one process of it, which finds the run trained",
     ),
     Rewriting(r"vse-pipe extract --backbone resnet152", "vse-pipe extract --backbone random_filters", _NO_WEIGHTS),

@@ -64,7 +64,7 @@ class StandIn:
     seconds: float = 0.0
     gate: threading.Event | None = None
     calls: list[tuple] = field(default_factory=list)
-    approximate: dict = field(default_factory=dict)
+    index: dict = field(default_factory=dict)
     busy: int = 0
     most_busy: int = 0
 
@@ -112,6 +112,9 @@ class StandIn:
     def correction(self, direction: str) -> SimpleNamespace:
         return SimpleNamespace(about={})
 
+    def approximate(self, direction: str) -> None:
+        """It has no index to make."""
+
     def keep(self) -> None:
         self.calls.append(("keep", None, 0))
 
@@ -146,7 +149,7 @@ class StandIn:
         self.busy -= 1
         notes = ("a note",) if unknown else ()
         return Answer(
-            str(asked[1])[:40], self.run, self.inference, tuple(hits), unknown, 0.0123, notes, *more, self.approximate
+            str(asked[1])[:40], self.run, self.inference, tuple(hits), unknown, 0.0123, notes, *more, self.index
         )
 
     def _text(self, name: str) -> str:

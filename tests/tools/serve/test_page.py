@@ -236,7 +236,7 @@ def test_pages_of_an_index_end_where_it_does(client, engines):
     engines["nns"].names += [f"square {place}" for place in range(400)]
     engines["nns"].ids |= {f"square {place}": 100 + place for place in range(400)}
     assert client.get("/api/search", params={**link, "offset": 299}).json()["next"] == 300
-    engines["nns"].approximate = {"kind": "IVF4,Flat", "recall": 0.97, "queries": 200, "asked": "items"}
+    engines["nns"].index = {"kind": "IVF4,Flat", "recall": 0.97, "queries": 200, "asked": "items"}
     assert client.get("/api/search", params={**link, "offset": 297}).json()["next"] == 298
     assert client.get("/api/search", params={**link, "offset": 298}).json()["next"] is None
     assert "97% of the ten best on a sample of items" in get(client, **link).text
