@@ -1,7 +1,7 @@
-# make setup: .venv with the pinned packages, compiled; make demo: the whole pipeline on rendered scenes; make test: the tests; make acceptance: the slow ones; make every: both; make pins: newer packages.
+# make setup: .venv with the pinned packages, compiled; make demo: the whole pipeline on rendered scenes; make test: the tests; make acceptance: the slow ones; make pins: newer packages.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup demo test acceptance every lint pins
+.PHONY: setup demo test acceptance lint pins
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -53,10 +53,6 @@ test: setup
 # What takes minutes: pages walked, workflows, the whole pipeline, processes and their exit status, browsers, kills, compilers.
 acceptance: setup
 	$(PYTEST) $(LONG_FIRST) -m acceptance
-
-# Both at once, which collects once and makes what they share once.
-every: setup
-	$(PYTEST) $(LONG_FIRST)
 
 lint: setup
 	ruff check .
