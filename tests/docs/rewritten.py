@@ -63,11 +63,18 @@ TABLE = [
     ),
     Rewriting(
         r"vse-pipe apply mine\.yaml",
-        "vse-pipe -S features.main.weights=random apply mine.yaml",
-        _NO_WEIGHTS,
+        "vse-pipe -S features.main.weights=random -S features.main.image_size=64 apply mine.yaml",
+        f"{_NO_WEIGHTS}, and small pictures for a network of 152 layers",
         r"README\.md",
     ),
     Rewriting(r"dvc repro", "@stages", _CACHED, r"README\.md|docs/(data|sweeps)\.md|reports/.*", in_text=False),
+    Rewriting(
+        r"dvc repro",
+        "dvc repro localize@cca",
+        "eight runs, of which one shows that DVC finds the way from scenes to boxes",
+        r"docs/localisation\.md",
+        in_text=False,
+    ),
     Rewriting(
         r"for s in 1 2 3; do (vse-pipe -S seed=)\$s train; \1\$s embed; \1\$s evaluate; done",
         r"\g<1>2 train --run sum; \g<1>2 embed --run sum; \g<1>2 evaluate --run sum",
@@ -95,6 +102,7 @@ TABLE = [
         r"\1'",
         "each value becomes an experiment of its own, and takes seconds: two of them",
     ),
+    Rewriting(r"(dvc exp run --queue .*)range\(1,6\)'", r"\1range(1,3)'", "two of the five values, as above"),
     Rewriting(
         r"(vse-pipe -S) loss\.max\.margin=0\.1 train --run max",
         r"\1 loss.sum.margin=0.1 train --run sum --dry-run",

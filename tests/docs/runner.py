@@ -20,7 +20,9 @@ from tests.small_project import QUICK
 
 # What every `apply` and the project itself are reduced to.
 SIZES = {"train": 60, "val": 20, "test": 20}
-TRAINING = {"epochs": 1, "batch_size": 16, "embed_size": 16}
+PROPOSALS = 6
+BATCH = 16
+TRAINING = {"epochs": 1, "batch_size": BATCH, "embed_size": 16}
 
 
 class Project:
@@ -101,16 +103,20 @@ def vse_pipe(arguments: list[str], root: Path) -> tuple[int, str]:
 
 
 def shrink(params: Path) -> None:
-    """Few images, one epoch, narrow models: what is computed stays, how much of it does not."""
+    """Few images and regions, one epoch, narrow models: what is computed stays, how much of it does not."""
     content = read_yaml(params)
     for node in content["datasets"].values():
         if node["format"] == "shapes":
             node.update(SIZES)
+        if "count" in node:
+            node["count"] = PROPOSALS
+    for node in content["features"].values():
+        node["batch_size"] = BATCH  # the last batch of any collection is filled up to it
     for run in content["runs"].values():
         if "train" in run:
             run["train"].update({key: TRAINING[key] for key in TRAINING if key in run["train"]})
     content["train"].update(TRAINING)
-    content["evaluate"]["resamples"] = 20
+    content["evaluate"]["resamples"] = 4
     content["report"]["examples"] = 2
     with params.open("w", encoding="utf-8") as file:
         YAML().dump(content, file)

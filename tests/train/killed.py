@@ -1,5 +1,7 @@
 """A training that is killed between two epochs."""
 
+from itertools import pairwise
+
 import pytest
 
 from pipeline.train.engine import checkpoint, loop
@@ -23,3 +25,10 @@ def killed_after(epochs: int, params, run: str) -> None:
         patch.setattr(loop.checkpoint, "save", save)
         with pytest.raises(Killed):
             train(params, run, "cpu")
+
+
+def killed_at(epochs: list[int], params, run: str) -> None:
+    """The same again and again: ``run`` goes on from each of these epochs and is killed after the next. A state that comes back
+    otherwise than it was makes all that follows another."""
+    for before, after in pairwise([0, *epochs]):
+        killed_after(after - before, params, run)

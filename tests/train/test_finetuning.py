@@ -22,7 +22,7 @@ from pipeline.train.engine import checkpoint, fingerprint, gradient_cache, input
 from pipeline.train.engine.encoder.rate import OwnRate
 from pipeline.train.engine.schedule import Moment, set_rates
 from pipeline.train.stage import train
-from tests.train.killed import Killed, killed_after
+from tests.train.killed import Killed, killed_after, killed_at
 from tests.train.painted import RUN, loaded, original
 from tests.train.some import adam
 
@@ -100,13 +100,12 @@ def test_updated_statistics_move(painted_project, epochs):
 
 
 @pytest.mark.parametrize("options", [FT, {**FT, "after": 1, "batch_norm": "updated", "before": "crops"}])
-@pytest.mark.parametrize("done", [1, 3])
-def test_a_killed_run_goes_on_and_ends_bit_equal(painted_project, monkeypatch, options, done):
+def test_a_killed_run_goes_on_and_ends_bit_equal(painted_project, options):
     params = loaded(options)
     train(params, "ft", "cpu")
     whole = _bytes()
     shutil.rmtree(paths.trained("ft"))
-    killed_after(done, params, "ft")
+    killed_at([1, 3], params, "ft")
     train(params, "ft", "cpu")
     assert _bytes() == whole
 

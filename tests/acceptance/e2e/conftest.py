@@ -15,6 +15,7 @@ SMALL = [
     "runs.max=null",
     "report.examples=2",
     "report.audits=[hal]",
+    "evaluate.resamples=20",
     "ensembles={both: {first: sum, second: hal}}",
     "datasets.other={format: shapes, source: pipeline/prepare/engine/scenes, train: 8, val: 4, test: 12}",
     "features.other={dataset: other, backbone: random_filters}",

@@ -27,6 +27,7 @@ TINY = [
     "runs.max=null",
     "runs.hal=null",
     "report.examples=2",
+    "evaluate.resamples=20",
 ]
 
 

@@ -46,11 +46,10 @@ def _same(case: object, found: list[Found], expected: Found, tolerance: float, f
 def _asked(
     work: Callable[..., Found], count: int, cases: list[dict], *arguments: object, tolerance: float, floor: float = 1.0
 ) -> None:
-    """``work`` of each case by ``count`` ranks against one process."""
+    """``work`` of each case by ``count`` ranks against one process, which goes first: what it compiles the ranks find."""
+    alone = rank_cases.each(work, cases, *arguments)
     found = on(count, rank_cases.each, work, cases, *arguments)
-    for case, ranks, expected in zip(
-        cases, zip(*found, strict=True), rank_cases.each(work, cases, *arguments), strict=True
-    ):
+    for case, ranks, expected in zip(cases, zip(*found, strict=True), alone, strict=True):
         assert any(tensor.any() for tensor in expected[1].values())
         _same(case, list(ranks), expected, tolerance, floor)
 

@@ -17,7 +17,7 @@ from pipeline.train.engine import checkpoint, optimise
 from pipeline.train.engine.loss.chances import own_chances
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.stage import train
-from tests.train.killed import killed_after
+from tests.train.killed import killed_at
 from tests.train.schemes.noisy import outputs, params_of, trained_noisy
 from tests.train.some import adam, some_pairs, some_scheme
 
@@ -123,11 +123,10 @@ def trained(tmp_path_factory):
 
 # Within the warm-up, after the chances were kept, and before the restart.
 @pytest.mark.acceptance
-@pytest.mark.parametrize("epochs", [1, 2, 4])
-def test_a_killed_run_goes_on_and_ends_bit_equal(project, epochs):
+def test_a_killed_run_goes_on_and_ends_bit_equal(project):
     whole = outputs()
     shutil.rmtree(paths.trained("sum"))
-    killed_after(epochs, _params(project), "sum")
+    killed_at([1, 2, 4], _params(project), "sum")
     train(_params(project), "sum", "cpu")
     assert outputs() == whole
 

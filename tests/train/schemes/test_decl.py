@@ -15,7 +15,7 @@ from pipeline.train.engine.loss.evidence import fits
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.scheme.samples import groups
 from pipeline.train.stage import train
-from tests.train.killed import killed_after
+from tests.train.killed import killed_at
 from tests.train.schemes.noisy import outputs, params_of, trained_noisy
 from tests.train.some import some_pairs, some_scheme
 
@@ -107,11 +107,10 @@ def trained(tmp_path_factory):
 
 
 @pytest.mark.acceptance
-@pytest.mark.parametrize("epochs", [1, 3])
-def test_a_killed_run_goes_on_and_ends_bit_equal(project, epochs):
+def test_a_killed_run_goes_on_and_ends_bit_equal(project):
     whole = outputs()
     shutil.rmtree(paths.trained("sum"))
-    killed_after(epochs, _params(project), "sum")
+    killed_at([1, 3], _params(project), "sum")
     train(_params(project), "sum", "cpu")
     assert outputs() == whole
 

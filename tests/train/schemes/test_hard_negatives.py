@@ -25,7 +25,7 @@ from pipeline.train.schemes.hard_negatives.scheme import HardNegatives
 from pipeline.train.stage import train
 from tests.regions_project import FEATURES, NOISE, REGIONS, SECTIONS, TEXTS, run_of, write_regions_project
 from tests.toy_project import PARAMS, load_params, write_prepared
-from tests.train.killed import killed_after
+from tests.train.killed import killed_at
 from tests.train.some import some_pairs, some_scheme
 
 OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
@@ -66,11 +66,10 @@ def _bytes() -> dict[str, bytes]:
 
 # Just before the mining, and after it.
 @pytest.mark.acceptance
-@pytest.mark.parametrize("epochs", [2, 4])
-def test_a_killed_run_goes_on_and_ends_bit_equal(project, epochs):
+def test_a_killed_run_goes_on_and_ends_bit_equal(project):
     whole = _bytes()
     shutil.rmtree(paths.trained("mined"))
-    killed_after(epochs, project, "mined")
+    killed_at([2, 4], project, "mined")
     train(project, "mined", "cpu")
     assert _bytes() == whole
 
