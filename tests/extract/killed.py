@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import sys
 import time
@@ -19,6 +20,7 @@ import torch
 from pipeline.extract import stage
 from pipeline.extract.engine.networks import random_filters  # noqa: F401
 from tests.extract import project
+from tests.faults import graph  # noqa: F401
 
 NEVER = -1
 
@@ -65,23 +67,26 @@ def _kill_at(number: int) -> None:
 def main(root: Path, rounds: int, before: int) -> None:
     """before: of how many pictures there are features already."""
     torch.set_num_threads(1)
-    status, number = signal.SIGKILL, 0
-    while status == signal.SIGKILL:
-        number += 1
-        status = one(root / f"{number:02d}", number, None, before)
-    drawn = random.Random(7)
-    for extra in range(rounds):
-        one(root / f"drawn-{extra:02d}", NEVER, drawn.uniform(0.05, 0.4), before)
-
-
-def one(folder: Path, kill_at: int, after: float | None, before: int) -> int:
-    folder.mkdir()
-    os.chdir(folder)
+    begun = root / "begun"
+    begun.mkdir()
+    os.chdir(begun)
     names = project.pictures(Path("raw"), 9)
     if before:
         project.prepared(Path("raw"), names[-before:])
-        assert child(folder, NEVER) == 0
+        assert child(begun, NEVER) == 0
     project.prepared(Path("raw"), names)
+    status, number = signal.SIGKILL, 0
+    while status == signal.SIGKILL:
+        number += 1
+        status = one(begun, root / f"{number:02d}", number, None)
+    drawn = random.Random(7)
+    for extra in range(rounds):
+        one(begun, root / f"drawn-{extra:02d}", NEVER, drawn.uniform(0.05, 0.4))
+
+
+def one(begun: Path, folder: Path, kill_at: int, after: float | None) -> int:
+    shutil.copytree(begun, folder)
+    os.chdir(folder)
     status = child(folder, kill_at, after)
     at = Path("at").read_text() if Path("at").is_file() else ""
     left = sorted(path.name for path in project.OUT.rglob("*") if path.is_file())

@@ -20,7 +20,7 @@ from tests.rules.sources import ROOT
 
 _LONGEST_S = 120.0
 _server = multiprocessing.get_context("forkserver")
-_server.set_forkserver_preload(["tests.faults.warmed"])
+_server.set_forkserver_preload(["tests.faults.warmed", "tests.faults.graph"])
 SAID = "said.txt"
 
 

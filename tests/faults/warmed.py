@@ -10,8 +10,13 @@ from pipeline.extract import text_stage  # noqa: F401
 from pipeline.extract.engine.networks import random_filters  # noqa: F401
 from pipeline.inject import stage as inject  # noqa: F401
 from pipeline.prepare import stage as prepare  # noqa: F401
+from pipeline.project.registry import TEXT_ENCODERS
 from pipeline.report import stage as report  # noqa: F401
 from pipeline.tools.check import stage as check  # noqa: F401
 from pipeline.train import stage as train  # noqa: F401
 
 torch.set_num_threads(1)
+# numba, which takes more than a second to load its first compiled loop; without a gradient, which starts threads beside a GPU.
+with torch.no_grad():
+    _gru = TEXT_ENCODERS.load("gru").build(TEXT_ENCODERS.options("gru").Params(), 2, 2, torch.Generator())
+    _gru(torch.ones(1, 2, dtype=torch.int64), torch.tensor([2]))

@@ -20,7 +20,6 @@ import dvc.repo.metrics.diff
 import dvc.repo.reproduce
 import dvc.stage.cache
 import networkx  # noqa: F401
-import numba  # noqa: F401
 import pygit2  # noqa: F401
 import tabulate  # noqa: F401
 

@@ -1,12 +1,9 @@
 import time
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from pipeline.core.errors import ParamsError, UsageError
-from pipeline.project.params import document
 from pipeline.project.params.document import lookup, read_document
 from pipeline.project.params.load import load
 from tests.rules.sources import ROOT
@@ -254,64 +251,6 @@ def test_broken_images_stop_by_default(tmp_path):
     assert load_params(tmp_path, datasets=datasets).features["plain"].on_error == "skip", "one switch for both"
     strict = {"plain": {**plain, "on_error": "fail"}}
     assert load_params(tmp_path, datasets=datasets, features=strict).features["plain"].on_error == "fail"
-
-
-def _parsed(text: str) -> object:
-    try:
-        return document.parsed(text)
-    except ValueError as error:
-        return str(error)
-
-
-def _read_by_either(text: str) -> None:
-    found = _parsed(text)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(document, "_plain", lambda text: False)
-        assert found == _parsed(text)
-
-
-SCALARS = [
-    "1e-05",
-    "yes",
-    "012",
-    "1:30",
-    "1_000",
-    "{a:1}",
-    "[a:b]",
-    "",
-    "[",
-    "[" * 98 + "]" * 98,
-    "[" * 100 + "]" * 100,
-]
-PLAIN = [*(f"a: {one}" for one in SCALARS), "<<: {a: 1}", "- - a", "? [a]\n: b", "? [[a]]\n: b", "a: 1\na: 2"]
-
-
-@pytest.mark.parametrize("text", PLAIN)
-def test_either_parser_reads_the_same(text):
-    """The one in C is asked first, where it is known to read what the other reads."""
-    assert document._plain(text)
-    _read_by_either(text)
-
-
-@pytest.mark.parametrize("text", ["a: !", "a: |#", "a: &x [1]\nb: *x", "%YAML 1.1\n---\na: yes", "a: b\x85c"])
-def test_what_the_parsers_read_otherwise_is_for_one(text):
-    assert not document._plain(text)
-    _read_by_either(text)
-
-
-@given(st.text("[]{}:,-?#'\"0123456789 \n"))
-@settings(max_examples=300)
-def test_either_parser_reads_the_same_of_signs(text):
-    _read_by_either(text)
-
-
-def test_values_lie_up_to_a_hundred_levels_deep():
-    found = document.parsed("[" * 100 + "]" * 100)
-    for _ in range(99):
-        (found,) = found
-    assert found == []
-    with pytest.raises(ValueError, match="more than 100 levels"):
-        document.parsed("[" * 101 + "]" * 101)
 
 
 def test_the_name_of_a_run_may_hold_dots(tmp_path):

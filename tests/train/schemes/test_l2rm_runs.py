@@ -22,7 +22,7 @@ RUN = {**PARAMS["runs"]["sum"], "scheme": "l2rm", "loss": "max", "noise": "half"
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
+def trained(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         root = tmp_path_factory.mktemp("l2rm")
         patch.chdir(root)
@@ -31,12 +31,13 @@ def prepared(tmp_path_factory):
         for noise in ("half", "clean"):
             inject(params, noise)
         extract_texts(params, "words")
+        train(_params(root), "sum", "cpu")
     return root
 
 
 @pytest.fixture
-def project(prepared, tmp_path, monkeypatch):
-    shutil.copytree(prepared, tmp_path / "project")
+def project(trained, tmp_path, monkeypatch):
+    shutil.copytree(trained, tmp_path / "project")
     monkeypatch.chdir(tmp_path / "project")
     return tmp_path / "project"
 
@@ -52,7 +53,6 @@ def _bytes() -> dict[str, bytes]:
 
 
 def test_mismatched_pairs_are_found_and_recorded(project):
-    train(_params(project), "sum", "cpu")
     records = rematching.read(paths.trained("sum"))
     assert [record["epoch"] for record in records] == [4, 5, 6]
     assert all(record["by"] == "truth" for record in records)
@@ -63,9 +63,7 @@ def test_mismatched_pairs_are_found_and_recorded(project):
 
 
 def test_a_killed_run_goes_on_and_ends_bit_equal(project):
-    params = _params(project)
-    train(params, "sum", "cpu")
-    whole = _bytes()
+    params, whole = _params(project), _bytes()
     shutil.rmtree(paths.trained("sum"))
     killed_at([1, 3, 4, 5], params, "sum")
     train(params, "sum", "cpu")

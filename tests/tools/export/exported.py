@@ -1,0 +1,125 @@
+"""What an export holds, searched through plainly or by the library of its format."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.artifacts import evaluation
+
+# float32 sums of unit vectors differ by less.
+_APART = 2e-6
+DIRECTIONS = ("text_to_image", "image_to_text")
+PACKAGES = {"faiss": "faiss-cpu", "usearch": "usearch", "hnswlib": "hnswlib", "lancedb": "lancedb"}
+INSTALLED = {name for name in PACKAGES if importlib.util.find_spec(name) is not None}
+TO = [
+    pytest.param(
+        to,
+        marks=[
+            pytest.mark.skipif(
+                to in PACKAGES and to not in INSTALLED, reason=f"needs {PACKAGES.get(to)} (extra: {to})"
+            ),
+            # Types of their wrappers have no module, of which Python 3.12 complains at import.
+            pytest.mark.filterwarnings("ignore:builtin type:DeprecationWarning"),
+        ],
+    )
+    for to in ("parquet", "npy", "clip-retrieval", *PACKAGES)
+]
+APPROXIMATE = [one for one in TO if one.values[0] in ("usearch", "hnswlib")]
+
+
+def tops(folder, direction: str) -> dict[int, list[int]]:
+    """By query the ids of its best 10 items, as the evaluation has them."""
+    ranks = evaluation.read_ranks(folder).to_pandas()
+    mine = ranks[ranks.direction == direction]
+    return {query: top.tolist() for query, top in zip(mine.query_id.tolist(), mine.top, strict=True)}
+
+
+def searched(queries, query_ids, items, item_ids) -> dict[int, list[int]]:
+    """Plain inner-product search over float32 vectors. Queries with a near tie among the best 11 are left out: which of
+    the two comes first is a matter of the order of summation."""
+    scores = queries.astype(np.float64) @ items.T.astype(np.float64)
+    order = np.argsort(-scores, axis=1)[:, :11]
+    steady = np.diff(-np.take_along_axis(scores, order, axis=1)).min(axis=1) > _APART
+    assert steady.mean() > 0.9
+    best = item_ids[order[:, :10]]
+    return {query: row.tolist() for query, row in zip(query_ids[steady].tolist(), best[steady], strict=True)}
+
+
+def same(found: dict[int, list[int]], wanted: dict[int, list[int]]) -> bool:
+    return bool(found) and found == {query: wanted[query] for query in found}
+
+
+def reopened(out, to: str) -> dict[int, list[int]]:
+    """What the library of an index finds in it, of the queries that ``searched`` finds steady in the vectors it holds."""
+    if to == "lancedb":
+        import lancedb
+
+        tables = [lancedb.connect(out / "lancedb").open_table(name) for name in ("queries", "items")]
+        (queries, ids), items = (
+            (np.stack(table.to_arrow()["vector"].to_numpy()), table.to_arrow()["id"].to_numpy()) for table in tables
+        )
+        best = [
+            tables[1].search(query).distance_type("dot").limit(10).to_arrow()["id"].to_pylist() for query in queries
+        ]
+    else:
+        queries, ids = np.load(out / "queries.npy"), np.load(out / "queries_ids.npy")
+        best, items = INDEXES[to](out, queries)
+    found = dict(zip(ids.tolist(), best, strict=True))
+    return {query: found[query] for query in searched(queries, ids, *items)}
+
+
+def of_faiss(out, queries):
+    import faiss
+
+    index = faiss.read_index(str(out / "items.faiss"))
+    held = index.index.reconstruct_n(0, index.ntotal), faiss.vector_to_array(index.id_map)
+    return index.search(queries, 10)[1].tolist(), held
+
+
+def of_usearch(out, queries):
+    from usearch.index import Index
+
+    index = Index.restore(str(out / "items.usearch"))
+    keys = np.fromiter(index.keys, np.uint64)
+    return index.search(queries, 10).keys.tolist(), (np.vstack(index.get(keys)), keys.astype(np.int64))
+
+
+def of_hnswlib(out, queries):
+    import hnswlib
+
+    index = hnswlib.Index(space="ip", dim=queries.shape[1])
+    index.load_index(str(out / "items.hnsw"))
+    index.set_ef(json.loads((out / "manifest.json").read_text())["ef"])
+    keys = np.array(index.get_ids_list())
+    return index.knn_query(queries, 10)[0].tolist(), (np.array(index.get_items(keys)), keys)
+
+
+INDEXES = {"faiss": of_faiss, "usearch": of_usearch, "hnswlib": of_hnswlib}
+
+
+def found(out, to: str, direction: str) -> dict[int, list[int]]:
+    if to == "parquet":
+        read = [pq.read_table(out / f"{name}.parquet") for name in ("queries", "items")]
+        return searched(
+            *(part for table in read for part in (np.stack(table["embedding"].to_numpy()), table["id"].to_numpy()))
+        )
+    if to == "npy":
+        return searched(*(np.load(out / f"{name}.npy") for name in ("queries", "queries_ids", "items", "items_ids")))
+    if to in PACKAGES:
+        return reopened(out, to)
+    parts = {
+        "img_emb": np.load(out / "img_emb" / "img_emb_0.npy"),
+        "text_emb": np.load(out / "text_emb" / "text_emb_0.npy"),
+    }
+    shown = pq.read_table(out / "metadata" / "metadata_0.parquet")
+    of_items, of_queries, key, text = (
+        ("img_emb", "text_emb", "image_id", "image_path")
+        if direction == "text_to_image"
+        else ("text_emb", "img_emb", "caption_id", "caption")
+    )
+    assert shown[text].to_pylist() == [str(value) for value in shown[key].to_pylist()]
+    ids = np.load(out / "queries_ids.npy")
+    return searched(parts[of_queries], ids, parts[of_items], shown[key].to_numpy())
