@@ -76,8 +76,9 @@ def clone(root: Path, values: list[str]) -> Project:
 
 
 def copy_compiled(root: Path) -> None:
-    """What Python and numba made of this tree's modules, for copies with the same times below ``root``: half a minute saved."""
-    for suffix in ("pyc", "nbi", "nbc"):
+    """What Python and numba made of this tree's modules, for copies with the same times below ``root``: half a minute saved. And
+    Vega for the pages, of which the times do not matter."""
+    for suffix in ("pyc", "nbi", "nbc", "bundle"):
         for path in (ROOT / "pipeline").rglob(f"__pycache__/*.{suffix}"):
             copy = root / path.relative_to(ROOT)
             if copy.parent.parent.is_dir():

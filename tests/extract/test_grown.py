@@ -17,9 +17,12 @@ from pipeline.extract.engine.work import Work
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.project.step import AGAIN
+from tests.acceptance import forked
 from tests.extract import project
 from tests.extract.test_resume import outputs
 from tests.faults import kill_extract
+from tests.rules.sources import ROOT
+from tests.small_project import QUICK
 
 OUT = project.OUT
 FILTERS = {"filters": 8, "batch_size": 4, "shard_size": 4}
@@ -229,17 +232,21 @@ def test_a_plan_says_how_many_are_new(folder: Path) -> None:
 
 
 @pytest.mark.acceptance
-def test_dvc_repro_grows_what_it_kept(folder: Path) -> None:
+def test_dvc_repro_grows_what_it_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = forked.folder(**QUICK)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     kill_extract.make(folder)
+    Path("dvc.yaml").write_text(kill_extract.DVC_YAML.replace(str(kill_extract.BIN), str(programs)))
+    repro = [str(programs / "dvc"), "repro", "-q"]
     names = sorted(path.name for path in Path("raw").iterdir())
     project.prepared(Path("raw"), names[5:-5])
-    kill_extract.run(kill_extract.DVC)
+    kill_extract.run(repro)
     project.prepared(Path("raw"), names)
-    done = subprocess.run(kill_extract.DVC, capture_output=True, text=True, check=True)
+    done = subprocess.run(repro, capture_output=True, text=True, check=True)
     assert f"{len(names) - 10} of {len(names)} pictures computed before" in done.stdout + done.stderr
     found = outputs(folder)
     kill_extract.emptied()
-    kill_extract.run(kill_extract.STAGE)
+    kill_extract.run([str(programs / "vse-pipe"), *kill_extract.STAGE[1:]])
     assert outputs(folder) == found
 
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from pipeline.core.files import write_text
+from pipeline.report.engine import vega
 
 # Beside .dvc/config, which names it; git leaves it out, since it is one megabyte of other people's code.
 PAGE = Path(".dvc") / "plots.html"
@@ -24,7 +25,7 @@ def render() -> str:
 
     page = (_FOLDER / "plots_page.html").read_text(encoding="utf-8")
     scripts = {
-        "library": vl_convert.javascript_bundle(),
+        "library": vega.bundle(vl_convert.get_vegalite_versions()[-1]),
         "wrapper": (_FOLDER / "plots_page.js").read_text(encoding="utf-8"),
     }
     # In one pass, so that nothing in a script is taken for a place of its own.

@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.workflows import runner
 from tests.acceptance.workflows.runner import Runner
-from tests.small_project import Project, clone, set_params
+from tests.small_project import Project, clone, copy_compiled, set_params
 
 pytestmark = pytest.mark.acceptance
 
@@ -88,6 +88,7 @@ def origin(tmp_path_factory) -> Project:
 def _pull_request(origin: Project, root: Path, edit) -> Project:
     """A fresh checkout of a branch with one commit, its page for plots made."""
     origin.run("git", "clone", "-q", str(origin.root), str(root))
+    copy_compiled(root)
     project = Project(root, forked=True)
     for key, value in (("email", "test@example.org"), ("name", "test")):
         project.run("git", "config", f"user.{key}", value)
