@@ -119,9 +119,9 @@ def grown(photos: list[Path], images: int, new: int, rounds: int) -> None:
     link(photos, Path("photos"), range(images))
     seconds, spent = index("../photos", *pair)
     sys.stdout.write(f"{images} pictures: {seconds:.1f} s, {spent:.1f} s of processor time\n")
-    more, number = [], _KINDS
-    for _ in range(rounds):
-        for number in range(number + 1, number + 1 + new):
+    more = []
+    for turn in range(rounds):
+        for number in range(_KINDS + turn * new, _KINDS + (turn + 1) * new):
             pair_project.photo(number, _SMALL).save(f"photos/new{number}.jpg", quality=90)
         whole, spent = index("../photos")
         alone = timed(
