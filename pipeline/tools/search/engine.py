@@ -76,7 +76,7 @@ class Engine:
         found = cls()
         found.run, found.inference, found.split = run, inference, split
         found._params, found._criterion = params, criterion_of(params, inference)
-        found._opens = partial(together.open_run, params, **_computing(device))
+        found._opens = partial(together.open_run, params, **together.computing(device))
         found._network = found._opens(run, split)
         found._catalogue = Catalogue.read(params.dataset(run))
         ids = found._network.ids
@@ -289,16 +289,6 @@ class Engine:
         probability = None if sure is None else float(sure(np.array([score]))[0])
         shown, file = self._shown("image_id", image), self._catalogue.file(image)
         return Hit(rank, score, shown, caption, text, file, same, len(alike), probability)
-
-
-def _computing(device: str) -> dict[str, Any]:
-    """What ``open_run`` is told: the device, and whether numpy may take its place. A GPU is only asked by name for what is quicker
-    computed than copied to it. Raises UsageError for a device that is not there."""
-    if device in ("auto", "cpu"):
-        return {"device": device, "light": True}
-    from pipeline.core.device import resolve
-
-    return {"device": resolve(device)}
 
 
 def _check_known(kind: str, name: str, known: list[str] | tuple[str, ...]) -> None:
