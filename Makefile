@@ -44,7 +44,7 @@ demo: setup
 
 # Byte code is kept whatever the caller's environment says: hundreds of processes import torch.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadscope
-# By name, where else the modules of few tests come last: those of tests/acceptance, each minutes of one worker's time.
+# In the order of tests/conftest.py, where else the modules of few tests come last: minutes of one worker's time.
 LONG_FIRST := --no-loadscope-reorder
 
 test: setup

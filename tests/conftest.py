@@ -41,6 +41,14 @@ os.fsync = lambda handle: None
 gc.disable()
 
 
+# Folders with modules that take one worker minutes. First, so that short ones are left for whoever is done with them.
+_LONG = ("tests/acceptance/", "tests/docs/", "tests/train/", "tests/faults/")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+
+
 def pytest_collection_finish():
     gc.collect()
     gc.freeze()
