@@ -202,8 +202,8 @@ TABLE = [
     Rewriting(r"dvc plots|dvc queue logs", r"\g<0> --help", "a group of commands, or one that wants a name"),
     Rewriting(
         r"dvc (push|pull)( --run-cache)?",
-        r"dvc remote add --force --default --local store ../store && dvc push\2 && dvc \1\2",
-        "a remote that the reader has: a folder beside the project",
+        r"dvc checkout --force && dvc remote add --force --default --local store ../store && dvc push\2 && dvc \1\2",
+        "a remote that the reader has: a folder beside the project, in which other commands have been at work",
     ),
 ]
 
