@@ -68,7 +68,9 @@ class SeenPictures:
     def _write(self) -> None:
         started = time.monotonic()
         if self._changed:
-            seen.write(self.folder, ((file, *stamp, *read[0], *read[1:3]) for file, (stamp, read) in self._known.items()))
+            seen.write(
+                self.folder, ((file, *stamp, *read[0], *read[1:3]) for file, (stamp, read) in self._known.items())
+            )
         self._changed, self._written = False, time.monotonic()
         self._took = self._written - started
 
