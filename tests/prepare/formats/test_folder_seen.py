@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipeline.artifacts import seen as artefact
 from pipeline.artifacts.images import UNREAD
 from pipeline.core import tables
 from pipeline.prepare.engine import scan
@@ -114,7 +115,7 @@ def test_what_earlier_calls_have_seen_may_be_damaged_or_gone(tmp_path, monkeypat
     pictures(tmp_path / "photos", ["a.png"])
     _old(tmp_path / "photos")
     before = _bytes(prepare("folder", "photos"))
-    seen = paths.seen(Path("photos"))
+    seen = paths.seen(Path("photos")) / artefact.NAME
     content = bytearray(seen.read_bytes())
     content[len(content) // 2] ^= 255
     seen.write_bytes(content)
@@ -173,7 +174,7 @@ def test_writing_what_was_seen_takes_a_small_part_of_the_time(tmp_path, monkeypa
     monkeypatch.setattr(seeing, "_EVERY_S", 0.0)
     monkeypatch.setattr(tables, "write", lambda *_: written.append(time.sleep(0.05)))
     written, read_ = [], ((8, 6), 1, "0" * 64, None)
-    seen = seeing.SeenPictures(tmp_path / "seen.parquet")
+    seen = seeing.SeenPictures(tmp_path / "seen")
     for number in range(50):
         seen.add(f"{number}.png", (1, LONG_AGO), read_)
     assert len(written) == 1
