@@ -60,12 +60,15 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
     """
     if scores.shape[0] <= int(but_itself):
         raise InputError("the bank is empty: nothing to sum over")
-    total = None
-    for rows in scores.strips():
+
+    def summed(rows: slice) -> Float[Tensor, " items"]:
         exponents = scores.strip(rows) * beta
         if but_itself:
             exponents[:, rows].fill_diagonal_(-torch.inf)
-        part = exponents.logsumexp(dim=0).double()
+        return exponents.logsumexp(dim=0).double()
+
+    total = None
+    for _, part in scores.each(summed):
         total = part if total is None else torch.logaddexp(total, part)
     assert total is not None
     return total

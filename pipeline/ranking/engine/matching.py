@@ -78,8 +78,7 @@ def _first_candidates(scores: Scores) -> tuple[np.ndarray, np.ndarray]:
     """The best items of each query: scores float64 and columns int32, both (queries, best)."""
     shape = scores.shape[0], min(FIRST_CANDIDATES, scores.shape[1])
     values, columns = np.empty(shape), np.empty(shape, np.int32)
-    for rows in scores.strips():
-        best, places = best_of(scores, rows, FIRST_CANDIDATES)
+    for rows, (best, places) in scores.each(lambda rows: best_of(scores, rows, FIRST_CANDIDATES)):
         if not best.isfinite().all():
             raise InputError("scores hold NaN or infinite values and cannot be matched")
         values[rows], columns[rows] = best.double().cpu().numpy(), places.int().cpu().numpy()

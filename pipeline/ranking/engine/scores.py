@@ -1,13 +1,15 @@
 """A score matrix that is computed strip by strip and held only where the memory for it is given."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from pipeline.core import workers
 from pipeline.core.errors import UsageError
 from pipeline.ranking.engine.fragments import Several, Sides, plain
 from pipeline.ranking.engine.fusion import Fused
@@ -27,6 +29,7 @@ _HELD_SHARE = 8
 # Of sides as its model makes them: which kind it takes is said by its traits.
 Similarity = Callable[[Any, Any], Tensor]
 Rescore = Callable[[Tensor, slice], Tensor]
+Found = TypeVar("Found")
 
 
 def strip_height(items: int) -> int:
@@ -42,7 +45,8 @@ class Scores:
 
     Each pass computes them again unless they are held. Memory in use is that of one block plus some copies of a strip.
     ``block`` is the height of what ``blocks`` yields and changes no value. notes: how a rescoring came about. along: the
-    scores whose strips these have, without it strips of one height.
+    scores whose strips these have, without it strips of one height. stored: strips are read from what this process alone holds,
+    so that no other is asked for them.
     """
 
     def __init__(
@@ -54,8 +58,10 @@ class Scores:
         hold: bool = False,
         notes: Mapping[str, float] | None = None,
         along: "Scores | None" = None,
+        stored: bool = False,
     ) -> None:
         self.shape, self.block, self._along = shape, block, along
+        self._stored = stored or (along is not None and along._stored)
         self.notes = notes or {}
         self._compute, self._transpose = compute, transpose
         self._height = strip_height(shape[1])
@@ -99,7 +105,7 @@ class Scores:
         def transpose() -> Scores:
             return cls.dense(matrix.T.contiguous(), block)
 
-        return cls((matrix.shape[0], matrix.shape[1]), lambda rows: matrix[rows], block, transpose)
+        return cls((matrix.shape[0], matrix.shape[1]), lambda rows: matrix[rows], block, transpose, stored=True)
 
     @classmethod
     def fused(
@@ -116,8 +122,10 @@ class Scores:
             return lambda rows: combine(part.strip(rows) for part in of)
 
         shape = parts[0].shape
-        one = cls(shape, strips(parts), block, lambda: other, hold)
-        other = cls(shape[::-1], strips([part.transposed() for part in parts]), block, lambda: one, hold)
+        stored = any(part._stored for part in parts)
+        one = cls(shape, strips(parts), block, lambda: other, hold, stored=stored)
+        turned = [part.transposed() for part in parts]
+        other = cls(shape[::-1], strips(turned), block, lambda: one, hold, stored=stored)
         return one
 
     @classmethod
@@ -139,8 +147,8 @@ class Scores:
         def backward(rows: slice) -> Tensor:
             return kept.matrix[:, rows].T.contiguous().to(device)
 
-        one = cls(kept.shape, lambda rows: kept.matrix[rows].to(device), block, lambda: other)
-        other = cls(kept.shape[::-1], backward, block, lambda: one)
+        one = cls(kept.shape, lambda rows: kept.matrix[rows].to(device), block, lambda: other, stored=True)
+        other = cls(kept.shape[::-1], backward, block, lambda: one, stored=True)
         return one
 
     def transposed(self) -> "Scores":
@@ -149,10 +157,21 @@ class Scores:
             raise ValueError("rescored scores have no transpose; transpose first, then rescore")
         return self._transpose()
 
-    def mapped(self, rescore: Rescore, notes: Mapping[str, float] | None = None) -> "Scores":
+    def mapped(self, rescore: Rescore, notes: Mapping[str, float] | None = None, stored: bool = False) -> "Scores":
         """The scores after ``rescore(strip, rows)``, which gets (B, N) and the rows it covers, keeps the shape, and
-        must not write into the strip."""
-        return Scores(self.shape, lambda rows: rescore(self.strip(rows), rows), self.block, notes=notes, along=self)
+        must not write into the strip. stored: it reads what this process alone holds."""
+        return Scores(
+            self.shape,
+            lambda rows: rescore(self.strip(rows), rows),
+            self.block,
+            notes=notes,
+            along=self,
+            stored=stored,
+        )
+
+    def __getstate__(self) -> dict:
+        """For another process: without what is held."""
+        return {**self.__dict__, "_held": None, "_transpose": None}
 
     def strips(self) -> Iterator[slice]:
         """The fixed row slices that ``strip`` accepts; sums over queries run along them."""
@@ -169,6 +188,14 @@ class Scores:
         if rows.start not in self._held:
             self._held[rows.start] = self._compute(rows)
         return self._held[rows.start]
+
+    def each(self, part: Callable[[slice], Found]) -> Iterator[tuple[slice, Found]]:
+        """``part`` of every one of ``strips``, in their order: a pass over the scores, whose strips ``part`` asks for itself. It must
+        change nothing: other processes may do it, see ``core.workers``."""
+        strips = list(self.strips())
+        cost = _COPIES * 4 * self._height * self.shape[1]
+        found = map(part, strips) if self._stored else workers.each(partial(map, part), strips, cost)
+        return zip(strips, found, strict=True)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
         """All rows in order, ``block`` at a time (the last may be shorter)."""
@@ -199,7 +226,7 @@ class Chosen(Scores):
     """Some rows of other scores, ascending, read along the strips of those, so that each is computed once and none changes."""
 
     def __init__(self, base: Scores, rows: Int[np.ndarray, " rows"]) -> None:
-        super().__init__((len(rows), base.shape[1]), base.strip, base.block, notes=base.notes)
+        super().__init__((len(rows), base.shape[1]), base.strip, base.block, notes=base.notes, stored=base._stored)
         self._base, self._rows = base, rows
         bounds = ((rows_of, *np.searchsorted(rows, (rows_of.start, rows_of.stop))) for rows_of in base.strips())
         self._sources = {int(first): (whole, int(last)) for whole, first, last in bounds if first < last}
