@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+import cloudpickle
 import numpy as np
-from joblib.externals import cloudpickle
 
 
 class Elsewhere:

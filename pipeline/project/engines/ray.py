@@ -190,7 +190,7 @@ def _connect(ray: ModuleType, params: EngineParams, threads: int) -> None:
         # Whoever reaches Ray's ports can run code: a cluster of our own listens to this machine alone.
         own = {"num_cpus": params.workers * threads, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     try:
-        ray.init(address=params.address, log_to_driver=False, logging_level="warning", **own)
+        ray.init(address=params.address, log_to_driver=False, logging_level="error", **own)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise PipelineError(f"no Ray cluster at {params.address}: {error}") from error
 

@@ -13,7 +13,9 @@ RAY = EngineParams(name="ray", workers=4, address="auto")
 
 
 def test_the_command_line_changes_what_it_names() -> None:
-    assert EngineParams().changed(None, None, None) == EngineParams(name="local", workers=1, address="local", memory=2048)
+    assert EngineParams().changed(None, None, None) == EngineParams(
+        name="local", workers=1, address="local", memory=2048
+    )
     assert RAY.changed(None, 2, None) == EngineParams(name="ray", workers=2, address="auto")
     assert EngineParams().changed("ray", 3, None) == EngineParams(name="ray", workers=3, address="local")
     assert RAY.changed("local", None, None).name == "local"
