@@ -35,6 +35,11 @@ def using(pool: Pool) -> Iterator[None]:
         _open.pop()
 
 
+def elsewhere() -> bool:
+    """Whether a pool is open: what this process holds, workers do not have."""
+    return bool(_open)
+
+
 def count() -> int:
     """Workers of the pool that is open; 1 without one."""
     return _open[-1].count if _open else 1

@@ -16,7 +16,7 @@ from pipeline.core.errors import InputError
 from pipeline.ranking.engine.counting import per_row
 from pipeline.ranking.engine.matching_params import Mode
 from pipeline.ranking.engine.ragged import spans
-from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.scores import Scores, rows_of
 from pipeline.ranking.engine.top import best_of, top_k
 
 FIRST_CANDIDATES = 128
@@ -68,10 +68,20 @@ def _matched(scores: Scores, candidates: tuple[np.ndarray, np.ndarray], k: int, 
     if quota == 0:
         return _NOTHING
     rows, columns, values = _Assignment(scores, candidates, k, quota).solve()
-    order = np.lexsort((columns, rows, -values))
+    order = _best_first(values, rows, columns)
     if mode == "literal":
         order = order[: min(scores.shape) * k]
     return MatchedPairs(rows[order], columns[order])
+
+
+def _best_first(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The order by value descending, then row and column: ``lexsort`` of the three, but of equal values alone, which are few."""
+    order = np.argsort(-values)
+    alike = np.diff(values[order]) == 0
+    tied = np.concatenate([alike, [False]]) | np.concatenate([[False], alike])
+    some = order[tied]
+    order[tied] = some[np.lexsort((columns[some], rows[some], -values[some]))]
+    return order
 
 
 def _first_candidates(scores: Scores) -> tuple[np.ndarray, np.ndarray]:
@@ -153,7 +163,7 @@ class _Assignment:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of some queries of one strip, the best ``width`` items beyond their lists that may accept them:
         scores and items, flat, and how many there are in all. What an item refuses now it refuses for good."""
-        strip = self.scores.strip(rows)[torch.from_numpy(queries - rows.start)]
+        strip = rows_of(self.scores, rows, torch.from_numpy(queries - rows.start))
         columns = torch.arange(strip.shape[1], device=strip.device)
 
         def beside(values: np.ndarray) -> Tensor:

@@ -1,7 +1,7 @@
 """A score matrix that is computed strip by strip and held only where the memory for it is given."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -66,6 +66,8 @@ class Scores:
         self._compute, self._transpose = compute, transpose
         self._height = strip_height(shape[1])
         self._held: dict[int, Tensor] | None = {} if hold else None
+        # Of items against themselves: the scores of a strip's rows with the items from its first row on.
+        self.right_of: Callable[[slice], Tensor] | None = None
 
     @classmethod
     def of(
@@ -95,7 +97,9 @@ class Scores:
             return similarity(left, right[rows]).T.contiguous()
 
         one = cls(shape, forward, block, lambda: other, hold)
-        other = cls(shape[::-1], backward, block, lambda: one, hold)
+        other = cls(shape[::-1], _turned(one, backward) if hold else backward, block, lambda: one, hold)
+        if queries is items:
+            one.right_of = lambda rows: similarity(left[rows], right[rows.start :])
         return one
 
     @classmethod
@@ -181,6 +185,10 @@ class Scores:
         for start in range(0, self.shape[0], self._height):
             yield slice(start, min(start + self._height, self.shape[0]))
 
+    def wholes(self) -> list[slice]:
+        """Those of ``strips`` that have the full height."""
+        return [rows for rows in self.strips() if rows.stop - rows.start == self._height]
+
     def strip(self, rows: slice) -> Float[Tensor, "rows items"]:
         """One of ``strips``, not to be written into."""
         if self._held is None:
@@ -222,6 +230,15 @@ class Shuffled(Scores):
         return strip[:, torch.from_numpy(self.order).to(strip.device)]
 
 
+def rows_of(scores: Scores, rows: slice, chosen: Int[Tensor, " some"]) -> Float[Tensor, "some items"]:
+    """Some rows of a strip: of shuffled scores their items are moved and no others."""
+    if not isinstance(scores, Shuffled):
+        strip = scores.strip(rows)
+        return strip[chosen.to(strip.device)]
+    some = rows_of(scores.base, rows, chosen)
+    return some[:, torch.from_numpy(scores.order).to(some.device)]
+
+
 class Chosen(Scores):
     """Some rows of other scores, ascending, read along the strips of those, so that each is computed once and none changes."""
 
@@ -241,14 +258,36 @@ class Chosen(Scores):
         return strip[torch.from_numpy(self._rows[rows] - whole.start).to(strip.device)]
 
 
+def _turned(one: Scores, compute: Callable[[slice], Tensor]) -> Callable[[slice], Tensor]:
+    """Strips of the transpose of scores that are held, moved instead of multiplied again.
+
+    Where the first strip and the last whole one differ in a bit from what ``compute`` makes of them, as products may whose sides
+    change places, all are computed: scores must not depend on whether there is memory to hold them. Less than a strip is computed
+    in any case: narrow products have kernels of their own.
+    """
+
+    def moved(rows: slice) -> Tensor:
+        return torch.cat([one.strip(part)[:, rows] for part in one.strips()]).T.contiguous()
+
+    @cache
+    def alike() -> bool:
+        wholes = one.transposed().wholes()
+        return all(torch.equal(moved(rows), compute(rows)) for rows in wholes[:1] + wholes[1:][-1:])
+
+    def strip(rows: slice) -> Tensor:
+        return moved(rows) if rows in one.transposed().wholes() and alike() else compute(rows)
+
+    return strip
+
+
 def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
     """The last bits of a product can depend on the address of its factors; a fresh copy is aligned."""
     return vectors if vectors.is_contiguous() and vectors.data_ptr() % 64 == 0 else vectors.clone()
 
 
 def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
-    """May scores be held, of which ``sets`` share the memory?"""
-    return shape[0] * shape[1] * 4 * _HELD_SHARE * sets <= memory * _MIB if sets else False
+    """May scores be held, of which ``sets`` share the memory? Not where other processes compute them."""
+    return 0 < sets * shape[0] * shape[1] * 4 * _HELD_SHARE <= memory * _MIB and not workers.elsewhere()
 
 
 def _must_take(shape: tuple[int, int], memory: int) -> None:
