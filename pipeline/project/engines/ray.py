@@ -40,7 +40,7 @@ _MIB = 1 << 20
 def opened(params: EngineParams, device: str) -> Iterator[None]:
     """``workers.each`` asks workers that are started when it is first called, and end here. device: of each of them, as the
     command line names it. Raises MissingResource without Ray."""
-    pool = Pool(_imported(), params, device)
+    pool = RayPool(_imported(), params, device)
     try:
         with workers.using(pool):
             yield
@@ -48,7 +48,7 @@ def opened(params: EngineParams, device: str) -> Iterator[None]:
         pool.close()
 
 
-class Pool:
+class RayPool:
     """As ``workers.Pool``. A worker that dies is started again, twice at most, and what it had to do is done again; it has as
     many threads as this process, on which the last bits of a result may depend."""
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline.ranking.engine.outcome import Depths
-from pipeline.ranking.engine.scores import Chosen, Scores
+from pipeline.ranking.engine.picked import Chosen
+from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.metrics import graded
 from pipeline.ranking.metrics.graded import Cells
 from pipeline.ranking.metrics.positions import positions

@@ -15,8 +15,9 @@ from torch import Tensor
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine.counting import per_row
 from pipeline.ranking.engine.matching_params import Mode
+from pipeline.ranking.engine.picked import rows_of
 from pipeline.ranking.engine.ragged import spans
-from pipeline.ranking.engine.scores import Scores, rows_of
+from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.top import best_of, top_k
 
 FIRST_CANDIDATES = 128

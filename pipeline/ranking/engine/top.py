@@ -6,7 +6,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from pipeline.ranking.compiled.threads import over_rows
-from pipeline.ranking.engine.scores import Scores, Shuffled
+from pipeline.ranking.engine.picked import Shuffled
+from pipeline.ranking.engine.scores import Scores
 
 # Where the compiled loop beats torch.topk, as measured: long lists, and short ones of long rows.
 _LONG_LIST, _LONG_ROW = 64, 1 << 14
