@@ -5,9 +5,13 @@ for itself, since functions cannot be sent to other processes while tests check 
 """
 
 import contextlib
+import os
 import shutil
+import signal
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -27,6 +31,7 @@ from pipeline.project.registry import ENGINES
 from pipeline.ranking.engine import matrix, scores
 from pipeline.train.engine import encode
 from pipeline.train.stage import train
+from tests.faults.kill_extract import workers_of
 from tests.fragment_project import run_of, write_fragment_project
 from tests.pools import Elsewhere
 
@@ -103,9 +108,23 @@ def elsewhere(params: Params, root: Path) -> Iterator[dict[str, str]]:
 
 
 def by_ray(params: Params, root: Path) -> Iterator[dict[str, str]]:
+    """The last time a worker is killed in the middle."""
     engine = ENGINES.load("ray")
     for count in (1, 2, 3):
-        yield written(params, root, engine.opened(EngineParams(name="ray", workers=count), "cpu"))
+        spread = engine.opened(EngineParams(name="ray", workers=count), "cpu")
+        killed: list[int] = []
+        if count == 3:
+            threading.Thread(target=_kill_one, args=(killed,), daemon=True).start()
+        yield written(params, root, spread)
+    assert len(killed) == 1, "no worker was there to be killed"
+
+
+def _kill_one(killed: list[int]) -> None:
+    while not (found := workers_of(os.getpid())):
+        time.sleep(0.1)
+    time.sleep(2)
+    os.kill(found[0], signal.SIGKILL)
+    killed.append(found[0])
 
 
 if __name__ == "__main__":
