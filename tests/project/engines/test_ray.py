@@ -36,7 +36,7 @@ def test_a_worker_gets_what_its_memory_takes() -> None:
     parts = list(range(1000))
     assert pool(workers=2, memory=64).block(parts, 8 * MIB) == 8
     assert pool(workers=2, memory=64).block(parts, 64 * MIB) == 1
-    with pytest.raises(UsageError, match="engine.memory: 64 MiB is too little .*; give at least 65"):
+    with pytest.raises(UsageError, match=r"engine.memory: 64 MiB is too little .*; give at least 65"):
         pool(workers=2, memory=64).block(parts, 64 * MIB + 1)
 
 
@@ -122,7 +122,7 @@ def test_results_come_in_order_and_a_worker_that_dies_does_its_part_again(three:
 @pytest.mark.acceptance
 def test_an_error_of_a_worker_is_the_error_of_the_command(three: None, tmp_path: Path) -> None:
     (tmp_path / "fails at 5").touch()
-    with pytest.raises(InputError, match="^part 5 cannot be used$"):
+    with pytest.raises(InputError, match=r"^part 5 cannot be used$"):
         squares(tmp_path, 40)
     assert max(Squares(tmp_path).done()) < 40 - 12  # no more is asked for
 
