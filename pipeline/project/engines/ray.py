@@ -191,8 +191,8 @@ def _connect(ray: ModuleType, params: EngineParams, threads: int) -> None:
         own = {"num_cpus": params.workers * threads, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     try:
         ray.init(address=params.address, log_to_driver=False, logging_level="error", **own)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise PipelineError(f"no Ray cluster at {params.address}: {error}") from error
+    except Exception as error:  # Ray raises what it likes, that class too
+        raise PipelineError(f"no Ray cluster at {params.address}: {' '.join(str(error).split())}") from error
 
 
 def _register(ray: ModuleType) -> None:
