@@ -102,9 +102,8 @@ class RayPool:
                 self._ray.cancel(reference)
 
     def close(self) -> None:
-        if self._actors:
-            self._actors = []
-            self._ray.shutdown()
+        self._actors = []
+        self._ray.shutdown()  # also of what was started before it failed
 
     def _result(self, reference: Any) -> Any:
         errors = self._ray.exceptions

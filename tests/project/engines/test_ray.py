@@ -1,5 +1,6 @@
 """Engine ray: what a worker gets at once, what happens when one dies, and the bytes of the run without it."""
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -96,9 +97,21 @@ class Squares:
         return sorted(int(path.name.split()[1]) for path in self.folder.glob("did *"))
 
 
+@contextlib.contextmanager
+def opened(count: int) -> Iterator[None]:
+    with ray.opened(EngineParams(name="ray", workers=count, memory=1), "cpu"):
+        try:
+            assert list(workers.each(list, [7])) == [7]
+        except PipelineError as error:
+            if "no Ray cluster at local" not in str(error):
+                raise
+            pytest.skip(f"Ray gives up where others keep the machine busy: {error}")
+        yield
+
+
 @pytest.fixture(scope="module")
 def three() -> Iterator[None]:
-    with ray.opened(EngineParams(name="ray", workers=3, memory=1), "cpu"):
+    with opened(3):
         yield
 
 
@@ -131,7 +144,7 @@ def test_an_error_of_a_worker_is_the_error_of_the_command(three: None, tmp_path:
 @pytest.mark.acceptance
 def test_the_third_death_of_a_worker_ends_the_command(tmp_path: Path) -> None:
     (tmp_path / "dies at 3").write_text("3")
-    with ray.opened(EngineParams(name="ray", workers=2), "cpu"), pytest.raises(PipelineError) as caught:
+    with opened(2), pytest.raises(PipelineError) as caught:
         squares(tmp_path, 8)
     assert str(caught.value).startswith("a worker ended and could not be started again (")
     assert "\n" not in str(caught.value)
