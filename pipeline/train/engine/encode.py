@@ -59,12 +59,12 @@ def captions(
     parts = _parts(own, batch)
     placed = parts if len(own) == len(places) else _parts(np.arange(len(own)), batch)
 
-    def read(chosen: np.ndarray) -> Tensor | Words:
-        return model.captions(text_inputs(texts, chosen), device)
+    def read(inputs: tuple[Tensor, ...]) -> Tensor | Words:
+        return model.captions(inputs, device)
 
     with evaluating(model):
         # Vectors or words, as the model has them.
-        encoded: Iterator[Any] = workers.each(partial(map, read), [places[part] for part in parts])
+        encoded: Iterator[Any] = workers.each(partial(map, read), (text_inputs(texts, places[part]) for part in parts))
         if not model.fragments:
             vectors = _placed(_told(encoded, parts, shown), placed)
             return vectors if placed is parts else share.gather(vectors)[order.argsort()]

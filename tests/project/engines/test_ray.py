@@ -57,6 +57,14 @@ def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch)
         raise AssertionError("opened")
 
 
+def test_one_gpu_of_many_is_for_ray_to_choose() -> None:
+    with (
+        pytest.raises(UsageError, match="--device cuda:1 and --engine ray exclude each other"),
+        ray.opened(EngineParams(name="ray"), "cuda:1"),
+    ):
+        raise AssertionError("opened")
+
+
 @pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 3, 1, 2), (3, 2, 1, 0)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
 def test_a_tensor_lies_in_memory_as_it_did(axes: tuple, dtype: torch.dtype) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from pipeline.core.errors import ParamsError, UnknownMember, UsageError
 from pipeline.project.params.engine import EngineParams
@@ -37,3 +38,10 @@ def test_params_yaml_names_it(tmp_path: Path) -> None:
     assert load(path).engine == EngineParams(name="ray", workers=2)
     with pytest.raises(ParamsError, match=r"engine.name: .*unknown engine 'rya'; did you mean 'ray'"):
         load(path, ["engine.name=rya"])
+
+
+def test_no_stage_depends_on_it() -> None:
+    stages = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"].values()
+    named = [key for stage in stages for key in stage.get("do", stage).get("params", [])]
+    assert len(named) > 20
+    assert [key for key in named if str(key).startswith("engine")] == []
