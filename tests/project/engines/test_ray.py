@@ -1,6 +1,7 @@
 """Engine ray: what a worker gets at once, what happens when one dies, and the bytes of the run without it."""
 
 import contextlib
+import gc
 import importlib.util
 import os
 import signal
@@ -107,14 +108,17 @@ class Squares:
 
 @contextlib.contextmanager
 def opened(count: int) -> Iterator[None]:
-    with ray.opened(EngineParams(name="ray", workers=count, memory=1), "cpu"):
-        try:
-            assert list(workers.each(list, [7])) == [7]
-        except PipelineError as error:
-            if "no Ray cluster at local" not in str(error):
-                raise
-            pytest.skip(f"Ray gives up where others keep the machine busy: {error}")
-        yield
+    try:
+        with ray.opened(EngineParams(name="ray", workers=count, memory=1), "cpu"):
+            try:
+                assert list(workers.each(list, [7])) == [7]
+            except PipelineError as error:
+                if "no Ray cluster at local" not in str(error):
+                    raise
+                pytest.skip(f"Ray gives up where others keep the machine busy: {error}")
+            yield
+    finally:
+        gc.collect()  # its sockets, while warnings of them are ignored
 
 
 @pytest.fixture(scope="module")
