@@ -136,10 +136,18 @@ def main() -> None:
     for inference in options.inference if options.slices else []:
         found = [sliced(options.at, inference, queries, options.memory) for queries in options.slices]
         for queries, each in zip(options.slices, found, strict=True):
-            sys.stdout.write(f"{inference:6}{queries:8} queries each way: {each['rank']:8.1f} s, {each['mib']:6.0f} MiB, read {each['read']:.1f} s\n")
-        slope = np.polyfit(options.slices, [each["rank"] for each in found], 1)[0] if len(found) > 1 else found[0]["rank"] / options.slices[0]
+            sys.stdout.write(
+                f"{inference:6}{queries:8} queries each way: {each['rank']:8.1f} s, {each['mib']:6.0f} MiB, read {each['read']:.1f} s\n"
+            )
+        slope = (
+            np.polyfit(options.slices, [each["rank"] for each in found], 1)[0]
+            if len(found) > 1
+            else found[0]["rank"] / options.slices[0]
+        )
         items = len(np.load(options.at / FILES[2], mmap_mode="r"))
-        sys.stdout.write(f"{inference:6} all {items} each way: {(slope * items + found[0]['read']) / 3600:.1f} h of one processor\n")
+        sys.stdout.write(
+            f"{inference:6} all {items} each way: {(slope * items + found[0]['read']) / 3600:.1f} h of one processor\n"
+        )
         sys.stdout.flush()
     if options.approximate:
         whole(options.at, options)

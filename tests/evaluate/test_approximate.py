@@ -31,9 +31,10 @@ def unit(vectors):
 @pytest.fixture(scope="module")
 def split():
     images = unit_vectors(IMAGES, DIM, 0)
-    captions = unit(images.repeat_interleave(EACH, 0) + 0.35 * torch.from_numpy(
-        np.random.default_rng(1).standard_normal((IMAGES * EACH, DIM)).astype(np.float32)
-    ))
+    captions = unit(
+        images.repeat_interleave(EACH, 0)
+        + 0.35 * torch.from_numpy(np.random.default_rng(1).standard_normal((IMAGES * EACH, DIM)).astype(np.float32))
+    )
     ids = np.arange(IMAGES)
     return Split(ids, np.arange(IMAGES * EACH), ids.repeat(EACH), images, captions)
 
@@ -80,8 +81,12 @@ def test_the_interval_holds_what_a_poor_index_misses(split, name, method):
         assert told["recall@10"] < 0.9
         for k in (1, 5, 10):
             # Every query was drawn, so nothing is left to chance.
-            assert found[direction][f"r@{k}"] - told[f"r@{k}_over"] == pytest.approx(exact[direction][f"r@{k}"], abs=1e-5)
-    assert sum(found["approximate"][one][f"r@{k}_over"] for one in ("image_to_text", "text_to_image") for k in (1, 5, 10))
+            assert found[direction][f"r@{k}"] - told[f"r@{k}_over"] == pytest.approx(
+                exact[direction][f"r@{k}"], abs=1e-5
+            )
+    assert sum(
+        found["approximate"][one][f"r@{k}_over"] for one in ("image_to_text", "text_to_image") for k in (1, 5, 10)
+    )
     low, high = found["intervals"]["rsum"]
     assert low < exact["rsum"] < high
 

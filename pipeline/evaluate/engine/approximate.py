@@ -133,7 +133,9 @@ class Finder:
         found = self._outcome(side, bias)
         rows, truth = side.sample, side.trial.truth.only(side.sample)
         if isinstance(bank.queries, NearestScores):
-            exact, best = exact_ranks(criterion, side.exact(rows), bias, side.queries, side.items, truth, self.depths, self.ties)
+            exact, best = exact_ranks(
+                criterion, side.exact(rows), bias, side.queries, side.items, truth, self.depths, self.ties
+            )
         else:
             whole = outcome.rank(bias.apply(side.exact(rows)), truth, self.ties)
             exact, best = whole.ranks, whole.top.reshape(len(rows), -1)

@@ -56,7 +56,9 @@ class ItemBias:
 
         return scores.mapped(rescore, self.notes)
 
-    def at(self, scores: Float32[np.ndarray, "*pairs"], items: Int[np.ndarray, "*pairs"]) -> Float32[np.ndarray, "*pairs"]:
+    def at(
+        self, scores: Float32[np.ndarray, "*pairs"], items: Int[np.ndarray, "*pairs"]
+    ) -> Float32[np.ndarray, "*pairs"]:
         """The same of single pairs."""
         bias = self.bias.cpu().numpy().astype(np.float32)
         return np.float32(self.scale) * scores - bias[items]

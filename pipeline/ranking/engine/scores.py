@@ -68,7 +68,13 @@ class Scores:
 
     @classmethod
     def of(
-        cls, queries: Sides, items: Sides, similarity: Similarity, block: int | None = None, memory: int = 0, sets: int = 1
+        cls,
+        queries: Sides,
+        items: Sides,
+        similarity: Similarity,
+        block: int | None = None,
+        memory: int = 0,
+        sets: int = 1,
     ) -> "Scores":
         """similarity: (B, D) and (N, D) to (B, N), of the queries' kind and the items' kind in this order. With
         images as queries, ``transposed()`` gives text to image under the same function. Fragments are scored once, when
@@ -128,7 +134,9 @@ class Scores:
         return one
 
     @classmethod
-    def _of_fused(cls, queries: Sides, items: Sides, similarity: Fused, block: int | None, memory: int, sets: int) -> "Scores":
+    def _of_fused(
+        cls, queries: Sides, items: Sides, similarity: Fused, block: int | None, memory: int, sets: int
+    ) -> "Scores":
         """What is held are the fused scores and not those of the models, but for fragments, which share the memory."""
         assert isinstance(queries, Several)
         assert isinstance(items, Several)

@@ -93,9 +93,7 @@ class Truth:
     def only(self, rows: Int[np.ndarray, " some"]) -> "Truth":
         """Of some queries; the items are the same."""
         counts = np.diff(self.starts)[rows]
-        return Truth(
-            np.concatenate([[0], counts.cumsum()]), self.items[spans(self.starts[rows], counts)], self.columns
-        )
+        return Truth(np.concatenate([[0], counts.cumsum()]), self.items[spans(self.starts[rows], counts)], self.columns)
 
     def of(self, rows: slice, device: torch.device) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
         """The correct pairs of some queries: row within ``rows``, and column."""
