@@ -41,7 +41,9 @@ def opened(params: EngineParams, device: str) -> Iterator[None]:
     """``workers.each`` asks workers that are started when it is first called, and end here. device: of each of them, as the
     command line names it. Raises MissingResource without Ray, UsageError for one GPU of many, which Ray deals out itself."""
     if device.startswith("cuda:"):
-        raise UsageError(f"--device {device} and --engine ray exclude each other: Ray gives each worker a GPU; give cuda")
+        raise UsageError(
+            f"--device {device} and --engine ray exclude each other: Ray gives each worker a GPU; give cuda"
+        )
     pool = RayPool(_imported(), params, device)
     try:
         with workers.using(pool):

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from pipeline.core import workers
@@ -55,6 +56,13 @@ class ItemBias:
             return torch.add(-self.bias.to(strip), strip, alpha=self.scale)
 
         return scores.mapped(rescore, self.notes)
+
+    def at(
+        self, scores: Float32[np.ndarray, "*pairs"], items: Int[np.ndarray, "*pairs"]
+    ) -> Float32[np.ndarray, "*pairs"]:
+        """The same of single pairs."""
+        bias = self.bias.cpu().numpy().astype(np.float32)
+        return np.float32(self.scale) * scores - bias[items]
 
 
 def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:

@@ -43,34 +43,42 @@ class Scores:
     """Scores of queries (rows) against items (columns), larger is better.
 
     Each pass computes them again unless they are held. Memory in use is that of one block plus some copies of a strip.
-    ``block`` is the height of what ``blocks`` yields and changes no value. notes: how a rescoring came about. along: the
-    scores whose strips these have, without it strips of one height. stored: strips are read from what this process alone holds,
-    so that no other is asked for them.
+    ``block`` is the height of what ``blocks`` yields, a strip without it, and changes no value. notes: how a rescoring came about. along:
+    the scores whose strips these have, without it strips of one height. stored: strips are read from what this process alone
+    holds, so that no other is asked for them.
     """
 
     def __init__(
         self,
         shape: tuple[int, int],
         compute: Callable[[slice], Tensor],
-        block: int = STRIP,
+        block: int | None = None,
         transpose: Callable[[], "Scores"] | None = None,
         hold: bool = False,
         notes: Mapping[str, float] | None = None,
         along: "Scores | None" = None,
         stored: bool = False,
     ) -> None:
-        self.shape, self.block, self._along = shape, block, along
+        self._height = strip_height(shape[1])
+        self.shape, self.block, self._along = shape, block or self._height, along
         self._stored = stored or (along is not None and along._stored)
         self.notes = notes or {}
         self._compute, self._transpose = compute, transpose
-        self._height = strip_height(shape[1])
         self._held: dict[int, Tensor] | None = {} if hold else None
         # Of items against themselves: the scores of a strip's rows with the items from its first row on.
         self.right_of: Callable[[slice], Tensor] | None = None
+        # Of scores that are no more than their best: ``top.mean_of_top``.
+        self.known_means: Callable[[int], Tensor] | None = None
 
     @classmethod
     def of(
-        cls, queries: Sides, items: Sides, similarity: Similarity, block: int = STRIP, memory: int = 0, sets: int = 1
+        cls,
+        queries: Sides,
+        items: Sides,
+        similarity: Similarity,
+        block: int | None = None,
+        memory: int = 0,
+        sets: int = 1,
     ) -> "Scores":
         """similarity: (B, D) and (N, D) to (B, N), of the queries' kind and the items' kind in this order. With
         images as queries, ``transposed()`` gives text to image under the same function. Fragments are scored once, when
@@ -102,7 +110,7 @@ class Scores:
         return one
 
     @classmethod
-    def dense(cls, matrix: Float[Tensor, "queries items"], block: int = STRIP) -> "Scores":
+    def dense(cls, matrix: Float[Tensor, "queries items"], block: int | None = None) -> "Scores":
         """Of a matrix that is there already; its precision is kept."""
 
         def transpose() -> Scores:
@@ -115,7 +123,7 @@ class Scores:
         cls,
         parts: "Sequence[Scores]",
         combine: Callable[[Iterable[Tensor]], Tensor],
-        block: int = STRIP,
+        block: int | None = None,
         hold: bool = False,
     ) -> "Scores":
         """Of scores of the same queries and items, ``combine`` of their strips, one way and the other: what it does to a
@@ -132,7 +140,9 @@ class Scores:
         return one
 
     @classmethod
-    def _of_fused(cls, queries: Sides, items: Sides, similarity: Fused, block: int, memory: int, sets: int) -> "Scores":
+    def _of_fused(
+        cls, queries: Sides, items: Sides, similarity: Fused, block: int | None, memory: int, sets: int
+    ) -> "Scores":
         """What is held are the fused scores and not those of the models, but for fragments, which share the memory."""
         assert isinstance(queries, Several)
         assert isinstance(items, Several)
@@ -144,7 +154,7 @@ class Scores:
         return cls.fused(parts, similarity.combine(queries.weights), block, _fits(shape, memory, sets))
 
     @classmethod
-    def _of_kept(cls, kept: ScoreMatrix, block: int, device: torch.device) -> "Scores":
+    def _of_kept(cls, kept: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
         """device: of the strips; a matrix in a file is on the CPU."""
 
         def backward(rows: slice) -> Tensor:
