@@ -107,7 +107,7 @@ def main(kind: str) -> None:
 def elsewhere(params: Params, root: Path) -> Iterator[dict[str, str]]:
     pool = Elsewhere()
     yield written(params, root, workers.using(pool), True)
-    assert sum(pool.asked) > 1000
+    assert len(pool.asked) > 50, pool.asked
 
 
 def by_ray(params: Params, root: Path) -> Iterator[dict[str, str]]:
