@@ -1,6 +1,7 @@
 """audit: which training pairs of a run do not fit, by their losses, and what would fit better."""
 
 import time
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -119,10 +120,18 @@ def _measured(
 ) -> Measured:
     """Models that compare vectors encode everything once and are searched whole. Those that compare fragments are measured
     batch by batch, with partners from the same batch: all images against all captions would take them days."""
-    progress = console.track(work, len(work), f"audit {run}: losses")
+
+    def progress(found: Iterable) -> Iterable:
+        return console.track(found, len(work), f"audit {run}: losses")
+
     if model.fragments:
         return measure(
-            lambda chosen: model.encode(given.batch(chosen), device), model.score, given.owners, progress, given.matches
+            lambda chosen: model.encode(given.batch(chosen), device),
+            model.score,
+            given.owners,
+            work,
+            given.matches,
+            progress,
         )
     _, first, shows = np.unique(given.owners, return_index=True, return_inverse=True)
     inputs = given.array if pixels is None else pixels
@@ -130,7 +139,7 @@ def _measured(
     words = encode.captions(model, given.texts, given.places, device).to(device)
     assert isinstance(words, torch.Tensor)
     found = measure(
-        lambda chosen: (images[shows[chosen]], words[chosen]), model.score, given.owners, progress, given.matches
+        lambda chosen: (images[shows[chosen]], words[chosen]), model.score, given.owners, work, given.matches, progress
     )
     known = given.incidence
     belong = None if known is None else known.by_image[known.images[first]][:, known.texts].nonzero()
@@ -139,7 +148,7 @@ def _measured(
         words,
         shows,
         model.score,
-        progress=lambda blocks: console.track(blocks, len(blocks), f"audit {run}: partners"),
+        progress=lambda found, total: console.track(found, total, f"audit {run}: partners"),
         belong=belong,
     )
     return Measured(found.losses, found.scores, partners)

@@ -45,6 +45,14 @@ OnDataset = Annotated[
         autocompletion=_completion.section("datasets"),
     ),
 ]
+Engine = Annotated[
+    str | None, typer.Option(help="local, or ray: worker processes of a Ray cluster; engine.name where left out")
+]
+Workers = Annotated[int | None, typer.Option(help="with --engine ray: how many")]
+Address = Annotated[
+    str | None,
+    typer.Option(help="with --engine ray: of the cluster; engine.address, a cluster of its own, where left out"),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="print what would run, with rows, bytes and time; write nothing")
 ]
@@ -141,6 +149,13 @@ def reserved(outs: Iterable[Path], lock: Callable[[Path], contextlib.AbstractCon
         for out in outs:
             held.enter_context(lock(out))
         yield
+
+
+def spread(engine, device: str) -> contextlib.AbstractContextManager:
+    """Within, the processes that ``engine``, as of params.yaml, names do the work. Raises MissingResource."""
+    from pipeline.project.registry import ENGINES
+
+    return ENGINES.load(engine.name).opened(engine, device)
 
 
 def show_each(found: dict[str, dict], show: Callable[[dict, bool], None], as_json: bool) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from pipeline.commands import _completion, _plans, _project
-from pipeline.commands._project import AsJson, Device, DryRun
+from pipeline.commands._project import Address, AsJson, Device, DryRun, Engine, Workers
 from pipeline.project import paths
 
 
@@ -18,17 +18,22 @@ def audit(
     ] = 0.5,
     limit: Annotated[int, typer.Option(min=0, max=1000, help="pairs in the gallery")] = 12,
     device: Device = "auto",
+    engine: Engine = None,
+    workers: Workers = None,
+    address: Address = None,
     as_json: AsJson = False,
     dry_run: DryRun = False,
 ) -> None:
     """Find the training pairs whose caption does not fit its image, with the best partners for both."""
     params = _project.params()
+    asked = params.engine.changed(engine, workers, address)
     names = _project.chosen_runs(run, params)
     if dry_run:
         return _plans.of_nodes(params, {"audit": names}, as_json)
     with _project.reserved(map(paths.audited, names)):
         from pipeline.audit import show, stage
 
-    found = {name: stage.audit(params, name, threshold, limit, device) for name in names}
+    with _project.spread(asked, device):
+        found = {name: stage.audit(params, name, threshold, limit, device) for name in names}
     _project.settle(params, names, paths.audited, stage.FILES)
     return _project.show_each(found, show.show, as_json)

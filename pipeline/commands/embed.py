@@ -1,7 +1,7 @@
 """vse-pipe embed: a run's vectors of its own data set, or of another."""
 
 from pipeline.commands import _plans, _project
-from pipeline.commands._project import AsJson, Device, DryRun, EmbeddedName, OnDataset
+from pipeline.commands._project import Address, AsJson, Device, DryRun, EmbeddedName, Engine, OnDataset, Workers
 from pipeline.project import paths
 
 
@@ -9,11 +9,15 @@ def embed(
     run: EmbeddedName = None,
     dataset: OnDataset = None,
     device: Device = "auto",
+    engine: Engine = None,
+    workers: Workers = None,
+    address: Address = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Export the embeddings of a trained run to Parquet, of its own data set or of another."""
     params = _project.params()
+    asked = params.engine.changed(engine, workers, address)
     named = _project.chosen_runs(run, params, embedded=dataset is None)
     params, names = _project.on_dataset(params, named, dataset)
     if dry_run:
@@ -23,6 +27,7 @@ def embed(
     with _project.reserved(map(paths.embedded, names)):
         from pipeline.embed import stage, transfer
 
-    outs = [(transfer if name in params.transfers else stage).embed(params, name, device) for name in names]
+    with _project.spread(asked, device):
+        outs = [(transfer if name in params.transfers else stage).embed(params, name, device) for name in names]
     _project.settle(params, names, paths.embedded, stage.FILES)
     return _project.wrote(outs, as_json)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pipeline.commands import _completion, _plans, _project
-from pipeline.commands._project import AsJson, Device, DryRun, OnDataset, RankedName
+from pipeline.commands._project import Address, AsJson, Device, DryRun, Engine, OnDataset, RankedName, Workers
 from pipeline.core.errors import UsageError
 from pipeline.project import paths
 
@@ -78,6 +78,9 @@ def evaluate(
     dataset: OnDataset = None,
     inference: Inferences = None,
     device: Device = "auto",
+    engine: Engine = None,
+    workers: Workers = None,
+    address: Address = None,
     as_json: AsJson = False,
     dry_run: DryRun = False,
     images: Images = None,
@@ -104,6 +107,7 @@ def evaluate(
     named = run if dataset is None else (run or dataset)
     if trec_run is not None:
         others = (named, inference, images, captions, *beside, more_images, more_captions, fusion, weights)
+        others += (engine, workers, address)
         return _evaluate_trec(trec_run, qrels, others, dry_run, out, as_json)
     given = from_files(named, images, captions, (*beside, qrels, more_images, more_captions, fusion, weights, out))
     if given is not None:
@@ -111,18 +115,21 @@ def evaluate(
         from pipeline.evaluate.external.inputs import InputFiles
         from pipeline.evaluate.external.several import MoreFiles
         from pipeline.evaluate.external.stage import DEFAULT, evaluate_files
+        from pipeline.project.params.engine import EngineParams
         from pipeline.project.params.load import load_measuring
 
         names = criteria_named(inference)
         params, options, seed = load_measuring(_project.overrides)
+        asked = EngineParams().changed(engine, workers, address)
         if dry_run:
             return _plans.of_files("evaluate", *given, names or DEFAULT, out, as_json)
         more = MoreFiles(more_images or (), more_captions or (), fusion or "mean", _numbers(weights))
         files = InputFiles(*given, *beside, similarity, qrels, nan, more)
-        found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
+        with _project.spread(asked, device):
+            found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
         summary.show_files(found, as_json)
         return None
-    return _evaluate_runs(run, dataset, inference, device, as_json, dry_run)
+    return _evaluate_runs(run, dataset, inference, device, (engine, workers, address), as_json, dry_run)
 
 
 def _evaluate_trec(
@@ -138,9 +145,16 @@ def _evaluate_trec(
 
 
 def _evaluate_runs(
-    run: str | None, dataset: str | None, inference: list[str] | None, device: str, as_json: bool, dry_run: bool
+    run: str | None,
+    dataset: str | None,
+    inference: list[str] | None,
+    device: str,
+    engine: tuple[str | None, int | None, str | None],
+    as_json: bool,
+    dry_run: bool,
 ) -> None:
     params = _project.params()
+    asked = params.engine.changed(*engine)
     params, chosen = _project.on_dataset(params, _project.chosen_runs(run, params, ranked=dataset is None), dataset)
     if dry_run:
         return _plans.of_evaluation(params, chosen, criteria_named(inference), as_json)
@@ -150,9 +164,10 @@ def _evaluate_runs(
 
         given = criteria_named(inference)
     results: dict[tuple[str, ...], dict] = {}
-    for name in chosen:
-        measured = stage.evaluate(params, name, given or ranked_under(params, name), device)
-        results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
+    with _project.spread(asked, device):
+        for name in chosen:
+            measured = stage.evaluate(params, name, given or ranked_under(params, name), device)
+            results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
     _project.settle(params, chosen, paths.evaluations, stage.FILES)
     return summary.show(results, as_json) if results or as_json else None
 

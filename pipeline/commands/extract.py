@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipeline.commands import _completion, _plans
-from pipeline.commands._project import AsJson, Device, DryRun, chosen, reserved, wrote
+from pipeline.commands._project import Address, AsJson, Device, DryRun, Engine, Workers, chosen, reserved, wrote
 from pipeline.commands._project import params as all_params
 from pipeline.core.errors import UsageError
 from pipeline.project import paths
@@ -38,9 +38,6 @@ Weights = Annotated[str, typer.Option(help="with --backbone: imagenet, random or
 Shard = Annotated[
     str | None, typer.Option(metavar="I/N", help="compute one of N shares of the shards, and assemble nothing")
 ]
-Engine = Annotated[str, typer.Option(help="local, or ray: worker processes of a Ray cluster")]
-Workers = Annotated[int | None, typer.Option(help="with --engine ray: how many")]
-Address = Annotated[str | None, typer.Option(help="with --engine ray: of the cluster; one of its own when left out")]
 FindBatchSize = Annotated[
     bool, typer.Option("--find-batch-size", help="measure which batch_size is fastest here; writes nothing")
 ]
@@ -54,7 +51,7 @@ def extract(
     weights: Weights = "imagenet",
     device: Device = "auto",
     shard: Shard = None,
-    engine: Engine = "local",
+    engine: Engine = None,
     workers: Workers = None,
     address: Address = None,
     find_batch_size: FindBatchSize = False,
@@ -65,8 +62,8 @@ def extract(
     from pipeline.extract.engine.work import work
 
     _exclude_each_other(features, texts, backbone, shard)
-    spread = work(shard, engine, workers, address)
     params, features = _selected(all_params(), features, backbone, dataset, weights)
+    spread = work(shard, params.engine.changed(engine, workers, address))
     named = chosen(features, params.features, "features") if features is not None or texts is None else []
     read = chosen(texts, params.texts, "texts") if texts is not None or features is None else []
     if dry_run:

@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.artifacts import captions, evaluation, judged
 from pipeline.artifacts import names as named
 from pipeline.artifacts.names import TextIds
-from pipeline.core import console, locks
+from pipeline.core import console, locks, workers
 from pipeline.core.console import say
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError, UsageError
@@ -50,6 +50,9 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     dataset, out = params.dataset(run), paths.evaluations(run)
     own = params.evaluate.of(dataset)
     written: dict[str, dict] = {}
+    alone = [one.name for one in chosen if one.matching]
+    if alone and workers.elsewhere():
+        say(f"evaluate {run}: {', '.join(alone)}: the queries are matched in this process, by no worker")
     with locks.claim(out):
         (out / evaluation.UNMEASURED).unlink(missing_ok=True)
         if captions.absent(paths.prepared(dataset)):

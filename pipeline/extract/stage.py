@@ -18,10 +18,10 @@ from pipeline.extract.engine.backbone import Failure
 from pipeline.extract.engine.job import Job, known, plan
 from pipeline.extract.engine.reuse import OURS, about_now, growing, shards_of
 from pipeline.extract.engine.shards import Damaged, Shards
+from pipeline.extract.engine.spread import shards as computed
 from pipeline.extract.engine.work import Work
 from pipeline.project import paths, timing
 from pipeline.project.params.typed import FeatureSet, Params
-from pipeline.project.registry import ENGINES
 
 
 def extract(params: Params, features: str, device: str = "auto", work: Work | None = None) -> Path:
@@ -210,7 +210,7 @@ def _compute(job: Job, shards: Shards, name: str, device: str, work: Work, timed
     if not missing:
         return
     started = time.monotonic()
-    made = ENGINES.load(work.engine).shards(job, missing, name, device, work)
+    made = computed(job, missing, name, device, work.engine)
     try:
         with contextlib.closing(made):
             for number, shard in made:

@@ -83,7 +83,7 @@ def _names(folder: Path, changed: int) -> tuple[str, ...]:
 FORMATS = Family("format", "pipeline.prepare.formats", FormatTraits(), "read")
 PROPOSALS = Family("proposals", "pipeline.prepare.proposals", ProposalTraits(), "propose")
 BACKBONES = Family("backbone", "pipeline.extract.backbones", BackboneTraits(), "build")
-ENGINES = Family("engine", "pipeline.extract.engines", Traits())
+ENGINES = Family("engine", "pipeline.project.engines", Traits())
 TEXT_FEATURES = Family("text features", "pipeline.extract.texts", TextFeatureTraits())
 PROTOCOLS = Family("noise protocol", "pipeline.inject.protocols", ProtocolTraits())
 LOSSES = Family("loss", "pipeline.train.losses", LossTraits(), "loss")

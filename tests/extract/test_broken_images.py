@@ -12,7 +12,6 @@ from pipeline.artifacts import images as table
 from pipeline.artifacts.images import UNREAD
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.extract import stage
-from pipeline.extract.engines import local
 from pipeline.project import paths
 from pipeline.project.params.typed import FeatureSet, Params
 from tests.extract import project
@@ -81,13 +80,13 @@ def test_shards_survive_a_change_of_mind(broken: list[str], monkeypatch: pytest.
     with pytest.raises(InputError):
         stage.extract(_params("fail"), "small", "cpu")
     asked = []
-    own = local.shards
+    own = stage.computed
 
     def noted(job, numbers, *rest):
         asked.append(numbers)
         return own(job, numbers, *rest)
 
-    monkeypatch.setattr(local, "shards", noted)
+    monkeypatch.setattr(stage, "computed", noted)
     stage.extract(_params("skip"), "small", "cpu")
     first = (OUT / "features.npy").read_bytes()
     assert asked == [[1, 2]]

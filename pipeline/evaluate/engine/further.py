@@ -167,11 +167,16 @@ def _of_blocks(
     code. asking, asked: rows of ``own``, -1 for none."""
     items = torch.from_numpy(np.flatnonzero(asked >= 0))
     has = torch.from_numpy(own.has)
-    for rows, block in scores.blocks():
-        queries, gallery = has[asking[rows]].to(block.device), has[asked[items]].to(block.device)
+
+    def shares(rows: slice) -> np.ndarray:
+        strip = scores.strip(rows)
+        queries, gallery = has[asking[rows]].to(strip.device), has[asked[items]].to(strip.device)
         apart = plausible.distances(queries, gallery)
-        found = plausible.r_precisions(block[:, items.to(block.device)], apart, params.ties).cpu().numpy()
-        yield np.where(asking[rows, None] >= 0, found, np.nan)
+        found = plausible.r_precisions(strip[:, items.to(strip.device)], apart, params.ties).cpu().numpy()
+        return np.where(asking[rows, None] >= 0, found, np.nan)
+
+    for _, found in scores.each(shares):
+        yield found
 
 
 def _table(direction: str, fold: int, queries: np.ndarray, columns: dict[str, np.ndarray]) -> pa.Table:

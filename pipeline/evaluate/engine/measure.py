@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,8 @@ from pipeline.ranking.engine.scores import Similarity
 from pipeline.ranking.engine.split import Split
 from pipeline.ranking.engine.trial import Trial, Tuned, run, trials
 
-_DIGITS = 6
+if TYPE_CHECKING:
+    from pipeline.evaluate.engine.approximate import Finder
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,26 @@ def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParam
     sets = 2 if to_tune else 1
     ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
     to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
+    finder = _finder(inputs, criteria, ground, params)
     for criterion in criteria:
         chosen = {
             direction: tuning.tuned(criterion, to_choose_on.get(direction, []), params.tune) for direction in DIRECTIONS
         }
         curved = is_calibrated(criterion, inputs.similarity, params)
         sure = _calibrated(inputs, chosen, folds, ground, to_choose_on, params) if curved else {}
-        yield _result(inputs, criterion, chosen, folds, ground, params, sure)
+        yield _result(inputs, criterion, chosen, folds, ground, params, sure, finder)
+
+
+def _finder(
+    inputs: Inputs, criteria: Sequence[Criterion], ground: dict[str, list[Trial]], params: EvaluateParams
+) -> "Finder | None":
+    """Of ``evaluate.approximate``. Raises UsageError for what it cannot do."""
+    if params.approximate == "none":
+        return None
+    from pipeline.evaluate.engine import approximate
+
+    approximate.check(params, criteria, inputs.ranked, str(inputs.about["similarity"]))
+    return approximate.Finder.of(inputs.ranked, ground, params, inputs.bank.own, inputs.seed)
 
 
 def is_open(criterion: Criterion, params: EvaluateParams) -> bool:
@@ -123,12 +138,18 @@ def _result(
     ground: dict[str, list[Trial]],
     params: EvaluateParams,
     sure: dict,
+    finder: "Finder | None" = None,
 ) -> Result:
     units = [(direction, trial) for direction in DIRECTIONS for trial in ground[direction]]
     outcomes: dict[str, list[Outcome]] = {direction: [] for direction in DIRECTIONS}
     notes: dict[str, dict[str, float]] = {direction: {} for direction in DIRECTIONS}
     scans: dict[str, list[Scan]] = {direction: [] for direction in DIRECTIONS}
+    told: dict[str, dict] = {}
     for direction, trial in console.track(units, len(units), f"ranking under {criterion.name}"):
+        if finder is not None:
+            one, told[direction] = finder.run(criterion, direction)
+            outcomes[direction].append(one)
+            continue
         found, noted, scanned = run(chosen[direction], trial, params.ties, Depths.of(params.recall, params.ndcg))
         outcomes[direction].append(found)
         scans[direction] += [scanned] if scanned else []
@@ -147,6 +168,8 @@ def _result(
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),
         **sure,
     }
+    if finder is not None:
+        metrics = finder.told(metrics, told)
     return Result(criterion, metrics, ranks, occurrence, _relaxation(criterion, chosen, scans), tables_of_known)
 
 
@@ -231,11 +254,11 @@ def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Spli
         found[direction] = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
     def total(kind: str) -> float:
-        return round(sum(values[f"{kind}@{k}"] for values in found.values() for k in KS), _DIGITS)
+        return round(sum(values[f"{kind}@{k}"] for values in found.values() for k in KS), tables.DIGITS)
 
     sums = {"rsum": total("r"), "hs_sum": total("skew")}
     for direction, values in found.items():
-        found[direction] = {name: round(value, _DIGITS) for name, value in values.items()}
+        found[direction] = {name: round(value, tables.DIGITS) for name, value in values.items()}
         queries = sum(len(fold.ids(direction)[0]) for fold in folds)
         found[direction] |= {"queries": queries, "items": len(folds[0].ids(direction)[1])}
         if split.relevance is not None:
@@ -249,14 +272,7 @@ def _intervals(ranks: pa.Table, occurrence: pa.Table, resamples: int, seed: int)
         return {}
     from pipeline.ranking.confidence.intervals import intervals
 
-    return _rounded(intervals(ranks, occurrence, resamples, seed))
-
-
-def _rounded(values: dict) -> dict:
-    return {
-        name: _rounded(value) if isinstance(value, dict) else [round(end, _DIGITS) for end in value]
-        for name, value in values.items()
-    }
+    return tables.rounded(intervals(ranks, occurrence, resamples, seed))
 
 
 def _tables(outcomes: dict[str, list[Outcome]], folds: list[Split]) -> tuple[pa.Table, pa.Table]:

@@ -16,6 +16,8 @@ from pipeline.artifacts.evaluation import (
 )
 from pipeline.ranking.engine.outcome import Outcome
 
+DIGITS = 6
+
 
 def rank_table(
     outcome: Outcome, direction: str, fold: int, queries: np.ndarray, items: np.ndarray, clusters: np.ndarray
@@ -70,3 +72,11 @@ def _heading(direction: str, fold: int, rows: int) -> dict[str, pa.Array]:
 
 def _or_nulls(values: np.ndarray | None, rows: int) -> pa.Array:
     return pa.nulls(rows, pa.float64()) if values is None else pa.array(values)
+
+
+def rounded(values: dict) -> dict:
+    """Intervals, in whatever place."""
+    return {
+        name: rounded(value) if isinstance(value, dict) else [round(end, DIGITS) for end in value]
+        for name, value in values.items()
+    }

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Float32, Int64
 
 from pipeline.core.console import warn
@@ -79,18 +80,24 @@ def checked(
         first = book.first(key, ids[~finite])
         warn(f"{where}: {len(dropped)} rows hold NaN or infinite values and are left out: {key} {first}")
         ids, vectors, image_ids = ids[finite], vectors[finite], None if image_ids is None else image_ids[finite]
-    narrow = _of_length_one(refuse, ids, vectors) if similarity == "cosine" else vectors
-    with np.errstate(over="ignore"):
-        narrow = np.ascontiguousarray(narrow, dtype=np.float32)
+    # By torch, which aligns memory as products want it: else a copy is made of all that is ranked (``scores._aligned``).
+    narrow = torch.empty(vectors.shape).numpy()
+    if similarity == "cosine":
+        _of_length_one(refuse, ids, vectors, narrow)
+    else:
+        with np.errstate(over="ignore"):
+            narrow[:] = vectors
     refuse("rows hold values too large for float32", ids[~np.isfinite(narrow).all(axis=1)])
     return Vectors(where, key, ids, image_ids, narrow, dropped, made, book)
 
 
 def _of_length_one(
-    refuse: Callable[[str, np.ndarray], None], ids: Int64[np.ndarray, " rows"], vectors: Float[np.ndarray, "rows dim"]
-) -> Float32[np.ndarray, "rows dim"]:
-    """Divided in float64, some rows at a time: the whole in float64 would be the largest array of all."""
-    found = np.empty(vectors.shape, np.float32)
+    refuse: Callable[[str, np.ndarray], None],
+    ids: Int64[np.ndarray, " rows"],
+    vectors: Float[np.ndarray, "rows dim"],
+    found: Float32[np.ndarray, "rows dim"],
+) -> None:
+    """Fill ``found``. Divided in float64, some rows at a time: the whole in float64 would be the largest array of all."""
     zero = []
     for start in range(0, len(vectors), _AT_ONCE):
         rows = slice(start, start + _AT_ONCE)
@@ -102,7 +109,6 @@ def _of_length_one(
         found[rows] = block / np.where(lengths > 0, lengths, 1.0)
     what = "rows have length zero and no cosine; leave them out, or use --similarity dot"
     refuse(what, np.concatenate(zero))
-    return found
 
 
 def without_dropped(images: Vectors, captions: Vectors) -> tuple[Vectors, Vectors]:

@@ -2,26 +2,20 @@
 
 import re
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.core.errors import UsageError
 from pipeline.core.locks import claim, share
-from pipeline.project.registry import ENGINES
+from pipeline.project.params.engine import EngineParams
 
 
 @dataclass(frozen=True)
 class Work:
-    """share: (i, n), this process computes every n-th shard from the i-th on and assembles nothing; None: all of it.
-
-    engine: a member of pipeline/extract/engines. workers, address: of engine ``ray``: processes, and the cluster's address,
-    ``local`` for one of its own that ends with this process.
-    """
+    """share: (i, n), this process computes every n-th shard from the i-th on and assembles nothing; None: all of it."""
 
     share: tuple[int, int] | None = None
-    engine: str = "local"
-    workers: int = 1
-    address: str = "local"
+    engine: EngineParams = field(default_factory=EngineParams)
 
     def lock(self, out: Path) -> AbstractContextManager[None]:
         return claim(out) if self.share is None else share(out, *self.share)
@@ -34,14 +28,9 @@ class Work:
         return list(range(number - 1, count, of))
 
 
-def work(shard: str | None, engine: str, workers: int | None, address: str | None) -> Work:
-    """From the command line. shard: ``i/n`` with i from 1 to n. Raises UsageError, UnknownMember."""
-    ENGINES.check(engine)
-    if engine == "local" and (workers is not None or address is not None):
-        raise UsageError("--workers and --address belong to --engine ray; without Ray, share the work with --shard i/n")
-    if workers is not None and workers < 1:
-        raise UsageError(f"--workers {workers}: expected 1 or more")
-    return Work(None if shard is None else _share(shard), engine, workers or 1, address or "local")
+def work(shard: str | None, engine: EngineParams) -> Work:
+    """From the command line. shard: ``i/n`` with i from 1 to n. Raises UsageError."""
+    return Work(None if shard is None else _share(shard), engine)
 
 
 def _share(text: str) -> tuple[int, int]:

@@ -75,6 +75,7 @@ def _params(reader: ParamsReader, root: Root) -> Params:
         evaluate=root.evaluate,
         localize=root.localize,
         search=root.search,
+        engine=root.engine,
         inference=_ranked(reader, root),
         report=_audited(reader, root, groups),
         trackers=_trackers(reader, root),

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from pipeline.core.strict import Digest, Strict
+from pipeline.project.params.engine import EngineParams as EngineParams
 from pipeline.project.params.ensemble_node import EnsembleNode as EnsembleNode
 from pipeline.project.params.measuring import EvaluateParams as EvaluateParams
 from pipeline.project.params.seeds import Seed, Seeds
@@ -249,6 +250,7 @@ class Root(Strict):
     localize: LocalizeParams = Field(default_factory=LocalizeParams)
     search: SearchParams = Field(default_factory=SearchParams)
     report: ReportParams
+    engine: EngineParams = Field(default_factory=EngineParams)
     loss: dict[str, dict] = Field(default_factory=dict)
     scheme: dict[str, dict] = Field(default_factory=dict)
     sampler: dict[str, dict] = Field(default_factory=dict)

@@ -7,6 +7,7 @@ from typing import Any
 from pipeline.core.strict import Strict
 from pipeline.project.params.schema import (
     EmbedParams,
+    EngineParams,
     EnsembleNode,
     EvaluateParams,
     GridParams,
@@ -112,6 +113,7 @@ class Params:
     embed: EmbedParams = field(default_factory=EmbedParams)
     localize: LocalizeParams = field(default_factory=LocalizeParams)
     search: SearchParams = field(default_factory=SearchParams)
+    engine: EngineParams = field(default_factory=EngineParams)
     ensembles: dict[str, EnsembleNode] = field(default_factory=dict)
     transfers: dict[str, TransferNode] = field(default_factory=dict)
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 from jaxtyping import Float, Int
 
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.core import seeds
+from pipeline.core import seeds, workers
 from pipeline.core.errors import InputError
 from pipeline.ranking.confidence.sides import FoldDirection
 
@@ -89,14 +90,17 @@ def measured(
     the result."""
     images = evaluations[0].images()
     streams = {fold: seeds.generator(seed, "bootstrap", fold) for fold in images}
-    step = max(1, at_once // max(1, sum(images.values())))
-    chunks: list[list[Sample]] = [[] for _ in evaluations]
-    for start in range(0, resamples, step):
-        count = min(step, resamples - start)
-        weights = {fold: _weights(streams[fold], count, images[fold]) for fold in images}
-        for parts, figures in zip(chunks, evaluations, strict=True):
-            parts.append(figures.measure(weights))
+    step = max(1, min(at_once // max(1, sum(images.values())), -(-resamples // workers.count())))
+    drawn = (
+        {fold: _weights(streams[fold], min(step, resamples - start), images[fold]) for fold in images}
+        for start in range(0, resamples, step)
+    )
+    chunks = zip(*workers.each(partial(map, partial(_measured, evaluations)), drawn), strict=True)
     return [{address: np.concatenate([part[address] for part in parts]) for address in parts[0]} for parts in chunks]
+
+
+def _measured(evaluations: Sequence[Figures], weights: dict[int, np.ndarray]) -> list[Sample]:
+    return [figures.measure(weights) for figures in evaluations]
 
 
 def _weights(stream: np.random.Generator, count: int, images: int) -> np.ndarray:

@@ -2,13 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import combinations
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
+from pipeline.core import workers
 from pipeline.core.errors import InputError
-from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.scores import STRIP, Scores
+
+# Strips from which on half of the products are worth a check of symmetry.
+_MANY_STRIPS = 16
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,13 @@ class ItemBias:
 
         return scores.mapped(rescore, self.notes)
 
+    def at(
+        self, scores: Float32[np.ndarray, "*pairs"], items: Int[np.ndarray, "*pairs"]
+    ) -> Float32[np.ndarray, "*pairs"]:
+        """The same of single pairs."""
+        bias = self.bias.cpu().numpy().astype(np.float32)
+        return np.float32(self.scale) * scores - bias[items]
+
 
 def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:
     """``log sum_q e^{beta s(q, n)}`` over the rows for each item n, in one pass; within a strip in the precision of the
@@ -60,12 +73,53 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
     """
     if scores.shape[0] <= int(but_itself):
         raise InputError("the bank is empty: nothing to sum over")
-    total = None
-    for rows in scores.strips():
+    if scores.right_of is not None and not workers.elsewhere() and _is_symmetric(scores):
+        return _of_halves(scores, scores.right_of, beta, but_itself)
+
+    def summed(rows: slice) -> Float[Tensor, " items"]:
         exponents = scores.strip(rows) * beta
         if but_itself:
             exponents[:, rows].fill_diagonal_(-torch.inf)
-        part = exponents.logsumexp(dim=0).double()
+        return exponents.logsumexp(dim=0).double()
+
+    total = None
+    for _, part in scores.each(summed):
         total = part if total is None else torch.logaddexp(total, part)
+    assert total is not None
+    return total
+
+
+def _is_symmetric(scores: Scores) -> bool:
+    """To the bit, as far as some strips tell; False where checking would cost what it saves."""
+    assert scores.right_of is not None
+    wholes = scores.wholes()
+    if len(wholes) < _MANY_STRIPS:
+        return False
+    some = [wholes[0], wholes[len(wholes) // 2], wholes[-1], *list(scores.strips())[len(wholes) :]]
+    known = [scores.strip(rows) for rows in some]
+    turned = all(
+        torch.equal(known[i][:, some[j]], known[j][:, some[i]].T) for i, j in combinations(range(len(some)), 2)
+    )
+    return turned and torch.equal(scores.right_of(some[1]), known[1][:, some[1].start :])
+
+
+def _of_halves(
+    scores: Scores, right_of: Callable[[slice], Tensor], beta: float, but_itself: bool
+) -> Float[Tensor, " items"]:
+    """``log_sum_exp`` to the bit, with each pair scored once: what lies left of the diagonal is turned over from the right of it,
+    and every item meets the strips in their order."""
+    total, strips = None, list(scores.strips())
+    for place, rows in enumerate(strips):
+        # Narrow products have kernels of their own.
+        near = scores.shape[1] - rows.start < _MANY_STRIPS * STRIP // 4
+        right = scores.strip(rows)[:, rows.start :] if near else right_of(rows)
+        total = right.new_full((scores.shape[1],), -torch.inf, dtype=torch.float64) if total is None else total
+        exponents = right * beta
+        if but_itself:
+            exponents[:, : len(right)].fill_diagonal_(-torch.inf)
+        total[rows.start :] = torch.logaddexp(total[rows.start :], exponents.logsumexp(dim=0).double())
+        for later in strips[place + 1 :]:
+            below = right[:, later.start - rows.start : later.stop - rows.start].T.contiguous() * beta
+            total[rows] = torch.logaddexp(total[rows], below.logsumexp(dim=0).double())
     assert total is not None
     return total

@@ -45,8 +45,7 @@ def candidates(scores: Scores, truth: Truth) -> Candidates:
     """Of the queries with a correct item. scores: as the criterion has them."""
     scores, truth = judged(scores, truth)
     values, columns = [], []
-    for _, block in scores.blocks():
-        best, places = top_k(block, CANDIDATES)
+    for _, (best, places) in scores.each(lambda rows: top_k(scores.strip(rows), CANDIDATES)):
         values.append(best.double().cpu().numpy())
         columns.append(places.cpu().numpy())
     owners = np.repeat(np.arange(len(truth)), values[0].shape[1])

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pipeline.core import console
+from pipeline.core import console, workers
 from pipeline.ranking.engine.alignment.pairs import over_pairs
 from pipeline.ranking.engine.fragments import MeanScore, Several, Sides, mean, take
 from pipeline.ranking.engine.fusion import must_be_finite, ranks
@@ -64,18 +64,23 @@ class ScoredPairs:
         missing = matrix[images, captions].isnan()
         asked = (images * len(self._captions) + captions)[missing].unique()
         parts = asked.split(_AT_ONCE) if len(asked) else ()
-        for part in console.track(parts, len(parts), f"scoring {len(asked)} pairs, {_AT_ONCE} at a time"):
-            rows, columns = part // len(self._captions), part % len(self._captions)
-            with torch.inference_mode():
-                scores = self._score(rows.to(where), columns.to(where))
+        found = workers.each(partial(map, partial(_scored, self._score, len(self._captions), where)), parts)
+        shown = console.track(parts, len(parts), f"scoring {len(asked)} pairs, {_AT_ONCE} at a time")
+        for part, scores in zip(shown, found, strict=True):
             must_be_finite(scores)
-            matrix[rows, columns] = scores.to(matrix.device)
+            matrix[part // len(self._captions), part % len(self._captions)] = scores.to(matrix.device)
         self.scored += len(asked)
         return matrix[images, captions].to(asking)
 
     def turned(self, captions: Int[Tensor, "..."], images: Int[Tensor, "..."]) -> Float[Tensor, "..."]:
         """The same, the caption first."""
         return self.of(images, captions)
+
+
+def _scored(score: Pick, captions: int, device: torch.device, pairs: Int[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
+    """pairs: places in the flattened matrix of images and captions."""
+    with torch.inference_mode():
+        return score((pairs // captions).to(device), (pairs % captions).to(device))
 
 
 def scorer(similarity: Similarity, images: Sides, captions: Sides) -> Pick:
@@ -109,14 +114,15 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
     k = min(k, first.shape[1])
     chosen: list[tuple[Tensor, Tensor]] = []
 
+    def best(rows: slice) -> Int[Tensor, "rows k"]:
+        strip = first.strip(rows)
+        must_be_finite(strip)
+        return top_k(strip, k)[1]
+
     def prepared() -> tuple[Int[Tensor, "queries k"], Float[Tensor, "queries k"]]:
         """Columns and the second model's scores of all queries at once: it is asked once."""
         if not chosen:
-            found = []
-            for rows in first.strips():
-                must_be_finite(first.strip(rows))
-                found.append(top_k(first.strip(rows), k)[1])
-            columns = torch.cat(found)
+            columns = torch.cat([found for _, found in first.each(best)])
             owners = torch.arange(len(columns), device=columns.device)[:, None].expand_as(columns)
             chosen.append((columns, pick(owners, columns)))
         return chosen[0]
@@ -128,4 +134,5 @@ def cascaded(first: Scores, pick: Pick, k: int) -> Scores:
         above = (k + 1 - ranks(seconds)).to(strip)
         return strip.scatter(1, columns, others + others.abs().clamp_min(1.0) * above)
 
-    return first.mapped(reordered, first.notes)
+    # Here, where the second model's scores are kept.
+    return first.mapped(reordered, first.notes, stored=True)

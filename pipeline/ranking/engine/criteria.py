@@ -15,7 +15,8 @@ from pipeline.project.registry import INFERENCES
 from pipeline.project.traits import CriterionTraits
 from pipeline.ranking.engine.bank import Bank, ItemBias
 from pipeline.ranking.engine.matching import Allowance, MatchedPairs
-from pipeline.ranking.engine.scores import Chosen, Scores, Shuffled
+from pipeline.ranking.engine.picked import Chosen, Shuffled
+from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.metrics.truth import Truth
 
 PLAIN = "nns"

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline.ranking.engine.outcome import Depths
-from pipeline.ranking.engine.scores import Chosen, Scores
+from pipeline.ranking.engine.picked import Chosen
+from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.metrics import graded
 from pipeline.ranking.metrics.graded import Cells
 from pipeline.ranking.metrics.positions import positions
@@ -32,11 +33,16 @@ def rank(scores: Scores, cells: Cells, above: float, ties: Ties, depths: Depths)
     own = cells.of(rows)
     (correct, _), (good, grades) = own.truth(above), own.truth(0.0)
     places, good_places, gains = np.empty(len(correct.items)), np.empty(len(good.items)), np.empty(len(good.items))
-    for part, block in Chosen(scores, rows).blocks():
-        places[correct.starts[part.start] : correct.starts[part.stop]] = positions(block, part, correct, ties)
+    asking = Chosen(scores, rows)
+
+    def measured(part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        strip = asking.strip(part)
+        of_good = positions(strip, part, good, ties), graded.gains(strip, part, good, grades, ties)
+        return positions(strip, part, correct, ties), *of_good
+
+    for part, found in asking.each(measured):
         of_part = slice(good.starts[part.start], good.starts[part.stop])
-        good_places[of_part] = positions(block, part, good, ties)
-        gains[of_part] = graded.gains(block, part, good, grades, ties)
+        places[correct.starts[part.start] : correct.starts[part.stop]], good_places[of_part], gains[of_part] = found
     ranks = places[correct.starts[:-1]]
     measures = depths.measures(places, correct.starts)
     measures |= {f"graded_ndcg_{k}": graded.ndcg(good_places, gains, grades, good.starts, k) for k in depths.ndcg}
@@ -47,7 +53,15 @@ def of_pairs(scores: Scores, cells: Cells) -> np.ndarray:
     """float64, the score of each graded cell, in their order."""
     rows, places = np.unique(cells.rows, return_inverse=True)
     order, found = np.argsort(places, kind="stable"), np.empty(len(places))
-    for part, block in Chosen(scores, rows).blocks():
-        own = order[slice(*np.searchsorted(places, (part.start, part.stop), sorter=order))]
-        found[own] = block.cpu().numpy()[places[own] - part.start, cells.columns[own]]
+    asking = Chosen(scores, rows)
+
+    def own(part: slice) -> np.ndarray:
+        return order[slice(*np.searchsorted(places, (part.start, part.stop), sorter=order))]
+
+    def scored(part: slice) -> np.ndarray:
+        chosen = own(part)
+        return asking.strip(part).cpu().numpy()[places[chosen] - part.start, cells.columns[chosen]]
+
+    for part, values in asking.each(scored):
+        found[own(part)] = values
     return found

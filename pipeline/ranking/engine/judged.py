@@ -4,7 +4,8 @@ import numpy as np
 
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine.matching import MatchedPairs
-from pipeline.ranking.engine.scores import Chosen, Scores
+from pipeline.ranking.engine.picked import Chosen
+from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.metrics.truth import Truth
 
 

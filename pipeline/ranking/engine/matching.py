@@ -15,6 +15,7 @@ from torch import Tensor
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine.counting import per_row
 from pipeline.ranking.engine.matching_params import Mode
+from pipeline.ranking.engine.picked import rows_of
 from pipeline.ranking.engine.ragged import spans
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.top import best_of, top_k
@@ -68,18 +69,27 @@ def _matched(scores: Scores, candidates: tuple[np.ndarray, np.ndarray], k: int, 
     if quota == 0:
         return _NOTHING
     rows, columns, values = _Assignment(scores, candidates, k, quota).solve()
-    order = np.lexsort((columns, rows, -values))
+    order = _best_first(values, rows, columns)
     if mode == "literal":
         order = order[: min(scores.shape) * k]
     return MatchedPairs(rows[order], columns[order])
+
+
+def _best_first(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The order by value descending, then row and column: ``lexsort`` of the three, but of equal values alone, which are few."""
+    order = np.argsort(-values)
+    alike = np.diff(values[order]) == 0
+    tied = np.concatenate([alike, [False]]) | np.concatenate([[False], alike])
+    some = order[tied]
+    order[tied] = some[np.lexsort((columns[some], rows[some], -values[some]))]
+    return order
 
 
 def _first_candidates(scores: Scores) -> tuple[np.ndarray, np.ndarray]:
     """The best items of each query: scores float64 and columns int32, both (queries, best)."""
     shape = scores.shape[0], min(FIRST_CANDIDATES, scores.shape[1])
     values, columns = np.empty(shape), np.empty(shape, np.int32)
-    for rows in scores.strips():
-        best, places = best_of(scores, rows, FIRST_CANDIDATES)
+    for rows, (best, places) in scores.each(lambda rows: best_of(scores, rows, FIRST_CANDIDATES)):
         if not best.isfinite().all():
             raise InputError("scores hold NaN or infinite values and cannot be matched")
         values[rows], columns[rows] = best.double().cpu().numpy(), places.int().cpu().numpy()
@@ -154,7 +164,7 @@ class _Assignment:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of some queries of one strip, the best ``width`` items beyond their lists that may accept them:
         scores and items, flat, and how many there are in all. What an item refuses now it refuses for good."""
-        strip = self.scores.strip(rows)[torch.from_numpy(queries - rows.start)]
+        strip = rows_of(self.scores, rows, torch.from_numpy(queries - rows.start))
         columns = torch.arange(strip.shape[1], device=strip.device)
 
         def beside(values: np.ndarray) -> Tensor:

@@ -3,14 +3,14 @@
 import os
 import tempfile
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pipeline.core import console
+from pipeline.core import console, workers
 from pipeline.ranking.engine.fragments import Sides
 
 # Images and captions of a tile. A similarity bounds its own memory; a tile bounds what lies between two signs of life.
@@ -39,10 +39,14 @@ class ScoreMatrix:
             for t in range(0, self.shape[1], _TILE[1])
         ]
         label = f"scoring {self.shape[0]} images and {self.shape[1]} captions"
-        for rows, columns in console.track(tiles, len(tiles), label):
-            scores = self._similarity(self._images[rows], self._captions[columns])
-            found[rows, columns] = scores.detach()
+        scored = workers.each(partial(map, partial(_tile, self._images, self._captions, self._similarity)), tiles)
+        for tile, scores in zip(console.track(tiles, len(tiles), label), scored, strict=True):
+            found[tile] = scores
         return found
+
+
+def _tile(images: Sides, captions: Sides, similarity: Callable, places: tuple[slice, slice]) -> Tensor:
+    return similarity(images[places[0]], captions[places[1]]).detach()
 
 
 def empty(shape: tuple[int, int], memory: int, device: torch.device) -> Float[Tensor, "images captions"]:

@@ -95,9 +95,14 @@ def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, dep
     depths = depths or Depths(ks)
     joined = np.empty(len(truth.items))
     top = np.empty((scores.shape[0], min(max(ks), scores.shape[1])), np.int64)
-    for rows, block in scores.blocks():
-        joined[truth.starts[rows.start] : truth.starts[rows.stop]] = positions(block, rows, truth, ties)
-        top[rows] = top_k(block, max(ks))[1].cpu().numpy()
+
+    def placed(rows: slice) -> tuple[np.ndarray, np.ndarray]:
+        strip = scores.strip(rows)
+        return positions(strip, rows, truth, ties), top_k(strip, max(ks))[1].cpu().numpy()
+
+    for rows, (places, best) in scores.each(placed):
+        joined[truth.starts[rows.start] : truth.starts[rows.stop]] = places
+        top[rows] = best
     ranks = joined[truth.starts[:-1]]
     occurrence = {k: hubness.occurrence(top[:, :k].ravel(), scores.shape[1]) for k in ks}
     lengths = np.full(len(top), top.shape[1])

@@ -38,11 +38,10 @@ def scan(
     """
     tried = [(row, k, column) for row, k in enumerate(ks) for column in _columns(criterion, (keep or {}).get(k))]
     settings = [Allowance(k, criterion.lambdas[column]) for _, k, column in tried]
-    right = np.sort(_keys(np.repeat(np.arange(len(truth)), np.diff(truth.starts)), truth.items, truth))
     counts, kept = np.full((len(ks), len(criterion.lambdas)), _NOT_TRIED), {}
     matched = criterion.match(scores, settings, truth)
     for (row, k, column), setting, pairs in zip(tried, settings, matched, strict=True):
-        counts[row, column] = _answered(pairs, right, truth)
+        counts[row, column] = _answered(pairs, truth)
         if (keep or {}).get(k) == setting.lam:
             kept[k] = pairs
     return Scan(counts, len(truth.judged()), kept)
@@ -55,17 +54,12 @@ def _columns(criterion: Criterion, kept: float | None) -> list[int]:
     return sorted({*range(0, count, -(-count // _DRAWN)), count - 1, criterion.lambdas.index(kept)})
 
 
-def _keys(queries: np.ndarray, items: np.ndarray, truth: Truth) -> np.ndarray:
-    return queries * truth.columns + items
+def _answered(pairs: MatchedPairs, truth: Truth) -> int:
+    """This runs for every lambda."""
+    # numba takes half a second to import, which commands that rank nothing should not pay.
+    from pipeline.ranking.compiled.answered import answered
 
-
-def _answered(pairs: MatchedPairs, right: np.ndarray, truth: Truth) -> int:
-    """right: ascending. Looking up is a third of the time that Truth.holds needs, and this runs for every lambda."""
-    keys = _keys(pairs.rows, pairs.columns, truth)
-    if not len(right):
-        return 0
-    found = right[np.searchsorted(right, keys).clip(max=len(right) - 1)] == keys
-    return len(np.unique(pairs.rows[found]))
+    return int(answered(pairs.rows, pairs.columns, truth.starts, truth.items))
 
 
 def best(lambdas: Sequence[float], scans: Sequence[Scan], ks: Sequence[int] = KS) -> dict[int, float]:

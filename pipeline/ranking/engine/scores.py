@@ -1,13 +1,14 @@
 """A score matrix that is computed strip by strip and held only where the memory for it is given."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
+from pipeline.core import workers
 from pipeline.core.errors import UsageError
 from pipeline.ranking.engine.fragments import Several, Sides, plain
 from pipeline.ranking.engine.fusion import Fused
@@ -27,6 +28,7 @@ _HELD_SHARE = 8
 # Of sides as its model makes them: which kind it takes is said by its traits.
 Similarity = Callable[[Any, Any], Tensor]
 Rescore = Callable[[Tensor, slice], Tensor]
+Found = TypeVar("Found")
 
 
 def strip_height(items: int) -> int:
@@ -41,29 +43,42 @@ class Scores:
     """Scores of queries (rows) against items (columns), larger is better.
 
     Each pass computes them again unless they are held. Memory in use is that of one block plus some copies of a strip.
-    ``block`` is the height of what ``blocks`` yields and changes no value. notes: how a rescoring came about. along: the
-    scores whose strips these have, without it strips of one height.
+    ``block`` is the height of what ``blocks`` yields, a strip without it, and changes no value. notes: how a rescoring came about. along:
+    the scores whose strips these have, without it strips of one height. stored: strips are read from what this process alone
+    holds, so that no other is asked for them.
     """
 
     def __init__(
         self,
         shape: tuple[int, int],
         compute: Callable[[slice], Tensor],
-        block: int = STRIP,
+        block: int | None = None,
         transpose: Callable[[], "Scores"] | None = None,
         hold: bool = False,
         notes: Mapping[str, float] | None = None,
         along: "Scores | None" = None,
+        stored: bool = False,
     ) -> None:
-        self.shape, self.block, self._along = shape, block, along
+        self._height = strip_height(shape[1])
+        self.shape, self.block, self._along = shape, block or self._height, along
+        self._stored = stored or (along is not None and along._stored)
         self.notes = notes or {}
         self._compute, self._transpose = compute, transpose
-        self._height = strip_height(shape[1])
         self._held: dict[int, Tensor] | None = {} if hold else None
+        # Of items against themselves: the scores of a strip's rows with the items from its first row on.
+        self.right_of: Callable[[slice], Tensor] | None = None
+        # Of scores that are no more than their best: ``top.mean_of_top``.
+        self.known_means: Callable[[int], Tensor] | None = None
 
     @classmethod
     def of(
-        cls, queries: Sides, items: Sides, similarity: Similarity, block: int = STRIP, memory: int = 0, sets: int = 1
+        cls,
+        queries: Sides,
+        items: Sides,
+        similarity: Similarity,
+        block: int | None = None,
+        memory: int = 0,
+        sets: int = 1,
     ) -> "Scores":
         """similarity: (B, D) and (N, D) to (B, N), of the queries' kind and the items' kind in this order. With
         images as queries, ``transposed()`` gives text to image under the same function. Fragments are scored once, when
@@ -89,24 +104,26 @@ class Scores:
             return similarity(left, right[rows]).T.contiguous()
 
         one = cls(shape, forward, block, lambda: other, hold)
-        other = cls(shape[::-1], backward, block, lambda: one, hold)
+        other = cls(shape[::-1], _turned(one, backward) if hold else backward, block, lambda: one, hold)
+        if queries is items:
+            one.right_of = lambda rows: similarity(left[rows], right[rows.start :])
         return one
 
     @classmethod
-    def dense(cls, matrix: Float[Tensor, "queries items"], block: int = STRIP) -> "Scores":
+    def dense(cls, matrix: Float[Tensor, "queries items"], block: int | None = None) -> "Scores":
         """Of a matrix that is there already; its precision is kept."""
 
         def transpose() -> Scores:
             return cls.dense(matrix.T.contiguous(), block)
 
-        return cls((matrix.shape[0], matrix.shape[1]), lambda rows: matrix[rows], block, transpose)
+        return cls((matrix.shape[0], matrix.shape[1]), lambda rows: matrix[rows], block, transpose, stored=True)
 
     @classmethod
     def fused(
         cls,
         parts: "Sequence[Scores]",
         combine: Callable[[Iterable[Tensor]], Tensor],
-        block: int = STRIP,
+        block: int | None = None,
         hold: bool = False,
     ) -> "Scores":
         """Of scores of the same queries and items, ``combine`` of their strips, one way and the other: what it does to a
@@ -116,12 +133,16 @@ class Scores:
             return lambda rows: combine(part.strip(rows) for part in of)
 
         shape = parts[0].shape
-        one = cls(shape, strips(parts), block, lambda: other, hold)
-        other = cls(shape[::-1], strips([part.transposed() for part in parts]), block, lambda: one, hold)
+        stored = any(part._stored for part in parts)
+        one = cls(shape, strips(parts), block, lambda: other, hold, stored=stored)
+        turned = [part.transposed() for part in parts]
+        other = cls(shape[::-1], strips(turned), block, lambda: one, hold, stored=stored)
         return one
 
     @classmethod
-    def _of_fused(cls, queries: Sides, items: Sides, similarity: Fused, block: int, memory: int, sets: int) -> "Scores":
+    def _of_fused(
+        cls, queries: Sides, items: Sides, similarity: Fused, block: int | None, memory: int, sets: int
+    ) -> "Scores":
         """What is held are the fused scores and not those of the models, but for fragments, which share the memory."""
         assert isinstance(queries, Several)
         assert isinstance(items, Several)
@@ -133,14 +154,14 @@ class Scores:
         return cls.fused(parts, similarity.combine(queries.weights), block, _fits(shape, memory, sets))
 
     @classmethod
-    def _of_kept(cls, kept: ScoreMatrix, block: int, device: torch.device) -> "Scores":
+    def _of_kept(cls, kept: ScoreMatrix, block: int | None, device: torch.device) -> "Scores":
         """device: of the strips; a matrix in a file is on the CPU."""
 
         def backward(rows: slice) -> Tensor:
             return kept.matrix[:, rows].T.contiguous().to(device)
 
-        one = cls(kept.shape, lambda rows: kept.matrix[rows].to(device), block, lambda: other)
-        other = cls(kept.shape[::-1], backward, block, lambda: one)
+        one = cls(kept.shape, lambda rows: kept.matrix[rows].to(device), block, lambda: other, stored=True)
+        other = cls(kept.shape[::-1], backward, block, lambda: one, stored=True)
         return one
 
     def transposed(self) -> "Scores":
@@ -149,10 +170,21 @@ class Scores:
             raise ValueError("rescored scores have no transpose; transpose first, then rescore")
         return self._transpose()
 
-    def mapped(self, rescore: Rescore, notes: Mapping[str, float] | None = None) -> "Scores":
+    def mapped(self, rescore: Rescore, notes: Mapping[str, float] | None = None, stored: bool = False) -> "Scores":
         """The scores after ``rescore(strip, rows)``, which gets (B, N) and the rows it covers, keeps the shape, and
-        must not write into the strip."""
-        return Scores(self.shape, lambda rows: rescore(self.strip(rows), rows), self.block, notes=notes, along=self)
+        must not write into the strip. stored: it reads what this process alone holds."""
+        return Scores(
+            self.shape,
+            lambda rows: rescore(self.strip(rows), rows),
+            self.block,
+            notes=notes,
+            along=self,
+            stored=stored,
+        )
+
+    def __getstate__(self) -> dict:
+        """For another process: without what is held."""
+        return {**self.__dict__, "_held": None, "_transpose": None}
 
     def strips(self) -> Iterator[slice]:
         """The fixed row slices that ``strip`` accepts; sums over queries run along them."""
@@ -162,6 +194,10 @@ class Scores:
         for start in range(0, self.shape[0], self._height):
             yield slice(start, min(start + self._height, self.shape[0]))
 
+    def wholes(self) -> list[slice]:
+        """Those of ``strips`` that have the full height."""
+        return [rows for rows in self.strips() if rows.stop - rows.start == self._height]
+
     def strip(self, rows: slice) -> Float[Tensor, "rows items"]:
         """One of ``strips``, not to be written into."""
         if self._held is None:
@@ -169,6 +205,14 @@ class Scores:
         if rows.start not in self._held:
             self._held[rows.start] = self._compute(rows)
         return self._held[rows.start]
+
+    def each(self, part: Callable[[slice], Found]) -> Iterator[tuple[slice, Found]]:
+        """``part`` of every one of ``strips``, in their order: a pass over the scores, whose strips ``part`` asks for itself. It must
+        change nothing: other processes may do it, see ``core.workers``."""
+        strips = list(self.strips())
+        cost = _COPIES * 4 * self._height * self.shape[1]
+        found = map(part, strips) if self._stored else workers.each(partial(map, part), strips, cost)
+        return zip(strips, found, strict=True)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "rows items"]]]:
         """All rows in order, ``block`` at a time (the last may be shorter)."""
@@ -183,35 +227,26 @@ class Scores:
                 start, held = start + size, held - size
 
 
-class Shuffled(Scores):
-    """Scores whose items come in another order: item j here is item ``order[j]`` of ``base``."""
+def _turned(one: Scores, compute: Callable[[slice], Tensor]) -> Callable[[slice], Tensor]:
+    """Strips of the transpose of scores that are held, moved instead of multiplied again.
 
-    def __init__(self, base: Scores, order: Int[np.ndarray, " items"]) -> None:
-        self.base, self.order = base, order
-        super().__init__(base.shape, self._gathered, base.block, notes=base.notes, along=base)
+    Where the first strip and the last whole one differ in a bit from what ``compute`` makes of them, as products may whose sides
+    change places, all are computed: scores must not depend on whether there is memory to hold them. Less than a strip is computed
+    in any case: narrow products have kernels of their own.
+    """
 
-    def _gathered(self, rows: slice) -> Tensor:
-        strip = self.base.strip(rows)
-        return strip[:, torch.from_numpy(self.order).to(strip.device)]
+    def moved(rows: slice) -> Tensor:
+        return torch.cat([one.strip(part)[:, rows] for part in one.strips()]).T.contiguous()
 
+    @cache
+    def alike() -> bool:
+        wholes = one.transposed().wholes()
+        return all(torch.equal(moved(rows), compute(rows)) for rows in wholes[:1] + wholes[1:][-1:])
 
-class Chosen(Scores):
-    """Some rows of other scores, ascending, read along the strips of those, so that each is computed once and none changes."""
+    def strip(rows: slice) -> Tensor:
+        return moved(rows) if rows in one.transposed().wholes() and alike() else compute(rows)
 
-    def __init__(self, base: Scores, rows: Int[np.ndarray, " rows"]) -> None:
-        super().__init__((len(rows), base.shape[1]), base.strip, base.block, notes=base.notes)
-        self._base, self._rows = base, rows
-        bounds = ((rows_of, *np.searchsorted(rows, (rows_of.start, rows_of.stop))) for rows_of in base.strips())
-        self._sources = {int(first): (whole, int(last)) for whole, first, last in bounds if first < last}
-
-    def strips(self) -> Iterator[slice]:
-        for first, (_, last) in self._sources.items():
-            yield slice(first, last)
-
-    def strip(self, rows: slice) -> Float[Tensor, "rows items"]:
-        whole, _ = self._sources[rows.start]
-        strip = self._base.strip(whole)
-        return strip[torch.from_numpy(self._rows[rows] - whole.start).to(strip.device)]
+    return strip
 
 
 def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
@@ -220,8 +255,8 @@ def _aligned(vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
 
 
 def _fits(shape: tuple[int, int], memory: int, sets: int) -> bool:
-    """May scores be held, of which ``sets`` share the memory?"""
-    return shape[0] * shape[1] * 4 * _HELD_SHARE * sets <= memory * _MIB if sets else False
+    """May scores be held, of which ``sets`` share the memory? Not where other processes compute them."""
+    return 0 < sets * shape[0] * shape[1] * 4 * _HELD_SHARE <= memory * _MIB and not workers.elsewhere()
 
 
 def _must_take(shape: tuple[int, int], memory: int) -> None:

@@ -6,7 +6,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from pipeline.ranking.compiled.threads import over_rows
-from pipeline.ranking.engine.scores import Scores, Shuffled
+from pipeline.ranking.engine.picked import Shuffled
+from pipeline.ranking.engine.scores import Scores
 
 # Where the compiled loop beats torch.topk, as measured: long lists, and short ones of long rows.
 _LONG_LIST, _LONG_ROW = 64, 1 << 14
@@ -74,10 +75,11 @@ def _first_of_ties(scores: Float[Tensor, "rows items"], values: Float[Tensor, "r
 
 def mean_of_top(scores: Scores, k: int) -> Float[Tensor, " queries"]:
     """Mean of each query's min(k, items) largest scores: r of CSLS, MUSE's ``get_nn_avg_dist``."""
+    if scores.known_means is not None:
+        return scores.known_means(k)
     # Filled in place: small results that live on between large strips keep the memory of the strips from being reused.
     means = torch.empty(0)
-    for rows in scores.strips():
-        of_strip = top_k(scores.strip(rows), k)[0].mean(dim=1)
+    for rows, of_strip in scores.each(lambda rows: top_k(scores.strip(rows), k)[0].mean(dim=1)):
         means = means if len(means) else of_strip.new_empty(scores.shape[0])
         means[rows] = of_strip
     return means
@@ -86,8 +88,7 @@ def mean_of_top(scores: Scores, k: int) -> Float[Tensor, " queries"]:
 def ever_in_top(scores: Scores, k: int) -> Bool[Tensor, " items"]:
     """Is the item among the k best of some query?"""
     chosen = torch.empty(0, dtype=torch.bool)
-    for rows in scores.strips():
-        found = top_k(scores.strip(rows), k)[1].flatten()
+    for _, found in scores.each(lambda rows: top_k(scores.strip(rows), k)[1].flatten()):
         chosen = chosen if len(chosen) else found.new_zeros(scores.shape[1], dtype=torch.bool)
         chosen[found] = True
     return chosen

@@ -90,6 +90,11 @@ class Truth:
         """Without the queries that have none; the items are the same."""
         return Truth(np.concatenate([[0], self.starts[1:][np.diff(self.starts) > 0]]), self.items, self.columns)
 
+    def only(self, rows: Int[np.ndarray, " some"]) -> "Truth":
+        """Of some queries; the items are the same."""
+        counts = np.diff(self.starts)[rows]
+        return Truth(np.concatenate([[0], counts.cumsum()]), self.items[spans(self.starts[rows], counts)], self.columns)
+
     def of(self, rows: slice, device: torch.device) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
         """The correct pairs of some queries: row within ``rows``, and column."""
         starts = self.starts[rows.start : rows.stop + 1]

@@ -2,11 +2,9 @@
 
 A criterion's correction is one more dimension of the vectors (``pipeline.tools.export.fold``), so that the index ranks as the
 criterion does. What it finds is scored again exactly: only which items are found is approximate. So many are always found, however
-few are asked for: the hits of a query are the same on all its pages. Source: Johnson et al.,
-Billion-scale similarity search with GPUs, 2019 (ivf); Malkov and Yashunin, 2020 (hnsw).
+few are asked for: the hits of a query are the same on all its pages.
 """
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from pipeline.core.console import say, warn
-from pipeline.core.errors import PipelineError, UsageError
+from pipeline.core.errors import PipelineError
 from pipeline.core.extras import absent
 from pipeline.core.seeds import generator
 from pipeline.core.whole import whole_file
@@ -31,18 +29,11 @@ try:
     import faiss
 except ImportError as error:
     raise absent("search.approximate_from", "faiss-cpu", "faiss") from error
+from pipeline.ranking.engine import index as index_of
 
 _TOP, _SAMPLE, _TOGETHER, _ROUNDING = 10, 200, 16, 1e-5
-# So many are scored exactly. The least effort of a graph.
-_CANDIDATES, _LEAST = INDEXED + LEFT_OUT, 100
-# Links of a node of the graph; items that centres are learnt from, for each; rows that are handled at once.
-_LINKS, _LEARNT, _ROWS = 32, 64, 1 << 16
-_MIB = 1 << 20
-# What FAISS is asked to build, and the bytes of a number and of an item beside its numbers.
-_KINDS = {
-    "ivf": [("IVF{lists},Flat", 4.0, 8), ("IVF{lists},SQ8", 1.0, 8), ("IVF{lists},SQ4", 0.5, 8)],
-    "hnsw": [(f"HNSW{_LINKS},Flat", 4.0, 9 * _LINKS), (f"HNSW{_LINKS}_SQ8", 1.0, 9 * _LINKS)],
-}
+# So many are scored exactly.
+_CANDIDATES = INDEXED + LEFT_OUT
 _FLAGS = {"ivf": faiss.IO_FLAG_MMAP, "hnsw": faiss.IO_FLAG_MMAP_IFC}
 Vectors = Float32[np.ndarray, "rows dim"]
 
@@ -98,7 +89,7 @@ def opened(
     try:
         # Opened first: a folder that cannot be written is found out before the minutes of work.
         with whole_file(index_file) as temporary:
-            _write(_built(spec, vectors, correction), temporary)
+            _write(index_of.built(spec, vectors, _column(correction)), temporary)
     except (OSError, PipelineError) as error:
         warn(f"{index_file} cannot be written and every item is scored: {' '.join(str(error).split())}")
         return None
@@ -122,32 +113,8 @@ def opened(
 
 def chosen(params: SearchParams, rows: int, dim: int) -> str:
     """The most exact index of the kind that ``search.memory`` has room for, as FAISS writes it."""
-    lists = 1 << max(0, round(math.log2(2 * math.sqrt(rows))))
-    for spec, number, beside in _KINDS[params.index]:
-        needed = rows * ((dim + 1) * number + beside) + 4 * lists * (dim + 1)
-        if needed <= params.memory * _MIB:
-            return spec.format(lists=lists)
-    raise UsageError(
-        f"search.memory: {params.memory} MiB is too little for an index of {rows:,} items of {dim} numbers; give at least "
-        f"{math.ceil(needed / _MIB)}, or search.approximate_from=null for the exact search"
-    )
-
-
-def _built(spec: str, vectors: Vectors, correction: Correction) -> Any:
-    rows = len(vectors)
-    index = faiss.index_factory(vectors.shape[1] + (correction.bias is not None), spec, faiss.METRIC_INNER_PRODUCT)
-    learnt = min(rows, _ROWS)
-    if spec.startswith("IVF"):
-        inside = faiss.extract_index_ivf(index)
-        inside.cp.niter, inside.cp.min_points_per_centroid = 10, 1
-        learnt = min(rows, _LEARNT * inside.nlist)
-    column = _column(correction)
-    places = np.sort(generator(0, "sample of an approximate index").choice(rows, learnt, replace=False))
-    index.train(_beside(vectors[places], None if column is None else column[places]))
-    for start in range(0, rows, _ROWS):
-        block = slice(start, start + _ROWS)
-        index.add(_beside(vectors[block], None if column is None else column[block]))
-    return index
+    advice = "search.approximate_from=null for the exact search"
+    return index_of.chosen(params.index, rows, dim, params.memory, "search.memory", advice)
 
 
 def _column(correction: Correction) -> Float32[np.ndarray, " items"] | None:
@@ -157,13 +124,9 @@ def _column(correction: Correction) -> Float32[np.ndarray, " items"] | None:
     return ((correction.bias.mean() - correction.bias) / correction.scale).astype(np.float32)
 
 
-def _beside(vectors: Vectors, column: Float32[np.ndarray, " rows"] | None) -> Float32[np.ndarray, "rows wide"]:
-    return np.ascontiguousarray(vectors) if column is None else np.concatenate([vectors, column[:, None]], axis=1)
-
-
 def _candidates(index: Any, query: Float32[np.ndarray, " dim"], correction: Correction) -> np.ndarray:
     """Places of those that are scored exactly, ascending."""
-    row = _beside(query[None], None if correction.bias is None else np.ones(1, np.float32))
+    row = index_of.beside(query[None], None if correction.bias is None else np.ones(1, np.float32))
     found = index.search(row, min(index.ntotal, _CANDIDATES))[1][0]
     return np.sort(found[found >= 0])
 
@@ -177,32 +140,22 @@ def _write(index: Any, path: Path) -> None:
 
 def _read(path: Path, kind: str, effort: int) -> Any:
     index = faiss.read_index(str(path), _FLAGS[kind])
-    _exert(index, effort)
+    index_of.exert(index, effort)
     return index
-
-
-def _exert(index: Any, effort: int) -> None:
-    """effort: lists that are looked into, or nodes that are kept in sight."""
-    if isinstance(index, faiss.IndexHNSW):
-        index.hnsw.efSearch = effort
-    else:
-        faiss.extract_index_ivf(index).nprobe = effort
 
 
 def _tuned(index: Any, params: SearchParams, found: Approximate, queries: Vectors) -> tuple[int, float]:
     """The least effort that reaches ``search.recall`` on the queries, and its recall; nothing is found of a query with too few
     candidates."""
     least = _least(found, queries)
-    graph = isinstance(index, faiss.IndexHNSW)
-    effort, most = (_LEAST, 64 * _LEAST) if graph else (1, faiss.extract_index_ivf(index).nlist)
-    while True:
-        _exert(index, effort)
+    for effort in index_of.efforts(index):
+        index_of.exert(index, effort)
         each = [found.find(query, _TOP) for query in queries]
         hits = [0 if one is None else (one[0] >= worst).sum() for one, worst in zip(each, least, strict=True)]
         recall = float(np.mean(hits)) / min(_TOP, len(found.vectors))
-        if recall >= params.recall or effort >= most:
-            return effort, round(recall, 4)
-        effort = min(most, 2 * effort)
+        if recall >= params.recall:
+            break
+    return effort, round(recall, 4)
 
 
 def _least(found: Approximate, queries: Vectors) -> list[float]:

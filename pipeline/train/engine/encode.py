@@ -5,6 +5,7 @@ Of processes that train as one each encodes a share, and all get everything.
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pipeline.artifacts.texts import Texts
-from pipeline.core import ranks
+from pipeline.core import ranks, workers
 from pipeline.core.console import track
 from pipeline.core.ranks import Share
 from pipeline.ranking.engine.words import Words
@@ -34,14 +35,16 @@ def images(
     share = Share.of(len(rows))
     rows = share.take(rows)
     size = batch if isinstance(source, np.ndarray) else min(batch, source.batch_size)
-    work = _parts(rows, size)
-    if isinstance(source, np.ndarray):
-        inputs: Iterable[Tensor] = (image_inputs(source, chosen) for chosen in work)
-    else:
-        inputs = source.tested(work)
+
+    def encoded(work: Iterable[np.ndarray]) -> Iterator[Tensor]:
+        array = isinstance(source, np.ndarray)
+        for chosen in map(partial(image_inputs, source), work) if array else source.tested(work):
+            yield model.img(chosen.to(device))
+
     parts = _parts(np.arange(len(rows)), size)
     with evaluating(model):
-        return share.gather(_placed(_told((model.img(chosen.to(device)) for chosen in inputs), parts, shown), parts))
+        found = workers.each(encoded, _parts(rows, size), _cost(source, size))
+        return share.gather(_placed(_told(found, parts, shown), parts))
 
 
 def captions(
@@ -55,9 +58,13 @@ def captions(
     # Where each of these stands in what is given back, or in what this process has of it.
     parts = _parts(own, batch)
     placed = parts if len(own) == len(places) else _parts(np.arange(len(own)), batch)
+
+    def read(inputs: tuple[Tensor, ...]) -> Tensor | Words:
+        return model.captions(inputs, device)
+
     with evaluating(model):
         # Vectors or words, as the model has them.
-        encoded: Iterator[Any] = (model.captions(text_inputs(texts, places[part]), device) for part in parts)
+        encoded: Iterator[Any] = workers.each(partial(map, read), (text_inputs(texts, places[part]) for part in parts))
         if not model.fragments:
             vectors = _placed(_told(encoded, parts, shown), placed)
             return vectors if placed is parts else share.gather(vectors)[order.argsort()]
@@ -66,6 +73,11 @@ def captions(
             said = torch.from_numpy(lengths)[order]
             words = Words(share.of_parts(said).gather(words.vectors), said)
         return words.take(order.argsort())
+
+
+def _cost(source: np.ndarray | PixelSource, size: int) -> int:
+    """Bytes of a batch as it is read; pixels are told by nobody."""
+    return 4 * size * int(np.prod(source.shape[1:])) if isinstance(source, np.ndarray) else 0
 
 
 @contextlib.contextmanager

@@ -49,6 +49,7 @@ SECTIONS = {
     "embed": (schema.EmbedParams, "fragments.md"),
     "evaluate": (schema.EvaluateParams, "criteria.md"),
     "search": (schema.SearchParams, "search.md"),
+    "engine": (schema.EngineParams, "extract.md"),
     "report": (schema.ReportParams, "sweeps.md"),
     "report.sweeps.<name>": (schema.SweepNode, "sweeps.md"),
 }

@@ -9,7 +9,7 @@ from tests.toy_project import PARAMS, load_params, write_prepared
 
 # What ``extract`` runs besides and does not decide a number: how many images go at once, who computes which,
 # parameters, and what puts finished parts together.
-DECIDES_NOTHING = {"assemble", "merge", "policy", "recognise", "reuse", "work"}
+DECIDES_NOTHING = {"assemble", "merge", "policy", "recognise", "reuse", "spread", "work"}
 
 
 def engine(modules: set[str]) -> set[str]:

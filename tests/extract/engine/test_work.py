@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.errors import UnknownMember, UsageError
+from pipeline.core.errors import UsageError
 from pipeline.extract.engine.work import Work, work
+from pipeline.project.params.engine import EngineParams
 
 
 @given(st.integers(1, 9), st.integers(0, 40))
@@ -17,22 +18,11 @@ def test_shares_are_a_partition(of: int, count: int) -> None:
 
 
 def test_the_first_share_begins_with_the_first_shard() -> None:
-    assert work("1/4", "local", None, None).mine(9) == [0, 4, 8]
-    assert work("4/4", "local", None, None).mine(9) == [3, 7]
+    assert work("1/4", EngineParams()).mine(9) == [0, 4, 8]
+    assert work("4/4", EngineParams()).mine(9) == [3, 7]
 
 
 @pytest.mark.parametrize("shard", ["0/4", "5/4", "4", "1/0", "-1/4", "a/b", "1/4/2", "1 /4", ""])
 def test_refuses_other_shares(shard: str) -> None:
     with pytest.raises(UsageError, match=r"--shard .*: expected i/n with i from 1 to n"):
-        work(shard, "local", None, None)
-
-
-def test_refuses_workers_without_ray_and_unknown_engines() -> None:
-    for options in [(2, None), (None, "auto")]:
-        with pytest.raises(UsageError, match="--workers and --address belong to --engine ray"):
-            work(None, "local", *options)
-    with pytest.raises(UsageError, match="--workers 0: expected 1 or more"):
-        work(None, "ray", 0, None)
-    with pytest.raises(UnknownMember, match="unknown engine 'rya'; did you mean 'ray'"):
-        work(None, "rya", None, None)
-    assert work(None, "ray", 3, None) == Work(None, "ray", 3, "local")
+        work(shard, EngineParams())

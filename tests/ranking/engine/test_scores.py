@@ -110,3 +110,30 @@ def test_memory_holds_what_fits_its_share_and_refuses_what_is_too_little():
     ):
         Scores.of(queries, items, watched, memory=5, sets=100)
     Scores.of(queries, items, watched, memory=6, sets=100)
+
+
+def held(similarity):
+    return Scores.of(vectors(600, 0), vectors(1700, 1), similarity, memory=64)
+
+
+def test_scores_that_are_held_are_multiplied_once_for_both_directions():
+    pairs = []
+
+    def watched(left, right):
+        pairs.append(len(left) * len(right))
+        return left @ right.T
+
+    apart = whole(Scores.of(vectors(600, 0), vectors(1700, 1), product).transposed())
+    assert torch.equal(whole(held(watched).transposed()), apart)
+    # All pairs, two strips of the transpose that say whether moving changes a bit, and what is less than a strip.
+    assert sum(pairs) == 600 * (1700 + 2 * STRIP + 1700 % STRIP)
+
+
+def test_where_products_differ_both_ways_nothing_depends_on_the_memory():
+    def shaky(left, right):
+        return left @ right.T + 1e-3 * (len(left) > len(right))
+
+    apart = Scores.of(vectors(600, 0), vectors(1700, 1), shaky)
+    assert not torch.equal(whole(apart.transposed()), whole(apart).T)
+    assert torch.equal(whole(held(shaky).transposed()), whole(apart.transposed()))
+    assert torch.equal(whole(held(shaky)), whole(apart))

@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
+import torch
 
 from pipeline.core.errors import InputError
-from pipeline.ranking.engine.bank import Bank
+from pipeline.ranking.engine.bank import Bank, log_sum_exp
+from pipeline.ranking.engine.scores import STRIP, Scores
 from pipeline.ranking.inference.dual_is import criterion as dual_is
 from tests.naive import criteria as naive
-from tests.ranking.dense import dense, own, whole
+from tests.ranking.dense import dense, own, unit_vectors, whole
 
 
 @pytest.mark.parametrize("is_own", [False, True])
@@ -32,3 +34,19 @@ def test_scores_alone_are_not_enough():
     scores = np.zeros((3, 2))
     with pytest.raises(InputError, match="compares items with items and there are only scores"):
         dual_is.rerank(dense(scores), own(scores), dual_is.Params())
+
+
+@pytest.mark.parametrize("but_itself", [False, True])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_items_against_themselves_are_scored_once_a_pair_where_that_changes_no_bit(but_itself, symmetric):
+    pairs = []
+
+    def similarity(left, right):
+        pairs.append(len(left) * len(right))
+        return left @ (right if symmetric else right.cos()).T
+
+    items = unit_vectors(17 * STRIP + 5, 8, 0)
+    expected = log_sum_exp(Scores.of(items, items.clone(), similarity), 30.0, but_itself)
+    pairs.clear()
+    assert torch.equal(log_sum_exp(Scores.of(items, items, similarity), 30.0, but_itself), expected)
+    assert (sum(pairs) < 0.7 * len(items) ** 2) == symmetric

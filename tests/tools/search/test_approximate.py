@@ -11,6 +11,7 @@ from pipeline.tools.search.query import IMAGE, TO_IMAGES, Term, parse
 from tests.tools.search.project import SPLITS
 
 pytest.importorskip("faiss", reason="faiss-cpu is not installed")
+from pipeline.ranking.engine import index
 from pipeline.tools.search import approximate
 
 ITEMS, DIM, QUERIES = 3000, 24, 60
@@ -86,14 +87,14 @@ def test_it_is_kept_and_made_again_for_other_files_or_options(tmp_path, planted)
     assert [made(tmp_path, planted).about["kept"] for _ in range(2)] == [False, True]
     assert not made(tmp_path, planted, False).about["kept"]
     assert not made(tmp_path, planted, recall=0.5).about["kept"]
-    index = next(tmp_path.glob("*.faiss"))
-    index.write_bytes(index.read_bytes()[:-100])
+    kept = next(tmp_path.glob("*.faiss"))
+    kept.write_bytes(kept.read_bytes()[:-100])
     assert not made(tmp_path, planted, recall=0.5).about["kept"]
 
 
 def test_too_few_candidates_are_no_answer_whatever_is_asked_for(tmp_path, planted):
     found = made(tmp_path, planted)
-    approximate._exert(found._index, 1)
+    index.exert(found._index, 1)
     assert [found.find(planted[1][0], k) for k in (1, 10, 300)] == [None] * 3
 
 

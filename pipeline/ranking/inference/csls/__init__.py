@@ -19,4 +19,4 @@ class Params(Strict):
         return combinations(self, k=self.k_grid)
 
 
-TRAITS = CriterionTraits(item_bias=True)
+TRAITS = CriterionTraits(item_bias=True, neighbours=True)

@@ -69,11 +69,10 @@ class _Shares:
 
     @classmethod
     def of(cls, scores: Scores, beta: float) -> "_Shares":
-        strips = iter(scores.strips())
-        first = next(strips)
-        bank = cls(scores.strip(first), first.start, beta)
-        for rows in strips:
-            bank.add(cls(scores.strip(rows), rows.start, beta))
+        parts = scores.each(lambda rows: cls(scores.strip(rows), rows.start, beta))
+        _, bank = next(parts)
+        for _, part in parts:
+            bank.add(part)
         return bank
 
     def add(self, other: "_Shares") -> None:

@@ -47,12 +47,11 @@ def _compiled(strip: Tensor, *statistics: Tensor) -> Tensor:
 def _of_items(scores: Scores) -> tuple[Float[Tensor, " items"], Float[Tensor, " items"]]:
     """Mean and standard deviation (population) of each item's similarities, strips merged in float64."""
     count, mean, moment = 0, torch.zeros(()), torch.zeros(())
-    for rows in scores.strips():
-        strip = scores.strip(rows)
-        variance, of_strip = (one.double() for one in torch.var_mean(strip, dim=0, correction=0))
-        away, both = of_strip - mean, count + len(strip)
-        moment = moment + variance * len(strip) + away.square() * (count * len(strip) / both)
-        mean = mean + away * (len(strip) / both)
+    for rows, (variance, of_strip) in scores.each(lambda rows: torch.var_mean(scores.strip(rows), dim=0, correction=0)):
+        height = rows.stop - rows.start
+        away, both = of_strip.double() - mean, count + height
+        moment = moment + variance.double() * height + away.square() * (count * height / both)
+        mean = mean + away * (height / both)
         count = both
     return mean, (moment / count).sqrt()
 

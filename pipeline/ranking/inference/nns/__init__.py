@@ -8,4 +8,4 @@ class Params(Strict):
     """No parameters."""
 
 
-TRAITS = CriterionTraits(item_bias=True)
+TRAITS = CriterionTraits(item_bias=True, neighbours=True)

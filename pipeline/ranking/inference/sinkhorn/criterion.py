@@ -43,17 +43,20 @@ def _pass(
 ) -> tuple[Float[Tensor, " items"], Float[Tensor, " queries"]]:
     """Both updates in one pass over the scores: the queries' potentials under ``potential`` (zeros without one), and from
     them the items', so that each item's marginal is exact."""
-    total: Tensor | None = None
-    own: Tensor | None = None
-    for rows in scores.strips():
+
+    def updated(rows: slice) -> tuple[Float[Tensor, " items"], Float[Tensor, " rows"] | None]:
         kernel = scores.strip(rows) * beta
         if potential is None:
-            part = kernel.logsumexp(dim=0).double()
-        else:
-            queries = log_marginal - (kernel + potential.to(kernel)).logsumexp(dim=1).double()
+            return kernel.logsumexp(dim=0).double(), None
+        queries = log_marginal - (kernel + potential.to(kernel)).logsumexp(dim=1).double()
+        return kernel.add_(queries.to(kernel)[:, None]).logsumexp(dim=0).double(), queries
+
+    total: Tensor | None = None
+    own: Tensor | None = None
+    for rows, (part, queries) in scores.each(updated):
+        if queries is not None:
             own = queries.new_empty(scores.shape[0]) if own is None else own
             own[rows] = queries
-            part = kernel.add_(queries.to(kernel)[:, None]).logsumexp(dim=0).double()
         total = part if total is None else torch.logaddexp(total, part)
     assert total is not None
     return -math.log(scores.shape[1]) - total, total.new_empty(0) if own is None else own

@@ -9,6 +9,7 @@ import pytest
 from pipeline.core.errors import InputError, MissingResource
 from pipeline.extract import stage
 from pipeline.extract.engine.work import Work
+from pipeline.project.params.engine import EngineParams
 from tests.extract import project
 from tests.extract.test_resume import outputs
 
@@ -17,7 +18,7 @@ needs_ray = pytest.mark.skipif(
 )
 # Ray leaves sockets open when it is shut down, and warns of its own defaults.
 pytestmark = pytest.mark.filterwarnings("ignore")
-TWO = Work(engine="ray", workers=2)
+TWO = Work(engine=EngineParams(name="ray", workers=2))
 
 
 @needs_ray
@@ -45,5 +46,5 @@ def test_an_error_of_a_worker_is_the_error_of_the_command(tiny: Path) -> None:
 
 def test_without_ray_it_is_said_what_to_install(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingResource, match=r'pip install "vse-pipe\[ray\]"; without it, .* --shard i/n'):
+    with pytest.raises(MissingResource, match=r'engine ray needs the extra "ray": pip install "vse-pipe\[ray\]"'):
         stage.extract(project.params("random_filters"), "small", "cpu", TWO)

@@ -1,4 +1,4 @@
-"""Engine local: the shards that are asked for, in order."""
+"""The shards that are asked for, in order, by whoever computes them."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from pipeline.extract.engine.job import plan
-from pipeline.extract.engine.work import Work
-from pipeline.extract.engines import local
+from pipeline.extract.engine.spread import shards
+from pipeline.project.params.engine import EngineParams
 from tests.extract import project
 
 
@@ -15,9 +15,9 @@ def test_only_what_is_asked_for_in_order(tiny: Path) -> None:
     node = project.params("random_filters", batch_size=2, shard_size=3).features["small"]
     job = plan(node, 1, torch.device("cpu"))
     assert (job.size, job.count) == (4, 3)
-    whole = dict(local.shards(job, [0, 1, 2], "small", "cpu", Work()))
+    whole = dict(shards(job, [0, 1, 2], "small", "cpu", EngineParams()))
     assert [shard.count for shard in whole.values()] == [4, 4, 1]
-    some = list(local.shards(job, [2, 0], "small", "cpu", Work()))
+    some = list(shards(job, [2, 0], "small", "cpu", EngineParams()))
     assert [number for number, _ in some] == [2, 0]
     for number, shard in some:
         assert np.array_equal(shard.rows.features, whole[number].rows.features)

@@ -1,0 +1,158 @@
+"""``python -m tests.benchmarks.million``: an evaluation of 10^6 images and 10^6 captions of 256 values.
+
+Writes planted vectors below ``--at`` in blocks (images around 1,000 topics, each caption beside its image), or takes those that are
+there. For each criterion two slices of queries are ranked against everything, in a process of their own that reads the files
+as ``vse-pipe evaluate --images --captions`` does: the scores, strips and figures of the whole, of some strips. Printed are the
+seconds of the processor and the largest memory of each slice, and what the fit gives for all queries. ``--approximate ivf_pq`` runs
+the command itself on everything, with the index of ``evaluate.approximate``.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tests.benchmarks.search import planted
+
+_BLOCK = 65536
+FILES = ("images.npy", "captions.npy", "owners.npy")
+
+
+def write(folder: Path, items: int, dim: int, topics: int, noise: float) -> None:
+    """noise: length of what a caption has beside its image, whose own distance from its topic is about 1."""
+    rng = np.random.default_rng(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    centres = rng.standard_normal((topics, dim), np.float32)
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    images = planted(rng, centres, rng.integers(topics, size=items), 1.0)
+    np.save(folder / "images.npy", images)
+    for start in range(0, items, _BLOCK):
+        block = images[start : start + _BLOCK]
+        block += noise / dim**0.5 * rng.standard_normal(block.shape, np.float32)
+        block /= np.linalg.norm(block, axis=1, keepdims=True)
+    np.save(folder / "captions.npy", images)
+    np.save(folder / "owners.npy", np.arange(items))
+
+
+def status(key: str) -> float:
+    """MiB of this process."""
+    return int(re.search(rf"{key}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+
+
+def one(folder: Path, inference: str, queries: int, memory: int) -> None:
+    """Print processor seconds of reading and of each pass for ``queries`` of either direction, and peak MiB."""
+    import torch
+
+    from pipeline.evaluate.external import inputs
+    from pipeline.evaluate.external.inputs import InputFiles
+    from pipeline.project.params.schema import EvaluateParams
+    from pipeline.ranking.engine import criteria, outcome
+    from pipeline.ranking.engine.bank import Bank
+    from pipeline.ranking.engine.picked import Chosen
+    from pipeline.ranking.engine.scores import Scores
+    from pipeline.ranking.engine.trial import trials
+    from pipeline.ranking.metrics.truth import Truth
+
+    torch.set_num_threads(1)
+    spent = [time.process_time()]
+    params = EvaluateParams(memory=memory, resamples=0)
+    files = InputFiles(*(folder / name for name in FILES[:2]), caption_images=folder / FILES[2])
+    given = inputs.read(files, params, torch.device("cpu"))
+    ground = trials([given.ranked], given.bank, given.similarity, params.memory)
+    rows = np.arange(queries)
+    spent.append(time.process_time())
+
+    class Part(Scores):
+        """Scores whose transpose, which a bank is asked for, is a slice too; only its shape is that of the whole."""
+
+        def __init__(self, base: Scores) -> None:
+            super().__init__(base.shape, base.strip)
+            self._part = Chosen(base.transposed(), rows)
+
+        def transposed(self) -> Scores:
+            return self._part
+
+    for trial in (ground["image_to_text"][0], ground["text_to_image"][0]):
+        ranked = Chosen(trial.scores, rows)
+        if inference == "csls":
+            from pipeline.ranking.engine.bank import ItemBias
+            from pipeline.ranking.engine.top import mean_of_top
+
+            # As much of the bank's pass as of the ranking's; the bias of the other items is that of the first.
+            means = mean_of_top(Part(trial.bank.queries).transposed(), 10)
+            bias = means.mean().expand(trial.scores.shape[1]).contiguous()
+            ranked = ItemBias(2.0, bias).apply(ranked)
+        else:
+            ranked = criteria.parse(inference, {}).rerank(ranked, Bank(ranked, True))
+        starts = trial.truth.starts[: queries + 1]
+        outcome.rank(ranked, Truth(starts, trial.truth.items[: starts[-1]], trial.truth.columns), params.ties)
+    spent.append(time.process_time())
+    json.dump({"read": spent[1] - spent[0], "rank": spent[2] - spent[1], "mib": status("VmHWM")}, sys.stdout)
+
+
+def sliced(folder: Path, inference: str, queries: int, memory: int) -> dict:
+    command = [sys.executable, "-m", "tests.benchmarks.million", "--at", str(folder), "--memory", str(memory)]
+    command += ["--one", str(queries), "--inference", inference]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
+    return json.loads(done.stdout)
+
+
+def whole(folder: Path, options: argparse.Namespace) -> None:
+    """The command line on all of it, approximately."""
+    overrides = [f"evaluate.approximate={options.approximate}", f"evaluate.memory={options.memory}", *options.set]
+    command = [word for each in overrides for word in ("-S", each)]
+    command += ["evaluate", "--images", str(folder / FILES[0]), "--captions", str(folder / FILES[1])]
+    command += ["--caption-images", str(folder / FILES[2]), "--inference", ",".join(options.inference), "--json"]
+    told = "import atexit, sys; from pipeline.cli import main; from tests.benchmarks.million import status\n"
+    told += "import time; atexit.register(lambda: sys.stderr.write(f'{time.process_time():.0f} s, {status(\"VmHWM\"):.0f} MiB\\n'))\nmain()"
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", told, *command], capture_output=True, text=True, env=os.environ)
+    sys.stdout.write(done.stdout)
+    sys.stdout.write(f"{time.monotonic() - started:.0f} s on the clock, of the processor: {done.stderr[-200:]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--at", type=Path, required=True)
+    for name, default in [("items", 1_000_000), ("dim", 256), ("topics", 1000), ("memory", 5000)]:
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--noise", type=float, default=2.5)
+    parser.add_argument("--inference", nargs="+", default=["nns", "csls"])
+    parser.add_argument("--slices", type=int, nargs="*", default=[2000, 8000])
+    parser.add_argument("--approximate", default=None)
+    parser.add_argument("--set", action="append", default=[], help="as -S of the command line")
+    parser.add_argument("--one", type=int, default=None, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        one(options.at, options.inference[0], options.one, options.memory)
+        return
+    if not all((options.at / name).is_file() for name in FILES):
+        write(options.at, options.items, options.dim, options.topics, options.noise)
+    for inference in options.inference if options.slices else []:
+        found = [sliced(options.at, inference, queries, options.memory) for queries in options.slices]
+        for queries, each in zip(options.slices, found, strict=True):
+            sys.stdout.write(
+                f"{inference:6}{queries:8} queries each way: {each['rank']:8.1f} s, {each['mib']:6.0f} MiB, read {each['read']:.1f} s\n"
+            )
+        slope = (
+            np.polyfit(options.slices, [each["rank"] for each in found], 1)[0]
+            if len(found) > 1
+            else found[0]["rank"] / options.slices[0]
+        )
+        items = len(np.load(options.at / FILES[2], mmap_mode="r"))
+        sys.stdout.write(
+            f"{inference:6} all {items} each way: {(slope * items + found[0]['read']) / 3600:.1f} h of one processor\n"
+        )
+        sys.stdout.flush()
+    if options.approximate:
+        whole(options.at, options)
+
+
+if __name__ == "__main__":
+    main()

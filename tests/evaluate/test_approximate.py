@@ -1,0 +1,162 @@
+"""``evaluate.approximate``: what an index finds, what the sample says of it, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.core.errors import UsageError
+from pipeline.evaluate.engine.measure import Inputs, measure
+from pipeline.project.params.schema import EvaluateParams
+from pipeline.ranking.engine import criteria
+from pipeline.ranking.engine.bank import Bank, ItemBias
+from pipeline.ranking.engine.bank_source import BankSource, cosine
+from pipeline.ranking.engine.outcome import Depths
+from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.split import Split
+from pipeline.ranking.metrics.truth import Relevance, Truth
+from tests.ranking.dense import unit_vectors
+
+pytest.importorskip("faiss", reason="faiss-cpu is not installed")
+from pipeline.ranking.engine import index
+from pipeline.ranking.engine.bounded import exact_ranks
+from pipeline.ranking.engine.nearest import Nearest, NearestScores
+
+IMAGES, EACH, DIM = 300, 2, 16
+
+
+def unit(vectors):
+    return torch.nn.functional.normalize(vectors, dim=1)
+
+
+@pytest.fixture(scope="module")
+def split():
+    images = unit_vectors(IMAGES, DIM, 0)
+    captions = unit(
+        images.repeat_interleave(EACH, 0)
+        + 0.35 * torch.from_numpy(np.random.default_rng(1).standard_normal((IMAGES * EACH, DIM)).astype(np.float32))
+    )
+    ids = np.arange(IMAGES)
+    return Split(ids, np.arange(IMAGES * EACH), ids.repeat(EACH), images, captions)
+
+
+def measured(split, name, similarity="cosine", bank=None, options=None, **params):
+    source = BankSource("test") if bank is None else BankSource("bank", bank)
+    inputs = Inputs(split, source, None, source, cosine, {"similarity": similarity})
+    chosen = [criteria.parse(name, options or {})]
+    return next(iter(measure(inputs, chosen, EvaluateParams(**{"resamples": 60, **params}))))
+
+
+def nearest(queries, items, effort=None):
+    made = index.built("IVF16,Flat", items)
+    index.exert(made, effort or 16)
+    return Nearest.of(made, queries, items, 64)
+
+
+@pytest.mark.parametrize("name", ["nns", "csls", "nnn"])
+@pytest.mark.parametrize("method", ["ivf", "hnsw"])
+def test_an_index_that_misses_nothing_gives_the_exact_figures(split, name, method):
+    options = {"nnn": criteria.INFERENCES.options("nnn").Params(k=8)}
+    exact = measured(split, name, options=options)
+    found = measured(split, name, options=options, approximate=method, approximate_recall=1.0, approximate_sample=40)
+    for direction in ("image_to_text", "text_to_image"):
+        told = found.metrics["approximate"][direction]
+        assert told["recall@10"] == 1.0
+        for k in (1, 5, 10):
+            ours, whole = found.metrics[direction][f"r@{k}"], exact.metrics[direction][f"r@{k}"]
+            assert (ours, told[f"r@{k}_over"]) == (whole, 0.0)
+            low, high = found.metrics["intervals"][direction][f"r@{k}"]
+            wider = exact.metrics["intervals"][direction][f"r@{k}"]
+            assert low <= wider[0] + 1e-9
+            assert high >= wider[1] - 1e-9
+    assert found.ranks["top"].to_pylist() == exact.ranks["top"].to_pylist()
+    assert found.ranks["rank"].null_count == len(found.ranks)
+
+
+@pytest.mark.parametrize(("name", "method"), [("nns", "ivf_pq"), ("csls", "ivf")])
+def test_the_interval_holds_what_a_poor_index_misses(split, name, method):
+    exact = measured(split, name).metrics
+    found = measured(split, name, approximate=method, approximate_recall=0.3, approximate_sample=10**6).metrics
+    for direction in ("image_to_text", "text_to_image"):
+        told = found["approximate"][direction]
+        assert told["recall@10"] < 0.9
+        for k in (1, 5, 10):
+            # Every query was drawn, so nothing is left to chance.
+            assert found[direction][f"r@{k}"] - told[f"r@{k}_over"] == pytest.approx(
+                exact[direction][f"r@{k}"], abs=1e-5
+            )
+    assert sum(
+        found["approximate"][one][f"r@{k}_over"] for one in ("image_to_text", "text_to_image") for k in (1, 5, 10)
+    )
+    low, high = found["intervals"]["rsum"]
+    assert low < exact["rsum"] < high
+
+
+def test_queries_without_a_correct_item_are_in_no_figure_and_a_bank_of_its_own_corrects(split):
+    pairs = (np.arange(0, IMAGES, 2), np.arange(0, IMAGES * EACH, 2 * EACH))
+    some = Split(*list(vars(split).values())[:5], Relevance.both_ways(*pairs))
+    bank = Split(*(np.empty(0, np.int64),) * 3, unit_vectors(70, DIM, 5), unit_vectors(90, DIM, 6))
+    exact = measured(some, "csls", bank=bank).metrics
+    found = measured(some, "csls", bank=bank, approximate="ivf", approximate_recall=1.0).metrics
+    for direction in ("image_to_text", "text_to_image"):
+        assert found[direction]["queries"] == exact[direction]["queries"] == IMAGES // 2
+        assert [found[direction][f"r@{k}"] for k in (1, 5, 10)] == [exact[direction][f"r@{k}"] for k in (1, 5, 10)]
+
+
+@pytest.mark.parametrize("ties", ["pessimistic", "average", "optimistic"])
+@pytest.mark.parametrize("name", ["csls", "nnn"])
+def test_bounded_ranks_are_those_of_all_items(name, ties):
+    images, captions = unit_vectors(90, 6, 0), unit_vectors(400, 6, 1)
+    captions[200:] = captions[:200]  # every caption twice: ties
+    criterion = criteria.parse(name, {"nnn": criteria.INFERENCES.options("nnn").Params(k=5)})
+    scores = Scores.of(captions, images, cosine)
+    bias = criterion.item_bias(Bank(scores, True))
+    rng = np.random.default_rng(2)
+    truth = Truth.listed([rng.choice(90, 2, replace=False) for _ in range(400)], 90)
+    below = ItemBias(bias.scale, bias.bias - torch.from_numpy(rng.uniform(0, 0.4, 90)).float())
+    found, ten = exact_ranks(criterion, scores, below, captions, images, truth, Depths(), ties)
+    whole = torch.cat([block for _, block in bias.apply(scores).blocks()]).numpy()
+    for row, rank in enumerate(found):
+        right = truth.items[truth.starts[row] : truth.starts[row + 1]]
+        best = whole[row, right].max()
+        wrong = np.setdiff1d(np.arange(90), right)
+        share = {"optimistic": 0.0, "average": 0.5, "pessimistic": 1.0}[ties]
+        expected = (whole[row, wrong] > best).sum() + share * (whole[row, wrong] == best).sum()
+        assert rank == expected or min(rank, expected) >= 10
+    assert ten.shape == (400, 10)
+
+
+def test_means_of_the_nearest_are_those_of_all_scores():
+    one, other = unit_vectors(80, 8, 0).numpy(), unit_vectors(120, 8, 1).numpy()
+    stand_in = NearestScores(nearest(one, other), nearest(other, one))
+    expected = np.sort(other @ one.T, axis=1)[:, -5:].mean(axis=1)
+    np.testing.assert_allclose(stand_in.transposed().known_means(5), expected, rtol=1e-5)
+    with pytest.raises(ValueError, match="nearest neighbours alone"):
+        stand_in.strip(slice(0, 80))
+
+
+def test_fewer_found_than_asked_for_are_no_items():
+    one, other = unit_vectors(50, 8, 0).numpy(), unit_vectors(200, 8, 1).numpy()
+    few = nearest(one, other, effort=1)
+    assert (few.columns == -1).any()
+    assert np.isneginf(few.scores[few.columns == -1]).all()
+    truth = Truth.listed([np.array([row]) for row in range(50)], 200)
+    bias = ItemBias(1.0, torch.zeros(200))
+    for row, rank in enumerate(few.ranks(truth, bias, "pessimistic")):
+        there = few.columns[row][few.columns[row] >= 0]
+        assert rank == sum(one[row] @ other[item] > one[row] @ other[row] + 1e-6 for item in there)
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "said"),
+    [
+        ("is", {}, "ranks under csls, nnn, nns, not is"),
+        ("csls+gm", {}, r"not csls\+gm"),
+        ("nnn", {}, "no larger k"),
+        ("nns", {"recall": [100]}, "evaluate.recall has a larger K"),
+        ("nns", {"protocol": "folds", "fold_size": 100}, "evaluate.protocol full"),
+        ("nns", {"similarity": "order"}, "under cosine or dot"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(split, name, params, said):
+    with pytest.raises(UsageError, match=said):
+        measured(split, name, approximate="ivf", **params)
