@@ -160,3 +160,13 @@ def test_fewer_found_than_asked_for_are_no_items():
 def test_what_it_cannot_do_is_refused(split, name, params, said):
     with pytest.raises(UsageError, match=said):
         measured(split, name, approximate="ivf", **params)
+
+
+def test_an_index_needs_items_and_memory():
+    with pytest.raises(UsageError, match="ivf_pq is of 16 items at least, these are 9; there is another way"):
+        index.chosen("ivf_pq", 9, 4, 100, "evaluate.memory", "there is another way")
+    with pytest.raises(
+        UsageError, match=r"evaluate\.memory: 1 MiB is too little for an index of 1,000,000 items of 256 numbers"
+    ):
+        index.chosen("ivf_pq", 10**6, 256, 1, "evaluate.memory", "wait")
+    assert index.chosen("ivf_pq", 10**6, 256, 100, "evaluate.memory", "wait") == "IVF2048,PQ128x4fs"

@@ -61,7 +61,7 @@ def check(params: EvaluateParams, criteria: Sequence[Criterion], ranked: Split, 
 
 
 @dataclass
-class Side:
+class OneWay:
     """One direction. queries, items: vectors; seed: of the sample."""
 
     direction: str
@@ -111,7 +111,7 @@ class Side:
 class Finder:
     """sides: by direction; own: the ranked queries correct the hubs."""
 
-    sides: dict[str, Side]
+    sides: dict[str, OneWay]
     own: bool
     depths: Depths
     ties: str
@@ -121,7 +121,7 @@ class Finder:
         cls, ranked: Split, ground: dict[str, list[Trial]], params: EvaluateParams, own: bool, seed: int
     ) -> "Finder":
         vectors = {"image_to_text": (ranked.images, ranked.captions), "text_to_image": (ranked.captions, ranked.images)}
-        sides = {name: Side(name, ground[name][0], params, *vectors[name], seed) for name in DIRECTIONS}
+        sides = {name: OneWay(name, ground[name][0], params, *vectors[name], seed) for name in DIRECTIONS}
         return cls(sides, own, Depths.of(params.recall, params.ndcg), params.ties)
 
     def run(self, criterion: Criterion, direction: str) -> tuple[Outcome, dict]:
@@ -172,7 +172,7 @@ class Finder:
         other = next(side for name, side in self.sides.items() if name != direction)
         return Bank(NearestScores(self.sides[direction].nearest, other.nearest), True)
 
-    def _outcome(self, side: Side, bias: ItemBias) -> Outcome:
+    def _outcome(self, side: OneWay, bias: ItemBias) -> Outcome:
         truth, nearest = side.trial.truth, side.nearest
         judged = truth.judged()
         if len(judged) < len(truth):

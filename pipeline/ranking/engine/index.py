@@ -26,6 +26,8 @@ _A_CODE = 2
 _MIB = 1 << 20
 # The least effort of a graph, and how many times that is the most.
 _LEAST, _DOUBLED = 100, 64
+# Codes of four bits are learnt from so many.
+_FEWEST = 16
 # What FAISS is asked to build, and the bytes of a number and of an item beside its numbers.
 _KINDS = {
     "ivf": [("IVF{lists},Flat", 4.0, 8), ("IVF{lists},SQ8", 1.0, 8), ("IVF{lists},SQ4", 0.5, 8)],
@@ -38,6 +40,8 @@ Vectors = Float32[np.ndarray, "rows dim"]
 def chosen(kind: str, rows: int, dim: int, memory: int, parameter: str, advice: str) -> str:
     """The most exact index of a kind that ``memory`` MiB have room for, as FAISS writes it. parameter, advice: that sets them and
     what else to do, for the message of the UsageError where they are too few."""
+    if kind == "ivf_pq" and rows < _FEWEST:
+        raise UsageError(f"ivf_pq is of {_FEWEST} items at least, these are {rows}; {advice}")
     lists = 1 << max(0, round(math.log2(2 * math.sqrt(rows))))
     codes = max(parts for parts in range(1, max(1, dim // _A_CODE) + 1) if dim % parts == 0)
     for spec, number, beside in _KINDS[kind]:
