@@ -1,17 +1,22 @@
 """Which files a data set of shards consists of, and which split each of them belongs to."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
+from pipeline.artifacts import captions, images
 from pipeline.artifacts.names import TextIds
 from pipeline.core.errors import InputError
 from pipeline.core.inside import inside
 from pipeline.pictures.address import path_of
-from pipeline.prepare.engine.scan import scan
+from pipeline.prepare.engine.rows import Rows, blocks
+from pipeline.prepare.engine.scan import locate, readings
 from pipeline.prepare.engine.shard_params import ShardParams
-from pipeline.prepare.engine.source import Source, caption_table, drawn_split, existing, image_table, numbered
+from pipeline.prepare.engine.source import Source, drawn_split, existing, numbered
+
+_FOUND = pa.schema([(name, pa.string()) for name in ("file", "split", "where")])
 
 
 def drawn(params: ShardParams, name: str, seed: int) -> str:
@@ -53,21 +58,49 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     return root, pairs
 
 
-def assembled(
-    root: Path,
-    images: Sequence[tuple[str, str, str]],
-    captions: Sequence[Sequence[str]],
-    ids: Sequence[int | str] | None = None,
-) -> Source:
-    """images: address, split and where it stands, of each image; captions: its texts. ids: of the images, running numbers where
-    there are none, as captions always have."""
-    scanned = scan(root, [file for file, _, _ in images], lambda number: images[number][2], in_shards=True)
-    splits = [split for _, split, _ in images]
-    sizes = scanned.widths, scanned.heights, scanned.digests
-    keys, named = numbered(range(len(images)) if ids is None else ids, "image_id", lambda number: images[number][2])
-    table = image_table(keys, [file for file, _, _ in images], splits, *sizes)
-    owners = [number for number, texts in enumerate(captions) for _ in texts]
-    texts = [text for group in captions for text in group]
-    described = [keys[owner] for owner in owners], texts, [splits[owner] for owner in owners]
-    told: pa.Table = caption_table(range(len(texts)), *described)
-    return Source(table, told, str(root), scanned.broken, names=TextIds.of(**named) if named else None)
+class Assembly:
+    """The tables of a data set of shards: rows as they are found, and the pictures opened when all are. folder: where rows that do
+    not fit in memory may lie meanwhile."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self._folder = root, folder
+        self._found, self._captions = Rows(folder, _FOUND), Rows(folder, captions.SCHEMA)
+
+    @property
+    def count(self) -> int:
+        """Of images."""
+        return self._found.count
+
+    def add(self, file: str, split: str, where: str, texts: Iterable[str]) -> None:
+        """An image and its captions. file: its address; where: it stands. Raises InputError for an address that is none."""
+        locate(self.root, file, where, in_shards=True)
+        for text in texts:
+            self._captions.add(self._captions.count, self.count, text, split)
+        self._found.add(file, split, where)
+
+    def source(self, ids: Sequence[int | str] | None = None) -> Source:
+        """ids: of the images, running numbers where there are none, as captions always have."""
+        found, told = self._found.table(), self._captions.table()
+        keys, named = np.arange(self.count), {}
+        if ids is not None:
+            numbers, named = numbered(ids, "image_id", lambda number: found["where"][number].as_py())
+            keys = np.array(numbers)
+            owners = pa.chunked_array([keys[chunk] for chunk in told["image_id"].chunks], pa.int64())
+            told = told.set_column(1, told.schema.field("image_id"), owners)
+        table, broken = self._scanned(found, keys)
+        return Source(table, told, str(self.root), broken, names=TextIds.of(**named) if named else None)
+
+    def _scanned(self, found: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
+        """images.parquet, and what of it is broken. found: of ``_FOUND``."""
+        read, rows, broken = Rows(self._folder, images.SCHEMA), _rows(found), []
+        results = readings(self.root, ((file, where) for file, _, where in _rows(found)), len(found))
+        for key, (file, split, where), (size, _, digest, why) in zip(keys, rows, results, strict=True):
+            read.add(key, file, split, *size, digest)
+            if why is not None:
+                broken.append(f"{where}: {file} {why}")
+        return read.table(), broken
+
+
+def _rows(table: pa.Table) -> Iterator[tuple]:
+    for _, block in blocks(table):
+        yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
