@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.artifacts import captions, images, names, phrases, regions
-from pipeline.core import memory
+from pipeline.core import memory, remote
 from pipeline.core.console import say, warn
 from pipeline.core.errors import InputError
 from pipeline.core.files import sha256
@@ -37,6 +37,7 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         memory.limit(node.memory, f"datasets.{dataset}.memory"),
         whole_folder(out, [images.NAME, captions.NAME, names.NAME, phrases.NAME, regions.NAME, images.DRAWN]) as folder,
     ):
+        remote.refuse_secrets(node.source)
         read = FORMATS.load(node.format.name).read
         where = [device] if FORMATS.traits(node.format.name).proposes else []
         source = read(Path(node.source), folder, node.format.params, params.seed, *where)

@@ -1,5 +1,6 @@
 """Which files a data set of shards consists of, and which split each of them belongs to."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 
 from pipeline.artifacts import captions, images
 from pipeline.artifacts.names import TextIds
+from pipeline.core import remote
 from pipeline.core.errors import InputError
 from pipeline.core.inside import inside
 from pipeline.pictures.address import path_of
@@ -16,6 +18,8 @@ from pipeline.prepare.engine.scan import locate, readings
 from pipeline.prepare.engine.shard_params import ShardParams
 from pipeline.prepare.engine.source import Source, drawn_split, existing, numbered
 
+# Of numbers with leading zeros: {0000..0041}
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _FOUND = pa.schema([(name, pa.string()) for name in ("file", "split", "where")])
 
 
@@ -27,15 +31,17 @@ def drawn(params: ShardParams, name: str, seed: int) -> str:
 
 def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tuple[Path, str]]]:
     """The image root, and each file with its split, by split and name. source: their folder, or a file that is all of
-    train. Raises InputError for a pattern without files, a file of two splits, another suffix, a file outside of the folder.
+    train, or files by a range of numbers. Raises InputError for a pattern without files, a file of two splits, another suffix,
+    a file outside of the folder.
     """
-    if existing(source).is_file():
-        found = {"train": [source]}
-        root = source.parent
+    if _RANGE.search(source.name):
+        root, found = source.parent, {"train": _matching(source.parent, source.name)}
+    elif remote.is_file(source if remote.is_remote(source) else existing(source)):
+        root, found = source.parent, {"train": [source]}
     else:
         root = source
         found = {
-            split: sorted(path for path in root.glob(pattern) if path.is_file())
+            split: _matching(root, pattern)
             for split in ("train", "val", "test")
             if isinstance(pattern := getattr(params, split), str)
         }
@@ -43,7 +49,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     for split, group in found.items():
         if not group:
             advice = "" if split == "train" else "; name others, or the share of train that is to be drawn for it"
-            raise InputError(f"{root}: no file matches {split}: '{getattr(params, split)}'{advice}")
+            raise InputError(f"{remote.url(root)}: no file matches {split}: '{getattr(params, split)}'{advice}")
     seen: dict[Path, str] = {}
     for path, split in pairs:
         if path in seen:
@@ -56,6 +62,21 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
             raise InputError(f"{path}: its name reads as a place in {path_of(name)!r}; rename it")
         inside(root, name, str(root))
     return root, pairs
+
+
+def _matching(root: Path, pattern: str) -> list[Path]:
+    """Raises InputError where one of a range of numbers is not there."""
+    if not (range_ := _RANGE.search(pattern)):
+        return remote.glob(root, pattern)
+    first, last = range_[1], range_[2]
+    found = []
+    for number in range(int(first), int(last) + 1):
+        one = f"{pattern[: range_.start()]}{number:0{len(first)}d}{pattern[range_.end() :]}"
+        there = _matching(root, one)
+        if not there:
+            raise InputError(f"{remote.url(root / one)}: does not exist, and '{pattern}' names it")
+        found += there
+    return found
 
 
 class Assembly:
@@ -88,7 +109,7 @@ class Assembly:
             owners = pa.chunked_array([keys[chunk] for chunk in told["image_id"].chunks], pa.int64())
             told = told.set_column(1, told.schema.field("image_id"), owners)
         table, broken = self._scanned(found, keys)
-        return Source(table, told, str(self.root), broken, names=TextIds.of(**named) if named else None)
+        return Source(table, told, remote.url(self.root), broken, names=TextIds.of(**named) if named else None)
 
     def _scanned(self, found: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
         """images.parquet, and what of it is broken. found: of ``_FOUND``."""

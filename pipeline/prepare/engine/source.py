@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from pipeline.artifacts import captions, images, phrases
 from pipeline.artifacts.names import TextIds
-from pipeline.core import memory, seeds, text_ids
-from pipeline.core.errors import InputError, MissingResource
+from pipeline.core import memory, remote, seeds, text_ids
+from pipeline.core.errors import InputError, MissingResource, UsageError
 from pipeline.core.unknown import missing
 
 # In characters: what the csv module reads of a cell, and ten times what anybody wrote below a picture.
@@ -60,7 +60,10 @@ class Source:
 
 
 def existing(source: Path) -> Path:
-    """``source`` if it exists. Raises MissingResource: no command makes the raw data."""
+    """``source`` if it exists. Raises MissingResource: no command makes the raw data; UsageError for a URL, which formats of shards
+    alone can read."""
+    if remote.is_remote(source):
+        raise UsageError(f"source {remote.url(source)}: object storage is read by the formats webdataset and parquet alone")
     if not source.exists():
         raise MissingResource(
             f"source {source} does not exist; put the data set there or correct `source` in params.yaml"

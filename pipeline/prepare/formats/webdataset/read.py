@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from pipeline.core import remote
 from pipeline.core.console import track
 from pipeline.core.errors import InputError
 from pipeline.pictures.address import TarMember
@@ -38,7 +39,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 
 def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[TarMember, str, list[str]]]:
     shard = path.relative_to(root).as_posix()
-    with path.open("rb") as file:
+    with remote.opened(path) as file:
         for sample in tar.samples(path, file):
             where = f"{path} key '{sample.key}'"
             found = [ending for ending in params.images if ending.lower() in sample.members]
