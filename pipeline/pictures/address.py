@@ -73,6 +73,11 @@ def cut(file: str) -> tuple[str, Box | None]:
     return (match[1], Box(*map(int, match.groups()[1:]))) if match else (file, None)
 
 
+def is_path(file: str) -> bool:
+    """Is a file of this name named by it, and nothing else?"""
+    return ("::" not in file and "#" not in file) or (cut(file)[1] is None and path_of(file) == file)
+
+
 def parse(file: str) -> str | TarMember | Cell:
     """Where the picture lies that ``file`` names or names a box of; a string is a path."""
     file, _ = cut(file)

@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pipeline.artifacts import embeddings, evaluation, features, images, unreadable
@@ -103,6 +104,32 @@ def test_the_table_has_no_column_of_captions(call):
     assert "deep/c.png" in Path("found.html").read_text()
     status, out, err = call("search", "--image-id", "deep/c.png", "--device", "cpu")
     assert (status, "d.png" in out) == (0, True), err
+
+
+def test_how_probable_a_match_is_was_learnt_on_val_of_the_run(call):
+    call("index", "../My Photos", "--run", "sum", "--device", "cpu")
+    status, out, err = call("search", "a red disc", "--probability", "--json", "--device", "cpu")
+    assert status == 0, err
+    found = json.loads(out)
+    own = json.loads(call("search", "a red disc", "--probability", "--json", "--run", "sum", "--device", "cpu")[1])
+    assert found["calibration"]["run"] == "sum"
+    keys = ("run", "split", "queries", "pairs", "base_rate")
+    assert [found["calibration"][key] for key in keys] == [own["calibration"][key] for key in keys]
+    from pipeline.tools.search.engine import Engine
+    from pipeline.tools.search.query import TO_IMAGES
+
+    engine = Engine.open(artefacts.load_params(Path(), **read_document(Path("params.yaml"))), "sum", device="cpu")
+    for hit in found["hits"]:
+        assert hit["probability"] == pytest.approx(
+            float(engine.calibration(TO_IMAGES)(np.array([hit["score"]]))[0]), abs=1e-6
+        )
+    assert "queries of val of run sum" in call("search", "a red disc", "--probability", "--device", "cpu")[2]
+    shutil.rmtree(paths.embedded("sum"))
+    status, _, err = call("search", "a red disc", "--min-probability", 0.5, "--device", "cpu")
+    assert (status, "a probability of a match is learnt from val, of 'sum' where 'My-Photos' has none" in err) == (
+        4,
+        True,
+    )
 
 
 @pytest.mark.parametrize("run", ["sum", "scan"])

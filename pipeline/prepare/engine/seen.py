@@ -1,7 +1,4 @@
-"""What earlier calls have read of the pictures of a folder, so that those that have not changed are not read again.
-
-data/seen/ is known to no stage and holds nothing that an output depends on: all of it can be removed.
-"""
+"""What earlier calls have read of the pictures of a folder, so that those that have not changed are not read again."""
 
 import contextlib
 import time
@@ -9,9 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
-
-from pipeline.core import tables
+from pipeline.artifacts import seen
 from pipeline.core.console import warn
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.prepare.engine.scan import Read
@@ -23,18 +18,6 @@ _EVERY_S = 30.0
 _READING = 20
 # A file that is changed again within one tick of its file system's clock has the same time.
 _TICK_NS = 2 * 10**9
-_SCHEMA = pa.schema(
-    [
-        tables.field("file", pa.string(), "below the folder"),
-        tables.field("size", pa.int64(), "bytes"),
-        tables.field("changed", pa.int64(), "nanoseconds since 1970"),
-        tables.field("width", pa.int32(), "pixels, upright"),
-        tables.field("height", pa.int32(), "pixels, upright"),
-        tables.field("orientation", pa.int32(), "of EXIF, 1 to 8"),
-        tables.field("sha256", pa.string(), "of the file"),
-    ],
-    metadata={"artefact": "seen", "version": "1"},
-)
 
 
 @dataclass
@@ -53,16 +36,16 @@ class SeenPictures:
     def kept(cls, path: Path) -> Iterator["SeenPictures"]:
         """Read, and written again from time to time and at the end, be it an interruption. A damaged file is one warning and
         counts as none."""
-        seen = cls(path)
+        found = cls(path)
         if path.is_file():
             try:
-                seen._known = _read(path)
+                found._known = _read(path)
             except (InputError, IntegrityError) as error:
                 warn(f"{error}; all pictures are read again")
         try:
-            yield seen
+            yield found
         finally:
-            seen._write()
+            found._write()
 
     def get(self, file: str, stamp: Stamp) -> Read | None:
         was, read = self._known.get(file, (None, None))
@@ -85,17 +68,13 @@ class SeenPictures:
     def _write(self) -> None:
         started = time.monotonic()
         if self._changed:
-            rows = [(file, *stamp, *read[0], read[1], read[2]) for file, (stamp, read) in self._known.items()]
-            columns = list(zip(*rows, strict=True)) if rows else [()] * len(_SCHEMA)
-            tables.write(self.path, pa.table([list(one) for one in columns], schema=_SCHEMA), _SCHEMA, {})
+            seen.write(self.path, ((file, *stamp, *read[0], *read[1:3]) for file, (stamp, read) in self._known.items()))
         self._changed, self._written = False, time.monotonic()
         self._took = self._written - started
 
 
 def _read(path: Path) -> dict[str, tuple[Stamp, Read]]:
-    table = tables.read(path, _SCHEMA)
-    files, *columns = (table[name].to_pylist() for name in _SCHEMA.names)
     return {
         file: ((size, changed), ((width, height), turned, digest, None))
-        for file, size, changed, width, height, turned, digest in zip(files, *columns, strict=True)
+        for file, size, changed, width, height, turned, digest in seen.read(path)
     }

@@ -55,6 +55,7 @@ class Engine:
     _names: TextIds | None
     _criterion: Rescoring
     _network: Network | Together
+    _opens: Callable[[str, str], Network | Together]
     _catalogue: Catalogue
     _lock: RLock
     _scoring: Scoring
@@ -75,7 +76,8 @@ class Engine:
         found = cls()
         found.run, found.inference, found.split = run, inference, split
         found._params, found._criterion = params, criterion_of(params, inference)
-        found._network = together.open_run(params, run, split, *_computing(device))
+        found._opens = partial(together.open_run, params, **together.computing(device))
+        found._network = found._opens(run, split)
         found._catalogue = Catalogue.read(params.dataset(run))
         ids = found._network.ids
         found.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
@@ -217,7 +219,13 @@ class Engine:
         with self._lock:
             if direction not in self._calibrations:
                 self._calibrations[direction] = calibration_of(
-                    self._params, self.run, self._criterion, self._network, self.correction(direction), direction
+                    self._params,
+                    self.run,
+                    self._criterion,
+                    self._network,
+                    self.correction(direction),
+                    direction,
+                    self._opens,
                 )
             return self._calibrations[direction]
 
@@ -281,16 +289,6 @@ class Engine:
         probability = None if sure is None else float(sure(np.array([score]))[0])
         shown, file = self._shown("image_id", image), self._catalogue.file(image)
         return Hit(rank, score, shown, caption, text, file, same, len(alike), probability)
-
-
-def _computing(device: str) -> tuple[Any, bool]:
-    """What ``open_run`` is told: the device, and whether numpy may take its place. A GPU is only asked by name for what is quicker
-    computed than copied to it. Raises UsageError for a device that is not there."""
-    if device in ("auto", "cpu"):
-        return device, True
-    from pipeline.core.device import resolve
-
-    return resolve(device), False
 
 
 def _check_known(kind: str, name: str, known: list[str] | tuple[str, ...]) -> None:

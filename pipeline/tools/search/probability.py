@@ -1,6 +1,7 @@
 """The probability that a hit is a match: a curve fitted on the run's val queries, computed once, then kept in data/search/."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -8,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from pipeline.core.console import say, warn
-from pipeline.core.errors import InputError, UsageError
+from pipeline.core.errors import InputError, MissingResource, UsageError
 from pipeline.project import code, paths
 from pipeline.project.params.typed import Params
 from pipeline.ranking.metrics.calibration import ISOTONIC, Curve
@@ -19,13 +20,15 @@ from pipeline.tools.search.together import Together
 
 _VAL, _MAKES = "val", "pipeline.ranking.engine.calibration"
 _KNOTS = "knots"
+# A run, a split
+Opens = Callable[[str, str], Network | Together]
 # Criteria whose scores grow or fall with the number of the bank's queries.
 _SUMS = ("is", "dual_is")
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """about: method, candidates, on how many queries and pairs of val it was fitted, their base_rate, when and how long it took,
+    """about: method, candidates, whose queries (run, split), on how many queries and pairs of val it was fitted, their base_rate, when and how long it took,
     and whether it was kept from an earlier call."""
 
     curve: Curve
@@ -37,22 +40,26 @@ class Calibration:
 
 
 def calibration_of(
-    params: Params, run: str, criterion: Rescoring, network: Network | Together, searched: Correction, direction: str
+    params: Params,
+    run: str,
+    criterion: Rescoring,
+    network: Network | Together,
+    searched: Correction,
+    direction: str,
+    opens: Opens,
 ) -> Calibration:
-    """Of one direction, by ``evaluate.calibrate``, isotonic where that is none. searched: of what is searched. Warns where it and
-    that of val are sums over other numbers of queries. Raises InputError where the run has embedded nothing of val, UsageError where
-    val would correct itself, and as ``correction_of`` there."""
+    """Of one direction, by ``evaluate.calibrate``, isotonic where that is none, on val of what is searched; of a transfer to a data
+    set without one, on that of its run. searched: of what is searched. Warns where it and that of val are sums over other numbers
+    of queries. Raises InputError where neither has embedded captions of val, UsageError where val would correct itself, and as
+    ``correction_of`` there."""
     if params.evaluate.bank == _VAL and criterion.name != PLAIN:
         raise UsageError(
             f"a probability is learnt on val, and evaluate.bank=val would correct those queries by themselves: no probability under "
             f"{criterion.name}, or -S evaluate.bank=test or train"
         )
     method = ISOTONIC if params.evaluate.calibrate == "none" else params.evaluate.calibrate
-    try:
-        val = network.of(_VAL)
-    except InputError as error:
-        raise InputError(f"a probability of a match is learnt from val: {error}") from error
-    correction = correction_of(params, run, criterion, val, direction)
+    learnt, val = _val(params, run, network, opens)
+    correction = correction_of(params, learnt, criterion, val, direction)
     ours, theirs = (one.about.get("queries") for one in (searched, correction))
     if criterion.name in _SUMS and ours != theirs:
         warn(
@@ -72,13 +79,29 @@ def calibration_of(
     found = stored.read(path, identity, files)
     kept = found is not None
     if found is None:
-        found = _computed(params, method, val, correction, direction)
+        found = _computed(params, method, learnt, val, correction, direction)
         stored.write(path, found, identity, files)
     return Calibration(Curve(method, np.array(found.tensors[_KNOTS])), {**found.about, "kept": kept})
 
 
+def _val(params: Params, run: str, network: Network | Together, opens: Opens) -> tuple[str, Network | Together]:
+    """Queries with known answers, and the run or transfer that embedded them."""
+    own = params.trained(run)
+    try:
+        return run, network.of(_VAL)
+    except InputError as error:
+        if run == own:
+            raise InputError(f"a probability of a match is learnt from val: {error}") from error
+    try:
+        return own, opens(own, _VAL)
+    except (InputError, MissingResource) as error:
+        raise type(error)(
+            f"a probability of a match is learnt from val, of '{own}' where '{run}' has none: {error}"
+        ) from error
+
+
 def _computed(
-    params: Params, method: str, val: Network | Together, correction: Correction, direction: str
+    params: Params, method: str, run: str, val: Network | Together, correction: Correction, direction: str
 ) -> stored.Stored:
     import torch
 
@@ -97,6 +120,7 @@ def _computed(
     curve = fitted(method, known.scores, known.matched)
     about = {
         "method": method,
+        "run": run,
         "split": _VAL,
         "candidates": CANDIDATES,
         **known.about,

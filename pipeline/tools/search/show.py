@@ -68,9 +68,10 @@ def calibrated(told: dict) -> str:
     """What a probability is of."""
     about = told["calibration"]
     query, item = ("sentence", "image") if told["direction"] == "text_to_image" else ("image", "caption")
+    whose = "" if about["run"] == told["run"] else f" of run {about['run']}"
     return (
         f"probability that one of the {about['candidates']} best of a {query} is its own {item}: {about['method']} on "
-        f"{about['queries']:,} queries of {about['split']}, where {about['base_rate']:.1%} are"
+        f"{about['queries']:,} queries of {about['split']}{whose}, where {about['base_rate']:.1%} are"
     )
 
 

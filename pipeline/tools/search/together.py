@@ -1,6 +1,6 @@
 """Several networks asked as one, and what a run or an ensemble consists of."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline.artifacts import embeddings, evaluation, model_files
 from pipeline.core.errors import InputError, MissingResource, UsageError
@@ -90,6 +90,16 @@ def open_run(
             f"{peer.folder}: another network than {embeddings.IMAGES} beside it names; embed the run again"
         )
     return Together([first, Network(params, peer, trained / model_files.PEER, device)])
+
+
+def computing(device: str) -> dict[str, Any]:
+    """What ``open_run`` is told: the device, and whether numpy may take its place. A GPU is only asked by name for what is quicker
+    computed than copied to it. Raises UsageError for a device that is not there."""
+    if device in ("auto", "cpu"):
+        return {"device": device, "light": True}
+    from pipeline.core.device import resolve
+
+    return {"device": resolve(device)}
 
 
 def _weights(params: Params, run: str) -> tuple[float, ...] | None:
