@@ -44,7 +44,7 @@ def read(folder: Path, needed_by: str = "", columns: Sequence[str] = tuple(SCHEM
 
 
 @dataclass(frozen=True)
-class Column:
+class CaptionColumn:
     """One column of the captions in ``folder``, read by row groups each time it is gone through."""
 
     folder: Path

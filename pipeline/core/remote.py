@@ -119,7 +119,9 @@ class _Ranges(io.RawIOBase):
             wanted = min(len(buffer), self._file.size - self._file.tell())
             found = self._file.read(len(buffer))
         if len(found) < wanted:
-            raise IntegrityError(f"{url(self._path)}: ended before its size while it was read; run the same command again")
+            raise IntegrityError(
+                f"{url(self._path)}: ended before its size while it was read; run the same command again"
+            )
         buffer[: len(found)] = found
         return len(found)
 

@@ -83,14 +83,22 @@ def _texts(folder: Path, dataset: str, read: Fitted) -> texts.Texts | None:
     ids = captions.read(prepared, columns=["caption_id"])["caption_id"].to_numpy()
     if not len(ids):
         return None
-    text_stage.write(folder, ids, captions.Column(prepared, "text"), read.method, read.options, read.state, {"method": read.meta["method"]})
+    text_stage.write(
+        folder,
+        ids,
+        captions.CaptionColumn(prepared, "text"),
+        read.method,
+        read.options,
+        read.state,
+        {"method": read.meta["method"]},
+    )
     return texts.read(folder, verify=False)
 
 
 def _unknown(dataset: str, read: Fitted) -> dict[str, float]:
     """By split, the share of the words of its captions that the run does not know; empty of a method without words."""
     prepared = paths.prepared(dataset)
-    corpus = Corpus(captions.Column(prepared, "text"), captions.Column(prepared, "split"))
+    corpus = Corpus(captions.CaptionColumn(prepared, "text"), captions.CaptionColumn(prepared, "split"))
     shares = {split: read.unknown_share(corpus.of(split)) for split in sorted(set(corpus.splits))}
     return {split: round(share, _DIGITS) for split, share in shares.items() if share is not None}
 

@@ -48,7 +48,7 @@ def extract_texts(params: Params, name: str) -> Path:
         learns = traits.terms or traits.mixes or traits.gives != "vectors"
         prepared, needed = paths.prepared(node.dataset), f"extract {name}" if learns else ""
         ids = captions.read(prepared, needed, ["caption_id"])["caption_id"].to_numpy()
-        corpus = Corpus(captions.Column(prepared, "text"), captions.Column(prepared, "split"))
+        corpus = Corpus(captions.CaptionColumn(prepared, "text"), captions.CaptionColumn(prepared, "split"))
         result = _write(out, ids, corpus, method, node.method.params, params.seed, {**about, "fingerprint": digest})
     seconds = time.monotonic() - started
     timing.record(out, seconds)
@@ -128,7 +128,9 @@ def write(
     captions ``found``, of which one block is in memory."""
     gives = TEXT_FEATURES.traits(about["method"]).gives
     block = _TOKENS if gives == "tokens" else options.block
-    parts = _parts(found, -(-len(ids) // block), block, partial(method.transform, state=state, params=options), out.name)
+    parts = _parts(
+        found, -(-len(ids) // block), block, partial(method.transform, state=state, params=options), out.name
+    )
     if gives == "tokens":
         cut = texts.write_tokens(out, ids, (part for _, part in parts), state.words, about)
         return f"{len(state.words)} words, {cut} cut"

@@ -68,7 +68,9 @@ def test_the_tables_are_those_of_the_disk(kind: str, protocol: str, bucket: str,
 @pytest.mark.parametrize("source", ["memory://bucket/shards/train-{0000..0001}.tar", "raw/train-{0000..0001}.tar"])
 def test_shards_by_their_numbers(source: str, bucket: str, tmp_path: Path) -> None:
     assert read("webdataset", Path(source), tmp_path / "out").images.num_rows == COUNT
-    with pytest.raises(InputError, match=r"train-0002\.tar: does not exist, and 'train-\{0001\.\.0002\}\.tar' names it"):
+    with pytest.raises(
+        InputError, match=r"train-0002\.tar: does not exist, and 'train-\{0001\.\.0002\}\.tar' names it"
+    ):
         read("webdataset", Path(source.replace("0001}", "0002}").replace("{0000", "{0001")), tmp_path / "out")
 
 
@@ -120,7 +122,9 @@ def test_what_a_user_gets_wrong(source: str, status: int, message: str, bucket: 
 
 
 def test_other_formats_read_the_disk(bucket: str) -> None:
-    with pytest.raises(UsageError, match=r"source memory://bucket/shards: object storage is read by .* webdataset and parquet"):
+    with pytest.raises(
+        UsageError, match=r"source memory://bucket/shards: object storage is read by .* webdataset and parquet"
+    ):
         prepare("karpathy", bucket)
 
 

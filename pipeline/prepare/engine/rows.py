@@ -54,7 +54,9 @@ class Rows:
     def _write(self) -> None:
         if self._waiting:
             waiting, self._waiting = self._waiting, []
-            self._file.write_table(pa.table([list(column) for column in zip(*waiting, strict=True)], schema=self._schema))
+            self._file.write_table(
+                pa.table([list(column) for column in zip(*waiting, strict=True)], schema=self._schema)
+            )
             memory.back_to(self._before)
 
 

@@ -63,7 +63,9 @@ def existing(source: Path) -> Path:
     """``source`` if it exists. Raises MissingResource: no command makes the raw data; UsageError for a URL, which formats of shards
     alone can read."""
     if remote.is_remote(source):
-        raise UsageError(f"source {remote.url(source)}: object storage is read by the formats webdataset and parquet alone")
+        raise UsageError(
+            f"source {remote.url(source)}: object storage is read by the formats webdataset and parquet alone"
+        )
     if not source.exists():
         raise MissingResource(
             f"source {source} does not exist; put the data set there or correct `source` in params.yaml"

@@ -11,7 +11,26 @@ from pipeline.extract.text_engine.treebank import word_tokenizer
 from tests.rules.sources import ROOT
 
 _words = word_tokenizer()
-_PARTS = ["a", "Dog", "x-y", "2", ",", ", ", ".", " ", "  ", "-", "--", "cannot", "Wanna", "lemmes", "we-gonna", "e.g.", "\n", "K"]
+_PARTS = [
+    "a",
+    "Dog",
+    "x-y",
+    "2",
+    ",",
+    ", ",
+    ".",
+    " ",
+    "  ",
+    "-",
+    "--",
+    "cannot",
+    "Wanna",
+    "lemmes",
+    "we-gonna",
+    "e.g.",
+    "\n",
+    "K",
+]
 _CASES = ["", "two dogs don't run, ok.", 'I\'m gonna "win" $3.50 (e.g. 3,000) -- now...', "שלום \U0001f415 it's"]
 
 
