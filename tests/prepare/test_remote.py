@@ -1,5 +1,6 @@
 """Shards on object storage: the same tables as from the disk, ranges in place of whole files, and one line for what goes wrong."""
 
+import contextlib
 import http.server
 import threading
 from collections.abc import Iterator
@@ -132,12 +133,15 @@ def test_other_formats_read_the_disk(bucket: str) -> None:
 def s3(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A real server of S3 on this machine."""
     pytest.importorskip("s3fs", reason="extra s3 is not installed: pip install 'vse-pipe[s3]'")
-    server = pytest.importorskip("moto.server", reason="moto[server] is not installed").ThreadedMotoServer(port=0)
+    server = pytest.importorskip("moto.server", reason="moto[server] is not installed").ThreadedMotoServer(
+        "127.0.0.1", 0
+    )
     server.start()
     host, port = server.get_host_and_port()
     _point(monkeypatch, f"http://{host}:{port}")
     system = fsspec.filesystem("s3")
-    system.mkdir("bucket")
+    with contextlib.suppress(FileExistsError):  # servers of one process hold the same
+        system.mkdir("bucket")
     for name, content in files.items():
         system.pipe(f"bucket/shards/{name}", content)
     yield "s3://bucket/shards"
