@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from pipeline.core import extras
 from pipeline.core.errors import IntegrityError, MissingResource, PipelineError, UsageError
@@ -24,13 +24,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "s3": {"config_kwargs": {"connect_timeout": 10, "read_timeout": 30, "retries": {"max_attempts": 3}}}
 }
 _EXTRAS = {"s3": ("s3fs", "s3")}
-
-
-class Stamp(NamedTuple):
-    """size: bytes; state: another one once the file has been replaced."""
-
-    size: int
-    state: str
 
 
 def is_remote(path: Path) -> bool:
@@ -61,28 +54,20 @@ def opened(path: Path) -> BinaryIO:
     if not is_remote(path):
         return path.open("rb")
     with _named(path):
-        return io.BufferedReader(_Ranges(path, _system(path).open(_key(path), "rb", block_size=_BLOCK)), 1)
+        return io.BufferedReader(_Ranges(path, _system(path).open(url(path), "rb", block_size=_BLOCK)), 1)
 
 
 def piece(path: Path, start: int, size: int) -> bytes:
     """One range of a remote file, fewer bytes where it ends before."""
     with _named(path):
-        return _system(path).cat_file(_key(path), start=start, end=start + size) if size else b""
-
-
-def stamp(path: Path) -> Stamp:
-    """Of a remote file."""
-    with _named(path):
-        about = _system(path).info(_key(path))
-    state = about.get("ETag") or about.get("LastModified") or about.get("mtime") or about.get("created")
-    return Stamp(int(about["size"]), str(state))
+        return _system(path).cat_file(url(path), start=start, end=start + size) if size else b""
 
 
 def is_file(path: Path) -> bool:
     if not is_remote(path):
         return path.is_file()
     with _named(path):
-        return _system(path).isfile(_key(path))
+        return _system(path).isfile(url(path))
 
 
 def glob(folder: Path, pattern: str) -> list[Path]:
@@ -90,10 +75,11 @@ def glob(folder: Path, pattern: str) -> list[Path]:
     if not is_remote(folder):
         return sorted(path for path in folder.glob(pattern) if path.is_file())
     with _named(folder):
-        system, base = _system(folder), _key(folder).rstrip("/")
-        listed = sorted(system.glob(f"{base}/{pattern}"))
+        system, base = _system(folder), url(folder).rstrip("/")
+        listed = sorted(system.glob(f"{base}/{pattern}", detail=True).items())
         stem = system._strip_protocol(base).strip("/")
-        return [folder / one.strip("/").removeprefix(stem).strip("/") for one in listed if system.isfile(one)]
+        found = [name.strip("/").removeprefix(stem).strip("/") for name, about in listed if about["type"] == "file"]
+        return [folder / name for name in found]
 
 
 class _Ranges(io.RawIOBase):
@@ -129,10 +115,6 @@ class _Ranges(io.RawIOBase):
         if not self.closed:
             self._file.close()
         super().close()
-
-
-def _key(path: Path) -> str:
-    return url(path)
 
 
 def _system(path: Path) -> Any:

@@ -66,17 +66,16 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
 
 def _matching(root: Path, pattern: str) -> list[Path]:
     """Raises InputError where one of a range of numbers is not there."""
-    if not (range_ := _RANGE.search(pattern)):
+    if not (numbers := _RANGE.search(pattern)):
         return remote.glob(root, pattern)
-    first, last = range_[1], range_[2]
-    found = []
-    for number in range(int(first), int(last) + 1):
-        one = f"{pattern[: range_.start()]}{number:0{len(first)}d}{pattern[range_.end() :]}"
-        there = _matching(root, one)
-        if not there:
-            raise InputError(f"{remote.url(root / one)}: does not exist, and '{pattern}' names it")
-        found += there
-    return found
+    before, after = pattern[: numbers.start()], pattern[numbers.end() :]
+    there = set(remote.glob(root, f"{before}*{after}"))  # one listing, not a request a number
+    wanted = [
+        root / f"{before}{number:0{len(numbers[1])}d}{after}" for number in range(int(numbers[1]), int(numbers[2]) + 1)
+    ]
+    if missing := [path for path in wanted if path not in there]:
+        raise InputError(f"{remote.url(missing[0])}: does not exist, and '{pattern}' names it")
+    return wanted
 
 
 class Assembly:
