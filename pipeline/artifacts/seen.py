@@ -1,4 +1,4 @@
-"""Size, time and digest of each picture of a folder when it was last read: a cache below data/seen/.
+"""data/seen/<folder>/pictures.parquet: size, time and digest of each picture of a folder when it was last read.
 
 Known to no stage; nothing that an output depends on is in it, and all of it can be removed.
 """
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pipeline.core import tables
 
+NAME = "pictures.parquet"
 SCHEMA = pa.schema(
     [
         tables.field("file", pa.string(), "below the folder"),
@@ -24,13 +25,13 @@ SCHEMA = pa.schema(
 )
 
 
-def write(path: Path, rows: Iterable[tuple]) -> None:
+def write(folder: Path, rows: Iterable[tuple]) -> None:
     """rows: the columns of ``SCHEMA``, a picture each."""
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
-    tables.write(path, pa.table([list(one) for one in columns], schema=SCHEMA), SCHEMA, {})
+    tables.write(folder / NAME, pa.table([list(one) for one in columns], schema=SCHEMA), SCHEMA, {})
 
 
-def read(path: Path) -> Iterator[tuple]:
+def read(folder: Path) -> Iterator[tuple]:
     """Raises IntegrityError for a damaged file."""
-    table = tables.read(path, SCHEMA)
+    table = tables.read(folder / NAME, SCHEMA)
     return zip(*(table[name].to_pylist() for name in SCHEMA.names), strict=True)

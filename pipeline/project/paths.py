@@ -60,7 +60,7 @@ def searched(run: str) -> Path:
 
 def seen(source: Path) -> Path:
     """What was read of the pictures of a folder, as params.yaml names that."""
-    return DATA / "seen" / f"{hashlib.sha256(str(source).encode()).hexdigest()[:16]}.parquet"
+    return DATA / "seen" / hashlib.sha256(str(source).encode()).hexdigest()[:16]
 
 
 def tracked() -> Path:

@@ -9,6 +9,9 @@ from pipeline.core.errors import MissingResource
 from pipeline.extract.text_engine.method import State
 from pipeline.extract.text_engine.params import VectorParams
 
+# Of a model on the hub; no pickles.
+_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+
 
 class EncoderParams(VectorParams):
     """Of methods of pre-trained sentence encoders."""
@@ -53,6 +56,7 @@ def _loaded(name: str, revision: str | None, device: str):
 
     chosen = resolve(device)
     try:
+        from huggingface_hub import snapshot_download
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingResource(
@@ -61,10 +65,11 @@ def _loaded(name: str, revision: str | None, device: str):
         ) from error
     folder = Path(name).expanduser()
     try:
+        # All files at once: the encoder would ask for one after the other, and wait half a minute for each that it cannot have.
+        found = folder if folder.is_dir() else snapshot_download(name, revision=revision, allow_patterns=_FILES)
         return SentenceTransformer(
-            str(folder) if folder.is_dir() else name,
+            str(found),
             device=str(chosen),
-            revision=revision,
             trust_remote_code=False,
             model_kwargs={"use_safetensors": True},
         )

@@ -22,10 +22,10 @@ _TICK_NS = 2 * 10**9
 
 @dataclass
 class SeenPictures:
-    """path: of the file; its content, by name: what a picture's stamp was when it was read, and the result. Only of pictures that
+    """folder: of the file; its content, by name: what a picture's stamp was when it was read, and the result. Only of pictures that
     can be used: others are cheap, and what they lack may be there the next time."""
 
-    path: Path
+    folder: Path
     _known: dict[str, tuple[Stamp, Read]] = field(default_factory=dict)
     _changed: bool = False
     _written: float = field(default_factory=time.monotonic)
@@ -33,13 +33,13 @@ class SeenPictures:
 
     @classmethod
     @contextlib.contextmanager
-    def kept(cls, path: Path) -> Iterator["SeenPictures"]:
+    def kept(cls, folder: Path) -> Iterator["SeenPictures"]:
         """Read, and written again from time to time and at the end, be it an interruption. A damaged file is one warning and
         counts as none."""
-        found = cls(path)
-        if path.is_file():
+        found = cls(folder)
+        if (folder / seen.NAME).is_file():
             try:
-                found._known = _read(path)
+                found._known = _read(folder)
             except (InputError, IntegrityError) as error:
                 warn(f"{error}; all pictures are read again")
         try:
@@ -68,13 +68,15 @@ class SeenPictures:
     def _write(self) -> None:
         started = time.monotonic()
         if self._changed:
-            seen.write(self.path, ((file, *stamp, *read[0], *read[1:3]) for file, (stamp, read) in self._known.items()))
+            seen.write(
+                self.folder, ((file, *stamp, *read[0], *read[1:3]) for file, (stamp, read) in self._known.items())
+            )
         self._changed, self._written = False, time.monotonic()
         self._took = self._written - started
 
 
-def _read(path: Path) -> dict[str, tuple[Stamp, Read]]:
+def _read(folder: Path) -> dict[str, tuple[Stamp, Read]]:
     return {
         file: ((size, changed), ((width, height), turned, digest, None))
-        for file, size, changed, width, height, turned, digest in seen.read(path)
+        for file, size, changed, width, height, turned, digest in seen.read(folder)
     }

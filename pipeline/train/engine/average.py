@@ -1,6 +1,6 @@
 """Exponential moving averages of a run's weights: what is validated, kept and exported in their place."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -9,9 +9,18 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from pipeline.train.engine.model import DualEncoder
 
 
+def _rising(decay: float) -> Callable[[Any, Any, Tensor | int], None]:
+    def follow(averaged: Any, current: Any, steps: Tensor | int) -> None:
+        count = int(steps)
+        get_ema_multi_avg_fn(min(decay, (1 + count) / (10 + count)))(averaged, current, steps)
+
+    return follow
+
+
 class Averages:
-    """Of each of the scheme's models ``decay * average + (1 - decay) * weights`` after each of its steps; the first is the
-    weights themselves. Buffers are averaged too, such as running statistics, which belong to the weights they were taken
+    """Of each of the scheme's models ``d * average + (1 - d) * weights`` after each of its steps; the first is the weights
+    themselves. After n steps d is ``decay``, or (1 + n) / (10 + n) where that is less (TensorFlow's ``num_updates``): else the
+    average of a short training would still be what it began with. Buffers are averaged too, such as running statistics, which belong to the weights they were taken
     under. decay: None for none, ``models`` are then the scheme's own.
     """
 
@@ -19,7 +28,7 @@ class Averages:
         self._own = tuple(models)
         # Any: their ``module`` is a DualEncoder, which torch does not say.
         self._averaged: list[Any] = [
-            AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay), use_buffers=True)
+            AveragedModel(model, multi_avg_fn=_rising(decay), use_buffers=True)
             for model in self._own
             if decay is not None
         ]

@@ -46,6 +46,7 @@ def tiny(tmp_path, monkeypatch):
     module = ModuleType("sentence_transformers")
     module.SentenceTransformer = Encoder
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: name)
     monkeypatch.setattr(text_stage, "version", lambda package: "1")
     encoder._loaded.cache_clear()
     project.prepared()

@@ -22,8 +22,6 @@ class Encoder:
 
     def __init__(self, name: str, **options) -> None:
         Encoder.asked.append((name, options))
-        if name == "gone":
-            raise OSError("gone is not a local folder\nand cannot be reached")
         self.device, self.max_seq_length = SimpleNamespace(type=options["device"]), 128
 
     def encode(self, texts: list[str], **options) -> np.ndarray:
@@ -31,8 +29,17 @@ class Encoder:
         return np.array([[len(text), 1.0] for text in texts], dtype=np.float64)
 
 
+def fetch(name: str, **options) -> str:
+    """The model hub."""
+    if name == "gone":
+        raise OSError("gone cannot be reached\nand is not in the cache")
+    Encoder.asked.append(options)
+    return f"cache/{name}"
+
+
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fetch)
     module = ModuleType("sentence_transformers")
     module.SentenceTransformer = Encoder
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
@@ -46,11 +53,11 @@ def test_captions_go_through_the_encoder(installed: None) -> None:
     found = method.transform(CORPUS.texts, state, params)
     assert found.dtype == np.float32
     assert found.tolist() == [[5, 1], [13, 1]]
-    (name, options), asked = Encoder.asked
-    assert name == "hub/name"
+    fetched, (name, options), asked = Encoder.asked
+    assert fetched == {"revision": "0123abc", "allow_patterns": ["*.json", "*.txt", "*.model", "*.safetensors"]}
+    assert name == "cache/hub/name"
     assert options == {
         "device": "cpu",
-        "revision": "0123abc",
         "trust_remote_code": False,
         "model_kwargs": {"use_safetensors": True},
     }
@@ -64,7 +71,7 @@ def test_the_model_is_loaded_once(installed: None) -> None:
     state = method.fit(CORPUS, params, 0)
     for _ in range(3):
         method.transform(CORPUS.texts, state, params)
-    assert [entry for entry in Encoder.asked if isinstance(entry, tuple)] == [Encoder.asked[0]]
+    assert [entry for entry in Encoder.asked if isinstance(entry, tuple)] == [Encoder.asked[1]]
 
 
 def test_the_files_of_a_folder_are_inputs(tmp_path: Path) -> None:
@@ -82,7 +89,7 @@ def test_a_model_of_the_hub_that_is_not_pinned_is_said_so(installed: None, capsy
 
 
 def test_weights_that_cannot_be_had(installed: None) -> None:
-    with pytest.raises(MissingResource, match=r"'gone' cannot be loaded \(gone is not a local folder\); model is a"):
+    with pytest.raises(MissingResource, match=r"'gone' cannot be loaded \(gone cannot be reached\); model is a"):
         method.fit(CORPUS, method.Params(model="gone", device="cpu"), 0)
 
 

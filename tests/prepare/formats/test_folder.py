@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 from pipeline.artifacts import captions, images, names
+from pipeline.artifacts import seen as artefact
 from pipeline.artifacts.images import UNREAD
 from pipeline.core import tables
 from pipeline.core.errors import InputError, MissingResource
@@ -323,7 +324,7 @@ def test_what_earlier_calls_have_seen_may_be_damaged_or_gone(tmp_path, monkeypat
     pictures(tmp_path / "photos", ["a.png"])
     _old(tmp_path / "photos")
     before = _bytes(prepare("folder", "photos"))
-    seen = paths.seen(Path("photos"))
+    seen = paths.seen(Path("photos")) / artefact.NAME
     content = bytearray(seen.read_bytes())
     content[len(content) // 2] ^= 255
     seen.write_bytes(content)
@@ -397,7 +398,7 @@ def test_writing_what_was_seen_takes_a_small_part_of_the_time(tmp_path, monkeypa
     monkeypatch.setattr(seeing, "_EVERY_S", 0.0)
     monkeypatch.setattr(tables, "write", lambda *_: written.append(time.sleep(0.05)))
     written, read_ = [], ((8, 6), 1, "0" * 64, None)
-    seen = seeing.SeenPictures(tmp_path / "seen.parquet")
+    seen = seeing.SeenPictures(tmp_path / "seen")
     for number in range(50):
         seen.add(f"{number}.png", (1, LONG_AGO), read_)
     assert len(written) == 1

@@ -36,7 +36,7 @@ def test_averages_are_those_of_a_loop_over_weights(loss, name):
     for model in scheme.models:
         model.register_buffer("running", torch.zeros(2))
     averages, own = Averages(scheme.models, 0.7), optimizer_for(scheme.setting.model, scheme.setting.train)
-    wanted = [None] * len(scheme.models)
+    wanted, steps = [None] * len(scheme.models), [0] * len(scheme.models)
     work = scheme.batches(0, [np.arange(8), np.arange(8, 16), np.arange(16, 24)])
     for pairs in work:
         step(scheme, own, scheme.setting.pairs.batch(pairs))
@@ -44,11 +44,25 @@ def test_averages_are_those_of_a_loop_over_weights(loss, name):
         averages.follow(scheme.model)
         place = scheme.models.index(scheme.model)
         now, before = _state(scheme.model), wanted[place]
-        wanted[place] = now if before is None else {key: 0.7 * before[key] + 0.3 * now[key] for key in now}
+        d = min(0.7, (1 + steps[place]) / (10 + steps[place]))
+        wanted[place] = now if before is None else {key: d * before[key] + (1 - d) * now[key] for key in now}
+        steps[place] += 1
     for found, expected in zip(averages.models, wanted, strict=True):
         for key, tensor in found.state_dict().items():
             assert torch.allclose(tensor, expected[key], atol=1e-6), key
     assert any(key.startswith("loss.") for key in wanted[0]) is (loss == "sigmoid")
+
+
+def test_an_average_soon_forgets_where_it_began_and_then_keeps_its_decay():
+    model = some_scheme(some_pairs()).setting.model
+    averages, wanted = Averages([model], 0.9), 0.0
+    for count in range(200):
+        with torch.no_grad():
+            model.img.fc.bias.fill_(float(count % 7))
+        averages.follow(model)
+        d = 0.0 if count == 0 else min(0.9, (1 + count) / (10 + count))
+        wanted = d * wanted + (1 - d) * (count % 7)
+    assert averages.models[0].img.fc.bias[0].item() == pytest.approx(wanted, abs=1e-5)
 
 
 def test_fresh_weights_begin_a_new_average():
@@ -60,7 +74,7 @@ def test_fresh_weights_begin_a_new_average():
         averages.start(int(value), anew=value == 5.0)
         averages.follow(model)
         averages.end()
-        assert averages.models[0].img.fc.bias[0].item() == pytest.approx({1.0: 1.0, 2.0: 1.1, 5.0: 5.0}[value])
+        assert averages.models[0].img.fc.bias[0].item() == pytest.approx({1.0: 1.0, 2.0: 20 / 11, 5.0: 5.0}[value])
 
 
 def test_weights_set_without_a_step_are_their_own_average():
