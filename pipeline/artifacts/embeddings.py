@@ -4,8 +4,9 @@ The footer says how to compare them: run, similarity, normalised, and the digest
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,18 @@ class Side:
 
 def write(path: Path, side: Side) -> None:
     """path: .../images.parquet or .../captions.parquet. Raises InputError on non-finite vectors."""
+    table, wanted = _table(path, side)
+    tables.write(path, table, wanted, side.about)
+
+
+def write_each(path: Path, sides: Iterable[Side], about: dict[str, str]) -> None:
+    """``write`` for consecutive parts, of which one is in memory at a time; there is at least one, and each is a row group."""
+    made = (_table(path, side) for side in sides)
+    first, wanted = next(made)
+    tables.write_each(path, chain([first], (table for table, _ in made)), wanted, about)
+
+
+def _table(path: Path, side: Side) -> tuple[pa.Table, pa.Schema]:
     if not np.isfinite(side.vectors).all():
         raise InputError(f"{path}: the model produced NaN or infinite embeddings")
     dim = side.vectors.shape[1]
@@ -84,7 +97,7 @@ def write(path: Path, side: Side) -> None:
         "embedding": pa.FixedSizeListArray.from_arrays(flat, type=vector_type),
     }
     wanted = schema(path.stem, dim)
-    tables.write(path, pa.table({name: columns[name] for name in wanted.names}), wanted, side.about)
+    return pa.table({name: columns[name] for name in wanted.names}), wanted
 
 
 def read(path: Path, made_by: str = "vse-pipe embed") -> Side:

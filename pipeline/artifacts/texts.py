@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from pipeline.artifacts import _made_from
 from pipeline.artifacts.features import append_rows, open_array
 from pipeline.core import tables
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import read_json, require, save_tensors, sha256, write_array, write_json
+from pipeline.core.files import read_json, require, save_tensors, sha256, write_json
 from pipeline.core.tokens import SPECIAL, Tokens
 from pipeline.core.whole import whole_folder
 
@@ -82,9 +83,14 @@ class Texts:
         """One digest of everything in the folder that meta.json speaks for."""
         return digest(self.meta)
 
+    @cached_property
+    def _order(self) -> Int64[np.ndarray, " captions"]:
+        """Places by rising id."""
+        return np.argsort(self.caption_ids)
+
     def places_of(self, caption_ids: np.ndarray) -> Int64[np.ndarray, " wanted"]:
         """The place of each caption in ``caption_ids``, ``tokens`` and ``rows``. Raises InputError when one is missing."""
-        order = np.argsort(self.caption_ids)
+        order = self._order
         found = np.searchsorted(self.caption_ids, caption_ids, sorter=order).clip(max=len(order) - 1)
         places = order[found]
         wrong = caption_ids[self.caption_ids[places] != caption_ids]
@@ -100,14 +106,45 @@ def digest(meta: dict) -> str:
     return hashlib.sha256(json.dumps(meta["sha256"], sort_keys=True).encode()).hexdigest()
 
 
-def write_tokens(folder: Path, caption_ids: np.ndarray, tokens: Tokens, words: list[str], cut: int, meta: dict) -> None:
-    """Replace ``folder`` as a whole. cut: how many captions were cut at the longest length allowed, for meta.json."""
-    index = pa.table({"caption_id": caption_ids, "start": tokens.starts, "length": tokens.lengths})
+def write_tokens(
+    folder: Path, caption_ids: np.ndarray, blocks: Iterable[tuple[Tokens, int]], words: list[str], meta: dict
+) -> int:
+    """Replace ``folder`` as a whole, from blocks of captions in the order of ``caption_ids``, each with how many of them were cut at
+    the longest length allowed; one block is in memory at a time. Returns how many were cut, which meta.json says too."""
+    lengths: list[np.ndarray] = []
+    cut = 0
+
+    def counted() -> Iterable[np.ndarray]:
+        nonlocal cut
+        for tokens, shortened in blocks:
+            lengths.append(tokens.lengths)
+            cut += shortened
+            yield tokens.tokens.astype(np.int32)
+
     with whole_folder(folder, FILES) as building:
-        write_array(building / TOKENS, tokens.tokens.astype(np.int32))
-        tables.write(building / INDEX, index, TOKENS_SCHEMA, {})
+        _write_laid_out(building, TOKENS, counted(), caption_ids, lengths, TOKENS_SCHEMA, folder)
         write_json(building / VOCABULARY, words)
         _seal(building, {**meta, "kind": "tokens", "cut": cut})
+    return cut
+
+
+def _write_laid_out(
+    building: Path,
+    name: str,
+    blocks: Iterable[np.ndarray],
+    caption_ids: np.ndarray,
+    lengths: list[np.ndarray],
+    schema: pa.Schema,
+    folder: Path,
+) -> list[int]:
+    """The array ``name`` and where each caption lies in it; the array's shape. lengths: of the captions of each block, there once it
+    has been taken."""
+    with (building / name).open("wb") as file:
+        shape = append_rows(file, blocks, None, str(folder / name))
+    found = np.concatenate(lengths)
+    index = pa.table({"caption_id": caption_ids, "start": found.cumsum() - found, "length": found})
+    tables.write(building / INDEX, index, schema, {})
+    return shape
 
 
 def write_vectors(
@@ -155,11 +192,7 @@ def write_fragments(
             yield rows
 
     with whole_folder(folder, FILES) as building:
-        with (building / ARRAY).open("wb") as file:
-            shape = append_rows(file, counted(), None, str(folder / ARRAY))
-        lengths = np.concatenate(counts)
-        index = pa.table({"caption_id": caption_ids, "start": lengths.cumsum() - lengths, "length": lengths})
-        tables.write(building / INDEX, index, FRAGMENTS_SCHEMA, {})
+        shape = _write_laid_out(building, ARRAY, counted(), caption_ids, counts, FRAGMENTS_SCHEMA, folder)
         write_json(building / VOCABULARY, [])
         _seal(building, {**meta, "kind": "fragments", "shape": shape})
     return shape[0]

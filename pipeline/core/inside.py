@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pipeline.core.errors import InputError
+from pipeline.core.remote import is_remote, url
 
 
 def inside(root: Path, name: str, where: str) -> Path:
@@ -11,6 +12,10 @@ def inside(root: Path, name: str, where: str) -> Path:
     where: the file and row that named it, for the message. Raises InputError.
     """
     path = root / name
+    if is_remote(root):  # nothing is resolved there, and keys may look like anything
+        if {"..", ""} & set(name.split("/")) or not is_remote(path) or "\0" in name:
+            raise InputError(f"{where}: file {name!r} lies outside its root {url(root)}; names must stay below it")
+        return path
     try:
         outside = "\0" in name or not path.resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links; half a surrogate pair

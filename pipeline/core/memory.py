@@ -67,6 +67,17 @@ def take(where: str, size: int) -> None:
         _limits[-1].taken += size
 
 
+def taken() -> int:
+    """Bytes that are counted now, for ``back_to``."""
+    return _limits[-1].taken if _limits else 0
+
+
+def back_to(before: int) -> None:
+    """What was taken since ``before`` is in memory no longer."""
+    if _limits:
+        _limits[-1].taken = min(before, _limits[-1].taken)
+
+
 def require_text(path: Path) -> None:
     """``require`` for a file of text that is read whole, decoded and cut into lines."""
     require(str(path), path.stat().st_size * _OF_TEXT)

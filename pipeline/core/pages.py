@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 import pyarrow.parquet as pq
 
+from pipeline.core.remote import opened
 from pipeline.core.thrift import Compact
 
 DELTA_BYTE_ARRAY = 7
@@ -41,7 +42,7 @@ def pages(path: Path, chunk: pq.ColumnChunkMetaData) -> Iterator[Page]:
     starts = [chunk.data_page_offset, chunk.dictionary_page_offset if chunk.has_dictionary_page else None]
     place = min(start for start in starts if start)
     end, seen = place + chunk.total_compressed_size, 0
-    with path.open("rb") as file:
+    with opened(path) as file:
         while seen < chunk.num_values and place < end:
             header, length = _header(file, place)
             size, packed = header.get(_SIZE), header.get(_PACKED)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.core import memory, needs, pages
+from pipeline.core import memory, needs, pages, remote
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError
 
@@ -36,7 +36,7 @@ class Parquet:
 
     def __init__(self, path: Path, damage: Damage = OURS, most: int | None = None) -> None:
         self.path, self._damage, self._most = path, damage, most
-        with path.open("rb") as file:
+        with remote.opened(path) as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL))
             length = min(int.from_bytes(file.read(_TAIL // 2), "little"), size)
@@ -44,12 +44,16 @@ class Parquet:
             file.seek(max(0, size - _TAIL - length))
             footer = file.read(length)
         with self.named():
-            self._file = pq.ParquetFile(path, page_checksum_verification=True)
+            self._file = self._opened()
             self.metadata, self.schema = self._file.metadata, self._file.schema_arrow
             pages.require_sound(footer, self.metadata.schema)
 
     def close(self) -> None:
         self._file.close()
+
+    def _opened(self, as_dictionaries: list[str] | None = None) -> pq.ParquetFile:
+        source = remote.opened(self.path) if remote.is_remote(self.path) else self.path
+        return pq.ParquetFile(source, read_dictionary=as_dictionaries, page_checksum_verification=True)
 
     def named(self) -> contextlib.AbstractContextManager[None]:
         """Around what only a damaged file fails in."""
@@ -99,7 +103,7 @@ class Parquet:
             if need.alike:
                 self.require(_said(columns), need.certain + need.in_lists)
             with self.named():
-                file = pq.ParquetFile(self.path, read_dictionary=need.nested, page_checksum_verification=True)
+                file = self._opened(need.nested)
         with self.named():
             if at_once >= count:
                 yield file.read_row_group(group, columns=columns)

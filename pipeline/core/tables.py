@@ -1,8 +1,9 @@
 """The mechanics every Parquet artefact shares: exact schema, page checksums, footer metadata, checks both ways."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -14,6 +15,8 @@ from pipeline.core.whole import whole_file
 
 _SHOWN = 3
 _GROUP = 2**16
+# Of a row group, as pyarrow has it.
+ROWS = 2**20
 Problems = Callable[[pa.Table], list[str]]
 
 
@@ -36,17 +39,13 @@ def write(
     problems: what is wrong with the content beyond the schema, if anything. Raises InputError with all of them.
     """
     problems_or_pass(path, problems(table) if problems else [])
-    footer = with_footer(schema, metadata).metadata
-    table = table.select(schema.names).cast(schema.remove_metadata()).replace_schema_metadata(footer)
-    with whole_file(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+    # A row group in one piece: how the rows were cut before would show in the bytes.
+    starts = range(0, max(1, table.num_rows), ROWS)
+    write_each(path, (table.slice(start, ROWS).combine_chunks() for start in starts), schema, metadata)
 
 
-def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
-    """``write`` for rows that come in several tables and need not fit in memory together.
-
-    Row groups hold ``_GROUP`` rows however the rows come, so that the bytes do not depend on it.
-    """
+def write_each(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
+    """``write`` for rows that come in several tables and need not fit in memory together; each is a row group."""
     plain = schema.remove_metadata()
     with (
         whole_file(path) as temporary,
@@ -54,14 +53,25 @@ def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, meta
             temporary, with_footer(schema, metadata), compression="zstd", write_page_checksum=True
         ) as file,
     ):
+        for table in tables:
+            file.write_table(table.select(schema.names).cast(plain).cast(file.schema))
+
+
+def write_groups(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict[str, str]) -> None:
+    """As ``write_each``, but row groups hold ``_GROUP`` rows however the rows come, so that the bytes do not depend on it."""
+    plain = schema.remove_metadata()
+
+    def groups() -> Iterator[pa.Table]:
         waiting = plain.empty_table()
         for table in tables:
             waiting = pa.concat_tables([waiting, table.select(schema.names).cast(plain)])
             while waiting.num_rows >= _GROUP:
-                file.write_table(waiting.slice(0, _GROUP).cast(file.schema))
+                yield waiting.slice(0, _GROUP)
                 waiting = waiting.slice(_GROUP)
         if waiting.num_rows:
-            file.write_table(waiting.cast(file.schema))
+            yield waiting
+
+    write_each(path, groups(), schema, metadata)
 
 
 def read(
@@ -80,14 +90,7 @@ def read(
     require(path, made_by)
     with parquet.opened(path) as file:
         table = file.read(columns)
-    for wanted in schema:
-        if wanted.name not in table.schema.names:
-            raise InputError(f"{path}: column '{wanted.name}' ({wanted.type}) is missing")
-        found = table.schema.field(wanted.name)
-        if found.type != wanted.type and not pa.types.is_fixed_size_list(found.type):
-            raise InputError(f"{path}: column '{wanted.name}' is {found.type}, expected {wanted.type}")
-        if not wanted.nullable and table[wanted.name].null_count:
-            raise InputError(f"{path}: column '{wanted.name}' has {table[wanted.name].null_count} nulls")
+    _require_columns(path, table, schema)
     try:
         said = footer(table)
     except UnicodeDecodeError as error:  # checksums are of pages alone
@@ -100,6 +103,26 @@ def read(
     return table
 
 
+def scan(path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """Consecutive rows, at most a row group at a time, each checked as by ``read``."""
+    require(path, made_by)
+    with parquet.opened(path) as file:
+        for table in file.batches(columns, rows=None):
+            _require_columns(path, table, schema)
+            yield table
+
+
+def _require_columns(path: Path, table: pa.Table, schema: pa.Schema) -> None:
+    for wanted in schema:
+        if wanted.name not in table.schema.names:
+            raise InputError(f"{path}: column '{wanted.name}' ({wanted.type}) is missing")
+        found = table.schema.field(wanted.name)
+        if found.type != wanted.type and not pa.types.is_fixed_size_list(found.type):
+            raise InputError(f"{path}: column '{wanted.name}' is {found.type}, expected {wanted.type}")
+        if not wanted.nullable and table[wanted.name].null_count:
+            raise InputError(f"{path}: column '{wanted.name}' has {table[wanted.name].null_count} nulls")
+
+
 def footer(table: pa.Table) -> dict[str, str]:
     """The footer metadata that ``write`` stored."""
     return {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
@@ -107,6 +130,11 @@ def footer(table: pa.Table) -> dict[str, str]:
 
 def repeated(table: pa.Table, key: str) -> list[str]:
     """The first few values of a column that occur more than once, as problems."""
+    if pa.types.is_integer(table.schema.field(key).type) and not table[key].null_count:
+        # Counting takes 100 bytes for each; ids mostly rise.
+        ids = table[key].to_numpy()
+        if (ids[1:] > ids[:-1]).all() or len(np.unique(ids)) == len(ids):
+            return []
     counts = table[key].combine_chunks().value_counts()
     found = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[:_SHOWN].to_pylist()
     return [f"{key} {value} occurs more than once" for value in found]

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -71,10 +72,15 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
         pictures = IMAGE_ENCODERS.load(config["image"]["name"]).Pictures
         backbone = {**config["backbone"], "images_sha256": source.meta["images_sha256"]}  # of whichever data set
         inputs = pictures.of(material.dataset, source, backbone, where)
-    whole = images.read(prepared), captions.read(prepared)
-    seen, read = tables = [table.filter(source.readable(table["image_id"].to_numpy())) for table in whole]
+    whole = images.read(prepared), captions.read(prepared, columns=("caption_id", "image_id", "split"))
+    kept = [source.readable(table["image_id"].to_numpy()) for table in whole]
+    # Filtered only where something is left out: it would be all of it a second time.
+    seen, read = tables = [
+        table if own.all() else table.filter(pa.array(own)) for table, own in zip(whole, kept, strict=True)
+    ]
     missing = left_out(whole, tables)
-    data = {embeddings.DATA: json.dumps(_content.by_split(seen, read), sort_keys=True)}
+    digests = _content.by_split(seen, partial(captions.blocks, prepared, kept=kept[1]))
+    data = {embeddings.DATA: json.dumps(digests, sort_keys=True)}
     about = {**missing, **data, **material.about}
     with whole_folder(paths.embedded(run), repetitions.patterns(FILES)) as folder:
         if (named := names.read(prepared)) is not None:
@@ -89,7 +95,8 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
             else:
                 there = paths.embedded(run) / place.relative_to(folder)
                 earlier = EarlierVectors(there, made(params, run, files, source, where.type))
-                counts, dim = vectors.write(place, sources, footer, params.embed.splits, earlier, run)
+                dim = files.config["embed_size"]
+                counts = vectors.write(place, sources, dim, footer, params.embed, earlier, run)
     if missing:
         images_, captions_ = (len(was) - len(now) for was, now in zip(whole, tables, strict=True))
         warn(f"embed {run}: {images_} images that could not be read are left out, with {captions_} captions")
@@ -102,11 +109,16 @@ def left_out(whole: Sequence[pa.Table], kept: Sequence[pa.Table]) -> dict[str, s
     """How many rows of each table are missing in ``kept``, by split, for the files' footer; nothing where none are."""
     counts = []
     for was, now in zip(whole, kept, strict=True):
-        before, after = (Counter(table["split"].to_pylist()) for table in (was, now))
+        before, after = (Counter(dict(_counted(table["split"]))) for table in (was, now))
         counts.append(before - after)
     splits = sorted(set().union(*counts))
     found = {split: {"images": counts[0][split], "captions": counts[1][split]} for split in splits}
     return {embeddings.LEFT_OUT: json.dumps(found, sort_keys=True)} if found else {}
+
+
+def _counted(column: pa.ChunkedArray) -> list[tuple[str, int]]:
+    found = column.value_counts()
+    return list(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True))
 
 
 def _about(run: str, files: model_files.ModelFiles) -> dict[str, str]:

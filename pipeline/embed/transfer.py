@@ -16,6 +16,7 @@ from pipeline.embed.engine.alike import changed
 from pipeline.embed.engine.fitted import Fitted, fitted
 from pipeline.embed.stage import Material, write
 from pipeline.extract import text_stage
+from pipeline.extract.text_engine.method import Corpus
 from pipeline.project import paths, timing
 from pipeline.project.params.schema import TransferNode
 from pipeline.project.params.typed import Params
@@ -78,17 +79,27 @@ def _features(params: Params, node: TransferNode, files: ModelFiles) -> features
 def _texts(folder: Path, dataset: str, read: Fitted) -> texts.Texts | None:
     """The captions of ``dataset`` as the run's own were treated, written to ``folder``: vectors may be larger than memory. None
     where it has no captions."""
-    table = captions.read(paths.prepared(dataset))
-    if not table.num_rows:
+    prepared = paths.prepared(dataset)
+    ids = captions.read(prepared, columns=["caption_id"])["caption_id"].to_numpy()
+    if not len(ids):
         return None
-    text_stage.write(folder, table, read.method, read.options, read.state, {"method": read.meta["method"]})
+    text_stage.write(
+        folder,
+        ids,
+        captions.CaptionColumn(prepared, "text"),
+        read.method,
+        read.options,
+        read.state,
+        {"method": read.meta["method"]},
+    )
     return texts.read(folder, verify=False)
 
 
 def _unknown(dataset: str, read: Fitted) -> dict[str, float]:
     """By split, the share of the words of its captions that the run does not know; empty of a method without words."""
-    table = captions.read(paths.prepared(dataset)).to_pandas()
-    shares = {str(split): read.unknown_share(rows) for split, rows in table.groupby("split")["text"]}
+    prepared = paths.prepared(dataset)
+    corpus = Corpus(captions.CaptionColumn(prepared, "text"), captions.CaptionColumn(prepared, "split"))
+    shares = {split: read.unknown_share(corpus.of(split)) for split in sorted(set(corpus.splits))}
     return {split: round(share, _DIGITS) for split, share in shares.items() if share is not None}
 
 

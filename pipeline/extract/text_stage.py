@@ -3,14 +3,15 @@
 import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from pipeline.artifacts import captions, texts
 from pipeline.core.console import say, track, warn
@@ -22,6 +23,9 @@ from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.project import code, paths, timing
 from pipeline.project.params.typed import Member, Params
 from pipeline.project.registry import TEXT_FEATURES
+
+# Captions in memory at a time, of methods that have no option for it.
+_TOKENS = 2**14
 
 
 def extract_texts(params: Params, name: str) -> Path:
@@ -42,11 +46,13 @@ def extract_texts(params: Params, name: str) -> Path:
             return out
         traits = TEXT_FEATURES.traits(node.method.name)
         learns = traits.terms or traits.mixes or traits.gives != "vectors"
-        table = captions.read(paths.prepared(node.dataset), f"extract {name}" if learns else "")
-        result = _write(out, table, method, node.method.params, params.seed, {**about, "fingerprint": digest})
+        prepared, needed = paths.prepared(node.dataset), f"extract {name}" if learns else ""
+        ids = captions.read(prepared, needed, ["caption_id"])["caption_id"].to_numpy()
+        corpus = Corpus(captions.CaptionColumn(prepared, "text"), captions.CaptionColumn(prepared, "split"))
+        result = _write(out, ids, corpus, method, node.method.params, params.seed, {**about, "fingerprint": digest})
     seconds = time.monotonic() - started
     timing.record(out, seconds)
-    say(f"extract {name}: {table.num_rows} captions, {result}, {seconds:.1f} s")
+    say(f"extract {name}: {len(ids)} captions, {result}, {seconds:.1f} s")
     return out
 
 
@@ -104,49 +110,51 @@ def _finished(out: Path, digest: str) -> bool:
     return True
 
 
-def _write(out: Path, table: pa.Table, method: ModuleType, options, seed: int, about: dict) -> str:
+def _write(out: Path, ids: np.ndarray, corpus: Corpus, method: ModuleType, options, seed: int, about: dict) -> str:
     """Fit, transform and write; a few words about the result for the log."""
-    corpus = Corpus(table["text"].to_pylist(), table["split"].to_pylist())
     state = method.fit(corpus, options, seed)
     if state.words == SPECIAL and TEXT_FEATURES.traits(about["method"]).gives == "tokens":
         warn(
             f"extract {out.name}: no word of the train and val captions is kept (there are none, or none is seen "
             "min_count times), so every word of every caption is unknown"
         )
-    return write(out, table, method, options, state, {**about, **state.about})
+    return write(out, ids, corpus.texts, method, options, state, {**about, **state.about})
 
 
-def write(out: Path, table: pa.Table, method: ModuleType, options, state: State, about: dict) -> str:
-    """Treat captions by what the method has learnt, of these or of others, and write; a few words about the result."""
-    ids, found = table["caption_id"].to_numpy(), table["text"].to_pylist()
-    if TEXT_FEATURES.traits(about["method"]).gives == "tokens":
-        tokens, cut = method.transform(found, state, options)
-        texts.write_tokens(out, ids, tokens, state.words, cut, about)
+def write(
+    out: Path, ids: np.ndarray, found: Iterable[str], method: ModuleType, options, state: State, about: dict
+) -> str:
+    """Treat captions by what the method has learnt, of these or of others, and write; a few words about the result. ids: of the
+    captions ``found``, of which one block is in memory."""
+    gives = TEXT_FEATURES.traits(about["method"]).gives
+    block = _TOKENS if gives == "tokens" else options.block
+    parts = _parts(
+        found, -(-len(ids) // block), block, partial(method.transform, state=state, params=options), out.name
+    )
+    if gives == "tokens":
+        cut = texts.write_tokens(out, ids, (part for _, part in parts), state.words, about)
         return f"{len(state.words)} words, {cut} cut"
-    if TEXT_FEATURES.traits(about["method"]).gives == "fragments":
-        parts = _parts(found, method, state, options, out.name)
+    if gives == "fragments":
         fragments = ((_stored(rows, options.store, out.name, "token"), lengths) for _, (rows, lengths) in parts)
         count = texts.write_fragments(out, ids, fragments, about)
         return f"{count} tokens of {read_json(out / texts.META)['shape'][1]} dimensions"
-    blocks = _blocks(found, method, state, options, out.name)
+    # Of a data set without captions: how wide they would be.
+    none = [method.transform(["a"], state, options)[:0].astype(options.store)] if not len(ids) else []
+    told = (_stored(rows, options.store, out.name, "caption row", start) for start, rows in parts)
+    blocks = chain(none, told)
     zeros = texts.write_vectors(out, ids, blocks, state.words, state.arrays, about)
     if zeros:
         warn(f"extract {out.name}: {zeros} of {len(ids)} captions hold no known word; their vectors are zero")
     return f"{read_json(out / texts.META)['shape'][1]} dimensions"
 
 
-def _blocks(captions_: list[str], method: ModuleType, state: State, options, name: str) -> Iterator[np.ndarray]:
-    if not captions_:  # of a data set without any: how wide they would be
-        yield method.transform(["a"], state, options)[:0].astype(options.store)
-    for start, rows in _parts(captions_, method, state, options, name):
-        yield _stored(rows, options.store, name, "caption row", start)
-
-
-def _parts(captions_: list[str], method: ModuleType, state: State, options, name: str) -> Iterator[tuple[int, Any]]:
-    """The first caption of each block, and what the method makes of the block."""
-    starts = range(0, len(captions_), options.block)
-    for start in track(starts, len(starts), f"extract {name}, blocks of {options.block}"):
-        yield start, method.transform(captions_[start : start + options.block], state, options)
+def _parts(
+    found: Iterable[str], count: int, block: int, transform: Callable[[list[str]], Any], name: str
+) -> Iterator[tuple[int, Any]]:
+    """The first caption of each of ``count`` blocks, and what the method makes of the block."""
+    left = iter(found)
+    for number in track(range(count), count, f"extract {name}, blocks of {block}"):
+        yield number * block, transform(list(islice(left, block)))
 
 
 def _stored(rows: np.ndarray, store: str, name: str, what: str, first: int = 0) -> np.ndarray:

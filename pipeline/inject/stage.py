@@ -29,7 +29,8 @@ def inject(params: Params, noise: str) -> Path:
     out = paths.injected(node.dataset, noise)
     source = paths.prepared(node.dataset)
     with claim(out):
-        table = _pairs(images.read(source), captions.read(source), node.protocol, params.seed)
+        said = captions.read(source, columns=("caption_id", "image_id", "split"))
+        table = _pairs(images.read(source), said, node.protocol, params.seed)
         train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
         share = _share(table)
         with whole_folder(out, [pairs.NAME]) as folder:
@@ -54,10 +55,8 @@ def _share(table: pa.Table) -> str:
 def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, seed: int) -> pa.Table:
     """The member sees positions among the train images, in the data set's order, as the authors' loaders do."""
     true = caption_table["image_id"].to_numpy()
-    split = caption_table["split"].to_numpy(zero_copy_only=False)
-    image_split = image_table["split"].to_numpy(zero_copy_only=False)
-    train_images = image_table["image_id"].to_numpy()[image_split == "train"]
-    train = np.flatnonzero(split == "train")
+    train_images = image_table["image_id"].to_numpy()[pc.equal(image_table["split"], "train").to_numpy()]
+    train = np.flatnonzero(pc.equal(caption_table["split"], "train").to_numpy())
     member = PROTOCOLS.load(protocol.name)
     shown, unknown = true.copy(), np.zeros(len(true), bool)
     if len(train):

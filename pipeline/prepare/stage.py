@@ -3,11 +3,12 @@
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.artifacts import captions, images, names, phrases, regions
-from pipeline.core import memory
+from pipeline.core import memory, remote
 from pipeline.core.console import say, warn
 from pipeline.core.errors import InputError
 from pipeline.core.files import sha256
@@ -36,6 +37,7 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         memory.limit(node.memory, f"datasets.{dataset}.memory"),
         whole_folder(out, [images.NAME, captions.NAME, names.NAME, phrases.NAME, regions.NAME, images.DRAWN]) as folder,
     ):
+        remote.refuse_secrets(node.source)
         read = FORMATS.load(node.format.name).read
         where = [device] if FORMATS.traits(node.format.name).proposes else []
         source = read(Path(node.source), folder, node.format.params, params.seed, *where)
@@ -136,13 +138,21 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
         say(f"prepare {dataset}: {', '.join([*counts, *covered])}; {seconds:.1f} s")
         return
     known = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
-    frame = known.select(["sha256", "split"]).to_pandas()
-    repeated = int(frame.sha256.duplicated().sum())
-    texts = source.captions.num_rows - pc.count_distinct(source.captions["text"]).as_py()
+    digests = _hashes(known["sha256"])
+    repeated = len(digests) - len(np.unique(digests))
+    texts = source.captions.num_rows - len(np.unique(_hashes(source.captions["text"])))
     say(f"prepare {dataset}: {', '.join(counts)}; repeated: {repeated} images, {texts} captions; {seconds:.1f} s")
-    shared = int((frame.groupby("sha256").split.nunique() > 1).sum())
+    of_splits = [np.unique(digests[pc.equal(known["split"], name).to_numpy()]) for name in images.SPLITS]
+    shared = int((np.unique(np.concatenate(of_splits), return_counts=True)[1] > 1).sum())
     if shared:
         warn(f"prepare {dataset}: {shared} images are in more than one split with the same content")
+
+
+def _hashes(column: pa.ChunkedArray) -> np.ndarray:
+    """64 bits of each text, enough to count those that are alike: of 10^8 two others are so once in 3,000 calls. The texts
+    themselves would take gigabytes."""
+    parts = [np.fromiter(map(hash, chunk.to_pylist()), np.int64, len(chunk)) for chunk in column.chunks]
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def _covered(split: str, of: dict) -> str:

@@ -72,3 +72,10 @@ def test_neither_does_how_rows_are_cut_into_chunks():
 def test_where_a_text_ends_counts():
     moved = changed(changed(CAPTIONS, "text", 0, "onet"), "text", 2, "hree")
     assert by_split(IMAGES, moved)["test"] != by_split(IMAGES, CAPTIONS)["test"]
+
+
+def test_captions_may_come_in_blocks():
+    def blocks(names: list[str]):
+        yield from (CAPTIONS.select(names).slice(start, 2) for start in (0, 2))
+
+    assert by_split(IMAGES, blocks) == by_split(IMAGES, CAPTIONS)

@@ -20,7 +20,7 @@ ROWS = np.array([[1.0, 2.0], [0.0, 0.0], [3.0, -1.0]], np.float32)
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> Path:
-    texts.write_tokens(tmp_path / "words", IDS, TOKENS, WORDS, 1, {"method": "words"})
+    texts.write_tokens(tmp_path / "words", IDS, [(TOKENS, 1)], WORDS, {"method": "words"})
     return tmp_path / "words"
 
 
@@ -132,10 +132,10 @@ def test_words_that_do_not_belong_to_the_ids(tokens: Path) -> None:
 
 def test_an_index_that_reaches_too_far_or_repeats(tmp_path: Path) -> None:
     out = tmp_path / "words"
-    texts.write_tokens(out, IDS, Tokens(TOKENS.tokens[:-1], TOKENS.starts, TOKENS.lengths), WORDS, 0, {})
+    texts.write_tokens(out, IDS, [(Tokens(TOKENS.tokens[:-1], TOKENS.starts, TOKENS.lengths), 0)], WORDS, {})
     with pytest.raises(InputError, match=r"captions reach beyond the 9 ids of tokens\.npy"):
         texts.read(out)
-    texts.write_tokens(out, np.array([1, 2, 1]), TOKENS, WORDS, 0, {})
+    texts.write_tokens(out, np.array([1, 2, 1]), [(TOKENS, 0)], WORDS, {})
     with pytest.raises(InputError, match="caption_id 1 occurs more than once"):
         texts.read(out)
 
@@ -159,15 +159,15 @@ def test_a_writer_that_fails_half_way_leaves_what_was_there(tokens: Path, monkey
 
     monkeypatch.setattr(texts, "write_json", fail)
     with pytest.raises(OSError, match="no space left"):
-        texts.write_tokens(tokens, IDS + 1, TOKENS, WORDS, 0, {})
+        texts.write_tokens(tokens, IDS + 1, [(TOKENS, 0)], WORDS, {})
     assert contents(tokens) == before
 
 
 def test_the_digest_follows_the_content(tokens: Path, tmp_path: Path) -> None:
     first = texts.read(tokens).digest
-    texts.write_tokens(tokens, IDS, TOKENS, WORDS, 1, {"method": "words"})
+    texts.write_tokens(tokens, IDS, [(TOKENS, 1)], WORDS, {"method": "words"})
     assert texts.read(tokens).digest == first
-    texts.write_tokens(tokens, IDS, TOKENS, [*SPECIAL, "dog", "cow"], 1, {"method": "words"})
+    texts.write_tokens(tokens, IDS, [(TOKENS, 1)], [*SPECIAL, "dog", "cow"], {"method": "words"})
     assert texts.read(tokens).digest != first
 
 
@@ -201,7 +201,7 @@ def test_texts_of_other_captions(tmp_path: Path) -> None:
         texts.require_captions(out, prepared)
     (prepared / "captions.parquet").write_bytes(b"one")
     digest = sha256(prepared / "captions.parquet")
-    texts.write_tokens(out, IDS, TOKENS, WORDS, 0, {"captions_sha256": digest})
+    texts.write_tokens(out, IDS, [(TOKENS, 0)], WORDS, {"captions_sha256": digest})
     texts.require_captions(out, prepared)
     (prepared / "captions.parquet").write_bytes(b"two")
     with pytest.raises(IntegrityError, match=r"words: made from other captions.*extract --texts words` again"):

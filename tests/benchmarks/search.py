@@ -81,7 +81,7 @@ def project(root: Path, items: int, described: int, dim: int, topics: int) -> No
     extracted = root / paths.extracted("toy", "words")
     tokens = Tokens(np.array([1, 2]), np.zeros(len(owners), np.int64), np.full(len(owners), 2))
     meta = {"method": "words", "options": params.texts["words"].method.params.model_dump()}
-    texts.write_tokens(extracted, columns["caption_id"], tokens, words, 0, meta)
+    texts.write_tokens(extracted, columns["caption_id"], [(tokens, 0)], words, meta)
     node = params.runs["sum"]
     model = build(node.image, node.text, node.similarity, (2048,), WORDS, dim, seed=0)
     config = {key: describe(getattr(node, key)) for key in RUN_FAMILIES}

@@ -2,6 +2,7 @@ import itertools
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.artifacts import captions, embeddings, features, images, pairs
@@ -200,3 +201,40 @@ def test_a_footer_that_is_no_text_is_one_line(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"marked", b"m\xffrked"))
     with pytest.raises(InputError, match=r"table\.parquet: its footer is damaged"):
         _table.read(path, schema)
+
+
+def test_bytes_do_not_follow_from_how_rows_were_cut(tmp_path, monkeypatch):
+    monkeypatch.setattr(_table, "ROWS", 7)
+    base = pa.table(
+        {"caption_id": range(20), "image_id": [1] * 20, "text": [f"a {k}" for k in range(20)], "split": ["val"] * 20}
+    )
+    for place, size in enumerate((20, 7, 3)):
+        cut = pa.concat_tables([base.slice(start, size) for start in range(0, 20, size)])
+        captions.write(tmp_path / str(place), cut)
+    written = [(tmp_path / str(place) / captions.NAME).read_bytes() for place in range(3)]
+    assert written[0] == written[1] == written[2]
+    table = captions.read(tmp_path / "0")
+    assert table.equals(base.cast(table.schema))
+    assert pq.ParquetFile(tmp_path / "0" / captions.NAME).metadata.num_row_groups == 3
+
+
+def test_columns_by_blocks_are_those_of_the_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(_table, "ROWS", 5)
+    monkeypatch.setattr(captions, "_ROWS", 2)
+    texts = [f"a {k}" for k in range(12)]
+    captions.write(
+        tmp_path, pa.table({"caption_id": range(12), "image_id": [1] * 12, "text": texts, "split": ["val"] * 12})
+    )
+    column = captions.CaptionColumn(tmp_path, "text")
+    assert [list(column), list(column)] == [texts, texts]
+    kept = np.arange(12) % 3 != 1
+    found = [block["text"].to_pylist() for block in captions.blocks(tmp_path, ["text"], kept)]
+    assert max(map(len, found)) <= 2
+    assert [text for block in found for text in block] == [text for text, own in zip(texts, kept, strict=True) if own]
+    assert captions.read(tmp_path, columns=["split", "image_id"]).column_names == ["split", "image_id"]
+
+
+@pytest.mark.parametrize("ids", [[], [4], [1, 2, 9], [9, 1, 2], [3, 1, 3, 1, 2], [1, 1]])
+def test_repeated_ids(ids):
+    wanted = [f"id {one} occurs more than once" for one in dict.fromkeys(ids) if ids.count(one) > 1]
+    assert _table.repeated(pa.table({"id": pa.array(ids, pa.int64())}), "id") == wanted

@@ -1,7 +1,9 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from pipeline.artifacts import captions, embeddings, features, model_files
 from pipeline.core import tables
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import sha256
+from pipeline.embed.engine import vectors
 from pipeline.embed.stage import embed
 from pipeline.extract.text_engine import tokens as _tokens
 from pipeline.extract.text_stage import extract_texts
@@ -176,3 +179,19 @@ def test_texts_made_from_other_captions_are_refused_by_train_and_embed(project):
         with pytest.raises(IntegrityError, match=r"words: made from other captions than .*captions\.parquet"):
             command(project, "sum", "cpu")
     path.write_bytes(whole)
+
+
+def test_vectors_that_take_more_than_memory_may_hold_are_written_in_parts(project, monkeypatch):
+    names = (embeddings.IMAGES, embeddings.CAPTIONS)
+    whole = [embeddings.read(paths.embedded("sum") / name) for name in names]
+    monkeypatch.setattr(vectors, "BATCH", 4)
+    monkeypatch.setattr(vectors, "_COPIES", 2**20 // 12)  # of 12 dimensions a vector: 4 of them take 4 MiB
+    embed(replace(project, embed=project.embed.model_copy(update={"memory": 9})), "sum", "cpu")
+    for name, before in zip(names, whole, strict=True):
+        path = paths.embedded("sum") / name
+        groups, count = pq.ParquetFile(path).metadata, len(before.ids)
+        sizes = [groups.row_group(number).num_rows for number in range(groups.num_row_groups)]
+        assert sizes == [8] * (count // 8) + [count % 8] * (count % 8 > 0)
+        now = embeddings.read(path)
+        assert (now.ids.tolist(), now.splits.tolist()) == (before.ids.tolist(), before.splits.tolist())
+        np.testing.assert_allclose(now.vectors, before.vectors, atol=1e-6)

@@ -29,17 +29,9 @@ class EarlierVectors:
     folder: Path
     made: str
 
-    def completed(self, wanted: pa.Array, encode: Callable[[np.ndarray], Tensor]) -> tuple[np.ndarray, int]:
-        """(n, D) float32 vectors of ``wanted`` contents, and how many of them were there already. encode: of the places of the
-        others, their vectors. What is damaged counts for nothing."""
-        known, vectors = self._known(wanted)
-        missing = np.flatnonzero(known < 0)
-        if vectors is None or len(missing) == len(known):
-            return encode(missing).numpy(), 0
-        found = vectors[known]
-        if len(missing):
-            found[missing] = encode(missing).numpy()
-        return found, len(known) - len(missing)
+    def known(self, wanted: pa.Array) -> "Known":
+        """Of ``wanted`` contents. What is damaged counts for nothing."""
+        return Known(*self._known(wanted))
 
     def _known(self, wanted: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
         """For each of ``wanted`` the row of what is there, -1 where there is none; and that."""
@@ -57,6 +49,29 @@ class EarlierVectors:
         if len(known) != len(vectors):
             return nowhere, None
         return contents.places(wanted, [known]).fill_null(-1).to_numpy().astype(np.int64), vectors
+
+
+@dataclass(frozen=True)
+class Known:
+    """rows: int64 (n,), of each content that is wanted the row of ``vectors``, -1 where it is not there."""
+
+    rows: np.ndarray
+    vectors: np.ndarray | None
+
+    @property
+    def count(self) -> int:
+        return int((self.rows >= 0).sum())
+
+    def completed(self, part: slice, encode: Callable[[np.ndarray], Tensor]) -> np.ndarray:
+        """(rows, D) float32, of the contents in ``part``. encode: of the places of those that are not there, their vectors."""
+        rows = self.rows[part]
+        missing = np.flatnonzero(rows < 0)
+        if self.vectors is None or len(missing) == len(rows):
+            return encode(missing + part.start).numpy()
+        found = self.vectors[rows]
+        if len(missing):
+            found[missing] = encode(missing + part.start).numpy()
+        return found
 
 
 def made(params: Params, run: str, model: model_files.ModelFiles, source: Features, device: str) -> str:

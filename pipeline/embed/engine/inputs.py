@@ -17,7 +17,7 @@ from pipeline.train.engine.model import DualEncoder
 from pipeline.train.engine.pixels import PixelSource
 
 # Images in one pass.
-_BATCH = 1024
+BATCH = 1024
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Sources:
         never follow from which.
         """
         rows = self.features.rows_of(image_ids)
-        size = _BATCH if isinstance(self.inputs, np.ndarray) else min(_BATCH, self.inputs.batch_size)
+        size = BATCH if isinstance(self.inputs, np.ndarray) else min(BATCH, self.inputs.batch_size)
         filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % size)]) if even else rows
         return encode.images(self.model, self.inputs, filled, self.device, size, shown)[: len(rows)]
 

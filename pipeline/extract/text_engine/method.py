@@ -5,7 +5,7 @@ treats any captions, seen or not, with what ``fit`` learnt: (n, D) float32 vecto
 captions cut. One with a vocabulary has ``terms(text, params)``: what it looks up there, in the order of the text.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,10 +13,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Corpus:
-    """The captions of a data set and the split of each, in the order of captions.parquet."""
+    """The captions of a data set and the split of each, in the order of captions.parquet. Both can be gone through any number of
+    times, and need not be in memory."""
 
-    texts: list[str]
-    splits: list[str]
+    texts: Iterable[str]
+    splits: Iterable[str]
 
     def of(self, *splits: str) -> Iterator[str]:
         """The captions of these splits, in order."""

@@ -40,12 +40,13 @@ def row_digests(array: np.ndarray, path: Path) -> tuple[np.ndarray, dict[int, st
     memory.require(f"{path}: a row", row_bytes)
     step = max(1, _BLOCK_BYTES // row_bytes)
     starts = range(0, len(array), step)
-    digests: list[bytes] = []
+    digests = np.empty((len(array), 32), np.uint8)
     broken: dict[int, str] = {}
     for start in track(starts, len(starts), path.name):
         block = np.ascontiguousarray(array[start : start + step])
         finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
         for row in (np.flatnonzero(~finite) + start).tolist():
             broken[row] = f"{path.name}#{row} holds NaN or infinite values"
-        digests.extend(hashlib.sha256(row).digest() for row in block)
-    return np.frombuffer(b"".join(digests), np.uint8).reshape(len(array), 32), broken
+        found = b"".join(hashlib.sha256(row).digest() for row in block)
+        digests[start : start + len(block)] = np.frombuffer(found, np.uint8).reshape(-1, 32)
+    return digests, broken

@@ -3,10 +3,11 @@
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from pipeline.artifacts.images import UNREAD
@@ -53,8 +54,8 @@ def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: b
         )
     places = [where(number) for number in range(len(files))]
     for file, place in zip(files, places, strict=True):
-        _locate(root, file, place, in_shards)
-    results = list(readings(root, files, places))
+        locate(root, file, place, in_shards)
+    results = list(readings(root, zip(files, places, strict=True), len(files)))
     broken = [
         f"{place}: {file} {result[3]}"
         for place, file, result in zip(places, files, results, strict=True)
@@ -65,18 +66,21 @@ def scan(root: Path, files: list[str], where: Callable[[int], str], in_shards: b
     return Scanned(widths, heights, list(digests), list(orientations), broken)
 
 
-def readings(root: Path, files: list[str], places: list[str]) -> Iterator[Read]:
-    """Of every file, in their order, read in threads, with progress. files: as of ``scan``, known to lie below ``root``."""
+def readings(root: Path, files: Iterable[tuple[str, str]], count: int) -> Iterator[Read]:
+    """Of every file, in their order, read in threads, with progress. files: as of ``scan``, known to lie below ``root``, each with
+    the place that names it; count: of them."""
     with contextlib.ExitStack() as stack:
         pool = ThreadPoolExecutor(min(16, os.cpu_count() or 1))
         stack.callback(pool.shutdown, cancel_futures=True)
         # Blocks: all of a million submitted at once are a million futures.
-        blocks = (slice(start, start + _BLOCK) for start in range(0, len(files), _BLOCK))
-        found = (one for block in blocks for one in pool.map(partial(_open, root), files[block], places[block]))
-        yield from console.track(found, len(files), "images")
+        left = iter(files)
+        blocks = iter(lambda: list(islice(left, _BLOCK)), [])
+        found = (one for block in blocks for one in pool.map(partial(_open, root), *zip(*block, strict=True)))
+        yield from console.track(found, count, "images")
 
 
-def _locate(root: Path, file: str, where: str, in_shards: bool) -> None:
+def locate(root: Path, file: str, where: str, in_shards: bool) -> None:
+    """Raises InputError for what is no name below ``root``; the arguments are those of ``scan``."""
     whole, box = cut(file)
     if box is not None:
         raise InputError(f"{where}: file {file!r} reads as a box in the picture {whole!r}; rename the picture")

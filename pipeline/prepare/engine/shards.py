@@ -1,17 +1,26 @@
 """Which files a data set of shards consists of, and which split each of them belongs to."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
+from pipeline.artifacts import captions, images
 from pipeline.artifacts.names import TextIds
+from pipeline.core import remote
 from pipeline.core.errors import InputError
 from pipeline.core.inside import inside
 from pipeline.pictures.address import path_of
-from pipeline.prepare.engine.scan import scan
+from pipeline.prepare.engine.rows import Rows, blocks
+from pipeline.prepare.engine.scan import locate, readings
 from pipeline.prepare.engine.shard_params import ShardParams
-from pipeline.prepare.engine.source import Source, caption_table, drawn_split, existing, image_table, numbered
+from pipeline.prepare.engine.source import Source, drawn_split, existing, numbered
+
+# Of numbers with leading zeros: {0000..0041}
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+_FOUND = pa.schema([(name, pa.string()) for name in ("file", "split", "where")])
 
 
 def drawn(params: ShardParams, name: str, seed: int) -> str:
@@ -22,15 +31,17 @@ def drawn(params: ShardParams, name: str, seed: int) -> str:
 
 def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tuple[Path, str]]]:
     """The image root, and each file with its split, by split and name. source: their folder, or a file that is all of
-    train. Raises InputError for a pattern without files, a file of two splits, another suffix, a file outside of the folder.
+    train, or files by a range of numbers. Raises InputError for a pattern without files, a file of two splits, another suffix,
+    a file outside of the folder.
     """
-    if existing(source).is_file():
-        found = {"train": [source]}
-        root = source.parent
+    if _RANGE.search(source.name):
+        root, found = source.parent, {"train": _matching(source.parent, source.name)}
+    elif remote.is_file(source if remote.is_remote(source) else existing(source)):
+        root, found = source.parent, {"train": [source]}
     else:
         root = source
         found = {
-            split: sorted(path for path in root.glob(pattern) if path.is_file())
+            split: _matching(root, pattern)
             for split in ("train", "val", "test")
             if isinstance(pattern := getattr(params, split), str)
         }
@@ -38,7 +49,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     for split, group in found.items():
         if not group:
             advice = "" if split == "train" else "; name others, or the share of train that is to be drawn for it"
-            raise InputError(f"{root}: no file matches {split}: '{getattr(params, split)}'{advice}")
+            raise InputError(f"{remote.url(root)}: no file matches {split}: '{getattr(params, split)}'{advice}")
     seen: dict[Path, str] = {}
     for path, split in pairs:
         if path in seen:
@@ -53,21 +64,63 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     return root, pairs
 
 
-def assembled(
-    root: Path,
-    images: Sequence[tuple[str, str, str]],
-    captions: Sequence[Sequence[str]],
-    ids: Sequence[int | str] | None = None,
-) -> Source:
-    """images: address, split and where it stands, of each image; captions: its texts. ids: of the images, running numbers where
-    there are none, as captions always have."""
-    scanned = scan(root, [file for file, _, _ in images], lambda number: images[number][2], in_shards=True)
-    splits = [split for _, split, _ in images]
-    sizes = scanned.widths, scanned.heights, scanned.digests
-    keys, named = numbered(range(len(images)) if ids is None else ids, "image_id", lambda number: images[number][2])
-    table = image_table(keys, [file for file, _, _ in images], splits, *sizes)
-    owners = [number for number, texts in enumerate(captions) for _ in texts]
-    texts = [text for group in captions for text in group]
-    described = [keys[owner] for owner in owners], texts, [splits[owner] for owner in owners]
-    told: pa.Table = caption_table(range(len(texts)), *described)
-    return Source(table, told, str(root), scanned.broken, names=TextIds.of(**named) if named else None)
+def _matching(root: Path, pattern: str) -> list[Path]:
+    """Raises InputError where one of a range of numbers is not there."""
+    if not (numbers := _RANGE.search(pattern)):
+        return remote.glob(root, pattern)
+    before, after = pattern[: numbers.start()], pattern[numbers.end() :]
+    there = set(remote.glob(root, f"{before}*{after}"))  # one listing, not a request a number
+    wanted = [
+        root / f"{before}{number:0{len(numbers[1])}d}{after}" for number in range(int(numbers[1]), int(numbers[2]) + 1)
+    ]
+    if missing := [path for path in wanted if path not in there]:
+        raise InputError(f"{remote.url(missing[0])}: does not exist, and '{pattern}' names it")
+    return wanted
+
+
+class Assembly:
+    """The tables of a data set of shards: rows as they are found, and the pictures opened when all are. folder: where rows that do
+    not fit in memory may lie meanwhile."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self._folder = root, folder
+        self._found, self._captions = Rows(folder, _FOUND), Rows(folder, captions.SCHEMA)
+
+    @property
+    def count(self) -> int:
+        """Of images."""
+        return self._found.count
+
+    def add(self, file: str, split: str, where: str, texts: Iterable[str]) -> None:
+        """An image and its captions. file: its address; where: it stands. Raises InputError for an address that is none."""
+        locate(self.root, file, where, in_shards=True)
+        for text in texts:
+            self._captions.add(self._captions.count, self.count, text, split)
+        self._found.add(file, split, where)
+
+    def source(self, ids: Sequence[int | str] | None = None) -> Source:
+        """ids: of the images, running numbers where there are none, as captions always have."""
+        found, told = self._found.table(), self._captions.table()
+        keys, named = np.arange(self.count), {}
+        if ids is not None:
+            numbers, named = numbered(ids, "image_id", lambda number: found["where"][number].as_py())
+            keys = np.array(numbers)
+            owners = pa.chunked_array([keys[chunk] for chunk in told["image_id"].chunks], pa.int64())
+            told = told.set_column(1, told.schema.field("image_id"), owners)
+        table, broken = self._scanned(found, keys)
+        return Source(table, told, remote.url(self.root), broken, names=TextIds.of(**named) if named else None)
+
+    def _scanned(self, found: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
+        """images.parquet, and what of it is broken. found: of ``_FOUND``."""
+        read, rows, broken = Rows(self._folder, images.SCHEMA), _rows(found), []
+        results = readings(self.root, ((file, where) for file, _, where in _rows(found)), len(found))
+        for key, (file, split, where), (size, _, digest, why) in zip(keys, rows, results, strict=True):
+            read.add(key, file, split, *size, digest)
+            if why is not None:
+                broken.append(f"{where}: {file} {why}")
+        return read.table(), broken
+
+
+def _rows(table: pa.Table) -> Iterator[tuple]:
+    for _, block in blocks(table):
+        yield from zip(*(column.to_pylist() for column in block.columns), strict=True)

@@ -2,8 +2,9 @@
 
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import pyarrow as pa
 
 from pipeline.artifacts import captions, images, phrases
 from pipeline.artifacts.names import TextIds
-from pipeline.core import memory, seeds, text_ids
-from pipeline.core.errors import InputError, MissingResource
+from pipeline.core import memory, remote, seeds, text_ids
+from pipeline.core.errors import InputError, MissingResource, UsageError
 from pipeline.core.unknown import missing
 
 # In characters: what the csv module reads of a cell, and ten times what anybody wrote below a picture.
 LONGEST_CAPTION = 2**17
+_LONGEST_LINE = 2**20
 # Bytes of its ids, its image's row, and the place that messages name.
 _BESIDE_A_CAPTION = 500
 # Categories of Unicode: what separates, controls and formats.
@@ -58,7 +60,12 @@ class Source:
 
 
 def existing(source: Path) -> Path:
-    """``source`` if it exists. Raises MissingResource: no command makes the raw data."""
+    """``source`` if it exists. Raises MissingResource: no command makes the raw data; UsageError for a URL, which formats of shards
+    alone can read."""
+    if remote.is_remote(source):
+        raise UsageError(
+            f"source {remote.url(source)}: object storage is read by the formats webdataset and parquet alone"
+        )
     if not source.exists():
         raise MissingResource(
             f"source {source} does not exist; put the data set there or correct `source` in params.yaml"
@@ -141,8 +148,12 @@ def numbered(
             raise InputError(f"{where(wrong[0])}: {called or key} {wrong[1]}")
         running = np.arange(len(texts))
         return running.tolist(), {key: (running, texts)}
-    unique = Unique(called or key)
-    return [unique.add(int(one), where(place)) for place, one in enumerate(ids)], {}
+    numbers = [int(one) for one in ids]
+    if len(set(numbers)) < len(numbers):
+        unique = Unique(called or key)
+        for place, number in enumerate(numbers):
+            unique.add(number, where(place))
+    return numbers, {}
 
 
 def read_text(path: Path) -> str:
@@ -151,27 +162,35 @@ def read_text(path: Path) -> str:
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
     memory.require_text(path)
-    content = path.read_bytes()
+    return _decoded(path.read_bytes(), path, 1, first=True)
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Lines of a UTF-8 file, cut at ``\\n`` alone: U+2028 and U+0085 belong to the caption they stand in.
+
+    A carriage return before the cut is dropped, and the final newline may be missing; one line is in memory at a time. Raises as
+    ``read_text``.
+    """
+    if not path.is_file():
+        raise MissingResource(f"{path}: no such file")
+    with path.open("rb") as file:
+        for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), start=1):
+            if len(line) == _LONGEST_LINE:
+                raise InputError(f"{path} line {number}: more than {_LONGEST_LINE} bytes are no caption")
+            yield _decoded(line.removesuffix(b"\n"), path, number, number == 1).removesuffix("\r")
+
+
+def _decoded(content: bytes, path: Path, line: int, first: bool) -> str:
+    """line: the number of the first one in ``content``; first: whether a byte order mark may stand before it."""
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig" if first else "utf-8")
     except UnicodeDecodeError as error:
         # utf-8-sig counts from behind the byte order mark, so the line is found in what the error carries.
-        line = error.object.count(b"\n", 0, error.start) + 1
+        line += error.object.count(b"\n", 0, error.start)
         byte = error.object[error.start]
         raise InputError(
             f"{path} line {line}: byte 0x{byte:02x} is not UTF-8 text; convert the file to UTF-8"
         ) from error
-
-
-def read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 file, cut at ``\\n`` alone: U+2028 and U+0085 belong to the caption they stand in.
-
-    A carriage return before the cut is dropped, and the final newline may be missing.
-    """
-    lines = read_text(path).split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
 
 
 def image_table(ids, files, splits, widths, heights, digests) -> pa.Table:

@@ -11,10 +11,30 @@ from pipeline.extract.text_engine.treebank import word_tokenizer
 from tests.rules.sources import ROOT
 
 _words = word_tokenizer()
+_PARTS = [
+    "a",
+    "Dog",
+    "x-y",
+    "2",
+    ",",
+    ", ",
+    ".",
+    " ",
+    "  ",
+    "-",
+    "--",
+    "cannot",
+    "Wanna",
+    "lemmes",
+    "we-gonna",
+    "e.g.",
+    "\n",
+    "K",
+]
 _CASES = ["", "two dogs don't run, ok.", 'I\'m gonna "win" $3.50 (e.g. 3,000) -- now...', "שלום \U0001f415 it's"]
 
 
-@given(st.one_of(st.sampled_from(_CASES), st.text(max_size=60)))
+@given(st.one_of(st.sampled_from(_CASES), st.text(max_size=60), st.lists(st.sampled_from(_PARTS)).map("".join)))
 def test_words_are_those_of_nltk(text):
     assert _words(text) == word_tokenize(text, preserve_line=True)
 

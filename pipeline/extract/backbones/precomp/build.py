@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +23,13 @@ def build(params: Params, seed: int) -> Backbone:
     types or shapes; UnreadableImage for values that are not finite; IntegrityError when a row is not what ``prepare`` saw.
     """
 
-    opened = cache(_opened)
+    opened: dict[tuple[Path, str], np.ndarray] = {}
 
     def read(root: Path, item: Item) -> np.ndarray:
         name, number = _parsed(item)
-        return _row(opened(inside(root, name, item.where)), number, item)
+        if (root, name) not in opened:  # two threads may both open it, and one of the maps is kept
+            opened[root, name] = _opened(inside(root, name, item.where))
+        return _row(opened[root, name], number, item)
 
     return Backbone(read=read, module=nn.Identity(), about={"network": "precomputed"}, libraries=())
 

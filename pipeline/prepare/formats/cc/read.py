@@ -2,17 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from pipeline.core.errors import InputError
 from pipeline.prepare.engine.arrays import open_array, row_digests
-from pipeline.prepare.engine.source import (
-    Source,
-    caption_table,
-    caption_text,
-    existing,
-    image_table,
-    read_lines,
-    split_of,
-)
+from pipeline.prepare.engine.precomputed import Splits, texts
+from pipeline.prepare.engine.source import Source, caption_text, existing, read_lines, split_of
 from pipeline.prepare.formats.cc import ORDER, Params
 
 
@@ -25,31 +20,26 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     empty caption or one that is not UTF-8.
     """
     existing(source)
-    images: list[tuple] = []
-    captions: list[tuple] = []
-    broken: list[str] = []
+    splits, count = Splits(out), 0
     for prefix in (name for name in ORDER if name in params.splits):
-        name = split_of(prefix, prefix)
-        texts, (digests, unfit) = _read_split(source, prefix)
-        broken += unfit.values()
-        for row, (text, digest) in enumerate(zip(texts, digests, strict=True)):
-            number = len(images)
-            images.append((number, f"{prefix}_ims.npy#{row}", name, 0, 0, bytes(digest).hex()))
-            captions.append((number, number, text, name))
-    tables = image_table(*zip(*images, strict=True)), caption_table(*zip(*captions, strict=True))
-    return Source(*tables, str(source), broken)
+        captions, (digests, broken) = _read_split(source, prefix, out)
+        ids = np.arange(count, count + len(captions))
+        splits.add(prefix, split_of(prefix, prefix), ids, digests, captions, list(broken.values()))
+        count += len(captions)
+    return splits.source(source)
 
 
-def _read_split(source: Path, prefix: str):
+def _read_split(source: Path, prefix: str, out: Path):
     """Captions, and the digests of their images' rows as ``row_digests`` gives them."""
     listed, features = source / f"{prefix}_caps.tsv", source / f"{prefix}_ims.npy"
-    texts = [_caption(line, f"{listed} line {number}") for number, line in enumerate(read_lines(listed), 1)]
+    lines = (_caption(line, f"{listed} line {number}") for number, line in enumerate(read_lines(listed), 1))
+    found = texts(out, lines)
     array = open_array(features)
-    if len(texts) != len(array):
+    if len(found) != len(array):
         raise InputError(
-            f"{listed}: {len(texts)} lines, but {features.name} has {len(array)} rows; there must be one line per image"
+            f"{listed}: {len(found)} lines, but {features.name} has {len(array)} rows; there must be one line per image"
         )
-    return texts, row_digests(array, features)
+    return found, row_digests(array, features)
 
 
 def _caption(line: str, where: str) -> str:

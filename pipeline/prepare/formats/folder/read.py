@@ -75,7 +75,7 @@ def _readings(source: Path, stamps: dict[str, Stamp], seen: SeenPictures) -> dic
     seen.forget(stamps)
     for _ in range(_TRIES):
         again = []
-        made = readings(source, wanted, [str(source / file) for file in wanted])
+        made = readings(source, ((file, str(source / file)) for file in wanted), len(wanted))
         for file, result in zip(wanted, made, strict=True):
             now = _stamp(source / file)
             if now is None or now == stamps[file]:

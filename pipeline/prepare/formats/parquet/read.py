@@ -12,7 +12,7 @@ from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError
 from pipeline.core.parquet import opened, written_out
 from pipeline.pictures.address import Cell
-from pipeline.prepare.engine.shards import assembled, drawn, files
+from pipeline.prepare.engine.shards import Assembly, drawn, files
 from pipeline.prepare.engine.source import Source, caption_text, split_of
 from pipeline.prepare.formats.parquet import Params
 
@@ -24,9 +24,9 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     Raises InputError naming file and row: a damaged file, a column that is missing or of another type, a row without a
     caption or with an empty one, an unknown split.
     """
-    root, found = files(source, params, ".parquet")
-    images, captions, ids = [], [], []
-    for path, split in track(iter(found), len(found), "reading Parquet files"):
+    root, listed = files(source, params, ".parquet")
+    found, ids = Assembly(root, out), []
+    for path, split in track(iter(listed), len(listed), "reading Parquet files"):
         name = path.relative_to(root).as_posix()
         for row, (texts, told, own) in enumerate(_rows(path, params)):
             where = f"{path} row {row}"
@@ -35,11 +35,10 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
                 chosen = split_of(told, where)
             else:
                 chosen = drawn(params, address, seed) if split == "train" else split
-            images.append((address, chosen, f"{path.name} row {row}"))
-            captions.append(_captions(texts, params.caption, where))
+            found.add(address, chosen, f"{path.name} row {row}", _captions(texts, params.caption, where))
             if params.image_id is not None:
                 ids.append(_given(own, params.image_id, where))
-    return assembled(root, images, captions, ids or None)
+    return found.source(ids or None)
 
 
 def _given(own: int | str | None, column: str, where: str) -> int | str:

@@ -7,33 +7,30 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.core import text_ids
+from pipeline.core import memory, text_ids
 from pipeline.core.console import warn
 from pipeline.core.errors import InputError
 from pipeline.prepare.engine.arrays import open_array, row_digests
 from pipeline.prepare.engine.groups import Grouping, group
-from pipeline.prepare.engine.source import (
-    Source,
-    caption_table,
-    caption_text,
-    existing,
-    image_table,
-    read_lines,
-    split_of,
-)
+from pipeline.prepare.engine.precomputed import Splits, texts
+from pipeline.prepare.engine.source import Source, caption_text, existing, read_lines, split_of
 from pipeline.prepare.formats.precomp import ORDER, Params
 
 
 @dataclass(frozen=True)
 class _Split:
-    """digests: hex, one per image; names: lines of ids.txt, one per image, or None."""
+    """captions: as of ``texts``; digests: uint8 (rows, 32); names: lines of ids.txt, one per image, or None."""
 
     prefix: str
-    captions: list[str]
+    captions: pa.Table
     groups: Grouping
-    digests: list[str]
+    digests: np.ndarray
     names: list[str] | None
     broken: list[str]
+
+    @property
+    def images(self) -> int:
+        return len(self.captions) // self.groups.captions
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
@@ -46,22 +43,12 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     existing(source)
     _warn_of_first_1k(source, params)
     prefixes = [params.test if name == "test" else name for name in ORDER if name in params.splits]
-    splits = [_read_split(source, prefix, params) for prefix in prefixes]
-    image_ids = _image_ids(source, splits)
-    images: list[tuple] = []
-    captions: list[tuple] = []
-    for split in splits:
+    splits = [_read_split(source, prefix, params, out) for prefix in prefixes]
+    ids, tables = _image_ids(source, splits), Splits(out)
+    for split, own in zip(splits, np.split(ids, np.cumsum([one.images for one in splits])[:-1]), strict=True):
         name = split_of(split.prefix.removesuffix("all"), split.prefix)
-        for number, digest in enumerate(split.digests):
-            image_id = image_ids[len(images)]
-            file = f"{split.prefix}_ims.npy#{number * split.groups.rows}"
-            images.append((image_id, file, name, 0, 0, digest))
-            first = number * split.groups.captions
-            for text in split.captions[first : first + split.groups.captions]:
-                captions.append((len(captions), image_id, text, name))
-    broken = [one for split in splits for one in split.broken]
-    tables = image_table(*zip(*images, strict=True)), caption_table(*zip(*captions, strict=True))
-    return Source(*tables, str(source), broken)
+        tables.add(split.prefix, name, own, split.digests, split.captions, split.broken)
+    return tables.source(source)
 
 
 def _warn_of_first_1k(source: Path, params: Params) -> None:
@@ -73,16 +60,17 @@ def _warn_of_first_1k(source: Path, params: Params) -> None:
         )
 
 
-def _read_split(source: Path, prefix: str, params: Params) -> _Split:
-    features, texts = source / f"{prefix}_ims.npy", source / f"{prefix}_caps.txt"
-    captions = [caption_text(line, f"{texts} line {number}") for number, line in enumerate(read_lines(texts), start=1)]
-    if not captions:
-        raise InputError(f"{texts}: no captions")
+def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
+    features, listed = source / f"{prefix}_ims.npy", source / f"{prefix}_caps.txt"
+    lines = enumerate(read_lines(listed), start=1)
+    captions = texts(out, (caption_text(line, f"{listed} line {number}") for number, line in lines))
+    if not len(captions):
+        raise InputError(f"{listed}: no captions")
     digests, broken = row_digests(open_array(features), features)
-    groups = group(len(captions), digests, params.captions_per_image, f"{texts} and {features.name}")
-    per_image = [bytes(digest).hex() for digest in digests[:: groups.rows]]
+    groups = group(len(captions), digests, params.captions_per_image, f"{listed} and {features.name}")
     names = _names(source / f"{prefix}_ids.txt", len(captions), groups)
-    return _Split(prefix, captions, groups, per_image, names, [broken[row] for row in broken if row % groups.rows == 0])
+    unfit = [broken[row] for row in broken if row % groups.rows == 0]
+    return _Split(prefix, captions, groups, digests, names, unfit)
 
 
 def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:
@@ -92,6 +80,7 @@ def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:
     """
     if not path.exists():
         return None
+    memory.require_text(path)
     lines = [line.strip() for line in read_lines(path)]
     images = captions // groups.captions
     if len(lines) not in (images, captions):
@@ -120,14 +109,14 @@ def _refuse_duplicates(path: Path, names: list[str]) -> None:
         raise InputError(f"{path}: id '{name}' names {times} images; ids must be unique")
 
 
-def _image_ids(source: Path, splits: list[_Split]) -> list[int]:
-    running = list(range(sum(len(split.digests) for split in splits)))
+def _image_ids(source: Path, splits: list[_Split]) -> np.ndarray:
+    running = np.arange(sum(split.images for split in splits))
     if any(split.names is None for split in splits):
         return running
     names = [name for split in splits for name in split.names or ()]
     if text_ids.are_numbers(pa.array(names, pa.string())):
-        numbers = np.array(names, dtype=np.int64).tolist()
-        return numbers if len(set(numbers)) == len(numbers) else running
+        numbers = np.array(names, dtype=np.int64)
+        return numbers if len(np.unique(numbers)) == len(numbers) else running
     # Numbers may start again in every split; a file name in two splits is one image in both.
     _refuse_duplicates(source / "*_ids.txt", names)
     return running

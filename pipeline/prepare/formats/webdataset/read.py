@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from pipeline.core import remote
 from pipeline.core.console import track
 from pipeline.core.errors import InputError
 from pipeline.pictures.address import TarMember
 from pipeline.prepare.engine import tar
-from pipeline.prepare.engine.shards import assembled, drawn, files
+from pipeline.prepare.engine.shards import Assembly, drawn, files
 from pipeline.prepare.engine.source import Source, caption_text
 from pipeline.prepare.formats.webdataset import Params
 
@@ -23,24 +24,22 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     caption that is empty or not UTF-8.
     """
     root, shards = files(source, params, ".tar")
-    images: list[tuple] = []
-    captions: list[list[str]] = []
-    keys: list[str] = []
+    found, keys = Assembly(root, out), []
     for path, split in track(iter(shards), len(shards), "reading shards"):
-        count = len(images)
+        count = found.count
         for member, key, texts in _samples(root, path, params):
             chosen = drawn(params, key, seed) if split == "train" else split
-            images.append((str(member), chosen, f"{path.name} key '{key}'"))
-            captions.append(texts)
-            keys.append(key)
-        if len(images) == count:
+            found.add(str(member), chosen, f"{path.name} key '{key}'", texts)
+            if params.ids == "key":
+                keys.append(key)
+        if found.count == count:
             raise InputError(f"{path}: holds no samples")
-    return assembled(root, images, captions, keys if params.ids == "key" else None)
+    return found.source(keys if params.ids == "key" else None)
 
 
 def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[TarMember, str, list[str]]]:
     shard = path.relative_to(root).as_posix()
-    with path.open("rb") as file:
+    with remote.opened(path) as file:
         for sample in tar.samples(path, file):
             where = f"{path} key '{sample.key}'"
             found = [ending for ending in params.images if ending.lower() in sample.members]
