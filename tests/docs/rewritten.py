@@ -67,7 +67,14 @@ TABLE = [
         f"{_NO_WEIGHTS}, and small pictures for a network of 152 layers",
         r"README\.md",
     ),
-    Rewriting(r"dvc repro", "@stages", _CACHED, r"README\.md|docs/(data|sweeps)\.md|reports/.*", in_text=False),
+    Rewriting(
+        r"(vse-pipe -S datasets\.mine\.source=\S+) apply strong",
+        r"\1 -S features.main.weights=random -S features.main.image_size=64 "
+        r"-S 'texts.both={dataset: mine, method: tfidf, size: 50}' apply strong",
+        f"{_NO_WEIGHTS}, and no sentence encoder",
+        r"docs/recipes\.md",
+    ),
+    Rewriting(r"dvc repro", "@stages", _CACHED, r"README\.md|docs/(data|recipes|sweeps)\.md|reports/.*", in_text=False),
     Rewriting(
         r"dvc repro",
         "dvc repro localize@cca",
