@@ -62,6 +62,7 @@ def blocks(folder: Path, columns: Sequence[str], kept: np.ndarray | None = None)
     for table in tables.scan(folder / NAME, _of(columns), _made_by(folder), list(columns)):
         for start in range(0, table.num_rows, _ROWS):
             block = table.slice(start, _ROWS)
+            tables.problems_or_pass(folder / NAME, _empty(block))
             yield block if kept is None else block.filter(pa.array(kept[first : first + len(block)]))
             first += len(block)
 
@@ -81,8 +82,12 @@ def absent(folder: Path) -> bool:
 
 def problems(table: pa.Table) -> list[str]:
     found = tables.repeated(table, "caption_id") if "caption_id" in table.schema.names else []
+    return found + _empty(table)
+
+
+def _empty(table: pa.Table) -> list[str]:
     if "text" not in table.schema.names:
-        return found
+        return []
     empty = table.filter(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(table["text"])), 0))
-    found += [f"caption_id {value}: the caption is empty" for value in empty["caption_id"][:3].to_pylist()]
-    return found
+    names = empty["caption_id"] if "caption_id" in table.schema.names else empty["text"]
+    return [f"caption_id {value}: the caption is empty" for value in names[:3].to_pylist()]

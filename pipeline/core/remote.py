@@ -19,9 +19,9 @@ from pipeline.core.errors import IntegrityError, MissingResource, PipelineError,
 _PROTOCOL = re.compile(r"[a-z][a-z0-9+.-]+:")
 # Of a range that is read ahead: headers of tar files and pages of Parquet files lie close together.
 _BLOCK = 2**20
-# What each protocol is told; others have their own defaults. Seconds.
+# What each protocol is told; others have their own defaults. Seconds; s3fs itself asks five times.
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "s3": {"config_kwargs": {"connect_timeout": 10, "read_timeout": 30, "retries": {"max_attempts": 3}}}
+    "s3": {"config_kwargs": {"connect_timeout": 10, "read_timeout": 30, "retries": {"total_max_attempts": 1}}}
 }
 _EXTRAS = {"s3": ("s3fs", "s3")}
 
@@ -34,14 +34,19 @@ def url(path: Path) -> str:
     """As a user writes it; of a local path the path. ``Path`` of it is ``path`` again."""
     if not is_remote(path):
         return str(path)
-    slashes = "///" if path.parts[0] == "file:" else "//"
-    return f"{path.parts[0]}{slashes}{'/'.join(path.parts[1:])}"
+    return f"{path.parts[0]}//{'/'.join(path.parts[1:])}"
+
+
+def place(source: str) -> Path:
+    """Where params.yaml says that a source is: ``file:///folder`` is that folder. Raises as ``refuse_secrets``."""
+    refuse_secrets(source)
+    return Path(re.sub("^file://(?=/)", "", source))
 
 
 def refuse_secrets(source: str) -> None:
     """Raises UsageError, without repeating it, for a URL with a user, a password or a query in it: all of it would be written to
     images.parquet and printed."""
-    if re.match(rf"{_PROTOCOL.pattern}//", source) and re.search(r"//[^/]*@|[?#]", source):
+    if re.match(rf"{_PROTOCOL.pattern}/", source, re.IGNORECASE) and re.search(r"[@?#]", source):
         raise UsageError(
             "source: a URL of object storage names a bucket and a folder, with no user, password or query in it; credentials "
             "belong in environment variables such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
@@ -67,7 +72,10 @@ def is_file(path: Path) -> bool:
     if not is_remote(path):
         return path.is_file()
     with _named(path):
-        return _system(path).isfile(url(path))
+        try:
+            return _system(path).info(url(path))["type"] == "file"
+        except FileNotFoundError:
+            return False
 
 
 def glob(folder: Path, pattern: str) -> list[Path]:

@@ -37,10 +37,9 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         memory.limit(node.memory, f"datasets.{dataset}.memory"),
         whole_folder(out, [images.NAME, captions.NAME, names.NAME, phrases.NAME, regions.NAME, images.DRAWN]) as folder,
     ):
-        remote.refuse_secrets(node.source)
         read = FORMATS.load(node.format.name).read
         where = [device] if FORMATS.traits(node.format.name).proposes else []
-        source = read(Path(node.source), folder, node.format.params, params.seed, *where)
+        source = read(remote.place(node.source), folder, node.format.params, params.seed, *where)
         _tell_left_out(dataset, source.left_out)
         check(dataset, source)
         _decide(dataset, source, node)

@@ -50,9 +50,8 @@ def bucket(files: dict[str, bytes], tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("kind", ["webdataset", "parquet"])
-@pytest.mark.parametrize("protocol", ["memory", "file"])
-def test_the_tables_are_those_of_the_disk(kind: str, protocol: str, bucket: str, tmp_path: Path) -> None:
-    there = bucket if protocol == "memory" else f"file://{tmp_path}/raw"
+def test_the_tables_are_those_of_the_disk(kind: str, bucket: str, tmp_path: Path) -> None:
+    there = bucket
     wanted = read(kind, tmp_path / "raw", tmp_path / "out", **OPTIONS)
     out = prepare(kind, there, **OPTIONS)
     table = images.read(out)
@@ -64,6 +63,11 @@ def test_the_tables_are_those_of_the_disk(kind: str, protocol: str, bucket: str,
     kept = [0] * COUNT if kind == "parquet" else range(COUNT)
     assert [sources.content(Path(there), file, "x") for file in files] == [picture(number) for number in kept]
     assert [sources.at(Path(there) / file) for file in files] == [picture(number) for number in kept]
+
+
+def test_a_url_of_a_folder_is_that_folder(files: dict[str, bytes], tmp_path: Path) -> None:
+    out = prepare("webdataset", f"file://{tmp_path}/raw", **OPTIONS)
+    assert images.root(images.read(out)) == tmp_path / "raw"
 
 
 @pytest.mark.parametrize("source", ["memory://bucket/shards/train-{0000..0001}.tar", "raw/train-{0000..0001}.tar"])
@@ -110,6 +114,9 @@ def test_names_stay_below_the_bucket(bucket: str) -> None:
         ("memory://bucket/shards/none.tar", 3, "no file matches"),
         ("nowhere://bucket/shards", 2, "fsspec knows no such protocol"),
         (f"s3://{SECRET}:x@bucket/shards", 2, "no user, password or query in it"),
+        (f"s3://AKIA:{SECRET}/b@bucket/shards", 2, "no user, password or query in it"),
+        (f"S3://x:{SECRET}@bucket/shards", 2, "no user, password or query in it"),
+        (f"s3:/x:{SECRET}@bucket/shards", 2, "no user, password or query in it"),
         (f"s3://bucket/shards?X-Amz-Signature={SECRET}", 2, "no user, password or query in it"),
     ],
 )

@@ -35,6 +35,10 @@ class Rows:
         if len(self._waiting) >= BLOCK:
             self._write()
 
+    def beside(self, size: int) -> None:
+        """So many bytes were taken that stay in memory when rows go to the disk."""
+        self._before += size
+
     def extend(self, *columns: Sequence[Any] | pa.Array | pa.ChunkedArray) -> None:
         """Several rows, as columns."""
         self._write()

@@ -1,7 +1,8 @@
 """Which files a data set of shards consists of, and which split each of them belongs to."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 
 from pipeline.artifacts import captions, images
 from pipeline.artifacts.names import TextIds
-from pipeline.core import remote
+from pipeline.core import memory, remote
 from pipeline.core.errors import InputError
 from pipeline.core.inside import inside
 from pipeline.pictures.address import path_of
@@ -18,6 +19,8 @@ from pipeline.prepare.engine.scan import locate, readings
 from pipeline.prepare.engine.shard_params import ShardParams
 from pipeline.prepare.engine.source import Source, drawn_split, existing, numbered
 
+# Bytes: of the place in a list, and of what numbers it.
+_BESIDE_AN_ID = 100
 # Of numbers with leading zeros: {0000..0041}
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _FOUND = pa.schema([(name, pa.string()) for name in ("file", "split", "where")])
@@ -85,6 +88,7 @@ class Assembly:
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self._folder = root, folder
         self._found, self._captions = Rows(folder, _FOUND), Rows(folder, captions.SCHEMA)
+        self._ids: list[int | str] = []
 
     @property
     def count(self) -> int:
@@ -98,12 +102,20 @@ class Assembly:
             self._captions.add(self._captions.count, self.count, text, split)
         self._found.add(file, split, where)
 
-    def source(self, ids: Sequence[int | str] | None = None) -> Source:
-        """ids: of the images, running numbers where there are none, as captions always have."""
+    def name(self, key: int | str, where: str) -> None:
+        """The id of the image that was added last; of all images or of none."""
+        size = sys.getsizeof(key) + _BESIDE_AN_ID
+        memory.take(where, size)
+        self._found.beside(size)
+        self._captions.beside(size)
+        self._ids.append(key)
+
+    def source(self) -> Source:
+        """Ids of images are those that were given, running numbers where there are none, as captions always have."""
         found, told = self._found.table(), self._captions.table()
         keys, named = np.arange(self.count), {}
-        if ids is not None:
-            numbers, named = numbered(ids, "image_id", lambda number: found["where"][number].as_py())
+        if self._ids:
+            numbers, named = numbered(self._ids, "image_id", lambda number: found["where"][number].as_py())
             keys = np.array(numbers)
             owners = pa.chunked_array([keys[chunk] for chunk in told["image_id"].chunks], pa.int64())
             told = told.set_column(1, told.schema.field("image_id"), owners)

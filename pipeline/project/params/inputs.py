@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pipeline.core.remote import refuse_secrets
 from pipeline.project.params.reader import ParamsReader
 from pipeline.project.params.schema import DatasetNode, FeaturesNode, NoiseNode, Root, TeacherNode, TextsNode
 from pipeline.project.params.typed import Dataset, FeatureSet, Noise, TextSet
@@ -14,6 +15,7 @@ def dataset(reader: ParamsReader, name: str, node: DatasetNode) -> Dataset:
     if member and FORMATS.traits(node.format).proposes:
         own = member.params
         reader.member(PROPOSALS, own.proposals, own.options, f"{address}.options", f"{address}.proposals")
+    refuse_secrets(node.source)
     return Dataset(member, node.source, node.on_error, node.memory)
 
 

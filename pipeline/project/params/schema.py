@@ -161,7 +161,7 @@ class EmbedParams(Strict):
     splits: Annotated[list[Literal["train", "val", "test", "proposal"]], Field(min_length=1)] | None = None
     """whose images and captions are embedded; null: all, of models that compare fragments val and test"""
     memory: PositiveInt = 4096
-    """MiB that vectors may take while they are computed and written: so many are written at a time"""
+    """MiB that vectors may take while they are computed and written: so many are a part, written at a time; in other parts captions share other batches, which can change last bits"""
 
 
 class LocalizeParams(Strict):

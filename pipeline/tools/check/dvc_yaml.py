@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pipeline.core.errors import ParamsError
+from pipeline.core.remote import is_remote
 from pipeline.project import code, paths
 from pipeline.project.nodes import Declaration, Node, declarations, nodes
 from pipeline.project.params.document import lookup
@@ -96,7 +97,11 @@ def _dependencies(stage: Stage, found: list[Stage]) -> list[Problem]:
     listed = []
     for dep in stage.deps:
         path = Path(dep)
-        if path.exists() or any(path == out or path in out.parents or out in path.parents for out in made):
+        if (
+            path.exists()
+            or is_remote(path)
+            or any(path == out or path in out.parents or out in path.parents for out in made)
+        ):
             continue
         if dep.startswith("pipeline/"):
             if Path("pipeline").is_dir():

@@ -31,7 +31,13 @@ _PARTS = [
     "\n",
     "K",
 ]
-_CASES = ["", "two dogs don't run, ok.", 'I\'m gonna "win" $3.50 (e.g. 3,000) -- now...', "שלום \U0001f415 it's"]
+_CASES = [
+    "",
+    "two dogs don't run, ok.",
+    'I\'m gonna "win" $3.50 (e.g. 3,000) -- now...',
+    "שלום \U0001f415 it's",
+    f"a dog{' ' * 5000}!",
+]
 
 
 @given(st.one_of(st.sampled_from(_CASES), st.text(max_size=60), st.lists(st.sampled_from(_PARTS)).map("".join)))

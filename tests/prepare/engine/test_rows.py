@@ -57,3 +57,15 @@ def test_more_captions_than_memory_may_hold(tmp_path: Path, monkeypatch: pytest.
     count = 20_000  # of 600 bytes each while they are read
     precomp(Path("raw"), {"train": (features(count // 5), [f"caption {number}" for number in range(count)])})
     assert prepare("precomp", "raw", memory=4, splits=["train"]).is_dir()
+
+
+def test_ids_that_stay_in_memory_go_on_counting(tmp_path: Path) -> None:
+    with memory.limit(1, "datasets.x.memory"):
+        kept = Rows(tmp_path, SCHEMA)
+        for number in range(9):
+            memory.take("caption", 10)
+            kept.add(number, "a")
+            memory.take("id", 100)
+            kept.beside(100)
+        kept.table()
+        assert memory.taken() == 900

@@ -1,10 +1,12 @@
 """dvc.yaml against params.yaml and the code."""
 
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from pipeline.core.errors import UsageError
 from pipeline.project.params import overlay as overlays
 from pipeline.project.params.document import read_document
 from pipeline.project.params.load import load
@@ -33,6 +35,18 @@ def test_a_project_that_has_left_shapes_is_well(tmp_path, monkeypatch):
     for folder in ("data/audit", "data/localize", "data/raw/flickr8k_precomp"):
         Path(folder).mkdir(parents=True)
     assert _problems() == []
+
+
+def test_sources_on_object_storage_are_not_looked_for_on_the_disk(made):
+    params = Path("params.yaml")
+    text = params.read_text(encoding="utf-8")
+    dvc = Path("dvc.yaml").read_text(encoding="utf-8")
+    Path("dvc.yaml").write_text(dvc.replace("- ${item.source}", "- s3://bucket/shards"), encoding="utf-8")
+    assert not any("s3:" in line for line in _problems())
+    params.write_text(re.sub("source: .*", "source: 's3://KEY:hidden@bucket'", text, count=1), encoding="utf-8")
+    with pytest.raises(UsageError, match="no user, password or query") as caught:
+        load(params)
+    assert "hidden" not in str(caught.value)
 
 
 EDITS = [

@@ -25,7 +25,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     caption or with an empty one, an unknown split.
     """
     root, listed = files(source, params, ".parquet")
-    found, ids = Assembly(root, out), []
+    found = Assembly(root, out)
     for path, split in track(iter(listed), len(listed), "reading Parquet files"):
         name = path.relative_to(root).as_posix()
         for row, (texts, told, own) in enumerate(_rows(path, params)):
@@ -37,8 +37,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
                 chosen = drawn(params, address, seed) if split == "train" else split
             found.add(address, chosen, f"{path.name} row {row}", _captions(texts, params.caption, where))
             if params.image_id is not None:
-                ids.append(_given(own, params.image_id, where))
-    return found.source(ids or None)
+                found.name(_given(own, params.image_id, where), where)
+    return found.source()
 
 
 def _given(own: int | str | None, column: str, where: str) -> int | str:

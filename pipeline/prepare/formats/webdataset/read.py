@@ -24,17 +24,17 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     caption that is empty or not UTF-8.
     """
     root, shards = files(source, params, ".tar")
-    found, keys = Assembly(root, out), []
+    found = Assembly(root, out)
     for path, split in track(iter(shards), len(shards), "reading shards"):
         count = found.count
         for member, key, texts in _samples(root, path, params):
             chosen = drawn(params, key, seed) if split == "train" else split
             found.add(str(member), chosen, f"{path.name} key '{key}'", texts)
             if params.ids == "key":
-                keys.append(key)
+                found.name(key, f"{path.name} key '{key}'")
         if found.count == count:
             raise InputError(f"{path}: holds no samples")
-    return found.source(keys if params.ids == "key" else None)
+    return found.source()
 
 
 def _samples(root: Path, path: Path, params: Params) -> Iterator[tuple[TarMember, str, list[str]]]:
