@@ -64,7 +64,7 @@ def test_bad_input_is_status_3_and_names_the_command_that_helps(run):
     assert status == 3
     assert (
         err
-        == "error: data/prepare/toy/images.parquet does not exist; make it with `vse-pipe prepare --dataset toy` or `dvc repro`\n"
+        == "error: data/prepare/toy/captions.parquet does not exist; make it with `vse-pipe prepare --dataset toy` or `dvc repro`\n"
     )
 
 

@@ -101,7 +101,7 @@ def test_quiet_and_verbose(tmp_path, monkeypatch, capsys):
     status, _, err = call("-v", "inject", "--noise", "clean")
     assert status == 3
     assert "Traceback" in err
-    assert "error: data/prepare/toy/images.parquet does not exist" in err
+    assert "error: data/prepare/toy/captions.parquet does not exist" in err
     (tmp_path / "toy.csv").write_text("image,caption\n", encoding="utf-8")
     monkeypatch.setattr("pipeline.prepare.stage.prepare", lambda *given: console.say("a log line") or tmp_path)
     assert call("-q", "prepare", "--json") == (0, f'{{\n  "outputs": [\n    "{tmp_path}"\n  ]\n}}\n', "")

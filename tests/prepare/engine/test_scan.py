@@ -194,7 +194,9 @@ def test_files_are_given_to_the_threads_in_blocks(tmp_path, monkeypatch):
     pictures(tmp_path, names)
     whole = list(readings(tmp_path, names, places))
     real = scanning._open
-    monkeypatch.setattr(scanning, "_open", lambda root, file, where: opened.append(where) or real(root, file, where))
+    monkeypatch.setattr(
+        scanning, "_open", lambda root, file, where, *rest: opened.append(where) or real(root, file, where, *rest)
+    )
     monkeypatch.setattr(scanning, "_BLOCK", 2)
     one_by_one = readings(tmp_path, names, places)
     first = next(one_by_one)
