@@ -192,13 +192,13 @@ def test_no_files_at_all(tmp_path):
 def test_files_are_given_to_the_threads_in_blocks(tmp_path, monkeypatch):
     names, places, opened = [f"{number}.png" for number in range(5)], list("abcde"), []
     pictures(tmp_path, names)
-    whole = list(readings(tmp_path, names, places))
+    whole = list(readings(tmp_path, zip(names, places, strict=True), len(names)))
     real = scanning._open
     monkeypatch.setattr(
         scanning, "_open", lambda root, file, where, *rest: opened.append(where) or real(root, file, where, *rest)
     )
     monkeypatch.setattr(scanning, "_BLOCK", 2)
-    one_by_one = readings(tmp_path, names, places)
+    one_by_one = readings(tmp_path, zip(names, places, strict=True), len(names))
     first = next(one_by_one)
     assert set(opened) <= {"a", "b"}
     assert [first, *one_by_one] == whole
