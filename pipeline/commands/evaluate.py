@@ -106,9 +106,9 @@ def evaluate(
     beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
     named = run if dataset is None else (run or dataset)
     if trec_run is not None:
-        others = (named, inference, images, captions, *beside, more_images, more_captions, fusion, weights)
-        others += (engine, workers, address)
-        return _evaluate_trec(trec_run, qrels, others, dry_run, out, as_json)
+        others = (named, inference, images, captions, *beside, more_images, more_captions)
+        asked_for = (*others, fusion, weights, engine, workers, address)
+        return _evaluate_trec(trec_run, qrels, asked_for, dry_run, out, as_json)
     given = from_files(named, images, captions, (*beside, qrels, more_images, more_captions, fusion, weights, out))
     if given is not None:
         from pipeline.evaluate import summary

@@ -1,6 +1,6 @@
 """The shards of an extraction by the processes that the engine has."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pipeline.core import workers
@@ -17,8 +17,11 @@ from pipeline.project.registry import ENGINES
 if TYPE_CHECKING:
     from pipeline.extract.engine.compute import Computer
 
+# A shard's number, and the shard
+Finished = Generator[tuple[int, Shard], None, None]
 
-def shards(job: Job, numbers: list[int], name: str, device: str, engine: EngineParams) -> Iterator[tuple[int, Shard]]:
+
+def shards(job: Job, numbers: list[int], name: str, device: str, engine: EngineParams) -> Finished:
     """Each of ``numbers`` with its shard, in the order in which they are finished. name: of the features.
 
     Here by one network, images decoded in its threads; elsewhere by one a worker. Raises what computing raises and what the

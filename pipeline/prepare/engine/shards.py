@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -113,7 +114,7 @@ class Assembly:
     def source(self) -> Source:
         """Ids of images are those that were given, running numbers where there are none, as captions always have."""
         found, told = self._found.table(), self._captions.table()
-        keys, named = np.arange(self.count), {}
+        keys, named = np.arange(self.count), dict[str, Any]()
         if self._ids:
             numbers, named = numbered(self._ids, "image_id", lambda number: found["where"][number].as_py())
             keys = np.array(numbers)

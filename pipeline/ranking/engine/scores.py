@@ -61,7 +61,7 @@ class Scores:
     ) -> None:
         self._height = strip_height(shape[1])
         self.shape, self.block, self._along = shape, block or self._height, along
-        self._stored = stored or (along is not None and along._stored)
+        self._stored: bool = stored or (along is not None and along._stored)
         self.notes = notes or {}
         self._compute, self._transpose = compute, transpose
         self._held: dict[int, Tensor] | None = {} if hold else None

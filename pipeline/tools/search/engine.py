@@ -76,7 +76,8 @@ class Engine:
         found = cls()
         found.run, found.inference, found.split = run, inference, split
         found._params, found._criterion = params, criterion_of(params, inference)
-        found._opens = partial(together.open_run, params, **together.computing(device))
+        computing = together.computing(device)
+        found._opens = lambda run, split: together.open_run(params, run, split, **computing)
         found._network = found._opens(run, split)
         found._catalogue = Catalogue.read(params.dataset(run))
         ids = found._network.ids

@@ -37,8 +37,8 @@ def images(
     size = batch if isinstance(source, np.ndarray) else min(batch, source.batch_size)
 
     def encoded(work: Iterable[np.ndarray]) -> Iterator[Tensor]:
-        array = isinstance(source, np.ndarray)
-        for chosen in map(partial(image_inputs, source), work) if array else source.tested(work):
+        given = map(partial(image_inputs, source), work) if isinstance(source, np.ndarray) else source.tested(work)
+        for chosen in given:
             yield model.img(chosen.to(device))
 
     parts = _parts(np.arange(len(rows)), size)
