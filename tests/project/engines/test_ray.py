@@ -108,10 +108,12 @@ class Squares:
 
 @contextlib.contextmanager
 def opened(count: int) -> Iterator[None]:
+    terminated = signal.getsignal(signal.SIGTERM)
     try:
         with ray.opened(EngineParams(name="ray", workers=count, memory=1), "cpu"):
             try:
                 assert list(workers.each(list, [7])) == [7]
+                assert signal.getsignal(signal.SIGTERM) is terminated
             except PipelineError as error:
                 if "no Ray cluster at local" not in str(error):
                     raise
