@@ -85,7 +85,8 @@ class RayPool:
         return max(1, min(room // cost, share)) if cost else 1
 
     def each(self, stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
-        """Raises what a worker raises, and PipelineError when one cannot be kept alive or is another installation than this."""
+        """Raises what a worker raises, UsageError for more workers than the cluster has room for, and PipelineError when one does
+        not start, cannot be kept alive or is another installation than this."""
         block, rest = self.block(parts, cost), iter(parts)
         blocks = iter(lambda: list(islice(rest, block)), [])
         self._start()
@@ -198,8 +199,7 @@ class _Worker:
 def _installed() -> str:
     """Digest of the code, of Python, and of the libraries that results depend on."""
     root = Path(__file__).parents[2]
-    versions = [platform.python_version(), *map(_version, _LIBRARIES)]
-    digest = hashlib.sha256(" ".join(versions).encode())
+    digest = hashlib.sha256(" ".join([platform.python_version(), *map(_version, _LIBRARIES)]).encode())
     for path in sorted(root.rglob("*.py")):
         digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
     return digest.hexdigest()

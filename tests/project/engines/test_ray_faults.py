@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +25,7 @@ def signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, kept)
 
 
-def pool(monkeypatch: pytest.MonkeyPatch, workers: int = 2, device: str = "cpu", **cluster: object) -> ray.RayPool:
+def pool(monkeypatch: pytest.MonkeyPatch, workers: int = 2, device: str = "cpu", **cluster: Any) -> ray.RayPool:
     standin = Standin(**cluster)
     monkeypatch.setitem(sys.modules, "ray", standin)
     return ray.RayPool(standin, EngineParams(name="ray", workers=workers), device)
@@ -112,7 +113,7 @@ def test_a_full_store_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("open_still", [True, False])
 def test_what_is_abandoned_is_cancelled_while_ray_runs(monkeypatch: pytest.MonkeyPatch, open_still: bool) -> None:
     asked = pool(monkeypatch)
-    results = asked.each(doubled, range(50))
+    results: Any = asked.each(doubled, range(50))
     assert next(results) == 0
     if not open_still:
         asked.close()
