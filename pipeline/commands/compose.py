@@ -36,7 +36,7 @@ def compose(
         from pipeline.project.params.load import load_measuring
         from pipeline.tools.compose.stage import compose_files
 
-        params, _, _ = load_measuring(_project.overrides)
+        params, *_ = load_measuring(_project.overrides)
         return show(
             compose_files(InputFiles(*given, image_ids, caption_ids, similarity=similarity), params, sets, device),
             as_json,

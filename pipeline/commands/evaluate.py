@@ -115,12 +115,11 @@ def evaluate(
         from pipeline.evaluate.external.inputs import InputFiles
         from pipeline.evaluate.external.several import MoreFiles
         from pipeline.evaluate.external.stage import DEFAULT, evaluate_files
-        from pipeline.project.params.engine import EngineParams
         from pipeline.project.params.load import load_measuring
 
         names = criteria_named(inference)
-        params, options, seed = load_measuring(_project.overrides)
-        asked = EngineParams().changed(engine, workers, address)
+        params, options, seed, spread = load_measuring(_project.overrides)
+        asked = spread.changed(engine, workers, address)
         if dry_run:
             return _plans.of_files("evaluate", *given, names or DEFAULT, out, as_json)
         more = MoreFiles(more_images or (), more_captions or (), fusion or "mean", _numbers(weights))
@@ -140,7 +139,7 @@ def _evaluate_trec(
     from pipeline.evaluate.trec import show, stage
     from pipeline.project.params.load import load_measuring
 
-    params, _, _ = load_measuring(_project.overrides)
+    params, *_ = load_measuring(_project.overrides)
     show.show(stage.evaluate_trec(run, Path(qrels), params, out and out.resolve()), as_json)
 
 

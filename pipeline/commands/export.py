@@ -73,7 +73,7 @@ def export(
         from pipeline.project.params.load import load_measuring
         from pipeline.tools.export.stage import export_files
 
-        measuring, options, _ = load_measuring(_project.overrides)
+        measuring, options, *_ = load_measuring(_project.overrides)
         if dry_run:
             return _plans.of_files("export", *given, [inference], out.resolve(), as_json)
         files = InputFiles(*given, *beside, similarity)

@@ -33,3 +33,13 @@ def test_params_yaml_and_the_command_line_name_it(call, tmp_path, monkeypatch, c
     assert call(*command) == (4, "", WHAT)
     status, _, err = call(*command, "--engine", "local")
     assert (status, WHAT in err) == (3, False)  # nothing is trained
+
+
+def test_vectors_from_files_take_it_from_set(call, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    files = ("evaluate", "--images", "a.npy", "--captions", "b.npy")
+    assert call("-S", "engine.name=ray", *files) == (4, "", WHAT)
+    assert call("-S", "engine.memory=100", *files, "--engine", "ray") == (4, "", WHAT)
+    status, _, err = call("-S", "engine.memory=0", *files)
+    assert status == 2
+    assert err.startswith("error: --set engine.memory: ")

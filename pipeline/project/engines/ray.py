@@ -9,9 +9,12 @@ import contextlib
 import hashlib
 import mmap
 import os
+import platform
+import signal
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sized
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from itertools import count, islice
 from pathlib import Path
 from types import ModuleType
@@ -32,6 +35,10 @@ _AHEAD = 4
 _BLOCKS = 4
 # A worker that dies is started again; its third death is the command's.
 _RESTARTS = 2
+# Seconds: a process that imports PyTorch from a slow disk beside others takes a minute.
+_STARTS = 120
+# What results depend on, where it is installed.
+_LIBRARIES = ["torch", "numpy", "numba", "scipy", "pillow", "torchvision", "pyarrow", "transformers", "open_clip_torch"]
 _ALIGNED = 64
 _MIB = 1 << 20
 
@@ -78,11 +85,12 @@ class RayPool:
         return max(1, min(room // cost, share)) if cost else 1
 
     def each(self, stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
-        """Raises what a worker raises, and PipelineError when one cannot be kept alive or is another installation than this."""
+        """Raises what a worker raises, UsageError for more workers than the cluster has room for, and PipelineError when one does
+        not start, cannot be kept alive or is another installation than this."""
         block, rest = self.block(parts, cost), iter(parts)
         blocks = iter(lambda: list(islice(rest, block)), [])
         self._start()
-        number, program = next(self._programs), self._ray.put(stream)
+        number, program = next(self._programs), self._put(stream)
         free, asked, done, following = self._actors * _IN_FLIGHT, {}, {}, 0
         try:
             for place in count():
@@ -102,7 +110,8 @@ class RayPool:
                 actor = free.pop(0)
                 asked[actor.run.remote(number, [program], wanted)] = place, actor
         finally:
-            for reference in asked:
+            # What is abandoned may be closed after the pool, and ``cancel`` would start a cluster.
+            for reference in asked if self._ray.is_initialized() else ():
                 self._ray.cancel(reference)
 
     def close(self) -> None:
@@ -114,12 +123,17 @@ class RayPool:
         try:
             return self._ray.get(reference)
         except errors.RayTaskError as error:
-            if isinstance(error.cause, PipelineError) or out_of_memory(error.cause):
+            if isinstance(error.cause, PipelineError | OSError) or out_of_memory(error.cause):
                 raise error.cause from None
             raise PipelineError(f"a worker failed:\n{error}") from error
         except errors.RayError as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise PipelineError(f"a worker ended and could not be started again ({reason})") from error
+            raise PipelineError(f"a worker ended and could not be started again ({_reason(error)})") from error
+
+    def _put(self, stream: Stream) -> Any:
+        try:
+            return self._ray.put(stream)
+        except self._ray.exceptions.RayError as error:
+            raise PipelineError(f"Ray's store does not take what workers share ({_reason(error)})") from error
 
     def _start(self) -> None:
         if self._actors:
@@ -137,8 +151,16 @@ class RayPool:
             "max_restarts": _RESTARTS,
             "max_task_retries": _RESTARTS,
         }
+        _fits(self._ray.cluster_resources(), options, self.count)
         remote = self._ray.remote(_Worker).options(**options)
-        self._actors = [remote.remote(str(Path.cwd()), threads, _installed()) for _ in range(self.count)]
+        actors = [remote.remote(str(Path.cwd()), threads, _installed()) for _ in range(self.count)]
+        answers = [actor.__ray_ready__.remote() for actor in actors]
+        if silent := self._ray.wait(answers, num_returns=self.count, timeout=_STARTS)[1]:
+            raise PipelineError(
+                f"{len(silent)} of {self.count} workers did not start in {_STARTS} s; `ray status` says what the cluster "
+                "is busy with; give fewer --workers or try again later"
+            )
+        self._actors = actors
 
 
 class _Worker:
@@ -158,10 +180,15 @@ class _Worker:
 
             if self.installed != _installed():
                 raise PipelineError(
-                    "a worker has other code or libraries than the process that asks it; install the same on every node"
+                    "a worker has other code, libraries or Python than the process that asks it; install the same on every node"
                 )
             torch.set_num_threads(self.threads)
-            os.chdir(self.folder)
+            try:
+                os.chdir(self.folder)
+            except OSError as error:
+                raise PipelineError(
+                    f"node {platform.node()} has no {self.folder} ({error.strerror}); the project must be at the same path"
+                ) from error
             _register(ray)
             self.stream = None  # before the next one takes memory
             self.number, self.stream = number, ray.get(program[0])
@@ -170,12 +197,23 @@ class _Worker:
 
 
 def _installed() -> str:
-    """Digest of the code, and of the libraries that results depend on."""
+    """Digest of the code, of Python, and of the libraries that results depend on."""
     root = Path(__file__).parents[2]
-    digest = hashlib.sha256(" ".join(version(name) for name in ("torch", "numpy", "numba")).encode())
+    digest = hashlib.sha256(" ".join([platform.python_version(), *map(_version, _LIBRARIES)]).encode())
     for path in sorted(root.rglob("*.py")):
         digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "-"
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _imported() -> ModuleType:
@@ -192,10 +230,25 @@ def _connect(ray: ModuleType, params: EngineParams, threads: int) -> None:
     if params.address == LOCAL:
         # Whoever reaches Ray's ports can run code: a cluster of our own listens to this machine alone.
         own = {"num_cpus": params.workers * threads, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    terminated = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=params.address, log_to_driver=False, logging_level="error", **own)
     except Exception as error:  # Ray raises what it likes, that class too
         raise PipelineError(f"no Ray cluster at {params.address}: {' '.join(str(error).split())}") from error
+    finally:
+        if threading.current_thread() is threading.main_thread():  # of which Ray takes it
+            signal.signal(signal.SIGTERM, terminated)
+
+
+def _fits(there: dict[str, float], options: dict[str, int], count: int) -> None:
+    """Raises UsageError for workers that Ray would wait to place for ever. there: of the whole cluster."""
+    for kind, instead in (("GPU", "--device cpu"), ("CPU", "a smaller OMP_NUM_THREADS")):
+        each, has = options[f"num_{kind.lower()}s"], int(there.get(kind, 0))
+        if count * each > has:
+            advice = [f"--workers {has // each}"] * (has >= each) + [instead]
+            raise UsageError(
+                f"ray has {has} {kind}{'s' * (has != 1)} and a worker takes {each}; give {' or '.join(advice)}"
+            )
 
 
 def _register(ray: ModuleType) -> None:

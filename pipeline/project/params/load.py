@@ -9,6 +9,7 @@ from pipeline.core.strict import Strict
 from pipeline.project import repetitions
 from pipeline.project.params import beside, criteria, ensembles, inputs, runs, sweeps, teachers, transfers
 from pipeline.project.params.document import read_document, with_overrides
+from pipeline.project.params.engine import EngineParams
 from pipeline.project.params.ensemble_node import EnsembleNode
 from pipeline.project.params.reader import ParamsReader
 from pipeline.project.params.schema import EvaluateParams, Measuring, Root
@@ -40,11 +41,11 @@ def load(path: Path, overrides: list[str] | None = None, shown_as: str = "", fur
     return transfers.completed(loaded)
 
 
-def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Strict], int]:
+def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Strict], int, EngineParams]:
     """How to measure where there is no params.yaml: the defaults, changed by ``["evaluate.ties=average"]``.
 
-    Returns the parameters of evaluate, those of the criteria that ``overrides`` speak of, by name, and the seed. Raises
-    ParamsError with every problem found.
+    Returns the parameters of evaluate, those of the criteria that ``overrides`` speak of, by name, the seed, and
+    the engine. Raises ParamsError with every problem found.
     """
     reader = ParamsReader("--set")
     root = reader.model(Measuring, with_overrides({}, overrides, "the command line"), "")
@@ -52,7 +53,7 @@ def load_measuring(overrides: list[str]) -> tuple[EvaluateParams, dict[str, Stri
     _report(reader, [] if root is None else beside.without_project(root.evaluate))
     if reader.problems:
         raise ParamsError(reader.problems)
-    return root.evaluate, found, root.seed
+    return root.evaluate, found, root.seed, root.engine
 
 
 def _params(reader: ParamsReader, root: Root) -> Params:

@@ -269,4 +269,5 @@ class Measuring(Strict):
     seed: Seed = 1
     """of the bootstrap"""
     evaluate: EvaluateParams = Field(default_factory=EvaluateParams)
+    engine: EngineParams = Field(default_factory=EngineParams)
     inference: dict[str, dict] = Field(default_factory=dict)

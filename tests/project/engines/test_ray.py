@@ -108,10 +108,12 @@ class Squares:
 
 @contextlib.contextmanager
 def opened(count: int) -> Iterator[None]:
+    terminated = signal.getsignal(signal.SIGTERM)
     try:
         with ray.opened(EngineParams(name="ray", workers=count, memory=1), "cpu"):
             try:
                 assert list(workers.each(list, [7])) == [7]
+                assert signal.getsignal(signal.SIGTERM) is terminated
             except PipelineError as error:
                 if "no Ray cluster at local" not in str(error):
                     raise
@@ -135,6 +137,18 @@ def squares(folder: Path, count: int, cost: int = 0) -> list[int]:
 
 @needs_ray
 @pytest.mark.acceptance
+def test_the_third_death_of_a_worker_ends_the_command(tmp_path: Path) -> None:
+    # Before the tests with ``three``, which stays open: a process has one cluster.
+    (tmp_path / "dies at 3").write_text("3")
+    with opened(2), pytest.raises(PipelineError) as caught:
+        squares(tmp_path, 8)
+    assert str(caught.value).startswith("a worker ended and could not be started again (")
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_status == 1
+
+
+@needs_ray
+@pytest.mark.acceptance
 def test_results_come_in_order_and_a_worker_that_dies_does_its_part_again(three: None, tmp_path: Path) -> None:
     wanted = [one * one for one in range(40)]
     assert squares(tmp_path, 40) == wanted == squares(tmp_path, 40, MIB // 2)
@@ -150,17 +164,6 @@ def test_an_error_of_a_worker_is_the_error_of_the_command(three: None, tmp_path:
     with pytest.raises(InputError, match=r"^part 5 cannot be used$"):
         squares(tmp_path, 40)
     assert max(Squares(tmp_path).done()) < 40 - 12  # no more is asked for
-
-
-@needs_ray
-@pytest.mark.acceptance
-def test_the_third_death_of_a_worker_ends_the_command(tmp_path: Path) -> None:
-    (tmp_path / "dies at 3").write_text("3")
-    with opened(2), pytest.raises(PipelineError) as caught:
-        squares(tmp_path, 8)
-    assert str(caught.value).startswith("a worker ended and could not be started again (")
-    assert "\n" not in str(caught.value)
-    assert caught.value.exit_status == 1
 
 
 @needs_ray

@@ -1,0 +1,145 @@
+"""Engine ray where the cluster or a node of it is not as it should be, without Ray: a stand-in does what Ray would."""
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pipeline.core.errors import PipelineError, UsageError
+from pipeline.project.engines import ray
+from pipeline.project.params.engine import EngineParams
+from tests.project.engines.standin import RayError, Standin
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    kept = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, kept)
+
+
+def pool(monkeypatch: pytest.MonkeyPatch, workers: int = 2, device: str = "cpu", **cluster: Any) -> ray.RayPool:
+    standin = Standin(**cluster)
+    monkeypatch.setitem(sys.modules, "ray", standin)
+    return ray.RayPool(standin, EngineParams(name="ray", workers=workers), device)
+
+
+def doubled(parts: Iterable[int]) -> list[int]:
+    return [2 * part for part in parts]
+
+
+@pytest.mark.parametrize(
+    ("resources", "device", "message"),
+    [
+        ({"CPU": 64.0, "GPU": 1.0}, "cuda", "ray has 1 GPU and a worker takes 1; give --workers 1 or --device cpu"),
+        ({"CPU": 64.0}, "cuda", "ray has 0 GPUs and a worker takes 1; give --device cpu"),
+        ({"CPU": 7.0}, "cpu", "ray has 7 CPUs and a worker takes 2; give --workers 3 or a smaller OMP_NUM_THREADS"),
+        ({"CPU": 1.0}, "cpu", "ray has 1 CPU and a worker takes 2; give a smaller OMP_NUM_THREADS"),
+    ],
+)
+def test_more_workers_than_can_be_placed_are_refused(
+    monkeypatch: pytest.MonkeyPatch, resources: dict, device: str, message: str
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr("pipeline.core.device.resolve", torch.device)
+    with pytest.raises(UsageError) as caught:
+        list(pool(monkeypatch, 4, device, resources=resources).each(doubled, [1]))
+    assert str(caught.value) == message
+
+
+def test_as_many_as_can_be_placed_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    asked = pool(monkeypatch, 3, resources={"CPU": 6.0})
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    assert list(asked.each(doubled, range(50))) == doubled(range(50))
+
+
+def test_workers_that_do_not_start_end_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = pool(monkeypatch, 3, silent=1)
+    for _ in range(2):  # whoever asks again waits again
+        with pytest.raises(PipelineError, match=r"^1 of 3 workers did not start in 120 s; .* fewer --workers .*$"):
+            list(asked.each(doubled, [1]))
+
+
+def test_sigterm_stays_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    def own(number: int, frame: object) -> None: ...
+
+    signal.signal(signal.SIGTERM, own)
+    assert list(pool(monkeypatch).each(doubled, [1])) == [2]
+    assert signal.getsignal(signal.SIGTERM) is own
+
+
+def test_a_file_that_a_node_lacks_is_the_error_of_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def read(parts: Iterable[str]) -> list[str]:
+        return [Path(part).read_text() for part in parts]
+
+    with pytest.raises(FileNotFoundError) as caught:
+        list(pool(monkeypatch).each(read, [str(tmp_path / "none.jpg")]))
+    assert caught.value.filename == str(tmp_path / "none.jpg")
+
+
+def test_a_node_without_the_project_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    asked = pool(monkeypatch)
+    asked._start()
+    os.chdir(tmp_path)
+    shutil.rmtree(folder)
+    with pytest.raises(
+        PipelineError, match=rf"^node \S+ has no {folder} \(No such file .*\); the project must be at the"
+    ):
+        list(asked.each(doubled, [1]))
+
+
+def test_a_full_store_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = pool(monkeypatch)
+
+    def full(value: object) -> None:
+        raise RayError("the store is full\nof objects")
+
+    monkeypatch.setattr(asked._ray, "put", full)
+    with pytest.raises(PipelineError, match=r"^Ray's store does not take what workers share \(the store is full\)$"):
+        list(asked.each(doubled, [1]))
+
+
+@pytest.mark.parametrize("open_still", [True, False])
+def test_what_is_abandoned_is_cancelled_while_ray_runs(monkeypatch: pytest.MonkeyPatch, open_still: bool) -> None:
+    asked = pool(monkeypatch)
+    results: Any = asked.each(doubled, range(50))
+    assert next(results) == 0
+    if not open_still:
+        asked.close()
+    results.close()
+    assert bool(asked._ray.cancelled) == open_still
+
+
+@pytest.mark.parametrize("name", ["torch", "pillow", "open_clip_torch"])
+def test_another_library_is_another_installation(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    versions = {"torch": "1", "numpy": "2", "pillow": "3"}
+
+    def version(asked: str) -> str:
+        if asked not in versions:
+            raise PackageNotFoundError(asked)
+        return versions[asked]
+
+    monkeypatch.setattr(ray, "version", version)
+    here = ray._installed()
+    assert ray._installed() == here
+    versions[name] = "0.1"
+    assert ray._installed() != here
+
+
+def test_another_python_is_another_installation(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = pool(monkeypatch)
+    asked._start()
+    monkeypatch.setattr("platform.python_version", lambda: "3.1")
+    with pytest.raises(PipelineError, match="a worker has other code, libraries or Python than the process"):
+        list(asked.each(doubled, [1]))
