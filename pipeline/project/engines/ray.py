@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import count, islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class RayPool:
         blocks = iter(lambda: list(islice(rest, block)), [])
         self._start()
         number, program = next(self._programs), self._put(stream)
-        free, asked, done, following = self._actors * _IN_FLIGHT, {}, {}, 0
+        free, asked, done, following = self._actors * _IN_FLIGHT, dict[Any, Any](), dict[int, Any](), 0
         try:
             for place in count():
                 wanted = next(blocks, None)
@@ -168,7 +168,7 @@ class _Worker:
 
     def __init__(self, folder: str, threads: int, installed: str) -> None:
         self.folder, self.threads, self.installed = folder, threads, installed
-        self.number, self.stream = -1, None
+        self.number, self.stream = -1, cast(Any, None)
 
     def run(self, number: int, program: list, parts: list) -> list:
         """The results of ``parts``. program: a reference to the stream, the same for the same number."""
