@@ -117,3 +117,18 @@ def test_a_mean_keeps_counts_and_words():
     found = mean(documents)
     assert found == {"n": 5, "name": "a", "in": {"x": 1.5, "y": 2.5}, "flag": True}
     assert isinstance(found["n"], int)
+
+
+def test_hits_of_an_index_have_no_interval_over_the_seeds(params):
+    asked = params.evaluate.model_copy(update={"approximate": "ivf"})
+    for name in params.runs:
+        for one in CRITERIA:
+            path = paths.evaluated(name, one) / evaluation.METRICS
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"approximate": {"method": "ivf"}}))
+    report(replace(params, evaluate=asked))
+    found = json.loads((paths.REPORTS / "metrics.json").read_text())["max"]["csls"]
+    assert found["rsum"] == pytest.approx(statistics.fmean(_rsums("csls")), abs=1e-4)
+    assert found["sd"]["rsum"]
+    left = {name for part in found["interval"].values() if isinstance(part, dict) for name in part}
+    assert "skew@10" in left
+    assert not [name for name in {*left, *found["interval"]} if name.startswith(("r@", "rsum"))]
