@@ -125,10 +125,14 @@ def test_hits_of_an_index_have_no_interval_over_the_seeds(params):
         for one in CRITERIA:
             path = paths.evaluated(name, one) / evaluation.METRICS
             path.write_text(json.dumps(json.loads(path.read_text()) | {"approximate": {"method": "ivf"}}))
-    report(replace(params, evaluate=asked))
-    found = json.loads((paths.REPORTS / "metrics.json").read_text())["max"]["csls"]
+    results = read(replace(params, evaluate=asked))
+    found = (
+        next(run for group in results.groups for run in group.methods if run.name == "max").evaluations["csls"].metrics
+    )
     assert found["rsum"] == pytest.approx(statistics.fmean(_rsums("csls")), abs=1e-4)
-    assert found["sd"]["rsum"]
-    left = {name for part in found["interval"].values() if isinstance(part, dict) for name in part}
-    assert "skew@10" in left
-    assert not [name for name in {*left, *found["interval"]} if name.startswith(("r@", "rsum"))]
+    assert set(found["intervals"]) == {"image_to_text", "text_to_image", "hs_sum"}
+    assert {"r@1", "r@10", "skew@10"} & set(found["intervals"]["image_to_text"]) == {"skew@10"}
+    report(results.params)
+    row = json.loads((paths.REPORTS / "metrics.json").read_text())["max"]["csls"]
+    assert "rsum" not in row["interval"]
+    assert row["sd"]["rsum"]

@@ -56,7 +56,7 @@ def test_items_against_themselves_are_scored_once_a_pair_where_that_changes_no_b
 @pytest.mark.parametrize("but_itself", [False, True])
 def test_strips_below_the_full_height_are_scored_whole(but_itself, monkeypatch):
     """As of more than 2^18 items, whose halves would be slower and others in the last bits."""
-    monkeypatch.setattr(strips, "_WIDEST", 1 << 9)
+    monkeypatch.setattr(strips, "_WIDEST", 1 << 6)
     pairs = []
 
     def similarity(left, right):
