@@ -140,10 +140,11 @@ def check_corrected(split, name, k, method, recall=0.95):
 @pytest.mark.parametrize(("name", "k"), [("csls", 50), ("nnn", 64)])
 def test_the_sample_is_ranked_exactly_where_fewer_than_k_were_found(name, k):
     rng = np.random.default_rng(7)
-    images = unit(torch.from_numpy(rng.standard_normal((800, 32)).astype(np.float32)))
-    noise = torch.from_numpy(rng.standard_normal((4000, 32)).astype(np.float32))
-    ids = np.arange(800)
-    many = Split(ids, np.arange(4000), ids.repeat(5), images, unit(images.repeat_interleave(5, 0) + 0.4 * noise))
+    crowds = rng.standard_normal((800, DIM * 2)) + rng.standard_normal((40, DIM * 2))[rng.integers(0, 40, 800)]
+    images = unit(torch.from_numpy(crowds.astype(np.float32)))
+    noise = torch.from_numpy(rng.standard_normal((4000, DIM * 2)).astype(np.float32))
+    ids, captions = np.arange(800), images.repeat_interleave(5, 0) + 0.25 * noise + 0.3 * unit_vectors(1, DIM * 2, 3)
+    many = Split(ids, np.arange(4000), ids.repeat(5), images, unit(captions))
     check_corrected(many, name, k, "ivf", recall=0.2)
 
 
