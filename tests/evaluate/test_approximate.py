@@ -17,7 +17,7 @@ from pipeline.ranking.metrics.truth import Relevance, Truth
 from tests.ranking.dense import unit_vectors
 
 pytest.importorskip("faiss", reason="faiss-cpu is not installed")
-from pipeline.ranking.engine import index
+from pipeline.ranking.engine import bounded, index
 from pipeline.ranking.engine.bounded import exact_ranks
 from pipeline.ranking.engine.nearest import Nearest, NearestScores
 
@@ -125,6 +125,42 @@ def test_bounded_ranks_are_those_of_all_items(name, ties):
     assert ten.shape == (400, 10)
 
 
+def check_corrected(split, name, k, method, recall=0.95):
+    options = {name: criteria.INFERENCES.options(name).Params(k=k)}
+    exact = measured(split, name, options=options).metrics
+    found = measured(
+        split, name, options=options, approximate=method, approximate_recall=recall, approximate_sample=10**6
+    ).metrics
+    for direction in ("image_to_text", "text_to_image"):
+        for rank in ("r@1", "r@5", "r@10"):
+            corrected = found[direction][rank] - found["approximate"][direction][f"{rank}_over"]
+            assert corrected == pytest.approx(exact[direction][rank], abs=1e-5)
+
+
+@pytest.mark.parametrize(("name", "k"), [("csls", 50), ("nnn", 64)])
+def test_the_sample_is_ranked_exactly_where_fewer_than_k_were_found(name, k):
+    rng = np.random.default_rng(7)
+    crowds = rng.standard_normal((800, DIM * 2)) + rng.standard_normal((40, DIM * 2))[rng.integers(0, 40, 800)]
+    images = unit(torch.from_numpy(crowds.astype(np.float32)))
+    noise = torch.from_numpy(rng.standard_normal((4000, DIM * 2)).astype(np.float32))
+    ids, captions = np.arange(800), images.repeat_interleave(5, 0) + 0.25 * noise + 0.3 * unit_vectors(1, DIM * 2, 3)
+    many = Split(ids, np.arange(4000), ids.repeat(5), images, unit(captions))
+    check_corrected(many, name, k, "ivf", recall=0.2)
+
+
+def test_the_sample_is_ranked_exactly_where_no_effort_finds_k(split, monkeypatch):
+    """As in a graph with nodes that nothing leads to."""
+    search = Nearest.of.__func__
+
+    def some(cls, made, queries, items, listed):
+        found = search(cls, made, queries, items, listed)
+        found.columns[::4, 40:], found.scores[::4, 40:] = -1, -np.inf
+        return found
+
+    monkeypatch.setattr(Nearest, "of", classmethod(some))
+    check_corrected(split, "nnn", 64, "hnsw")
+
+
 def test_means_of_the_nearest_are_those_of_all_scores():
     one, other = unit_vectors(80, 8, 0).numpy(), unit_vectors(120, 8, 1).numpy()
     stand_in = NearestScores(nearest(one, other), nearest(other, one))
@@ -144,6 +180,47 @@ def test_fewer_found_than_asked_for_are_no_items():
     for row, rank in enumerate(few.ranks(truth, bias, "pessimistic")):
         there = few.columns[row][few.columns[row] >= 0]
         assert rank == sum(one[row] @ other[item] > one[row] @ other[row] + 1e-6 for item in there)
+    whole = few.filled()
+    scores = one @ other.T
+    for row, columns in enumerate(whole.columns):
+        assert len(set(columns)) == 64
+        assert set(few.columns[row]) - {-1} <= set(columns)
+        np.testing.assert_allclose(whole.scores[row], scores[row, columns], atol=1e-6)
+        assert (np.diff(whole.scores[row]) <= 0).all()
+
+
+def test_k_may_be_large_under_a_bank_of_its_own(split):
+    bank = Split(*(np.empty(0, np.int64),) * 3, unit_vectors(170, DIM, 5), unit_vectors(190, DIM, 6))
+    exact = measured(split, "nnn", bank=bank).metrics
+    found = measured(split, "nnn", bank=bank, approximate="ivf", approximate_recall=1.0).metrics
+    for direction in ("image_to_text", "text_to_image"):
+        assert [found[direction][f"r@{k}"] for k in (1, 5, 10)] == [exact[direction][f"r@{k}"] for k in (1, 5, 10)]
+
+
+@pytest.mark.parametrize("size", [2.0**-10, 2.0**13])
+def test_what_rounding_may_move_a_score_by_grows_with_the_vectors(size, monkeypatch):
+    images, captions = unit_vectors(200, 6, 0), unit_vectors(100, 6, 1)
+    images[:30] = images[0] + 1e-7 * images[30:60]  # told apart by rounding alone
+    criterion = criteria.parse("nnn", {"nnn": criteria.INFERENCES.options("nnn").Params(k=5)})
+    truth = Truth.listed([np.array([row % 60]) for row in range(100)], 200)
+    best = bounded._best
+    looked: list[tuple[int, int]] = []
+
+    def seen(scores, left, bias, part, wide):
+        looked.append((len(left), wide))
+        return best(scores, left, bias, part, wide)
+
+    def ranks(one, other):
+        scores = Scores.of(one, other, cosine)
+        bias = criterion.item_bias(Bank(scores, True))
+        return exact_ranks(criterion, scores, bias, one, other, truth, Depths(), "pessimistic")[0]
+
+    monkeypatch.setattr(bounded, "_best", seen)
+    expected, steps = ranks(captions, images), list(looked)
+    looked.clear()
+    np.testing.assert_array_equal(ranks(size * captions, size * images), expected)
+    assert looked == steps
+    assert len(steps) > 1
 
 
 @pytest.mark.parametrize(

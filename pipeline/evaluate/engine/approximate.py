@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,14 +37,14 @@ _INNER_PRODUCTS = {"cosine", "dot"}
 _TOP = max(KS)
 
 
-def check(params: EvaluateParams, criteria: Sequence[Criterion], ranked: Split, similarity: str) -> None:
-    """Raises UsageError for what an approximate evaluation cannot do."""
+def check(params: EvaluateParams, criteria: Sequence[Criterion], ranked: Split, similarity: str, own: bool) -> None:
+    """Raises UsageError for what an approximate evaluation cannot do. own: the ranked queries are the bank."""
     known = [name for name in INFERENCES.names() if INFERENCES.traits(name).neighbours]
     others = [one.name for one in criteria if one.matching or not one.rescoring.traits.neighbours]
-    wide = [one.name for one in criteria if getattr(one.rescoring.params, "k", 1) > LISTED]
+    wide = [one.name for one in criteria if own and getattr(one.rescoring.params, "k", 1) > LISTED]
     objections = {
         f"ranks under {', '.join(known)}, not {', '.join(others)}": others,
-        f"finds {LISTED} items a query; give {', '.join(wide)} no larger k": wide,
+        f"finds {LISTED} items a query; give {', '.join(wide)} no larger k, or another evaluate.bank": wide,
         f"finds {LISTED} items a query; evaluate.recall has a larger K": max(params.recall, default=1) > LISTED,
         f"compares vectors under {' or '.join(sorted(_INNER_PRODUCTS))}": not (
             plain(ranked.images) and plain(ranked.captions) and set(similarity.split(" + ")) <= _INNER_PRODUCTS
@@ -102,7 +103,7 @@ class OneWay:
             found = Nearest.of(index, queries[rows], items, LISTED).columns[:, :_TOP]
             if _recall(found, best) >= self.params.approximate_recall:
                 break
-        nearest = Nearest.of(index, queries, items, LISTED)
+        nearest = _whole(Nearest.of(index, queries, items, LISTED), index, effort)
         self.about = {"index": spec, "effort": effort, "seconds": round(time.monotonic() - started, 1)}
         return nearest
 
@@ -179,10 +180,21 @@ class Finder:
             nearest, truth = nearest.only(judged), truth.only_judged()
         nearest = nearest.under(bias)
         best = nearest.columns[:, :_TOP]
-        there = best >= 0
-        occurrence = {k: hubness.occurrence(best[:, :k][there[:, :k]], truth.columns) for k in KS}
+        occurrence = {k: hubness.occurrence(best[:, :k].ravel(), truth.columns) for k in KS}
         hits = self.depths.hits(nearest.ranks(truth, bias, self.ties))
-        return Outcome(None, hits, best[there].astype(np.int64), there.sum(axis=1), occurrence)
+        return Outcome(None, hits, best.ravel().astype(np.int64), np.full(len(best), best.shape[1]), occurrence)
+
+
+def _whole(nearest: Nearest, index: Any, effort: int) -> Nearest:
+    """Queries that fewer items were found of are asked again with greater effort, in place; what not even that finds is any item."""
+    for more in (one for one in index_of.efforts(index) if one > effort):
+        rows = np.flatnonzero((nearest.columns < 0).any(axis=1))
+        if not len(rows):
+            break
+        index_of.exert(index, more)
+        found = Nearest.of(index, nearest.queries[rows], nearest.items, nearest.columns.shape[1])
+        nearest.columns[rows], nearest.scores[rows] = found.columns, found.scores
+    return nearest.filled()
 
 
 def _recall(found: np.ndarray, best: np.ndarray) -> float:

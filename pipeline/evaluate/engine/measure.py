@@ -101,7 +101,7 @@ def _finder(
         return None
     from pipeline.evaluate.engine import approximate
 
-    approximate.check(params, criteria, inputs.ranked, str(inputs.about["similarity"]))
+    approximate.check(params, criteria, inputs.ranked, str(inputs.about["similarity"]), inputs.bank.own)
     return approximate.Finder.of(inputs.ranked, ground, params, inputs.bank.own, inputs.seed)
 
 

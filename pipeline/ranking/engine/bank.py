@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pipeline.core import workers
 from pipeline.core.errors import InputError
-from pipeline.ranking.engine.scores import STRIP, Scores
+from pipeline.ranking.engine.scores import STRIP, Scores, strip_height
 
 # Strips from which on half of the products are worth a check of symmetry.
 _MANY_STRIPS = 16
@@ -90,10 +90,11 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
 
 
 def _is_symmetric(scores: Scores) -> bool:
-    """To the bit, as far as some strips tell; False where checking would cost what it saves."""
+    """To the bit, as far as some strips tell; False where checking would cost what it saves, and of lower strips, whose
+    halves would be slower than all products, and not theirs to the bit."""
     assert scores.right_of is not None
     wholes = scores.wholes()
-    if len(wholes) < _MANY_STRIPS:
+    if len(wholes) < _MANY_STRIPS or strip_height(scores.shape[1]) < STRIP:
         return False
     some = [wholes[0], wholes[len(wholes) // 2], wholes[-1], *list(scores.strips())[len(wholes) :]]
     known = [scores.strip(rows) for rows in some]

@@ -15,7 +15,7 @@ from pipeline.ranking.engine.top import top_k
 from pipeline.ranking.metrics.ranks import Ties
 from pipeline.ranking.metrics.truth import Truth
 
-# Items of a query that are corrected exactly at first, and what rounding may move a score by.
+# Items of a query that are corrected exactly at first, and what rounding may move a score of unit vectors by.
 _AT_FIRST, _ROUNDING = 16, 1e-5
 
 
@@ -36,6 +36,8 @@ def exact_ranks(
     the exact one is made from. Under ``bias`` no item scores less than it should, so that the best under it, corrected exactly, hold
     all that can be ahead of a correct item that scores above the next one. Where none does, more of them are looked at.
     """
+    longest = [float(torch.linalg.vector_norm(one, dim=1).max()) for one in (queries, items)]
+    rounding = _ROUNDING * longest[0] * longest[1]
     ranks, left, wide, ten = np.empty(len(truth)), np.arange(len(truth)), _AT_FIRST, None
     while len(left):
         part = truth.only(left)
@@ -49,7 +51,7 @@ def exact_ranks(
         right = np.maximum.reduceat(exactly.at(raw[1], places[columns.size :]), part.starts[:-1])
         above, alike = (listed > right[:, None]).sum(axis=1), (listed == right[:, None]) & ~_correct(part, columns)
         ranks[left] = above + {"optimistic": 0.0, "average": 0.5, "pessimistic": 1.0}[ties] * alike.sum(axis=1)
-        open_ = (right <= rest + _ROUNDING * max(1.0, exactly.scale)) & (above < max(depths.recall))
+        open_ = (right <= rest + rounding * max(1.0, exactly.scale)) & (above < max(depths.recall))
         left, wide = left[open_], 4 * wide
     assert ten is not None
     return ranks, ten

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int, Int32
+from jaxtyping import Float, Float32, Int, Int32
 from torch import Tensor
 
 from pipeline.ranking.compiled import listed
@@ -57,6 +57,22 @@ class Nearest:
         over_rows(part, len(truth))
         return above + {"optimistic": 0.0, "average": 0.5, "pessimistic": 1.0}[ties] * alike
 
+    def filled(self) -> "Nearest":
+        """With any other items where fewer were found: a mean over the best of a query is at most that over all items, and it has as
+        many terms."""
+        columns, scores = self.columns.copy(), self.scores.copy()
+        short = np.flatnonzero((columns < 0).any(axis=1))
+        for start in range(0, len(short), _TOGETHER):
+            rows = short[start : start + _TOGETHER]
+            some = columns[rows]
+            taken = (some[:, :, None] == np.arange(some.shape[1])).any(axis=1)
+            others, missing = taken.argsort(axis=1, kind="stable"), some < 0
+            some[missing] = np.take_along_axis(others, missing.cumsum(axis=1) - missing, 1)[missing]
+            starts = np.arange(len(rows) + 1) * some.shape[1]
+            known = _scored(self.queries[rows], self.items, starts, some.ravel()).reshape(some.shape)
+            columns[rows], scores[rows] = _ordered(some, known)
+        return replace(self, columns=columns, scores=scores)
+
     def only(self, rows: Int[np.ndarray, " some"]) -> "Nearest":
         """Of some queries."""
         return replace(self, queries=self.queries[rows], columns=self.columns[rows], scores=self.scores[rows])
@@ -76,10 +92,8 @@ class NearestScores(Scores):
         return NearestScores(self._other, self._one)
 
     def _means(self, k: int) -> Float[Tensor, " queries"]:
-        """Of what was found, at most that of all items."""
-        best = self._one.scores[:, :k]
-        found: Bool[np.ndarray, "queries k"] = np.isfinite(best)
-        return torch.from_numpy(np.where(found, best, 0.0).sum(axis=1) / found.sum(axis=1).clip(1)).float()
+        """Of what was found, at most that of all items: of ``filled()``, or one with fewer terms could be above it."""
+        return torch.from_numpy(self._one.scores[:, :k].mean(axis=1))
 
 
 def _scored(

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from pipeline.core.errors import InputError
+from pipeline.ranking.engine import scores as strips
 from pipeline.ranking.engine.bank import Bank, log_sum_exp
 from pipeline.ranking.engine.scores import STRIP, Scores
 from pipeline.ranking.inference.dual_is import criterion as dual_is
@@ -50,3 +51,20 @@ def test_items_against_themselves_are_scored_once_a_pair_where_that_changes_no_b
     pairs.clear()
     assert torch.equal(log_sum_exp(Scores.of(items, items, similarity), 30.0, but_itself), expected)
     assert (sum(pairs) < len(items) ** 2) == symmetric
+
+
+@pytest.mark.parametrize("but_itself", [False, True])
+def test_strips_below_the_full_height_are_scored_whole(but_itself, monkeypatch):
+    """As of more than 2^18 items, whose halves would be slower and others in the last bits."""
+    monkeypatch.setattr(strips, "_WIDEST", 1 << 6)
+    pairs = []
+
+    def similarity(left, right):
+        pairs.append(len(left) * len(right))
+        return left @ right.T
+
+    items = unit_vectors(2 * 17 * 16 + 5, 8, 0)
+    expected = log_sum_exp(Scores.of(items, items.clone(), similarity), 30.0, but_itself)
+    pairs.clear()
+    assert torch.equal(log_sum_exp(Scores.of(items, items, similarity), 30.0, but_itself), expected)
+    assert sum(pairs) == len(items) ** 2
