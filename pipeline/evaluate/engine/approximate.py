@@ -30,6 +30,7 @@ from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.split import Split
 from pipeline.ranking.engine.trial import Trial
 from pipeline.ranking.metrics import hubness
+from pipeline.ranking.metrics.ranks import Ties
 
 # Items found for each query; queries that the effort is chosen on.
 LISTED, _TUNED_ON = 64, 200
@@ -92,7 +93,12 @@ class OneWay:
         started = time.monotonic()
         queries, items = self.queries.cpu().numpy(), self.items.cpu().numpy()
         spec = index_of.chosen(
-            self.params.approximate, *items.shape, self.params.memory, "evaluate.memory", "evaluate.approximate=none"
+            self.params.approximate,
+            len(items),
+            items.shape[1],
+            self.params.memory,
+            "evaluate.memory",
+            "evaluate.approximate=none",
         )
         console.say(f"approximate index {spec}: made of {len(items):,} items, {self.direction}")
         index = index_of.built(spec, items)
@@ -115,12 +121,13 @@ class Finder:
     sides: dict[str, OneWay]
     own: bool
     depths: Depths
-    ties: str
+    ties: Ties
 
     @classmethod
     def of(
         cls, ranked: Split, ground: dict[str, list[Trial]], params: EvaluateParams, own: bool, seed: int
     ) -> "Finder":
+        vectors: dict[str, tuple[Any, Any]]
         vectors = {"image_to_text": (ranked.images, ranked.captions), "text_to_image": (ranked.captions, ranked.images)}
         sides = {name: OneWay(name, ground[name][0], params, *vectors[name], seed) for name in DIRECTIONS}
         return cls(sides, own, Depths.of(params.recall, params.ndcg), params.ties)
@@ -139,6 +146,7 @@ class Finder:
             )
         else:
             whole = outcome.rank(bias.apply(side.exact(rows)), truth, self.ties)
+            assert whole.ranks is not None
             exact, best = whole.ranks, whole.top.reshape(len(rows), -1)
         places = np.searchsorted(side.trial.truth.judged(), rows)
         over = {

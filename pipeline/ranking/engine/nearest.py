@@ -15,7 +15,8 @@ from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.metrics.ranks import Ties
 from pipeline.ranking.metrics.truth import Truth
 
-Queries, Items = Float32[np.ndarray, "queries dim"], Float32[np.ndarray, "items dim"]
+Queries = Float32[np.ndarray, "queries dim"]
+Items = Float32[np.ndarray, "items dim"]
 # Queries that an index is asked at once.
 _TOGETHER = 1 << 12
 
