@@ -106,7 +106,7 @@ def test_5_a_copy_of_another_run_s_model(made):
     [
         (
             "-S texts.words.min_count=2 extract --texts words",
-            b"data/extract/toy/words/tokens.npy: File too large: there is room",
+            b"data/extract/toy/words: File too large: there is room",
         ),
         (
             "-S train.lr=0.3 train --run sum",

@@ -187,9 +187,17 @@ TABLE = [
         r'sbatch .* --wrap "(vse-pipe extract) .*"', r"\1 --features filters", "there is no SLURM: the wrapped command"
     ),
     Rewriting(
-        r"vse-pipe extract --features resnet152 --engine ray .*",
+        r"vse-pipe extract --features (resnet152|F) --engine ray .*",
         "vse-pipe extract --features filters --engine local",
-        "starting Ray takes half a minute, and tests/extract does it",
+        "starting Ray takes half a minute, and tests/project/engines does it",
+    ),
+    Rewriting(
+        r"vse-pipe (embed|evaluate) --run hal --engine ray .*", r"vse-pipe \1 --run hal --engine local", "as above"
+    ),
+    Rewriting(
+        r"vse-pipe -S engine\.memory=512 evaluate --images a\.npy .*",
+        "vse-pipe -S engine.memory=512 evaluate --help",
+        _NO_PLACEHOLDER,
     ),
     Rewriting(r"vse-pipe extract --features resnet152", "vse-pipe extract --features filters", _NO_WEIGHTS),
     Rewriting(
