@@ -79,7 +79,7 @@ def project(root: Path, items: int, described: int, dim: int, topics: int) -> No
     words = [*SPECIAL, *QUERY.split()]
     words += [f"word{number}" for number in range(WORDS - len(words))]
     extracted = root / paths.extracted("toy", "words")
-    tokens = Tokens(np.array([1, 2]), np.zeros(len(owners), np.int64), np.full(len(owners), 2))
+    tokens = Tokens(np.tile([1, 2], len(owners)), 2 * np.arange(len(owners)), np.full(len(owners), 2))
     meta = {"method": "words", "options": params.texts["words"].method.params.model_dump()}
     texts.write_tokens(extracted, columns["caption_id"], [(tokens, 0)], words, meta)
     node = params.runs["sum"]
