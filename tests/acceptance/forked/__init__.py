@@ -20,7 +20,8 @@ def folder(**environment: str) -> Path:
     here = tempfile.TemporaryDirectory(prefix="forked")
     address = Path(here.name) / "socket"
     command = [sys.executable, "-m", "tests.acceptance.forked.server", str(address)]
-    server = subprocess.Popen(command, env=os.environ | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    server = subprocess.Popen(command, env=os.environ | environment, cwd=_CLIENT.parents[3], **pipes)
     atexit.register(here.cleanup)
     atexit.register(server.communicate)
     assert server.stdout is not None
