@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pipeline.core.errors import InputError
-from pipeline.core.remote import is_remote, url
+from pipeline.core.urls import is_remote, url
 
 
 def inside(root: Path, name: str, where: str) -> Path:

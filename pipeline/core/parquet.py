@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.core import memory, needs, pages, remote
+from pipeline.core import memory, needs, pages, remote, urls
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError
 
@@ -52,7 +52,7 @@ class Parquet:
         self._file.close()
 
     def _opened(self, as_dictionaries: list[str] | None = None) -> pq.ParquetFile:
-        source = remote.opened(self.path) if remote.is_remote(self.path) else self.path
+        source = remote.opened(self.path) if urls.is_remote(self.path) else self.path
         return pq.ParquetFile(source, read_dictionary=as_dictionaries, page_checksum_verification=True)
 
     def named(self) -> contextlib.AbstractContextManager[None]:

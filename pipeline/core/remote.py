@@ -1,13 +1,10 @@
-"""Files on object storage: named by a URL, read by ranges through fsspec, never copied whole.
+"""Files on object storage, read by ranges through fsspec, never copied whole.
 
-``s3://bucket/shards`` is handled as a path whose first part is ``s3:``, so that whatever joins names to a folder need not know
-where the folder lies. Credentials and the endpoint come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...),
-never from a URL.
+Credentials and the endpoint come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from a URL.
 """
 
 import contextlib
 import io
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -15,8 +12,8 @@ from typing import Any, BinaryIO
 
 from pipeline.core import extras
 from pipeline.core.errors import IntegrityError, MissingResource, PipelineError, UsageError
+from pipeline.core.urls import is_remote, url
 
-_PROTOCOL = re.compile(r"[a-z][a-z0-9+.-]+:")
 # Of a range that is read ahead: headers of tar files and pages of Parquet files lie close together.
 _BLOCK = 2**20
 # What each protocol is told; others have their own defaults. Seconds; s3fs itself asks five times.
@@ -24,33 +21,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "s3": {"config_kwargs": {"connect_timeout": 10, "read_timeout": 30, "retries": {"total_max_attempts": 1}}}
 }
 _EXTRAS = {"s3": ("s3fs", "s3")}
-
-
-def is_remote(path: Path) -> bool:
-    return bool(path.parts) and _PROTOCOL.fullmatch(path.parts[0]) is not None
-
-
-def url(path: Path) -> str:
-    """As a user writes it; of a local path the path. ``Path`` of it is ``path`` again."""
-    if not is_remote(path):
-        return str(path)
-    return f"{path.parts[0]}//{'/'.join(path.parts[1:])}"
-
-
-def place(source: str) -> Path:
-    """Where params.yaml says that a source is: ``file:///folder`` is that folder. Raises as ``refuse_secrets``."""
-    refuse_secrets(source)
-    return Path(re.sub("^file://(?=/)", "", source))
-
-
-def refuse_secrets(source: str) -> None:
-    """Raises UsageError, without repeating it, for a URL with a user, a password or a query in it: all of it would be written to
-    images.parquet and printed."""
-    if re.match(rf"{_PROTOCOL.pattern}/", source, re.IGNORECASE) and re.search(r"[@?#]", source):
-        raise UsageError(
-            "source: a URL of object storage names a bucket and a folder, with no user, password or query in it; credentials "
-            "belong in environment variables such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        )
 
 
 def opened(path: Path) -> BinaryIO:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core import memory, remote
+from pipeline.core import memory, urls
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError
 from pipeline.core.parquet import Parquet
@@ -31,7 +31,7 @@ _keeping = threading.Lock()
 def value(path: Path, row: int, column: str) -> bytes | None:
     """The bytes in ``column`` of one row, None where there are none. Raises IndexError when there is no such row or
     column, InputError when the file is no Parquet file, is damaged, or its row groups are too large to be read by row."""
-    if remote.is_remote(path):
+    if urls.is_remote(path):
         # Asked once a process: a request for every row would take longer than the row.
         with _opening:
             return _far(path).value(row, column)

@@ -3,7 +3,7 @@
 import stat
 from pathlib import Path
 
-from pipeline.core import remote
+from pipeline.core import remote, urls
 from pipeline.core.errors import InputError, IntegrityError, MissingResource, UnreadableImage
 from pipeline.core.inside import inside
 from pipeline.pictures import cells
@@ -78,7 +78,7 @@ def _refuse_large(name: str, size: int) -> None:
 def _member(shard: Path, member: TarMember, where: str) -> bytes:
     _refuse_large(f"{shard} {member.name}", member.size)
     try:
-        if remote.is_remote(shard):
+        if urls.is_remote(shard):
             found = remote.piece(shard, member.offset, member.size)
         else:
             with shard.open("rb") as file:
@@ -87,7 +87,7 @@ def _member(shard: Path, member: TarMember, where: str) -> bytes:
     except OSError as error:
         raise InputError(f"{where}: shard {shard} cannot be read ({error.strerror})") from error
     if len(found) != member.size:
-        raise IntegrityError(f"{where}: {remote.url(shard)} ends before {member.name} does; {_AGAIN}")
+        raise IntegrityError(f"{where}: {urls.url(shard)} ends before {member.name} does; {_AGAIN}")
     return found
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.artifacts import captions, images, names, phrases, regions
-from pipeline.core import memory, remote
+from pipeline.core import memory, urls
 from pipeline.core.console import say, warn
 from pipeline.core.errors import InputError
 from pipeline.core.files import sha256
@@ -39,7 +39,7 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
     ):
         read = FORMATS.load(node.format.name).read
         where = [device] if FORMATS.traits(node.format.name).proposes else []
-        source = read(remote.place(node.source), folder, node.format.params, params.seed, *where)
+        source = read(urls.place(node.source), folder, node.format.params, params.seed, *where)
         _tell_left_out(dataset, source.left_out)
         check(dataset, source)
         _decide(dataset, source, node)

@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from pipeline.artifacts import captions, images
-from pipeline.core import remote
+from pipeline.core import remote, urls
 from pipeline.core.errors import InputError, IntegrityError, MissingResource, PipelineError, UsageError
 from pipeline.pictures import cells
 from pipeline.pictures import read as sources
@@ -58,7 +58,7 @@ def test_the_tables_are_those_of_the_disk(kind: str, bucket: str, tmp_path: Path
     assert table.equals(wanted.images)
     assert captions.read(out).equals(wanted.captions)
     assert images.root(table) == Path(there)
-    assert remote.url(images.root(table)) == there
+    assert urls.url(images.root(table)) == there
     files = table["file"].to_pylist()
     kept = [0] * COUNT if kind == "parquet" else range(COUNT)
     assert [sources.content(Path(there), file, "x") for file in files] == [picture(number) for number in kept]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipeline.artifacts import captions, images
 from pipeline.artifacts.names import TextIds
-from pipeline.core import memory, remote
+from pipeline.core import memory, remote, urls
 from pipeline.core.errors import InputError
 from pipeline.core.inside import inside
 from pipeline.pictures.address import path_of
@@ -40,7 +40,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     """
     if _RANGE.search(source.name):
         root, found = source.parent, {"train": _matching(source.parent, source.name)}
-    elif remote.is_file(source if remote.is_remote(source) else existing(source)):
+    elif remote.is_file(source if urls.is_remote(source) else existing(source)):
         root, found = source.parent, {"train": [source]}
     else:
         root = source
@@ -53,7 +53,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     for split, group in found.items():
         if not group:
             advice = "" if split == "train" else "; name others, or the share of train that is to be drawn for it"
-            raise InputError(f"{remote.url(root)}: no file matches {split}: '{getattr(params, split)}'{advice}")
+            raise InputError(f"{urls.url(root)}: no file matches {split}: '{getattr(params, split)}'{advice}")
     seen: dict[Path, str] = {}
     for path, split in pairs:
         if path in seen:
@@ -78,7 +78,7 @@ def _matching(root: Path, pattern: str) -> list[Path]:
         root / f"{before}{number:0{len(numbers[1])}d}{after}" for number in range(int(numbers[1]), int(numbers[2]) + 1)
     ]
     if missing := [path for path in wanted if path not in there]:
-        raise InputError(f"{remote.url(missing[0])}: does not exist, and '{pattern}' names it")
+        raise InputError(f"{urls.url(missing[0])}: does not exist, and '{pattern}' names it")
     return wanted
 
 
@@ -121,7 +121,7 @@ class Assembly:
             owners = pa.chunked_array([keys[chunk] for chunk in told["image_id"].chunks], pa.int64())
             told = told.set_column(1, told.schema.field("image_id"), owners)
         table, broken = self._scanned(found, keys)
-        return Source(table, told, remote.url(self.root), broken, names=TextIds.of(**named) if named else None)
+        return Source(table, told, urls.url(self.root), broken, names=TextIds.of(**named) if named else None)
 
     def _scanned(self, found: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
         """images.parquet, and what of it is broken. found: of ``_FOUND``."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pipeline.artifacts import captions, images, phrases
 from pipeline.artifacts.names import TextIds
-from pipeline.core import memory, remote, seeds, text_ids
+from pipeline.core import memory, seeds, text_ids, urls
 from pipeline.core.errors import InputError, MissingResource, UsageError
 from pipeline.core.unknown import missing
 
@@ -62,9 +62,9 @@ class Source:
 def existing(source: Path) -> Path:
     """``source`` if it exists. Raises MissingResource: no command makes the raw data; UsageError for a URL, which formats of shards
     alone can read."""
-    if remote.is_remote(source):
+    if urls.is_remote(source):
         raise UsageError(
-            f"source {remote.url(source)}: object storage is read by the formats webdataset and parquet alone"
+            f"source {urls.url(source)}: object storage is read by the formats webdataset and parquet alone"
         )
     if not source.exists():
         raise MissingResource(

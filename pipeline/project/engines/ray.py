@@ -7,12 +7,10 @@ again, so every node needs the project, the images and the weights at the same p
 
 import contextlib
 import hashlib
-import mmap
 import os
 import platform
 import signal
 import threading
-import warnings
 from collections.abc import Iterable, Iterator, Sized
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count, islice
@@ -22,7 +20,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from pipeline.core import workers
+from pipeline.core import sent, workers
 from pipeline.core.errors import MissingResource, PipelineError, UsageError, out_of_memory
 from pipeline.core.workers import Stream
 from pipeline.project.params.engine import LOCAL, EngineParams
@@ -39,7 +37,6 @@ _RESTARTS = 2
 _STARTS = 120
 # What results depend on, where it is installed.
 _LIBRARIES = ["torch", "numpy", "numba", "scipy", "pillow", "torchvision", "pyarrow", "transformers", "open_clip_torch"]
-_ALIGNED = 64
 _MIB = 1 << 20
 
 
@@ -256,45 +253,5 @@ def _register(ray: ModuleType) -> None:
     import torch
 
     for kind in (torch.Tensor, torch.nn.Parameter):
-        ray.util.register_serializer(kind, serializer=_packed, deserializer=_unpacked)
-    ray.util.register_serializer(np.memmap, serializer=_place, deserializer=_opened)
-
-
-def _packed(tensor) -> tuple[np.ndarray, list[int], str, str]:
-    """With its axes in the order in which they lie in memory, which the last bits of a product can depend on."""
-    import torch
-
-    plain = tensor.detach().cpu()
-    if plain.dtype == torch.bfloat16:  # numpy has none
-        plain = plain.float()
-    axes = sorted(range(plain.ndim), key=plain.stride, reverse=True)
-    return plain.permute(axes).numpy(), axes, str(tensor.dtype).removeprefix("torch."), tensor.device.type
-
-
-def _unpacked(packed: tuple[np.ndarray, list[int], str, str]):
-    """Not to be written into where it is shared. A tensor for a parameter too: nothing is trained here."""
-    import torch
-
-    array, axes, dtype, device = packed
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        tensor = torch.from_numpy(array)
-    tensor = tensor.to(device, getattr(torch, dtype))
-    if tensor.data_ptr() % _ALIGNED:  # the last bits of a product can depend on the address of its factors
-        tensor = tensor.clone()
-    return tensor.permute(np.argsort(axes).tolist())
-
-
-def _place(array: np.memmap) -> tuple | np.ndarray:
-    """Of a view the numbers themselves: it does not say where in the file it begins."""
-    if not isinstance(array.base, mmap.mmap) or array.filename is None:
-        return np.array(array)
-    order = "C" if array.flags.c_contiguous else "F"
-    return str(array.filename), array.dtype.str, array.offset, array.shape, order
-
-
-def _opened(place: tuple | np.ndarray) -> np.ndarray:
-    if isinstance(place, np.ndarray):
-        return place
-    name, dtype, offset, shape, order = place
-    return np.memmap(name, dtype, "r", offset, shape, order)
+        ray.util.register_serializer(kind, serializer=sent.packed, deserializer=sent.unpacked)
+    ray.util.register_serializer(np.memmap, serializer=sent.place, deserializer=sent.opened)

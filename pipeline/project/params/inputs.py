@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipeline.core.remote import refuse_secrets
+from pipeline.core.urls import refuse_secrets
 from pipeline.project.params.reader import ParamsReader
 from pipeline.project.params.schema import DatasetNode, FeaturesNode, NoiseNode, Root, TeacherNode, TextsNode
 from pipeline.project.params.typed import Dataset, FeatureSet, Noise, TextSet

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pipeline.core.errors import ParamsError
-from pipeline.core.remote import is_remote
+from pipeline.core.urls import is_remote
 from pipeline.project import code, paths
 from pipeline.project.nodes import Declaration, Node, declarations, nodes
 from pipeline.project.params.document import lookup
