@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.core import tables
+from pipeline.core import parquet, tables
 from pipeline.core.errors import InputError
+from pipeline.core.files import require
 
 IMAGES, CAPTIONS = "images.parquet", "captions.parquet"
 # The folder beside them with the same files of a run's second network; the footer then has its digest as ``peer_sha256``.
@@ -24,6 +25,9 @@ LEFT_OUT = "left_out"
 DATA = "data"
 # Footer key of a run on a data set it was not trained on: both by name, and the share of unknown words (``Moved``).
 TRANSFER = "transfer"
+_VECTOR = "embedding"
+# Vectors of a row group in memory at a time.
+_ROWS = 2**15
 
 
 def said(about: Mapping[str, str], key: str, split: str, where: Path) -> object:
@@ -104,13 +108,57 @@ def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
     """Raises InputError on missing columns, repeated ids, ragged or non-finite vectors."""
     key = "image_id" if path.stem == "images" else "caption_id"
     table = tables.read(path, schema(path.stem, 1), made_by)
-    vector = table["embedding"].combine_chunks()
-    if not pa.types.is_fixed_size_list(vector.type):
-        raise InputError(f"{path}: column 'embedding' is {vector.type}, expected fixed_size_list<float32>")
     tables.problems_or_pass(path, tables.repeated(table, key))
-    vectors = vector.flatten().to_numpy(zero_copy_only=False).reshape(len(table), vector.type.list_size)
-    if not np.isfinite(vectors).all():
-        raise InputError(f"{path}: embeddings hold NaN or infinite values")
+    vectors = _vectors(path, table)
     ids, image_ids = table[key].to_numpy(), table["image_id"].to_numpy()
     splits = table["split"].to_numpy(zero_copy_only=False)
     return Side(ids, image_ids, splits, vectors, tables.footer(table))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Vectors that stay in their file. count: of its rows; dim: numbers of a vector."""
+
+    path: Path
+    count: int
+    dim: int
+
+    @classmethod
+    def of(cls, path: Path) -> "Stored":
+        """Raises InputError for a file without vectors, IntegrityError for one whose footer is damaged."""
+        with parquet.opened(require(path)) as file:
+            if _VECTOR not in file.schema.names:
+                raise InputError(f"{path}: column '{_VECTOR}' is missing")
+            kind = _kind(path, file.schema.field(_VECTOR).type)
+            return cls(path, file.metadata.num_rows, kind.list_size)
+
+    def take(self, rows: np.ndarray) -> np.ndarray:
+        """(len(rows), D) float32, in the order of ``rows``, which may repeat. Row groups are read one at a time, and those alone that
+        are asked for. Raises InputError, IntegrityError for those of them that are not as they were written."""
+        found, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows)
+        rising, first = rows[order], 0
+        with parquet.opened(self.path) as file:
+            for group in range(file.metadata.num_row_groups):
+                end = first + file.metadata.row_group(group).num_rows
+                asked = np.searchsorted(rising, (first, end))
+                for block in file.batches([_VECTOR], [group], _ROWS) if asked[0] < asked[1] else ():
+                    here = slice(*np.searchsorted(rising, (first, first + len(block))))
+                    found[order[here]] = _vectors(self.path, block)[rising[here] - first]
+                    first += len(block)
+                first = end
+        return found
+
+
+def _kind(path: Path, kind: pa.DataType) -> pa.FixedSizeListType:
+    if not pa.types.is_fixed_size_list(kind):
+        raise InputError(f"{path}: column '{_VECTOR}' is {kind}, expected fixed_size_list<float32>")
+    return kind
+
+
+def _vectors(path: Path, table: pa.Table) -> np.ndarray:
+    """(rows, D) float32. Raises InputError where they are ragged or not finite."""
+    column = table[_VECTOR].combine_chunks()
+    vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(len(table), _kind(path, column.type).list_size)
+    if not np.isfinite(vectors).all():
+        raise InputError(f"{path}: embeddings hold NaN or infinite values")
+    return vectors

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.artifacts import captions, contents, features, images, model_files
 from pipeline.core.errors import InputError
 from pipeline.embed import transfer
+from pipeline.embed.engine import vectors
 from pipeline.embed.engine.earlier import made
 from pipeline.embed.engine.inputs import Sources
 from pipeline.extract.text_stage import extract_texts
@@ -112,6 +114,34 @@ def test_only_new_pictures_are_computed(project, computed, capsys, pictures: Seq
     assert sum(computed) == new
     assert f"embed moved: {len(pictures) - new} of {len(pictures)} pictures computed before" in capsys.readouterr().err
     assert outputs() == wanted
+
+
+def test_rows_are_taken_from_row_groups_wherever_they_lie(project, computed, monkeypatch, capsys) -> None:
+    """In parts of four rows; then with damage in the first row group, which the third part meets."""
+    monkeypatch.setattr(
+        vectors, "_parts", lambda count, dim, memory: [slice(at, min(at + 4, count)) for at in range(0, count, 4)]
+    )
+    pictures = [19, *range(11, -1, -1), 15, 4]
+    holds(pictures)
+    wanted = fresh(project)
+    holds(range(12))
+    transfer.embed(project, "moved", "cpu")
+    path = OUT / "images.parquet"
+    with pq.ParquetFile(path) as file:
+        chunk = file.metadata.row_group(0).column(2)
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        assert (file.metadata.num_row_groups, chunk.path_in_schema) == (3, "embedding.list.element")
+    shutil.copytree(OUT, "earlier")
+    holds(pictures)
+    for damaged, new in ((False, 2), (True, 8)):
+        shutil.copytree("earlier", OUT, dirs_exist_ok=True)
+        content = bytearray(path.read_bytes())
+        content[start + chunk.total_compressed_size - 1] ^= damaged
+        path.write_bytes(content)
+        computed.clear(), capsys.readouterr()
+        transfer.embed(project, "moved", "cpu")
+        assert ("doing so now" in capsys.readouterr().err) == damaged
+        assert (sum(computed), outputs()) == (new, wanted)
 
 
 def test_other_features_or_damage_compute_all(project, computed, capsys) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from pipeline.artifacts import contents, embeddings, features, model_files
+from pipeline.artifacts.embeddings import Stored
 from pipeline.artifacts.features import Features
 from pipeline.core.console import warn
 from pipeline.core.errors import InputError, IntegrityError
@@ -31,46 +32,50 @@ class EarlierVectors:
 
     def known(self, wanted: pa.Array) -> "Known":
         """Of ``wanted`` contents. What is damaged counts for nothing."""
-        return Known(*self._known(wanted))
-
-    def _known(self, wanted: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
-        """For each of ``wanted`` the row of what is there, -1 where there is none; and that."""
-        nowhere = np.full(len(wanted), -1)
+        nothing = Known(np.full(len(wanted), -1), None)
         if not (self.folder / contents.NAME).is_file():
-            return nowhere, None
+            return nothing
         try:
             known, made = contents.read(self.folder)
             if made != self.made:
-                return nowhere, None
-            vectors = embeddings.read(self.folder / embeddings.IMAGES).vectors
+                return nothing
+            stored = Stored.of(self.folder / embeddings.IMAGES)
         except (InputError, IntegrityError) as error:
             warn(f"{error}; doing so now")
-            return nowhere, None
-        if len(known) != len(vectors):
-            return nowhere, None
-        return contents.places(wanted, [known]).fill_null(-1).to_numpy().astype(np.int64), vectors
+            return nothing
+        if len(known) != stored.count:
+            return nothing
+        return Known(contents.places(wanted, [known]).fill_null(-1).to_numpy().astype(np.int64), stored)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Known:
-    """rows: int64 (n,), of each content that is wanted the row of ``vectors``, -1 where it is not there."""
+    """rows: int64 (n,), of each content that is wanted the row of ``stored``, -1 where it is not there."""
 
     rows: np.ndarray
-    vectors: np.ndarray | None
+    stored: Stored | None
 
     @property
     def count(self) -> int:
         return int((self.rows >= 0).sum())
 
     def completed(self, part: slice, encode: Callable[[np.ndarray], Tensor]) -> np.ndarray:
-        """(rows, D) float32, of the contents in ``part``. encode: of the places of those that are not there, their vectors."""
-        rows = self.rows[part]
-        missing = np.flatnonzero(rows < 0)
-        if self.vectors is None or len(missing) == len(rows):
-            return encode(missing + part.start).numpy()
-        found = self.vectors[rows]
-        if len(missing):
-            found[missing] = encode(missing + part.start).numpy()
+        """(rows, D) float32, of the contents in ``part``. encode: of the places of those that are not there, their vectors. Of a
+        file that turns out to be damaged nothing more is there."""
+        there = np.flatnonzero(self.rows[part] >= 0)
+        if self.stored is None or not len(there):
+            return encode(np.arange(part.start, part.stop)).numpy()
+        try:
+            taken = self.stored.take(self.rows[part][there])
+        except (InputError, IntegrityError) as error:
+            warn(f"{error}; doing so now")
+            self.stored = None
+            return self.completed(part, encode)
+        missing = np.flatnonzero(self.rows[part] < 0)
+        if not len(missing):
+            return taken
+        found = np.empty((part.stop - part.start, taken.shape[1]), np.float32)
+        found[there], found[missing] = taken, encode(missing + part.start).numpy()
         return found
 
 
