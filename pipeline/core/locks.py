@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from pipeline.core import unchanged
 from pipeline.core.errors import LockedError, PipelineError
 from pipeline.core.whole import tidy
 
@@ -40,7 +41,7 @@ def die_with_parent(by: int = signal.SIGTERM) -> None:
 
 @contextlib.contextmanager
 def claim(out: Path) -> Iterator[None]:
-    """Hold the only right to write the folder ``out``, mended of what a killed writer left.
+    """Hold the only right to write the folder ``out``, mended of what a killed writer left, and read the same tables all along.
 
     Raises LockedError naming the process, or the sharers, that hold it, PipelineError for what is no folder or no lock.
     """
@@ -51,7 +52,8 @@ def claim(out: Path) -> Iterator[None]:
         _sign(lock)
         try:
             tidy(out)
-            yield
+            with unchanged.required(out):
+                yield
         finally:
             path.unlink(missing_ok=True)
 

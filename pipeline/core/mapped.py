@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.core.errors import IntegrityError
+from pipeline.core.unchanged import State, state
 
-_State = tuple[int, int, int]
 # By where it lies: how it was named, and what it was then.
-_opened: dict[Path, tuple[Path, _State]] = {}
+_opened: dict[Path, tuple[Path, State]] = {}
 _ending = threading.Lock()
 
 
@@ -26,7 +26,7 @@ def guard(path: Path) -> None:
     IntegrityError; what the process was writing is left for whoever comes next."""
     if not _opened:
         ctypes.CDLL(None).signal(signal.SIGBUS, _bus_error)
-    _opened[path.resolve()] = path, _state(path)
+    _opened[path.resolve()] = path, state(path)
 
 
 def require_unchanged(array: np.ndarray) -> None:
@@ -36,16 +36,11 @@ def require_unchanged(array: np.ndarray) -> None:
         raise IntegrityError(_said(where))
 
 
-def _state(path: Path) -> _State:
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
 def _changed(where: Path) -> bool:
     """A file that was replaced or removed is another one: the map still has the old one, whole."""
     if where not in _opened or not where.exists():
         return False
-    before, now = _opened[where][1], _state(where)
+    before, now = _opened[where][1], state(where)
     return now[0] == before[0] and now != before
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pipeline.core import parquet
 from pipeline.core.errors import InputError
 from pipeline.core.files import require
+from pipeline.core.unchanged import same
 from pipeline.core.whole import whole_file
 
 _SHOWN = 3
@@ -82,13 +83,12 @@ def read(
     problems: Problems | None = None,
     told: str = "",
 ) -> pa.Table:
-    """Read and check names, types and nulls. Raises InputError, and as ``parquet.opened``.
+    """Read and check names, types and nulls. Raises InputError, and as ``unchanged.same`` and ``parquet.opened``.
 
     columns: the only ones to read, those of them that the file has; ``schema`` then holds for those. problems: as for ``write``;
     told: what the footer must say.
     """
-    require(path, made_by)
-    with parquet.opened(path) as file:
+    with parquet.opened(same(require(path, made_by))) as file:
         table = file.read(columns)
     _require_columns(path, table, schema)
     try:
@@ -105,8 +105,7 @@ def read(
 
 def scan(path: Path, schema: pa.Schema, made_by: str = "", columns: list[str] | None = None) -> Iterator[pa.Table]:
     """Consecutive rows, at most a row group at a time, each checked as by ``read``."""
-    require(path, made_by)
-    with parquet.opened(path) as file:
+    with parquet.opened(same(require(path, made_by))) as file:
         for table in file.batches(columns, rows=None):
             _require_columns(path, table, schema)
             yield table

@@ -19,6 +19,7 @@ from pipeline.core.errors import InputError, IntegrityError, MissingResource
 from pipeline.core.files import read_json, require, sha256
 from pipeline.core.locks import claim
 from pipeline.core.tokens import SPECIAL
+from pipeline.core.unchanged import same
 from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.project import code, paths, timing
 from pipeline.project.params.typed import Member, Params
@@ -68,7 +69,7 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
         "method": name,
         "options": options.model_dump(mode="json"),
         "seed": seed,
-        "captions_sha256": sha256(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}")),
+        "captions_sha256": sha256(same(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}"))),
         "files_sha256": files,
         "code_sha256": code.digest(
             code.closure([__name__, *(m for one in methods for m in TEXT_FEATURES.modules(one))])

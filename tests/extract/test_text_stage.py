@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from pipeline.artifacts import texts
+from pipeline.artifacts import captions, texts
 from pipeline.core.errors import InputError, IntegrityError, LockedError, MissingResource
 from pipeline.core.locks import claim
 from pipeline.extract import text_stage
 from pipeline.extract.text_stage import extract_texts
+from pipeline.project import paths
+from pipeline.project.registry import TEXT_FEATURES
 from tests.extract.texts import project
 from tests.extract.texts.project import OUT
 from tests.extract.texts.vector_files import as_npz
@@ -47,6 +49,27 @@ def test_a_vocabulary_without_a_word_is_warned_about(tiny: Path, capsys: pytest.
     assert said not in capsys.readouterr().err
     extract_texts(project.params(min_count=1000), "node")
     assert said in capsys.readouterr().err
+
+
+def test_captions_that_are_prepared_anew_meanwhile_leave_what_was_there(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extract_texts(project.params(min_count=1), "node")
+    before, prepared = contents(), paths.prepared("tiny")
+    method = TEXT_FEATURES.load("words")
+    fit = method.fit
+
+    def meanwhile(*given: object) -> object:
+        found = fit(*given)
+        captions.write(prepared, captions.read(prepared))
+        return found
+
+    monkeypatch.setattr(method, "fit", meanwhile)
+    with pytest.raises(
+        IntegrityError, match=r"captions\.parquet: written anew while it was read; run the same command"
+    ):
+        extract_texts(project.params(min_count=2), "node")
+    assert contents() == before
 
 
 def test_meta_says_what_they_are(tiny: Path) -> None:
