@@ -76,17 +76,16 @@ class TrainTable:
         Images that ``extract`` recorded as unreadable are left out with their captions, and with every pair that shows
         them; one that is missing for another reason is an error. same_text: captions that read alike are one text, which
         belongs to all their images. mentions: as of ``mentions_of``; those of train that no pair was drawn for belong together
-        too.
+        too. Only with these two is the text of caption_table read.
         """
         if not caption_table["caption_id"].equals(pair_table["caption_id"]):
             raise InputError("captions.parquet and pairs.parquet list different captions; run `vse-pipe inject` again")
         ids = caption_table["caption_id"].to_numpy()
-        split = caption_table["split"].to_numpy(zero_copy_only=False)
+        of_train, of_val = (pc.equal(caption_table["split"], name).to_numpy() for name in ("train", "val"))
         own, shown = (table["image_id"].to_numpy() for table in (caption_table, pair_table))
         kept = features.readable(own) & features.readable(shown)
-        train, val = (np.flatnonzero((split == name) & kept) for name in ("train", "val"))
-        no_train, no_val = (int(((split == name) & ~kept).sum()) for name in ("train", "val"))
-        left_out = no_train, no_val
+        train, val = (np.flatnonzero(of & kept) for of in (of_train, of_val))
+        left_out = int((of_train & ~kept).sum()), int((of_val & ~kept).sum())
         if len(train) < 2 or not len(val):
             without = f" that have features ({sum(left_out)} have none)" if any(left_out) else ""
             raise InputError(
