@@ -116,7 +116,7 @@ def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredVectors:
     """Vectors that stay in their file. count: of its rows; dim: numbers of a vector."""
 
     path: Path
@@ -124,7 +124,7 @@ class Stored:
     dim: int
 
     @classmethod
-    def of(cls, path: Path) -> "Stored":
+    def of(cls, path: Path) -> "StoredVectors":
         """Raises InputError for a file without vectors, IntegrityError for one whose footer is damaged."""
         with parquet.opened(require(path)) as file:
             if _VECTOR not in file.schema.names:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.artifacts import contents, embeddings
-from pipeline.artifacts.embeddings import Side, Stored
+from pipeline.artifacts.embeddings import Side, StoredVectors
 from pipeline.core.errors import InputError
 from pipeline.core.parquet import Parquet
 
@@ -54,7 +54,7 @@ def test_rows_in_any_order(path: Path, groups: list[int], monkeypatch, block: in
     groups.clear()
     monkeypatch.setattr(embeddings, "_ROWS", block)
     asked = np.array(rows, np.int64)
-    stored = Stored.of(path)
+    stored = StoredVectors.of(path)
     assert (stored.count, stored.dim) == (13, 3)
     assert np.array_equal(stored.take(asked), whole[asked])
     assert groups == read
@@ -62,7 +62,7 @@ def test_rows_in_any_order(path: Path, groups: list[int], monkeypatch, block: in
 
 def test_what_holds_no_vectors_is_refused(tmp_path: Path, path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.parquet does not exist"):
-        Stored.of(tmp_path / "none.parquet")
+        StoredVectors.of(tmp_path / "none.parquet")
     contents.write(tmp_path, pa.array(["a"]), "made")
     with pytest.raises(InputError, match="column 'embedding' is missing"):
-        Stored.of(tmp_path / contents.NAME)
+        StoredVectors.of(tmp_path / contents.NAME)

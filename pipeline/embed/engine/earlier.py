@@ -12,7 +12,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from pipeline.artifacts import contents, embeddings, features, model_files
-from pipeline.artifacts.embeddings import Stored
+from pipeline.artifacts.embeddings import StoredVectors
 from pipeline.artifacts.features import Features
 from pipeline.core.console import warn
 from pipeline.core.errors import InputError, IntegrityError
@@ -39,7 +39,7 @@ class EarlierVectors:
             known, made = contents.read(self.folder)
             if made != self.made:
                 return nothing
-            stored = Stored.of(self.folder / embeddings.IMAGES)
+            stored = StoredVectors.of(self.folder / embeddings.IMAGES)
         except (InputError, IntegrityError) as error:
             warn(f"{error}; doing so now")
             return nothing
@@ -53,7 +53,7 @@ class Known:
     """rows: int64 (n,), of each content that is wanted the row of ``stored``, -1 where it is not there."""
 
     rows: np.ndarray
-    stored: Stored | None
+    stored: StoredVectors | None
 
     @property
     def count(self) -> int:
