@@ -173,7 +173,9 @@ def test_a_correct_pair_that_a_tile_scores_otherwise_ends_the_pass(passes):
     images, captions, owners = vectors()
 
     def fickle(left, right):
-        return (left @ right.T) * (1.0000001 if len(right) not in (256, CAPTIONS % 256, 1024, CAPTIONS % 1024, CAPTIONS) else 1.0)
+        return (left @ right.T) * (
+            1.0000001 if len(right) not in (256, CAPTIONS % 256, 1024, CAPTIONS % 1024, CAPTIONS) else 1.0
+        )
 
     sides = sides_of(images, (captions, owners), fickle)
     found = outcome.rank_both([side.scores for side in sides], [side.truth for side in sides], "average", Depths())

@@ -1,5 +1,7 @@
 """Scores less the means of the neighbourhoods of query and item."""
 
+from functools import cache
+
 from jaxtyping import Float
 from torch import Tensor
 
@@ -28,8 +30,12 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
         of_queries = top_k(strip, params.k)[0].mean(dim=1, keepdim=True)
         return (2 * strip).sub_(items.bias.to(strip)).sub_(of_queries)
 
+    @cache
+    def of_all_queries() -> Tensor:
+        return mean_of_top(scores, params.k)
+
     def of_part(part: Tensor, rows: Some, columns: Some) -> Tensor:
-        of_queries = mean_of_top(scores, params.k)[rows, None]
+        of_queries = of_all_queries()[rows, None]
         return (2 * part).sub_(items.bias[columns].to(part)).sub_(of_queries.to(part))
 
     return scores.mapped(rescore, of_part=of_part)
