@@ -1,9 +1,9 @@
 """``python -m tests.benchmarks.million``: an evaluation of 10^6 images and 10^6 captions of 256 values.
 
 Writes planted vectors below ``--at`` in blocks (images around 1,000 topics, each caption beside its image), or takes those that are
-there. For each criterion two slices of queries are ranked against everything, in a process of their own that reads the files
-as ``vse-pipe evaluate --images --captions`` does: the scores, strips and figures of the whole, of some strips. Printed are the
-seconds of the processor and the largest memory of each slice, and what the fit gives for all queries. ``--approximate ivf_pq`` runs
+there. For each criterion slices of the images are ranked against all captions, and these against the slice, in a process of their own
+that reads the files as ``vse-pipe evaluate --images --captions`` does. Printed are the seconds of the processor and the largest memory
+of each slice, and what the line through them gives for all images. ``--approximate ivf_pq`` runs
 the command itself on everything, with the index of ``evaluate.approximate``.
 """
 
@@ -46,17 +46,17 @@ def status(key: str) -> float:
 
 
 def one(folder: Path, inference: str, queries: int, memory: int) -> None:
-    """Print processor seconds of reading and of each pass for ``queries`` of either direction, and peak MiB."""
+    """Print processor seconds of reading and of ranking ``queries`` images and all captions both ways, and peak MiB."""
     import torch
 
     from pipeline.evaluate.external import inputs
     from pipeline.evaluate.external.inputs import InputFiles
     from pipeline.project.params.schema import EvaluateParams
-    from pipeline.ranking.engine import criteria, outcome
+    from pipeline.ranking.engine import criteria
     from pipeline.ranking.engine.bank import Bank
-    from pipeline.ranking.engine.picked import Chosen
+    from pipeline.ranking.engine.outcome import Depths
     from pipeline.ranking.engine.scores import Scores
-    from pipeline.ranking.engine.trial import trials
+    from pipeline.ranking.engine.trial import Trial, Tuned, run_both
     from pipeline.ranking.metrics.truth import Truth
 
     torch.set_num_threads(1)
@@ -64,36 +64,21 @@ def one(folder: Path, inference: str, queries: int, memory: int) -> None:
     params = EvaluateParams(memory=memory, resamples=0)
     files = InputFiles(*(folder / name for name in FILES[:2]), caption_images=folder / FILES[2])
     given = inputs.read(files, params, torch.device("cpu"))
-    ground = trials([given.ranked], given.bank, given.similarity, params.memory)
-    rows = np.arange(queries)
+    images, captions, owners = given.ranked.images[:queries], given.ranked.captions, given.ranked.caption_images
+    read = status("VmHWM")
     spent.append(time.process_time())
-
-    class Part(Scores):
-        """Scores whose transpose, which a bank is asked for, is a slice too; only its shape is that of the whole."""
-
-        def __init__(self, base: Scores) -> None:
-            super().__init__(base.shape, base.strip)
-            self._part = Chosen(base.transposed(), rows)
-
-        def transposed(self) -> Scores:
-            return self._part
-
-    for trial in (ground["image_to_text"][0], ground["text_to_image"][0]):
-        ranked = Chosen(trial.scores, rows)
-        if inference == "csls":
-            from pipeline.ranking.engine.bank import ItemBias
-            from pipeline.ranking.engine.top import mean_of_top
-
-            # As much of the bank's pass as of the ranking's; the bias of the other items is that of the first.
-            means = mean_of_top(Part(trial.bank.queries).transposed(), 10)
-            bias = means.mean().expand(trial.scores.shape[1]).contiguous()
-            ranked = ItemBias(2.0, bias).apply(ranked)
-        else:
-            ranked = criteria.parse(inference, {}).rerank(ranked, Bank(ranked, True))
-        starts = trial.truth.starts[: queries + 1]
-        outcome.rank(ranked, Truth(starts, trial.truth.items[: starts[-1]], trial.truth.columns), params.ties)
+    # Captions of other images are queries without a correct item.
+    some = owners < queries
+    starts = np.concatenate([[0], some.cumsum()])
+    truths = [Truth.by_image(np.arange(queries), owners), Truth(starts, owners[some], queries)]
+    scores = Scores.of(images, captions, given.similarity, memory=memory, sets=0)
+    sides = (scores, scores.transposed())
+    trials = [Trial(side, Bank(side, True), truth) for side, truth in zip(sides, truths, strict=True)]
+    tuned = Tuned(criteria.parse(inference, {}), {})
+    run_both([tuned, tuned], trials, params.ties, Depths())
     spent.append(time.process_time())
-    json.dump({"read": spent[1] - spent[0], "rank": spent[2] - spent[1], "mib": status("VmHWM")}, sys.stdout)
+    found = {"read": spent[1] - spent[0], "rank": spent[2] - spent[1], "read_mib": read, "mib": status("VmHWM")}
+    json.dump(found, sys.stdout)
 
 
 def sliced(folder: Path, inference: str, queries: int, memory: int) -> dict:
@@ -124,7 +109,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--noise", type=float, default=2.5)
     parser.add_argument("--inference", nargs="+", default=["nns", "csls"])
-    parser.add_argument("--slices", type=int, nargs="*", default=[2000, 8000])
+    parser.add_argument("--slices", type=int, nargs="*", default=[1024, 4096])
     parser.add_argument("--approximate", default=None)
     parser.add_argument("--set", action="append", default=[], help="as -S of the command line")
     parser.add_argument("--one", type=int, default=None, help=argparse.SUPPRESS)
@@ -138,7 +123,8 @@ def main() -> None:
         found = [sliced(options.at, inference, queries, options.memory) for queries in options.slices]
         for queries, each in zip(options.slices, found, strict=True):
             sys.stdout.write(
-                f"{inference:6}{queries:8} queries each way: {each['rank']:8.1f} s, {each['mib']:6.0f} MiB, read {each['read']:.1f} s\n"
+                f"{inference:6}{queries:8} images: {each['rank']:8.1f} s, {each['mib']:6.0f} MiB; "
+                f"read in {each['read']:.1f} s, {each['read_mib']:.0f} MiB\n"
             )
         slope = (
             np.polyfit(options.slices, [each["rank"] for each in found], 1)[0]

@@ -23,7 +23,7 @@ from pipeline.ranking.engine.outcome import Depths, Outcome
 from pipeline.ranking.engine.relaxation import Scan, recalls
 from pipeline.ranking.engine.scores import Similarity
 from pipeline.ranking.engine.split import Split
-from pipeline.ranking.engine.trial import Trial, Tuned, run, trials
+from pipeline.ranking.engine.trial import Trial, Tuned, run_both, trials
 
 if TYPE_CHECKING:
     from pipeline.evaluate.engine.approximate import Finder
@@ -140,20 +140,22 @@ def _result(
     sure: dict,
     finder: "Finder | None" = None,
 ) -> Result:
-    units = [(direction, trial) for direction in DIRECTIONS for trial in ground[direction]]
     outcomes: dict[str, list[Outcome]] = {direction: [] for direction in DIRECTIONS}
     notes: dict[str, dict[str, float]] = {direction: {} for direction in DIRECTIONS}
     scans: dict[str, list[Scan]] = {direction: [] for direction in DIRECTIONS}
     told: dict[str, dict] = {}
-    for direction, trial in console.track(units, len(units), f"ranking under {criterion.name}"):
+    depths = Depths.of(params.recall, params.ndcg)
+    for sides in console.track(zip(*ground.values(), strict=True), len(folds), f"ranking under {criterion.name}"):
         if finder is not None:
-            one, told[direction] = finder.run(criterion, direction)
-            outcomes[direction].append(one)
+            for direction in DIRECTIONS:
+                one, told[direction] = finder.run(criterion, direction)
+                outcomes[direction].append(one)
             continue
-        found, noted, scanned = run(chosen[direction], trial, params.ties, Depths.of(params.recall, params.ndcg))
-        outcomes[direction].append(found)
-        scans[direction] += [scanned] if scanned else []
-        notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
+        ran = run_both(list(chosen.values()), sides, params.ties, depths)
+        for direction, (found, noted, scanned) in zip(DIRECTIONS, ran, strict=True):
+            outcomes[direction].append(found)
+            scans[direction] += [scanned] if scanned else []
+            notes[direction] |= {key: max(value, notes[direction].get(key, value)) for key, value in noted.items()}
     ranks, occurrence = _tables(outcomes, folds)
     comparable, further = is_comparable(inputs.similarity), inputs.further
     known, tables_of_known = measured(further, chosen, folds, ground, params, comparable) if further else ({}, {})

@@ -14,8 +14,9 @@ from pipeline.evaluate.external.given import given
 
 
 def vectors(path: Path) -> np.ndarray:
-    """A float array (rows, dim). Raises InputError for anything else, and for a file shorter or longer than it says."""
-    array = _read(path)
+    """A float array (rows, dim), which stays in the file. Raises InputError for anything else, and for a file shorter or longer than it
+    says."""
+    array = _opened(path)
     if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
         raise InputError(f"{path}: {_described(array)}; expected rows x values of float16, float32 or float64")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -24,7 +25,7 @@ def vectors(path: Path) -> np.ndarray:
 def ids(path: Path, rows: int, of: str, key: str = "image_id", book: Book | None = None) -> np.ndarray:
     """int64 (rows,) from a .npy array or a text file with one id a line, of text by its numbers in ``book``. of: the file with
     the vectors, for messages; key: image_id or caption_id."""
-    found = _read(path) if path.suffix == ".npy" else _text(path)
+    found = np.array(_opened(path)) if path.suffix == ".npy" else _text(path)
     if isinstance(found, np.ndarray) and (found.dtype.kind not in "iuU" or found.ndim != 1):
         raise InputError(f"{path}: {_described(found)}; expected one integer or text for each vector")
     if len(found) != rows:
@@ -41,12 +42,12 @@ def ids(path: Path, rows: int, of: str, key: str = "image_id", book: Book | None
     return book.numbers(key, str(path), found.astype(np.int64))
 
 
-def _read(path: Path) -> np.ndarray:
+def _opened(path: Path) -> np.ndarray:
     if given(path).is_dir():
         raise InputError(f"{path}: a folder, expected a .npy file")
     array = arrays.opened(path, Damage(InputError, "write it again"))
     memory.take(str(path), array.nbytes)
-    return np.array(array)
+    return array
 
 
 def _text(path: Path) -> np.ndarray | pa.Array:

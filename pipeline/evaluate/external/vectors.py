@@ -45,6 +45,8 @@ class Vectors:
         return self.ids if self.image_ids is None else self.image_ids
 
     def only(self, kept: Bool[np.ndarray, " rows"]) -> "Vectors":
+        if kept.all():  # a copy would be as large as all vectors
+            return self
         image_ids = None if self.image_ids is None else self.image_ids[kept]
         return replace(self, ids=self.ids[kept], image_ids=image_ids, vectors=self.vectors[kept])
 
@@ -72,7 +74,7 @@ def checked(
     book = book or Book()
     refuse = partial(_refuse, where, key, book)
     refuse(f"{key}s occur more than once", values[counts > 1])
-    finite = np.isfinite(vectors).all(axis=1)
+    finite = _finite(vectors)
     dropped = (ids if image_ids is None else image_ids)[~finite]
     if nan != "drop" or not finite.any():
         refuse("rows hold NaN or infinite values", ids[~finite], "; --nan drop leaves them out")
@@ -87,7 +89,7 @@ def checked(
     else:
         with np.errstate(over="ignore"):
             narrow[:] = vectors
-    refuse("rows hold values too large for float32", ids[~np.isfinite(narrow).all(axis=1)])
+    refuse("rows hold values too large for float32", ids[~_finite(narrow)])
     return Vectors(where, key, ids, image_ids, narrow, dropped, made, book)
 
 
@@ -99,8 +101,7 @@ def _of_length_one(
 ) -> None:
     """Fill ``found``. Divided in float64, some rows at a time: the whole in float64 would be the largest array of all."""
     zero = []
-    for start in range(0, len(vectors), _AT_ONCE):
-        rows = slice(start, start + _AT_ONCE)
+    for rows in _blocks(len(vectors)):
         block = vectors[rows].astype(np.float64)
         # The largest value first: squares of very large and very small ones leave float64.
         block /= np.maximum(np.abs(block).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
@@ -109,6 +110,15 @@ def _of_length_one(
         found[rows] = block / np.where(lengths > 0, lengths, 1.0)
     what = "rows have length zero and no cosine; leave them out, or use --similarity dot"
     refuse(what, np.concatenate(zero))
+
+
+def _finite(vectors: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]:
+    """Rows without NaN and infinite values."""
+    return np.concatenate([np.isfinite(vectors[rows]).all(axis=1) for rows in _blocks(len(vectors))])
+
+
+def _blocks(rows: int) -> list[slice]:
+    return [slice(start, start + _AT_ONCE) for start in range(0, rows, _AT_ONCE)]
 
 
 def without_dropped(images: Vectors, captions: Vectors) -> tuple[Vectors, Vectors]:

@@ -8,7 +8,7 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def _above(row: np.ndarray, threshold: float) -> np.int32:
+def above(row: np.ndarray, threshold: float) -> np.int32:
     count = np.int32(0)
     for column in range(len(row)):
         count = np.int32(count + np.int32(row[column] > threshold))
@@ -45,7 +45,7 @@ def count(scores: np.ndarray, starts: np.ndarray, thresholds: np.ndarray, strict
         numbers &= finite(scores[row])
         for place in range(starts[row], starts[row + 1]):
             if strictly:
-                found[place] = _above(scores[row], thresholds[place])
+                found[place] = above(scores[row], thresholds[place])
             else:
                 found[place] = at_least(scores[row], thresholds[place])
     return numbers

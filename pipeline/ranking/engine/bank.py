@@ -11,10 +11,12 @@ from torch import Tensor
 
 from pipeline.core import workers
 from pipeline.core.errors import InputError
+from pipeline.ranking.engine.parts import Some
 from pipeline.ranking.engine.scores import STRIP, Scores, strip_height
 
 # Strips from which on half of the products are worth a check of symmetry.
 _MANY_STRIPS = 16
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,10 @@ class ItemBias:
     def apply(self, scores: Scores) -> Scores:
         """In the precision of the scores, in which ``bias`` is as exact as they are."""
 
-        def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
-            return torch.add(-self.bias.to(strip), strip, alpha=self.scale)
+        def rescore(part: Tensor, rows: Some, columns: Some = _ALL) -> Tensor:
+            return torch.add(-self.bias[columns].to(part), part, alpha=self.scale)
 
-        return scores.mapped(rescore, self.notes)
+        return scores.mapped(rescore, self.notes, of_part=rescore)
 
     def at(
         self, scores: Float32[np.ndarray, "*pairs"], items: Int[np.ndarray, "*pairs"]

@@ -4,8 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from jaxtyping import Int
 
 from pipeline.artifacts.evaluation import KS
+from pipeline.ranking.engine import tiles
+from pipeline.ranking.engine.judged import judged
 from pipeline.ranking.engine.matching import MatchedPairs
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.top import top_k
@@ -103,8 +106,27 @@ def rank(scores: Scores, truth: Truth, ties: Ties, ks: tuple[int, ...] = KS, dep
     for rows, (places, best) in scores.each(placed):
         joined[truth.starts[rows.start] : truth.starts[rows.stop]] = places
         top[rows] = best
+    return _of(joined, top, truth, ks, depths)
+
+
+def rank_both(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, depths: Depths) -> list[Outcome]:
+    """``rank`` of both directions of the same scores, of the queries with a correct item; in one pass where that is possible."""
+    given = [judged(scores, truth) for scores, truth in zip(sides, truths, strict=True)]
+    found = tiles.ranked(sides, truths, ties, max(KS))
+    if found is None:
+        return [rank(scores, truth, ties, depths=depths) for scores, truth in given]
+    tops = [top[truth.judged()] for (_, top), truth in zip(found, truths, strict=True)]
+    return [
+        _of(joined, top, truth, KS, depths) for (joined, _), top, (_, truth) in zip(found, tops, given, strict=True)
+    ]
+
+
+def _of(
+    joined: precision.Pairs, top: Int[np.ndarray, "queries best"], truth: Truth, ks: tuple[int, ...], depths: Depths
+) -> Outcome:
+    """joined: the positions of correct items, query after query."""
     ranks = joined[truth.starts[:-1]]
-    occurrence = {k: hubness.occurrence(top[:, :k].ravel(), scores.shape[1]) for k in ks}
+    occurrence = {k: hubness.occurrence(top[:, :k].ravel(), truth.columns) for k in ks}
     lengths = np.full(len(top), top.shape[1])
     measures = depths.measures(joined, truth.starts)
     return Outcome(ranks, depths.hits(ranks), top.ravel(), lengths, occurrence, measures)

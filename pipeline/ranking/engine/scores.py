@@ -1,6 +1,7 @@
 """A score matrix that is computed strip by strip and held only where the memory for it is given."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from pipeline.core.errors import UsageError
 from pipeline.ranking.engine.fragments import Several, Sides, plain
 from pipeline.ranking.engine.fusion import Fused
 from pipeline.ranking.engine.matrix import ScoreMatrix
+from pipeline.ranking.engine.parts import Parts, RescorePart
 
 # A product of float32 matrices changes in its last bits with the height of its left side. Every score is therefore
 # computed in strips at fixed rows, whose height follows from the number of items alone: no result depends on the block
@@ -69,6 +71,8 @@ class Scores:
         self.right_of: Callable[[slice], Tensor] | None = None
         # Of scores that are no more than their best: ``top.mean_of_top``.
         self.known_means: Callable[[int], Tensor] | None = None
+        # Of vectors whose scores are not held, and of what ``mapped`` can say part by part.
+        self.parts: Parts | None = None
 
     @classmethod
     def of(
@@ -105,6 +109,9 @@ class Scores:
 
         one = cls(shape, forward, block, lambda: other, hold)
         other = cls(shape[::-1], _turned(one, backward) if hold else backward, block, lambda: one, hold)
+        if not hold:
+            one.parts = Parts(lambda rows, columns: similarity(left[rows], right[columns]))
+            other.parts = replace(one.parts, turned=True)
         if queries is items:
             one.right_of = lambda rows: similarity(left[rows], right[rows.start :])
         return one
@@ -170,10 +177,16 @@ class Scores:
             raise ValueError("rescored scores have no transpose; transpose first, then rescore")
         return self._transpose()
 
-    def mapped(self, rescore: Rescore, notes: Mapping[str, float] | None = None, stored: bool = False) -> "Scores":
+    def mapped(
+        self,
+        rescore: Rescore,
+        notes: Mapping[str, float] | None = None,
+        stored: bool = False,
+        of_part: RescorePart | None = None,
+    ) -> "Scores":
         """The scores after ``rescore(strip, rows)``, which gets (B, N) and the rows it covers, keeps the shape, and
-        must not write into the strip. stored: it reads what this process alone holds."""
-        return Scores(
+        must not write into the strip. stored: it reads what this process alone holds; of_part: the same for any rows and columns."""
+        found = Scores(
             self.shape,
             lambda rows: rescore(self.strip(rows), rows),
             self.block,
@@ -181,10 +194,13 @@ class Scores:
             along=self,
             stored=stored,
         )
+        if self.parts and not self.parts.rescore and of_part:
+            found.parts = replace(self.parts, rescore=of_part)
+        return found
 
     def __getstate__(self) -> dict:
         """For another process: without what is held."""
-        return {**self.__dict__, "_held": None, "_transpose": None}
+        return {**self.__dict__, "_held": None, "_transpose": None, "parts": None}
 
     def strips(self) -> Iterator[slice]:
         """The fixed row slices that ``strip`` accepts; sums over queries run along them."""

@@ -6,6 +6,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from pipeline.ranking.compiled.threads import over_rows
+from pipeline.ranking.engine import tiles
 from pipeline.ranking.engine.picked import Shuffled
 from pipeline.ranking.engine.scores import Scores
 
@@ -77,6 +78,8 @@ def mean_of_top(scores: Scores, k: int) -> Float[Tensor, " queries"]:
     """Mean of each query's min(k, items) largest scores: r of CSLS, MUSE's ``get_nn_avg_dist``."""
     if scores.known_means is not None:
         return scores.known_means(k)
+    if (found := tiles.means(scores, k)) is not None:
+        return found
     # Filled in place: small results that live on between large strips keep the memory of the strips from being reused.
     means = torch.empty(0)
     for rows, of_strip in scores.each(lambda rows: top_k(scores.strip(rows), k)[0].mean(dim=1)):

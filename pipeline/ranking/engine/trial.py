@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.ranking.engine import outcome, relaxation
+from pipeline.ranking.engine import outcome, relaxation, tiles
 from pipeline.ranking.engine.bank import Bank
 from pipeline.ranking.engine.bank_source import BankSource
 from pipeline.ranking.engine.cascade import Cascade, ScoredPairs, cascaded
@@ -21,6 +21,8 @@ from pipeline.ranking.engine.scores import Scores, Similarity
 from pipeline.ranking.engine.split import Split
 from pipeline.ranking.metrics.ranks import Ties
 from pipeline.ranking.metrics.truth import Truth
+
+Ran = tuple[Outcome, dict[str, float], Scan | None]
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,7 @@ def _cascades(
     return found
 
 
-def run(
-    tuned: Tuned, trial: Trial, ties: Ties, depths: Depths | None = None
-) -> tuple[Outcome, dict[str, float], Scan | None]:
+def run(tuned: Tuned, trial: Trial, ties: Ties, depths: Depths | None = None) -> Ran:
     """What comes out, the notes of the rescoring (see ``Scores.notes``), and where lambda was chosen what the other
     lambdas would have given.
 
@@ -108,3 +108,13 @@ def run(
         scan = relaxation.scan(criterion, scores, trial.truth, keep=tuned.lambdas)
         pairs = scan.kept
     return outcome.matched(*judged_pairs(pairs, trial.truth)), dict(scores.notes), scan
+
+
+def run_both(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths: Depths) -> list[Ran]:
+    """``run`` of both directions of a fold, in one pass where there are many scores."""
+    of_tiles = not any(one.criterion.matching for one in tuned) and not any(side.finish for side in sides)
+    if not (of_tiles and tiles.are_many(sides[0].scores)):
+        return [run(one, side, ties, depths) for one, side in zip(tuned, sides, strict=True)]
+    scores = [side.under(one.criterion) for one, side in zip(tuned, sides, strict=True)]
+    found = outcome.rank_both(scores, [side.truth for side in sides], ties, depths)
+    return [(one, dict(of.notes), None) for one, of in zip(found, scores, strict=True)]

@@ -1,7 +1,9 @@
 """Where every correct item of a query stands among all items: by counting, without a sort of the scores."""
 
+from collections.abc import Callable
+
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from pipeline.core.errors import InputError
@@ -27,13 +29,29 @@ def positions(
     local, columns = truth.of(rows, scores.device)
     correct = scores[local, columns].cpu().numpy()
     queries = local.cpu().numpy()
-    correct = correct[np.lexsort((-correct, queries))]
+    correct = correct[descending(queries, correct)]
+    return counted(queries, correct, ties, lambda strictly: _counts(scores, rows, starts, correct, strictly))
+
+
+def descending(queries: Int[np.ndarray, " pairs"], scores: Float[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
+    """The order that ``counted`` wants: query after query, of each the highest score first."""
+    return np.lexsort((-scores, queries))
+
+
+def counted(
+    queries: Int[np.ndarray, " pairs"],
+    correct: Float[np.ndarray, " pairs"],
+    ties: Ties,
+    count: Callable[[bool], Int[np.ndarray, " pairs"]],
+) -> Float[np.ndarray, " pairs"]:
+    """``positions`` of correct items with these scores. count: how many scores of its query are above each of them (True), or not
+    below."""
     within, alike = _groups(queries, correct)
     found = []
     if ties != "pessimistic":
-        found.append(_counts(scores, rows, starts, correct, strictly=True) + within)
+        found.append(count(True) + within)
     if ties != "optimistic":
-        found.append(_counts(scores, rows, starts, correct, strictly=False) - alike + within)
+        found.append(count(False) - alike + within)
     return np.mean(found, axis=0)
 
 

@@ -1,3 +1,5 @@
+import mmap
+
 import numpy as np
 import pytest
 
@@ -117,3 +119,8 @@ def test_zeros_in_front_make_a_text(tmp_path):
     book = Book()
     assert npy.ids(tmp_path / "ids.txt", 2, "b.npy", book=book).tolist() == [0, 1]
     assert book.texts("image_id")
+
+
+def test_vectors_stay_in_the_file(tmp_path):
+    np.save(tmp_path / "a.npy", np.eye(3))
+    assert isinstance(npy.vectors(tmp_path / "a.npy").base, np.memmap | mmap.mmap)

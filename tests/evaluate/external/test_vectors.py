@@ -5,7 +5,7 @@ import pytest
 
 from pipeline.core.errors import InputError
 from pipeline.evaluate.external import sides
-from pipeline.evaluate.external.vectors import Vectors, checked, must_fit, must_pair
+from pipeline.evaluate.external.vectors import Vectors, checked, must_fit, must_pair, without_dropped
 
 
 def given(vectors, ids=None, similarity="cosine") -> Vectors:
@@ -90,3 +90,9 @@ def test_one_model_under_two_names_is_one_model(tmp_path):
     must_fit(made("hal", "a" * 64), made("hal_on_mine", "a" * 64))
     with pytest.raises(InputError, match=r"vectors of 2 values of run max \(model bbbbbbbbbbbb\), those of .* run hal"):
         must_fit(made("hal", "a" * 64), made("max", "b" * 64))
+
+
+def test_where_no_row_is_dropped_nothing_is_copied():
+    sides = given(np.eye(3)), checked("captions", "caption_id", np.arange(3), np.arange(3), np.eye(3), "cosine")
+    for kept, side in zip(without_dropped(*sides), sides, strict=True):
+        assert np.shares_memory(kept.vectors, side.vectors)

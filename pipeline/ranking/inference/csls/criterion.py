@@ -1,9 +1,12 @@
 """Scores less the means of the neighbourhoods of query and item."""
 
+from functools import cache
+
 from jaxtyping import Float
 from torch import Tensor
 
 from pipeline.ranking.engine.bank import Bank, ItemBias
+from pipeline.ranking.engine.parts import Some
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.top import mean_of_top, top_k
 from pipeline.ranking.inference.csls import Params
@@ -27,7 +30,15 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
         of_queries = top_k(strip, params.k)[0].mean(dim=1, keepdim=True)
         return (2 * strip).sub_(items.bias.to(strip)).sub_(of_queries)
 
-    return scores.mapped(rescore)
+    @cache
+    def of_all_queries() -> Tensor:
+        return mean_of_top(scores, params.k)
+
+    def of_part(part: Tensor, rows: Some, columns: Some) -> Tensor:
+        of_queries = of_all_queries()[rows, None]
+        return (2 * part).sub_(items.bias[columns].to(part)).sub_(of_queries.to(part))
+
+    return scores.mapped(rescore, of_part=of_part)
 
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:

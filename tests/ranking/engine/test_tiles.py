@@ -1,0 +1,191 @@
+import numpy as np
+import pytest
+import torch
+
+from pipeline.core.errors import InputError
+from pipeline.ranking.engine import criteria, outcome, tiles
+from pipeline.ranking.engine.bank import Bank
+from pipeline.ranking.engine.outcome import Depths
+from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.top import mean_of_top
+from pipeline.ranking.engine.trial import Trial, Tuned, run, run_both
+from pipeline.ranking.metrics.truth import Truth
+from tests.naive import evaluate as naive
+
+IMAGES, CAPTIONS = 600, 1300
+
+
+@pytest.fixture(autouse=True)
+def many(monkeypatch):
+    """Tiles of several strips, and several of them each way, for few scores."""
+    monkeypatch.setattr(tiles, "_FEWEST", 1)
+    monkeypatch.setattr(tiles, "_WIDTH", 1024)
+
+
+def product(left, right):
+    return left @ right.T
+
+
+def vectors(steps=None, dim=24):
+    """Images, captions and the image of each; with ``steps`` values are so few that many scores are equal, and no product is rounded."""
+    rng = np.random.default_rng(0)
+    owners = np.concatenate([rng.permutation(IMAGES), rng.integers(IMAGES, size=CAPTIONS - IMAGES)])
+    images = rng.standard_normal((IMAGES, dim))
+    captions = images[owners] + 2.0 * rng.standard_normal((CAPTIONS, dim))
+    if steps:
+        images, captions = images.round() / steps, captions.round() / steps
+    return torch.from_numpy(images).float(), torch.from_numpy(captions).float(), owners
+
+
+def sides_of(images, captions, similarity=product, bare=0):
+    """Of both directions; the first ``bare`` captions describe no image."""
+    images, captions, owners = images, captions[0], captions[1].copy()
+    one = Scores.of(images, captions, similarity)
+    correct = [np.flatnonzero((owners == image) & (np.arange(CAPTIONS) >= bare)) for image in range(IMAGES)]
+    back = [owners[[caption]] if caption >= bare else owners[:0] for caption in range(CAPTIONS)]
+    truths = Truth.listed(correct, CAPTIONS), Truth.listed(back, IMAGES)
+    return [Trial(of, Bank(of, True), truth) for of, truth in zip((one, one.transposed()), truths, strict=True)]
+
+
+def both(sides, criterion, ties="pessimistic"):
+    tuned = Tuned(criteria.parse(criterion, {}), {})
+    return [one for one, _, _ in run_both([tuned, tuned], sides, ties, Depths())]
+
+
+def apart(sides, criterion, ties="pessimistic"):
+    tuned = Tuned(criteria.parse(criterion, {}), {})
+    return [run(tuned, side, ties, Depths())[0] for side in sides]
+
+
+def same(one, other):
+    np.testing.assert_array_equal(one.ranks, other.ranks)
+    np.testing.assert_array_equal(one.top, other.top)
+    for k, counts in other.occurrence.items():
+        np.testing.assert_array_equal(one.occurrence[k], counts)
+    for name, values in other.measures.items():
+        np.testing.assert_array_equal(one.measures[name], values)
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """How each pass over tiles ended."""
+    ended = []
+    passed = tiles._passed
+
+    def watched(ways):
+        ended.append(passed(ways))
+        return ended[-1]
+
+    monkeypatch.setattr(tiles, "_passed", watched)
+    return ended
+
+
+def by_strips(monkeypatch):
+    monkeypatch.setattr(tiles, "_FEWEST", 1 << 60)
+
+
+@pytest.mark.parametrize("criterion", ["nns", "csls", "nnn"])
+@pytest.mark.parametrize("ties", ["pessimistic", "average", "optimistic"])
+@pytest.mark.parametrize("steps", [None, 4])
+def test_one_pass_gives_to_the_bit_what_two_over_strips_give(criterion, ties, steps, passes, monkeypatch):
+    images, captions, owners = vectors(steps)
+    found = both(sides_of(images, (captions, owners)), criterion, ties)
+    assert passes
+    assert all(passes)
+    by_strips(monkeypatch)
+    for one, other in zip(found, apart(sides_of(images, (captions, owners)), criterion, ties), strict=True):
+        same(one, other)
+
+
+def test_ranks_best_items_and_occurrence_are_those_of_the_loops(passes):
+    images, captions, owners = vectors(steps=4)
+    found = both(sides_of(images, (captions, owners)), "nns", "average")
+    assert passes == [True]
+    matrix = (images @ captions.T).numpy()
+    for one, rows, correct in [
+        (found[0], matrix, [set(np.flatnonzero(owners == image)) for image in range(IMAGES)]),
+        (found[1], matrix.T, [{owner} for owner in owners]),
+    ]:
+        rows = rows.tolist()
+        some = range(0, len(rows), 13)
+        assert [one.ranks[row] for row in some] == [naive.best_rank(rows[row], correct[row], "average") for row in some]
+        tops = [naive.top(row, 10) for row in rows]
+        assert one.top.reshape(-1, 10).tolist() == tops
+        assert one.occurrence[5].tolist() == naive.occurrence([top[:5] for top in tops], len(rows[0]))
+
+
+def test_queries_without_a_correct_item_are_in_no_figure(passes, monkeypatch):
+    images, captions, owners = vectors()
+    given = images, (captions, owners)
+    found = both(sides_of(*given, bare=300), "csls")
+    assert all(passes)
+    by_strips(monkeypatch)
+    for one, other in zip(found, apart(sides_of(*given, bare=300), "csls"), strict=True):
+        same(one, other)
+    assert len(found[1].ranks) == CAPTIONS - 300
+
+
+def test_means_of_the_best_are_made_once_for_both_directions(passes, monkeypatch):
+    images, captions, _ = vectors()
+    scores = Scores.of(images, captions, product)
+    found = mean_of_top(scores.transposed(), 7), mean_of_top(scores, 7)
+    assert passes == [True]
+    by_strips(monkeypatch)
+    fresh = Scores.of(images, captions, product)
+    assert torch.equal(found[0], mean_of_top(fresh.transposed(), 7))
+    assert torch.equal(found[1], mean_of_top(fresh, 7))
+
+
+def test_the_pass_makes_each_product_once(monkeypatch):
+    images, captions, owners = vectors()
+    made = []
+    passed = tiles._passed
+
+    def counted(left, right):
+        made.append(len(left) * len(right))
+        return left @ right.T
+
+    def watched(ways):
+        made.clear()
+        return passed(ways)
+
+    monkeypatch.setattr(tiles, "_passed", watched)
+    both(sides_of(images, (captions, owners), counted), "nns")
+    assert sum(made) == IMAGES * CAPTIONS
+
+
+@pytest.mark.parametrize("differs", [lambda left, right: len(left) > 256, lambda left, right: len(right) == 1024])
+def test_where_a_tile_differs_from_the_strips_these_tell(differs, passes, monkeypatch):
+    images, captions, owners = vectors()
+
+    def fickle(left, right):
+        return (left @ right.T) * (1.0000001 if differs(left, right) else 1.0)
+
+    found = both(sides_of(images, (captions, owners), fickle), "nns")
+    assert True not in passes
+    by_strips(monkeypatch)
+    for one, other in zip(found, apart(sides_of(images, (captions, owners), fickle), "nns"), strict=True):
+        same(one, other)
+
+
+def test_a_correct_pair_that_a_tile_scores_otherwise_ends_the_pass(passes):
+    """The scores of correct pairs are made before the tiles, from products of other columns."""
+    images, captions, owners = vectors()
+
+    def fickle(left, right):
+        return (left @ right.T) * (
+            1.0000001 if len(right) not in (256, CAPTIONS % 256, 1024, CAPTIONS % 1024, CAPTIONS) else 1.0
+        )
+
+    sides = sides_of(images, (captions, owners), fickle)
+    found = outcome.rank_both([side.scores for side in sides], [side.truth for side in sides], "average", Depths())
+    assert passes == [False]
+    same(found[0], apart(sides, "nns", "average")[0])
+
+
+def test_scores_that_are_not_finite_are_refused(passes):
+    images, captions, owners = vectors()
+    images[550] = 3e38
+    with pytest.raises(InputError, match="scores of queries 512 to 599 hold NaN or infinite values"):
+        both(sides_of(images, (captions, owners)), "nns")
+    assert True not in passes
