@@ -3,7 +3,6 @@ import pytest
 import torch
 
 from pipeline.core.errors import InputError
-from pipeline.ranking.engine import scores as strips
 from pipeline.ranking.engine.bank import Bank, log_sum_exp
 from pipeline.ranking.engine.scores import STRIP, Scores
 from pipeline.ranking.inference.dual_is import criterion as dual_is
