@@ -63,8 +63,8 @@ def measure(poolings: list[str], options: argparse.Namespace) -> None:
     clock = time.process_time if options.processor else time.perf_counter
     for _ in range(options.rounds + 1):  # the first is not counted
         for name, one in work.items():
-            work = partial(step, one, optimizers[name], data.batch(np.arange(options.batch)))
-            seconds[name].append(devices.seconds(work, clock))
+            once = partial(step, one, optimizers[name], data.batch(np.arange(options.batch)))
+            seconds[name].append(devices.seconds(once, clock))
     medians = {name: statistics.median(times[1:]) for name, times in seconds.items()}
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     for name, median in medians.items():

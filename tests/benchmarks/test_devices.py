@@ -12,7 +12,7 @@ ARGUMENTS = {
     "cascade": ["one", "other"],
     "precision": ["one", "other", "--run", "sum", "--out", "out"],
 }
-ALONE = ["evaluate", "fragments", "localize", "pooling", "processes", "search", "size", "train"]
+ALONE = ["evaluate", "fragments", "localize", "pooling", "processes", "schemes", "search", "size", "train"]
 
 
 @pytest.mark.parametrize("name", [*ARGUMENTS, *ALONE])
