@@ -2,11 +2,13 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.core import workers
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine.bank import Bank, log_sum_exp
 from pipeline.ranking.engine.scores import STRIP, Scores
 from pipeline.ranking.inference.dual_is import criterion as dual_is
 from tests.naive import criteria as naive
+from tests.pools import Elsewhere
 from tests.ranking.dense import dense, own, unit_vectors, whole
 
 
@@ -53,3 +55,11 @@ def test_items_against_themselves_are_scored_once_a_pair_where_both_ways_are_ali
     found = log_sum_exp(Scores.of(items, items, similarity), 30.0, but_itself)
     torch.testing.assert_close(found, exponents.logsumexp(dim=0), rtol=1e-6, atol=0)
     assert (sum(pairs) < 0.7 * len(items) ** 2) == symmetric
+
+
+def test_workers_score_a_pair_once_as_well_and_to_the_bit():
+    items = unit_vectors(17 * STRIP + 5, 8, 0)
+    scores = [Scores.of(items, items, lambda left, right: left @ right.T) for _ in range(2)]
+    expected = log_sum_exp(scores[0], 30.0, but_itself=True)
+    with workers.using(Elsewhere()):
+        assert torch.equal(log_sum_exp(scores[1], 30.0, but_itself=True), expected)
