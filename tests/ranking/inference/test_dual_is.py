@@ -5,10 +5,10 @@ import torch
 from pipeline.core import workers
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine.bank import Bank, log_sum_exp
+from pipeline.ranking.engine.bank_source import cosine
 from pipeline.ranking.engine.scores import STRIP, Scores
 from pipeline.ranking.inference.dual_is import criterion as dual_is
 from tests.naive import criteria as naive
-from tests.pools import Elsewhere
 from tests.ranking.dense import dense, own, unit_vectors, whole
 
 
@@ -57,9 +57,19 @@ def test_items_against_themselves_are_scored_once_a_pair_where_both_ways_are_ali
     assert (sum(pairs) < 0.7 * len(items) ** 2) == symmetric
 
 
+class _Two:
+    """Two workers, one after the other."""
+
+    count = 2
+
+    def each(self, stream, parts, cost, ordered=True):
+        parts = list(parts)
+        return iter([*stream(parts[:5]), *stream(parts[5:])])
+
+
 def test_workers_score_a_pair_once_as_well_and_to_the_bit():
     items = unit_vectors(17 * STRIP + 5, 8, 0)
-    scores = [Scores.of(items, items, lambda left, right: left @ right.T) for _ in range(2)]
+    scores = [Scores.of(items, items, cosine) for _ in range(2)]
     expected = log_sum_exp(scores[0], 30.0, but_itself=True)
-    with workers.using(Elsewhere()):
+    with workers.using(_Two()):
         assert torch.equal(log_sum_exp(scores[1], 30.0, but_itself=True), expected)
