@@ -3,12 +3,11 @@ SECOND are embedded.
 
 A row for the first run alone, one for each K, and one for the second run alone, all under nearest neighbours on split
 ``--split``, both directions; pairs: how many the second run scored, in percent of all. Machines are shared: seconds vary.
+``--device cuda`` measures there.
 """
 
 import argparse
 import time
-
-import torch
 
 from pipeline.artifacts.evaluation import DIRECTIONS
 from pipeline.evaluate.engine.ensemble import Ensemble
@@ -19,8 +18,8 @@ from pipeline.ranking.engine.cascade import ScoredPairs, cascaded
 from pipeline.ranking.engine.embedded import Embedded
 from pipeline.ranking.engine.split import Split
 from pipeline.ranking.engine.trial import Trial, trials
+from tests.benchmarks import devices
 
-CPU = torch.device("cpu")
 NNS = criteria.parse("nns", {})
 
 
@@ -58,14 +57,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("first")
     parser.add_argument("second")
+    devices.add(parser)
     parser.add_argument("--split", default="test")
     parser.add_argument("--ks", type=int, nargs="+", default=[1, 5, 10, 20, 50, 100])
     options = parser.parse_args()
     runs = tuple(Embedded.read(paths.embedded(name), name) for name in (options.first, options.second))
-    split = Ensemble(runs).split(options.split, CPU)
+    split = Ensemble(runs).split(options.split, options.device)
     print(f"{len(split.image_ids)} images, {len(split.caption_ids)} captions")
     print(f"{'':8}{'seconds':>9}{'pairs %':>9}{'i2t R@1, 5, 10':>22}{'t2i R@1, 5, 10':>22}{'rsum':>8}")
-    for name, spent, recalls, share in rows(split, *(run.similarity(CPU) for run in runs), options.ks):
+    for name, spent, recalls, share in rows(split, *(run.similarity(options.device) for run in runs), options.ks):
         told = "".join(f"{' '.join(f'{one:.1f}' for one in recalls[direction]):>22}" for direction in DIRECTIONS)
         rsum = sum(sum(each) for each in recalls.values())
         print(f"{name:8}{spent:9.2f}{share:9.1f}{told}{rsum:8.1f}")

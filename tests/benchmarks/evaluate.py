@@ -1,7 +1,7 @@
 """``python -m tests.benchmarks.evaluate``: each criterion against plain products and top-10 selections.
 
 Prints seconds and ratios of the same run; the baseline and each criterion take turns and the median counts, because
-machines are shared. Options make it smaller: ``--images 1000 --captions 5000 --dim 256 --rounds 3 --only csls``.
+machines are shared. Options make it smaller: ``--images 1000 --captions 5000 --dim 256 --rounds 3 --only csls``; ``--device cuda`` measures there.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from pipeline.ranking.engine.criteria import Criterion
 from pipeline.ranking.engine.matching import Allowance
 from pipeline.ranking.engine.split import Split
 from pipeline.ranking.engine.trial import trials
+from tests.benchmarks import devices
 
 OPEN = {"rgm": INFERENCES.options("rgm").Params(lam=2.0)}
 
@@ -30,7 +31,7 @@ def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return left @ right.T
 
 
-def embeddings(images: int, captions: int, dim: int) -> Split:
+def embeddings(images: int, captions: int, dim: int, device: torch.device = devices.CPU) -> Split:
     """Captions near their images, the same number for each; a common direction makes hubs."""
     rng = np.random.default_rng(0)
     each = captions // images
@@ -39,7 +40,7 @@ def embeddings(images: int, captions: int, dim: int) -> Split:
     common = rng.standard_normal(dim, dtype=np.float32)
     sides = [torch.nn.functional.normalize(torch.from_numpy(side + common), dim=1) for side in (vectors, texts)]
     ids = np.arange(images)
-    return Split(ids, np.arange(images * each), ids.repeat(each), *sides)
+    return Split(ids, np.arange(images * each), ids.repeat(each), *(side.to(device) for side in sides))
 
 
 def plain(split: Split) -> None:
@@ -72,7 +73,7 @@ def tuned(split: Split, criterion: Criterion) -> Callable[[], None]:
 
 def literal(split: Split, k: int = 10, lam: float = 2.0) -> float:
     """Seconds of Algorithm 1 as printed, image to text: sort all pairs, walk down the list."""
-    scores = product(split.images, split.captions).numpy()
+    scores = product(split.images, split.captions).cpu().numpy()
     started = time.monotonic()
     rows, columns = scores.shape
     taken, served, matched = np.zeros(rows, int), np.zeros(columns, int), 0
@@ -94,6 +95,7 @@ def matching(split: Split, k: int = 10, lam: float = 2.0) -> tuple[float, float]
     scores = trials([split], BankSource("test"), product, EvaluateParams().memory)["image_to_text"][0].scores
     for _ in scores.blocks():
         pass
+    devices.wait()
     started = time.monotonic()
     candidates = module._first_candidates(scores)
     listed = time.monotonic()
@@ -103,9 +105,7 @@ def matching(split: Split, k: int = 10, lam: float = 2.0) -> tuple[float, float]
 
 
 def seconds(work: Callable[[], None]) -> float:
-    started = time.monotonic()
-    work()
-    return time.monotonic() - started
+    return devices.seconds(work, time.monotonic)
 
 
 def show(text: str) -> None:
@@ -117,11 +117,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name, default in [("images", 5000), ("captions", 25000), ("dim", 1024), ("rounds", 3), ("threads", 2)]:
         parser.add_argument(f"--{name}", type=int, default=default)
+    devices.add(parser)
     parser.add_argument("--only", nargs="*", default=None)
     parser.add_argument("--literal", action="store_true", help="also time Algorithm 1 as printed")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    split = embeddings(options.images, options.captions, options.dim)
+    split = embeddings(options.images, options.captions, options.dim, options.device)
     names = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches and name != "nns"]
     names = options.only or ["nns", *names, "gm", "rgm", *[f"{name}+rgm" for name in names if name != "qb_norm"]]
     evaluation(split, "nns")(), evaluation(split, "gm")()  # compiled and warm
@@ -133,7 +134,7 @@ def main() -> None:
             )
     middle = {name: statistics.median(values) for name, values in times.items()}
     show(
-        f"{options.images} images x {options.captions} captions, d={options.dim}, {options.threads} threads, median of {options.rounds}"
+        f"{options.images} images x {options.captions} captions, d={options.dim}, {options.device}, {options.threads} threads, median of {options.rounds}"
     )
     for name, value in middle.items():
         under = middle.get(name.rpartition("+")[0] or "nns", middle["nns"])

@@ -3,7 +3,7 @@
 128 images of 36 regions against 128 captions of 8 to 20 words, vectors of 1024 numbers, training mode. Seconds of the scores
 alone and with the gradient of a loss in regions, words and weights; ``sum`` passes a gradient to almost every cell, ``max`` to
 few. The work counted is that of all matrix products that were really made. The best of ``--rounds`` counts, machines are shared.
-``--loop`` times a loop over captions, as in the authors' programs, in turn with ours.
+``--loop`` times a loop over captions, as in the authors' programs, in turn with ours; ``--device cuda`` measures there.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pipeline.project.registry import LOSSES, SIMILARITIES
 from pipeline.ranking.engine.words import Words
 from pipeline.train.engine.loss.scored import Scored
-from tests.benchmarks import loops
+from tests.benchmarks import devices, loops
 from tests.benchmarks.train import Clock, bfloat16_units, peak, seconds, show
 
 BARS = {"scan_t2i": 1.0, "scan_i2t": 1.5, "saf": 2.0, "sgr": 3.0}
@@ -45,8 +45,8 @@ def inputs(options: argparse.Namespace) -> tuple[torch.Tensor, Words]:
     lengths = torch.randint(8, 21, (options.batch,), generator=rng)
     images = torch.randn(options.batch, options.regions, options.dim, generator=rng)
     words = torch.randn(int(lengths.sum()), options.dim, generator=rng)
-    unit = partial(torch.nn.functional.normalize, dim=-1)
-    return unit(images).requires_grad_(), Words(unit(words).requires_grad_(), lengths)
+    images, words = (torch.nn.functional.normalize(side, dim=-1).to(options.device) for side in (images, words))
+    return images.requires_grad_(), Words(words.requires_grad_(), lengths)
 
 
 def memory(start: bool = False) -> float:
@@ -67,7 +67,9 @@ class Batch:
         self.extra = ()
         if hasattr(self.member, "network"):
             rng = torch.Generator().manual_seed(0)
-            self.extra = (self.member.network(self.params, options.dim, options.regions, rng).train(),)
+            self.extra = (
+                self.member.network(self.params, options.dim, options.regions, rng).train().to(options.device),
+            )
 
     def forward(self) -> torch.Tensor:
         return self.member.score(self.images, self.words, self.params, *self.extra)
@@ -94,7 +96,7 @@ def measure(name: str, options: argparse.Namespace) -> None:
         memory(start=True)
         times, rates, theirs = [], [], []
         for _ in range(options.rounds):
-            rates.append(peak())
+            rates.append(peak(device=options.device))
             times.append(seconds(work))
             if options.loop:
                 theirs.append(seconds(partial(work, batch.loop)))
@@ -115,6 +117,7 @@ def arguments() -> argparse.Namespace:
     losses = [name for name in LOSSES.names() if not LOSSES.traits(name).learns]
     parser.add_argument("--loss", nargs="*", default=["sum", "max"], choices=losses)
     parser.add_argument("--only", nargs="*", default=list(BARS), choices=list(BARS))
+    devices.add(parser)
     parser.add_argument("--loop", action="store_true", help="beside a loop over captions")
     parser.add_argument("--processor", action="store_true", help="count processor time; with --threads 1")
     return parser.parse_args()
@@ -126,8 +129,11 @@ def main() -> None:
     if options.processor:
         Clock.read = staticmethod(time.process_time)
     units = bfloat16_units()
-    show(f"{options.threads} threads, float32; " + (f"{units} lies idle" if units else "no bfloat16 units"))
-    show("GB: the whole process, PyTorch itself among it")
+    show(
+        f"{options.threads} threads, {options.device}, float32; "
+        + (f"{units} lies idle" if units else "no bfloat16 units")
+    )
+    show("GB: the whole process, PyTorch itself among it, without what a GPU holds")
     for name in options.only:
         measure(name, options)
 

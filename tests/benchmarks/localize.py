@@ -1,17 +1,17 @@
 """Seconds of one core to localise as many phrases as the test split of Flickr30k Entities has, once embedded:
-``python -m tests.benchmarks.localize``."""
+``python -m tests.benchmarks.localize``; on a GPU with ``--device cuda``."""
 
 import argparse
 import time
 
 import numpy as np
 import pyarrow as pa
-import torch
 
 from pipeline.localize.engine.figures import metrics
 from pipeline.localize.engine.ranks import Ranks, joined
 from pipeline.localize.engine.scenes import BoxSide, scenes
 from pipeline.project.params.schema import LocalizeParams
+from tests.benchmarks import devices
 
 PICTURES, MENTIONS, PROPOSALS, PHRASES = 1000, 17, 100, 8000
 TYPES = ("people", "clothing", "bodyparts", "animals", "vehicles", "instruments", "scene", "other")
@@ -34,10 +34,12 @@ def sides(dim: int) -> tuple[BoxSide, BoxSide, np.ndarray, np.ndarray]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dim", type=int, default=512)
-    dim = parser.parse_args().dim
+    devices.add(parser)
+    options = parser.parse_args()
+    dim = options.dim
     mentions, proposals, texts, types = sides(dim)
     started = time.process_time()
-    found = list(scenes(mentions, proposals, lambda images, words: images @ words.T, torch.device("cpu")))
+    found = list(scenes(mentions, proposals, lambda images, words: images @ words.T, options.device))
     ranks = joined([Ranks.of(scene, 0.5) for scene in found])
     ranked = time.process_time()
     chosen = LocalizeParams()

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from pipeline.artifacts import embeddings, features
 from pipeline.project import paths
 from pipeline.train.engine import encode, restore
+from tests.benchmarks import devices
 
 
 def main() -> None:
@@ -25,6 +25,7 @@ def main() -> None:
     parser.add_argument("other", type=Path)
     parser.add_argument("--run", required=True)
     parser.add_argument("--out", type=Path, required=True)
+    devices.add(parser)
     options = parser.parse_args()
     one, other = features.read(options.features), features.read(options.other)
     if not np.array_equal(one.image_ids, other.image_ids):
@@ -42,12 +43,13 @@ def cosines(one: features.Features, other: features.Features) -> np.ndarray:
 
 def encoded(options: argparse.Namespace, other: features.Features) -> None:
     model, _ = restore.load(paths.trained(options.run))
+    model.to(options.device)
     options.out.mkdir(parents=True, exist_ok=True)
     folder = paths.embedded(options.run)
     images, captions = (
         embeddings.read(folder / name).split("test") for name in (embeddings.IMAGES, embeddings.CAPTIONS)
     )
-    vectors = encode.images(model, other.array, other.rows_of(images.ids), torch.device("cpu")).numpy()
+    vectors = encode.images(model, other.array, other.rows_of(images.ids), options.device).cpu().numpy()
     embeddings.write(options.out / embeddings.IMAGES, replace(images, vectors=vectors))
     embeddings.write(options.out / embeddings.CAPTIONS, captions)
 

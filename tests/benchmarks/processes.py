@@ -1,6 +1,7 @@
 """``python -m tests.benchmarks.processes``: steps of one process and of two on the same batches, with the same threads together.
 
 Model and data are those of ``tests.benchmarks.train``. Both sides run in turn, ``--rounds`` times; the median step of each counts.
+``--device cuda`` gives each process a GPU.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import torch
 from pipeline.core import ranks
 from pipeline.train.engine import processes
 from pipeline.train.engine.optimise import optimizer_for, step
-from tests.benchmarks import train
+from tests.benchmarks import devices, train
 from tests.benchmarks.train import seconds, show
 
 _WARM = 2
@@ -24,7 +25,7 @@ _WARM = 2
 def steps(folder: Path, options: argparse.Namespace, out: Path, device: torch.device) -> None:
     """Write the seconds of each step to ``out``."""
     data = train.pairs(folder / str(ranks.number()), options.images, options.vocabulary, zipf=False)
-    scheme = train.scheme(data, options, options.precision)
+    scheme = train.scheme(data, options, options.precision, device)
     optimizer = optimizer_for(scheme.setting.model, scheme.setting.train)
     order = np.random.default_rng(0).permutation(len(data))
     batches = [order[start : start + options.batch] for start in range(0, len(order), options.batch)]
@@ -41,6 +42,7 @@ def main() -> None:
     sizes = {"batch": 128, "images": 3000, "vocabulary": 10_000, "steps": 8, "threads": 2, "rounds": 3, "processes": 2}
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    devices.add(parser)
     parser.add_argument("--loss", default="max")
     parser.add_argument("--scheme", default="plain")
     parser.add_argument("--precision", default="float32")
@@ -53,7 +55,7 @@ def main() -> None:
             (folder / str(place)).mkdir()
         for _ in range(options.rounds):
             for count, times in found.items():
-                processes.run(steps, (folder, options, out), count, torch.device("cpu"), "benchmark")
+                processes.run(steps, (folder, options, out), count, options.device, "benchmark")
                 times += json.loads(out.read_text())
     one = statistics.median(found[1])
     for count, times in found.items():

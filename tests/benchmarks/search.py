@@ -5,7 +5,8 @@ captions beside their images, and a GRU of 10,000 words that reads the sentence.
 processes for each criterion, or each ``--set`` of parameters. The first call, which unpacks vectors and computes corrections
 and indexes, is printed by itself. Beside the seconds on the clock stand those of the processors, which other programs on the
 machine do not lengthen as much, and the largest memory of a call beside that of the vectors searched. ``--warm`` asks an engine
-that is open, as ``vse-pipe serve`` does.
+that is open, as ``vse-pipe serve`` does;
+``--device cuda`` encodes the query there.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import torch
 
 from pipeline.artifacts import captions, embeddings, images, model_files, texts
 from pipeline.artifacts.embeddings import Side
@@ -31,6 +33,7 @@ from pipeline.project import paths
 from pipeline.project.params.load import load
 from pipeline.project.registry import RUN_FAMILIES
 from pipeline.train.engine.model import build, describe
+from tests.benchmarks import devices
 from tests.toy_project import write_params
 
 QUERY = "two dogs running on grass"
@@ -129,12 +132,12 @@ def call(root: Path, arguments: list[str]) -> tuple[Call, dict]:
     return Call(spent, used.ru_utime + used.ru_stime, mib), json.loads(content)
 
 
-def warm(root: Path, inference: str, overrides: list[str], repeats: int) -> list[float]:
+def warm(root: Path, inference: str, overrides: list[str], repeats: int, device: torch.device) -> list[float]:
     """Seconds of each answer of an engine that has answered before."""
     from pipeline.tools.search.engine import Engine
 
     with contextlib.chdir(root):
-        engine = Engine.open(load(Path("params.yaml"), overrides), "sum", inference, device="cpu")
+        engine = Engine.open(load(Path("params.yaml"), overrides), "sum", inference, device=str(device))
         return [engine.by_text(QUERY).seconds for _ in range(repeats + 1)][1:]
 
 
@@ -146,7 +149,7 @@ def told(seconds: list[float]) -> str:
 
 def measure(root: Path, options: argparse.Namespace, inference: str) -> None:
     arguments = [word for one in options.set for word in ("-S", one)]
-    arguments += ["search", QUERY, "--run", "sum", "--json", "--inference", inference]
+    arguments += ["search", QUERY, "--run", "sum", "--json", "--inference", inference, "--device", str(options.device)]
     first, answer = call(root, arguments)
     calls = [call(root, arguments)[0] for _ in range(options.repeats)]
     held = 4 * options.dim * options.items / 2**20
@@ -163,7 +166,7 @@ def measure(root: Path, options: argparse.Namespace, inference: str) -> None:
             f"  {index['kind']}: made in {index['seconds']:.1f} s, effort {index['effort']}, recall {index['recall']:.3f}"
         )
     if options.warm:
-        lines.append(f"  warm: {told(warm(root, inference, options.set, 10 * options.repeats))}")
+        lines.append(f"  warm: {told(warm(root, inference, options.set, 10 * options.repeats, options.device))}")
     sys.stdout.write("\n".join(lines) + "\n")
 
 
@@ -176,6 +179,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--inference", nargs="+", default=["nns", "csls"])
     parser.add_argument("--set", action="append", default=[], help="as -S of the command line")
+    devices.add(parser)
     parser.add_argument("--warm", action="store_true", help="ask an open engine too")
     parser.add_argument("--at", type=Path, help="keep the project here; one that is there is used")
     options = parser.parse_args()

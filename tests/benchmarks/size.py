@@ -1,7 +1,7 @@
 """``python -m tests.benchmarks.size``: seconds and memory of a criterion as the sets grow, each size in its own process.
 
 Prints a row a size and the exponent of the fit ``seconds = a (N x M)^b``. ``--largest 100000`` adds one more size, with
-five captions an image; expect the better part of an hour for it on two cores.
+five captions an image; expect the better part of an hour for it on two cores. ``--device cuda`` measures there.
 """
 
 import argparse
@@ -13,11 +13,14 @@ import sys
 import time
 
 import numpy as np
+import torch
+
+from tests.benchmarks import devices
 
 SIZES = (2500, 5000, 10_000, 20_000)
 
 
-def one(images: int, dim: int, inference: str, memory: int) -> None:
+def one(images: int, dim: int, inference: str, memory: int, device: torch.device) -> None:
     """Print seconds and peak MiB of this process."""
     from pipeline.evaluate.engine.measure import Inputs, measure
     from pipeline.project.params.schema import EvaluateParams
@@ -25,7 +28,7 @@ def one(images: int, dim: int, inference: str, memory: int) -> None:
     from pipeline.ranking.engine.bank_source import BankSource
     from tests.benchmarks.evaluate import OPEN, embeddings, product
 
-    split = embeddings(images, 5 * images, dim)
+    split = embeddings(images, 5 * images, dim, device)
     inputs = Inputs(split, BankSource("test"), None, BankSource("test"), product, {})
     started = time.monotonic()
     for _ in measure(inputs, [criteria.parse(inference, OPEN)], EvaluateParams(resamples=0, memory=memory)):
@@ -39,17 +42,18 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=256)
     parser.add_argument("--inference", default="csls")
     parser.add_argument("--memory", type=int, default=2048, help="evaluate.memory in MiB")
+    devices.add(parser)
     parser.add_argument("--largest", type=int, default=None)
     parser.add_argument("--one", type=int, default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        one(options.one, options.dim, options.inference, options.memory)
+        one(options.one, options.dim, options.inference, options.memory, options.device)
         return
     sizes = [*SIZES, *([options.largest] if options.largest else [])]
     measured = []
     for images in sizes:
         command = [sys.executable, "-m", "tests.benchmarks.size", "--one", str(images), "--dim", str(options.dim)]
-        command += ["--inference", options.inference, "--memory", str(options.memory)]
+        command += ["--inference", options.inference, "--memory", str(options.memory), "--device", str(options.device)]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
         seconds, peak = map(float, done.stdout.split())
         measured.append((5 * images * images, seconds))

@@ -3,7 +3,8 @@
 Random 2048-d features in a memory map, captions of 8 to 20 words, GRU 1024, vocabulary 10,000. For every batch of an epoch,
 in turn: the bare step (forward, backward and Adam on a batch made before, its pairs' summed cosine for a loss) and the
 pipeline's (sampling, gather, padding, loss, clipping and all), each with the GRU of PyTorch and with the pipeline's own, and
-in bfloat16. Medians count, because machines are shared. ``--batch 512 --loss hal --scheme memory_bank`` and so on.
+in bfloat16. Medians count, because machines are shared. ``--batch 512 --loss hal --scheme memory_bank`` and so on;
+``--device cuda`` measures there, with the GRU of PyTorch alone.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from pipeline.train.engine.data import Pairs
 from pipeline.train.engine.model import build, objective
 from pipeline.train.engine.optimise import optimizer_for, step
 from pipeline.train.engine.scheme.scheme import Scheme, Setting
+from tests.benchmarks import devices
 
 FEATURES, WORD_DIM, DIM = 2048, 300, 1024
 KERNELS = ("nn.GRU", "own GRU")
@@ -46,9 +48,7 @@ class Clock:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    started = Clock.read()
-    work()
-    return Clock.read() - started
+    return devices.seconds(work, Clock.read)
 
 
 def pairs(folder: Path, images: int, vocabulary: int, zipf: bool) -> Pairs:
@@ -66,7 +66,7 @@ def pairs(folder: Path, images: int, vocabulary: int, zipf: bool) -> Pairs:
     return Pairs(array, owners, texts, places, owners)
 
 
-def scheme(data: Pairs, options: argparse.Namespace, precision: str) -> Scheme:
+def scheme(data: Pairs, options: argparse.Namespace, precision: str, device: torch.device) -> Scheme:
     def member(family, name: str) -> Member:
         return Member(name, family.options(name).Params())
 
@@ -74,8 +74,9 @@ def scheme(data: Pairs, options: argparse.Namespace, precision: str) -> Scheme:
     image, similarity = member(IMAGE_ENCODERS, "linear"), member(SIMILARITIES, "cosine")
     loss = member(LOSSES, options.loss)
     model = build(image, text, similarity, (FEATURES,), options.vocabulary, DIM, seed=0, loss=loss).train()
+    model.to(device)
     train = TrainParams(batch_size=options.batch, precision=precision)
-    setting = Setting(model, objective(loss, model), data, train, 0, torch.device("cpu"))
+    setting = Setting(model, objective(loss, model), data, train, 0, device)
     found = SCHEMES.load(options.scheme)
     return found.scheme(setting, found.Params())
 
@@ -100,9 +101,9 @@ def recurrence(kernel: str) -> Iterator[None]:
         packed_gru.supported = before
 
 
-def peak(rows: int = 2048) -> float:
+def peak(rows: int = 2048, device: torch.device = devices.CPU) -> float:
     """GFLOP/s of one large product in float32."""
-    left, right, out = torch.randn(rows, rows), torch.randn(rows, rows), torch.empty(rows, rows)
+    left, right, out = (torch.randn(rows, rows, device=device) for _ in range(3))
     return 2 * rows**3 / min(seconds(lambda: torch.mm(left, right, out=out)) for _ in range(3)) / 1e9
 
 
@@ -121,7 +122,7 @@ class Variant:
     """A model of its own in one precision and with one kernel; seconds of its bare and whole steps."""
 
     def __init__(self, kernel: str, precision: str, data: Pairs, options: argparse.Namespace) -> None:
-        self.kernel, self.scheme = kernel, scheme(data, options, precision)
+        self.kernel, self.scheme = kernel, scheme(data, options, precision, options.device)
         self.name = f"{kernel}, {precision}"
         self.optimizer = optimizer_for(self.scheme.setting.model, self.scheme.setting.train)
         self.bare: list[float] = []
@@ -172,6 +173,7 @@ def arguments() -> argparse.Namespace:
     sizes = {"batch": 128, "images": 3000, "vocabulary": 10_000, "steps": 10, "threads": 2}
     for name, default in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=default)
+    devices.add(parser)
     parser.add_argument("--bucket", type=int, default=1, help="sampler.captions.bucket")
     parser.add_argument("--loss", default="max")
     parser.add_argument("--scheme", default="plain")
@@ -187,7 +189,8 @@ def measure(data: Pairs, options: argparse.Namespace) -> None:
     params = sampler.Params(bucket=options.bucket)
     sampling = seconds(lambda: chosen(params, np.random.default_rng(0)))
     batches = chosen(params, np.random.default_rng(0))
-    names = [(kernel, precision) for precision in ("float32", "bfloat16") for kernel in KERNELS]
+    kernels = KERNELS if options.device.type == "cpu" else KERNELS[:1]
+    names = [(kernel, precision) for precision in ("float32", "bfloat16") for kernel in kernels]
     wanted = [name for name in names if options.only is None or ", ".join(name) in options.only]
     variants = [Variant(*name, data, options) for name in wanted]
     for variant in variants:  # compiled and warm
@@ -195,7 +198,7 @@ def measure(data: Pairs, options: argparse.Namespace) -> None:
         variant.bare.clear(), variant.whole.clear()
     rates = []
     for batch in batches[: options.steps]:
-        rates.append(peak())
+        rates.append(peak(device=options.device))
         for variant in variants:
             variant.run(batch)
     report(variants, batches, sampling, rates)
@@ -207,7 +210,11 @@ def main() -> None:
     if options.processor:
         Clock.read = staticmethod(time.process_time)
     units = bfloat16_units()
-    show(f"bfloat16: {units}" if units else "this CPU has no bfloat16 units: bfloat16 is slower than float32")
+    show(
+        f"{options.device}; bfloat16 on the CPU: {units}"
+        if units
+        else "this CPU has no bfloat16 units: bfloat16 is slower than float32"
+    )
     threads = f"{options.threads} threads, {'processor time' if options.processor else 'wall clock'}"
     show(f"batch {options.batch}, loss {options.loss}, scheme {options.scheme}, {threads}, medians")
     with tempfile.TemporaryDirectory() as folder:

@@ -2,20 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
-from pipeline.core import workers
 from pipeline.core.errors import InputError
 from pipeline.ranking.engine.parts import Some
-from pipeline.ranking.engine.scores import STRIP, Scores, strip_height
+from pipeline.ranking.engine.scores import Scores
 
 # Strips from which on half of the products are worth a check of symmetry.
 _MANY_STRIPS = 16
+# Of the largest score: by how much the scores of a pair may differ one way and the other.
+_ROUNDING = 1e-5
 _ALL = slice(None)
 
 
@@ -69,20 +69,25 @@ class ItemBias:
 
 def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[Tensor, " items"]:
     """``log sum_q e^{beta s(q, n)}`` over the rows for each item n, in one pass; within a strip in the precision of the
-    scores, over the strips in float64.
+    scores, over the strips in float64. Of items against themselves each pair is scored once where that is worth it.
 
     but_itself: leave out the diagonal; rows and columns are the same things. Raises InputError without a row to sum.
     """
     if scores.shape[0] <= int(but_itself):
         raise InputError("the bank is empty: nothing to sum over")
-    if scores.right_of is not None and not workers.elsewhere() and _is_symmetric(scores):
-        return _of_halves(scores, scores.right_of, beta, but_itself)
+    right_of = scores.right_of if _is_symmetric(scores) else None
 
     def summed(rows: slice) -> Float[Tensor, " items"]:
-        exponents = scores.strip(rows) * beta
+        first = rows.start if right_of else 0
+        exponents = (right_of or scores.strip)(rows) * beta
+        height = rows.stop - rows.start
         if but_itself:
-            exponents[:, rows].fill_diagonal_(-torch.inf)
-        return exponents.logsumexp(dim=0).double()
+            exponents[:, rows.start - first :][:, :height].fill_diagonal_(-torch.inf)
+        found = exponents.new_full((scores.shape[1],), -torch.inf, dtype=torch.float64)
+        found[first:] = exponents.logsumexp(dim=0)
+        if right_of:
+            found[rows] = torch.logaddexp(found[rows], exponents[:, height:].logsumexp(dim=1).double())
+        return found
 
     total = None
     for _, part in scores.each(summed):
@@ -92,37 +97,11 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
 
 
 def _is_symmetric(scores: Scores) -> bool:
-    """To the bit, as far as some strips tell; False where checking would cost what it saves, and of lower strips, whose
-    halves would be slower than all products, and not theirs to the bit."""
-    assert scores.right_of is not None
+    """But for rounding, as far as two strips tell; False where checking would cost what it saves."""
     wholes = scores.wholes()
-    if len(wholes) < _MANY_STRIPS or strip_height(scores.shape[1]) < STRIP:
+    if scores.right_of is None or len(wholes) < _MANY_STRIPS:
         return False
-    some = [wholes[0], wholes[len(wholes) // 2], wholes[-1], *list(scores.strips())[len(wholes) :]]
-    known = [scores.strip(rows) for rows in some]
-    turned = all(
-        torch.equal(known[i][:, some[j]], known[j][:, some[i]].T) for i, j in combinations(range(len(some)), 2)
-    )
-    return turned and torch.equal(scores.right_of(some[1]), known[1][:, some[1].start :])
-
-
-def _of_halves(
-    scores: Scores, right_of: Callable[[slice], Tensor], beta: float, but_itself: bool
-) -> Float[Tensor, " items"]:
-    """``log_sum_exp`` to the bit, with each pair scored once: what lies left of the diagonal is turned over from the right of it,
-    and every item meets the strips in their order."""
-    total, strips = None, list(scores.strips())
-    for place, rows in enumerate(strips):
-        # Narrow products have kernels of their own.
-        near = scores.shape[1] - rows.start < _MANY_STRIPS * STRIP // 4
-        right = scores.strip(rows)[:, rows.start :] if near else right_of(rows)
-        total = right.new_full((scores.shape[1],), -torch.inf, dtype=torch.float64) if total is None else total
-        exponents = right * beta
-        if but_itself:
-            exponents[:, : len(right)].fill_diagonal_(-torch.inf)
-        total[rows.start :] = torch.logaddexp(total[rows.start :], exponents.logsumexp(dim=0).double())
-        for later in strips[place + 1 :]:
-            below = right[:, later.start - rows.start : later.stop - rows.start].T.contiguous() * beta
-            total[rows] = torch.logaddexp(total[rows], below.logsumexp(dim=0).double())
-    assert total is not None
-    return total
+    one, other = wholes[-2:]
+    there = scores.right_of(one)[:, one.stop - one.start :][:, : other.stop - other.start]
+    back = scores.strip(other)[:, one].T
+    return torch.allclose(there, back, rtol=0, atol=_ROUNDING * float(there.abs().max()))

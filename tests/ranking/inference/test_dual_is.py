@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.core import workers
 from pipeline.core.errors import InputError
-from pipeline.ranking.engine import scores as strips
 from pipeline.ranking.engine.bank import Bank, log_sum_exp
+from pipeline.ranking.engine.bank_source import cosine
 from pipeline.ranking.engine.scores import STRIP, Scores
 from pipeline.ranking.inference.dual_is import criterion as dual_is
 from tests.naive import criteria as naive
@@ -39,7 +40,7 @@ def test_scores_alone_are_not_enough():
 
 @pytest.mark.parametrize("but_itself", [False, True])
 @pytest.mark.parametrize("symmetric", [True, False])
-def test_items_against_themselves_are_scored_once_a_pair_where_that_changes_no_bit(but_itself, symmetric):
+def test_items_against_themselves_are_scored_once_a_pair_where_both_ways_are_alike(but_itself, symmetric):
     pairs = []
 
     def similarity(left, right):
@@ -47,24 +48,28 @@ def test_items_against_themselves_are_scored_once_a_pair_where_that_changes_no_b
         return left @ (right if symmetric else right.cos()).T
 
     items = unit_vectors(17 * STRIP + 5, 8, 0)
-    expected = log_sum_exp(Scores.of(items, items.clone(), similarity), 30.0, but_itself)
+    exponents = 30.0 * similarity(items.double(), items.double())
+    if but_itself:
+        exponents.fill_diagonal_(-torch.inf)
     pairs.clear()
-    assert torch.equal(log_sum_exp(Scores.of(items, items, similarity), 30.0, but_itself), expected)
-    assert (sum(pairs) < len(items) ** 2) == symmetric
+    found = log_sum_exp(Scores.of(items, items, similarity), 30.0, but_itself)
+    torch.testing.assert_close(found, exponents.logsumexp(dim=0), rtol=1e-6, atol=0)
+    assert (sum(pairs) < 0.7 * len(items) ** 2) == symmetric
 
 
-@pytest.mark.parametrize("but_itself", [False, True])
-def test_strips_below_the_full_height_are_scored_whole(but_itself, monkeypatch):
-    """As of more than 2^18 items, whose halves would be slower and others in the last bits."""
-    monkeypatch.setattr(strips, "_WIDEST", 1 << 6)
-    pairs = []
+class _Two:
+    """Two workers, one after the other."""
 
-    def similarity(left, right):
-        pairs.append(len(left) * len(right))
-        return left @ right.T
+    count = 2
 
-    items = unit_vectors(2 * 17 * 16 + 5, 8, 0)
-    expected = log_sum_exp(Scores.of(items, items.clone(), similarity), 30.0, but_itself)
-    pairs.clear()
-    assert torch.equal(log_sum_exp(Scores.of(items, items, similarity), 30.0, but_itself), expected)
-    assert sum(pairs) == len(items) ** 2
+    def each(self, stream, parts, cost, ordered=True):
+        parts = list(parts)
+        return iter([*stream(parts[:5]), *stream(parts[5:])])
+
+
+def test_workers_score_a_pair_once_as_well_and_to_the_bit():
+    items = unit_vectors(17 * STRIP + 5, 8, 0)
+    scores = [Scores.of(items, items, cosine) for _ in range(2)]
+    expected = log_sum_exp(scores[0], 30.0, but_itself=True)
+    with workers.using(_Two()):
+        assert torch.equal(log_sum_exp(scores[1], 30.0, but_itself=True), expected)
