@@ -85,7 +85,14 @@ def measure(
 
     losses, scores = np.empty(len(owners)), np.empty(len(owners), np.float32)
     partners = Partners.none(len(owners))
-    into: tuple[ndarray, ...] = (losses, scores, partners.caption, partners.caption_score, partners.image, partners.image_score)
+    into: tuple[ndarray, ...] = (
+        losses,
+        scores,
+        partners.caption,
+        partners.caption_score,
+        partners.image,
+        partners.image_score,
+    )
     for pairs, found in zip(work, progress(workers.each(partial(map, of_batch), work)), strict=True):
         for column, values in zip(into, found, strict=True):
             column[pairs] = values
