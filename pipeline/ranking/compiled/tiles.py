@@ -18,9 +18,13 @@ def _enter(score, item, best, items):
     """Into descending lists of the best, behind its equals; the last falls out."""
     place = len(best) - 1
     while place > 0 and best[place - 1] < score:
-        best[place], items[place] = best[place - 1], items[place - 1]
+        best[place] = best[place - 1]
+        if len(items):
+            items[place] = items[place - 1]
         place -= 1
-    best[place], items[place] = score, item
+    best[place] = score
+    if len(items):
+        items[place] = item
 
 
 @njit(cache=True, nogil=True)
@@ -29,7 +33,7 @@ def of_rows(tile, query, item, bounds, over, reached, best, items, start, stop):
 
     tile: float32 (rows, columns), the first of which are ``query`` and ``item``; bounds: float32 (bounds, queries); over, reached:
     int32 of that shape, grow by the scores above and not below each bound; best, items: float32 and int32 (queries, k), the best
-    so far.
+    so far; items may be (queries, 0).
     """
     numbers = True
     last = best.shape[1] - 1
@@ -50,12 +54,14 @@ def of_rows(tile, query, item, bounds, over, reached, best, items, start, stop):
 
 @njit(cache=True, nogil=True)
 def of_columns(tile, query, item, bounds, over, reached, best, items, start, stop):
-    """The same for columns from start to stop, which are queries; rows are items. Whether scores are finite is left to ``of_rows``."""
+    """The same for columns from start to stop, which are queries; rows are items."""
+    numbers = True
     last = best.shape[1] - 1
     begin, end = query + start, query + stop
     limits = best[begin:end, last].copy()
     for number in range(len(tile)):
         row = tile[number, start:stop]
+        numbers &= finite(row)
         for turn in range(len(bounds)):
             _compare(row, bounds[turn, begin:end], over[turn, begin:end], reached[turn, begin:end])
         for first in range(0, len(row), _CHUNK):
@@ -65,6 +71,7 @@ def of_columns(tile, query, item, bounds, over, reached, best, items, start, sto
                     if row[column] > limits[column]:
                         _enter(row[column], item + number, best[begin + column], items[begin + column])
                         limits[column] = best[begin + column, last]
+    return numbers
 
 
 @njit(cache=True, nogil=True)

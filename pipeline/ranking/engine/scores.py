@@ -110,7 +110,7 @@ class Scores:
         one = cls(shape, forward, block, lambda: other, hold)
         other = cls(shape[::-1], _turned(one, backward) if hold else backward, block, lambda: one, hold)
         if not hold:
-            one.parts = Parts(lambda rows, columns: similarity(left[rows], right[columns]))
+            one.parts = Parts(lambda rows, columns: similarity(left[rows], right[columns]), memory=memory)
             other.parts = replace(one.parts, turned=True)
         if queries is items:
             one.right_of = lambda rows: similarity(left[rows], right[rows.start :])

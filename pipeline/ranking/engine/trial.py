@@ -113,7 +113,7 @@ def run(tuned: Tuned, trial: Trial, ties: Ties, depths: Depths | None = None) ->
 def run_both(tuned: Sequence[Tuned], sides: Sequence[Trial], ties: Ties, depths: Depths) -> list[Ran]:
     """``run`` of both directions of a fold, in one pass where there are many scores."""
     of_tiles = not any(one.criterion.matching for one in tuned) and not any(side.finish for side in sides)
-    if not (of_tiles and tiles.are_many(sides[0].scores)):
+    if not (of_tiles and tiles.fit(sides[0].scores)):
         return [run(one, side, ties, depths) for one, side in zip(tuned, sides, strict=True)]
     scores = [side.under(one.criterion) for one, side in zip(tuned, sides, strict=True)]
     found = outcome.rank_both(scores, [side.truth for side in sides], ties, depths)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from pipeline.ranking.engine.trial import Trial, Tuned, run, run_both
 from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
 
-IMAGES, CAPTIONS = 600, 1300
+IMAGES, CAPTIONS = 900, 1700
 
 
 @pytest.fixture(autouse=True)
@@ -26,12 +28,13 @@ def product(left, right):
     return left @ right.T
 
 
-def vectors(steps=None, dim=24):
+def vectors(steps=None, dim=24, count=(IMAGES, CAPTIONS)):
     """Images, captions and the image of each; with ``steps`` values are so few that many scores are equal, and no product is rounded."""
     rng = np.random.default_rng(0)
-    owners = np.concatenate([rng.permutation(IMAGES), rng.integers(IMAGES, size=CAPTIONS - IMAGES)])
-    images = rng.standard_normal((IMAGES, dim))
-    captions = images[owners] + 2.0 * rng.standard_normal((CAPTIONS, dim))
+    pictures, texts = count
+    owners = np.concatenate([rng.permutation(pictures), rng.integers(pictures, size=texts - pictures)])
+    images = rng.standard_normal((pictures, dim))
+    captions = images[owners] + 2.0 * rng.standard_normal((texts, dim))
     if steps:
         images, captions = images.round() / steps, captions.round() / steps
     return torch.from_numpy(images).float(), torch.from_numpy(captions).float(), owners
@@ -41,9 +44,10 @@ def sides_of(images, captions, similarity=product, bare=0):
     """Of both directions; the first ``bare`` captions describe no image."""
     images, captions, owners = images, captions[0], captions[1].copy()
     one = Scores.of(images, captions, similarity)
-    correct = [np.flatnonzero((owners == image) & (np.arange(CAPTIONS) >= bare)) for image in range(IMAGES)]
-    back = [owners[[caption]] if caption >= bare else owners[:0] for caption in range(CAPTIONS)]
-    truths = Truth.listed(correct, CAPTIONS), Truth.listed(back, IMAGES)
+    pictures, texts = one.shape
+    correct = [np.flatnonzero((owners == image) & (np.arange(texts) >= bare)) for image in range(pictures)]
+    back = [owners[[caption]] if caption >= bare else owners[:0] for caption in range(texts)]
+    truths = Truth.listed(correct, texts), Truth.listed(back, pictures)
     return [Trial(of, Bank(of, True), truth) for of, truth in zip((one, one.transposed()), truths, strict=True)]
 
 
@@ -137,7 +141,7 @@ def test_means_of_the_best_are_made_once_for_both_directions(passes, monkeypatch
 
 
 def test_the_pass_makes_each_product_once(monkeypatch):
-    images, captions, owners = vectors()
+    images, captions, owners = vectors(count=(768, 1536))
     made = []
     passed = tiles._passed
 
@@ -151,7 +155,7 @@ def test_the_pass_makes_each_product_once(monkeypatch):
 
     monkeypatch.setattr(tiles, "_passed", watched)
     both(sides_of(images, (captions, owners), counted), "nns")
-    assert sum(made) == IMAGES * CAPTIONS
+    assert sum(made) == 768 * 1536
 
 
 @pytest.mark.parametrize("differs", [lambda left, right: len(left) > 256, lambda left, right: len(right) == 1024])
@@ -186,6 +190,74 @@ def test_a_correct_pair_that_a_tile_scores_otherwise_ends_the_pass(passes):
 def test_scores_that_are_not_finite_are_refused(passes):
     images, captions, owners = vectors()
     images[550] = 3e38
-    with pytest.raises(InputError, match="scores of queries 512 to 599 hold NaN or infinite values"):
+    with pytest.raises(InputError, match="scores of queries 512 to 767 hold NaN or infinite values"):
         both(sides_of(images, (captions, owners)), "nns")
     assert True not in passes
+
+
+@pytest.mark.parametrize("criterion", ["nnn", "csls"])
+def test_corrected_scores_that_are_not_finite_are_refused(criterion):
+    """Of one direction, where those of the other and all similarities are finite."""
+    images, captions, owners = vectors()
+    images[550] = 2e36
+    with pytest.raises(InputError, match="hold NaN or infinite values"):
+        both(sides_of(images, (captions, owners)), criterion)
+
+
+@pytest.mark.parametrize("images", [512, 513, 514, 516, 520, 767, 900, 1010])
+@pytest.mark.parametrize("captions", [1024, 1025, 1026, 1028, 1032, 1537, 1700])
+def test_strips_and_tiles_of_any_height_and_width_agree(images, captions, passes, monkeypatch):
+    given = vectors(count=(images, captions))
+    given = given[0], given[1:]
+    found = both(sides_of(*given), "csls")
+    assert passes == [True, True]
+    by_strips(monkeypatch)
+    for one, other in zip(found, apart(sides_of(*given), "csls"), strict=True):
+        same(one, other)
+
+
+def test_a_bank_of_other_queries_is_passed_by_itself(passes, monkeypatch):
+    images, captions, owners = vectors()
+    bank = vectors(count=(700, 1400))
+
+    def sides():
+        one = Scores.of(bank[0], captions, product)
+        back = Scores.of(images, bank[1], product).transposed()
+        foreign = [Bank(one, own=False), Bank(back, own=False)]
+        return [
+            Trial(side.scores, of, side.truth)
+            for side, of in zip(sides_of(images, (captions, owners)), foreign, strict=True)
+        ]
+
+    found = both(sides(), "csls")
+    assert passes == [True] * 4
+    by_strips(monkeypatch)
+    for one, other in zip(found, apart(sides(), "csls"), strict=True):
+        same(one, other)
+
+
+def test_more_best_than_there_are_items_are_all_items(passes, monkeypatch):
+    images, captions, _ = vectors()
+    captions = captions[:100]
+    found = mean_of_top(Scores.of(images, captions, product), 128)
+    by_strips(monkeypatch)
+    assert torch.equal(found, mean_of_top(Scores.of(images, captions, product), 128))
+
+
+def test_queries_of_many_correct_items_are_left_to_the_strips(passes, monkeypatch):
+    images, captions, owners = vectors()
+    owners[IMAGES:] = np.where(np.arange(CAPTIONS - IMAGES) < 40, 7, owners[IMAGES:])
+    found = both(sides_of(images, (captions, owners)), "nns")
+    assert passes == []
+    by_strips(monkeypatch)
+    for one, other in zip(found, apart(sides_of(images, (captions, owners)), "nns"), strict=True):
+        same(one, other)
+
+
+def test_means_that_would_take_more_than_half_of_the_memory_are_left_to_the_strips(passes):
+    images, captions, _ = vectors()
+    scores = Scores.of(images, captions, product)
+    scores.parts = replace(scores.parts, memory=1)
+    assert tiles.means(scores, 128) is None
+    assert tiles.means(scores, 32) is not None
+    assert passes == [True]
