@@ -34,7 +34,8 @@ class Scan:
             for t, caption in enumerate(captions_of(words)):
                 sides = (regions, caption) if self.words_attend else (caption, regions)
                 expected = naive.scan(*sides, aggregate, self.temperature, self.lse, norm)
-                assert scores[i, t].item() == pytest.approx(expected, abs=1e-9)
+                # Where a context vanishes but for rounding, that is divided by the 1e-8 its length is taken for.
+                assert scores[i, t].item() == pytest.approx(expected, abs=1e-7)
 
     @pytest.mark.parametrize("aggregate", AGGREGATES)
     def test_padding_order_and_chunks_have_no_part(self, aggregate, monkeypatch):
