@@ -26,12 +26,22 @@ class Bank:
     own: the bank is the very queries that are ranked (transductive, the protocol of the papers). Otherwise it is a set
     of its own (inductive, what a system in use can do) and no query's result depends on another's.
     gallery: the bank's items (rows) against the items that are ranked, both of the same kind; None where there are
-    scores only and no vectors.
+    scores only and no vectors. sums: what ``log_sum`` has made.
     """
 
     queries: Scores
     own: bool
     gallery: Callable[[], Scores] | None = None
+    sums: dict[tuple[float, bool], Float[Tensor, " items"]] = field(default_factory=dict, repr=False)
+
+    def log_sum(self, beta: float, of_gallery: bool = False) -> Float[Tensor, " items"]:
+        """``log_sum_exp`` over the bank's queries, or over its items but for the ranked item itself, made once for each beta, whichever
+        criteria ask."""
+        key = beta, of_gallery
+        if key not in self.sums:
+            rows = self.items() if of_gallery else self.queries
+            self.sums[key] = log_sum_exp(rows, beta, but_itself=of_gallery and self.own)
+        return self.sums[key]
 
     def items(self) -> Scores:
         """Raises InputError where a criterion asks for a gallery bank and there are no vectors to make one from."""

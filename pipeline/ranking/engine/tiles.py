@@ -67,7 +67,7 @@ def ranked(sides: Sequence[Scores], truths: Sequence[Truth], ties: Ties, k: int)
     widest = max(np.diff(truth.starts).max(initial=0) for truth in truths)
     if one is None or other is None or one.product is not other.product or widest > _CORRECT:
         return None
-    if any(side.parts.rescore and not _alike(side) for side in sides):
+    if not all(parts.rescore is None or _alike(side) for parts, side in zip((one, other), sides, strict=True)):
         return None
     ways = [_Way.of(side, k, truth) for side, truth in zip(sides, truths, strict=True)]
     if not _passed(ways):
@@ -145,7 +145,7 @@ class _Way:
 
         over_rows(columns if self.parts.turned else rows, tile.shape[self.parts.turned])
         shape = self.scores.shape[::-1] if self.parts.turned else self.scores.shape
-        number = _tile(images.start, captions.start, shape)
+        number = int(_tile(images.start, captions.start, shape))
         first, last = np.searchsorted(self.tiles[0], (number, number + 1))
         inside = self.tiles[1][first:last]
         there = tile[self.images[inside] - images.start, self.captions[inside] - captions.start]

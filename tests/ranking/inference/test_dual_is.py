@@ -57,6 +57,20 @@ def test_items_against_themselves_are_scored_once_a_pair_where_both_ways_are_ali
     assert (sum(pairs) < 0.7 * len(items) ** 2) == symmetric
 
 
+def test_a_grid_of_candidates_makes_each_sum_once():
+    asked = []
+
+    def compute(rows):
+        asked.append(rows)
+        return torch.zeros(rows.stop - rows.start, 5)
+
+    bank = Bank(Scores((9, 5), compute), False, lambda: Scores((7, 5), compute))
+    candidates = dual_is.Params(beta_grid=[1.0, 2.0], gallery_beta_grid=[1.0, 2.0, 3.0]).candidates()
+    biases = [float(dual_is.item_bias(bank, params).bias[0]) for params in candidates]
+    assert biases == pytest.approx([np.log(9) + np.log(7)] * 6)
+    assert len(asked) == 2 + 3
+
+
 class _Two:
     """Two workers, one after the other."""
 

@@ -1,6 +1,6 @@
 """Inverted softmax over a bank of queries and over one of items, as one number an item."""
 
-from pipeline.ranking.engine.bank import Bank, ItemBias, log_sum_exp
+from pipeline.ranking.engine.bank import Bank, ItemBias
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.inference.dual_is import Params
 
@@ -18,6 +18,5 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:
     """The whole correction; it is one number an item."""
-    of_queries = log_sum_exp(bank.queries, params.beta)
-    of_items = log_sum_exp(bank.items(), params.gallery_beta, but_itself=bank.own)
-    return ItemBias(params.beta + params.gallery_beta, of_queries + of_items)
+    bias = bank.log_sum(params.beta) + bank.log_sum(params.gallery_beta, of_gallery=True)
+    return ItemBias(params.beta + params.gallery_beta, bias)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pipeline.core.errors import InputError
 from pipeline.ranking.compiled.threads import over_rows
-from pipeline.ranking.engine.bank import Bank, ItemBias, log_sum_exp
+from pipeline.ranking.engine.bank import Bank, ItemBias
 from pipeline.ranking.engine.scores import Scores
 
 from . import Params
@@ -42,7 +42,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:
     """``b x_qn - log sum_bank e^{b x_q'n}``, the logarithm of MUSE's form, which ranks as Eq. 5 does."""
-    return ItemBias(params.beta, log_sum_exp(bank.queries, params.beta))
+    return ItemBias(params.beta, bank.log_sum(params.beta))
 
 
 def _share_of(odds: Tensor) -> Tensor:

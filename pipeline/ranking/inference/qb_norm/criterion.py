@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pipeline.ranking.engine.bank import Bank, log_sum_exp
+from pipeline.ranking.engine.bank import Bank
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.top import ever_in_top
 from pipeline.ranking.inference.qb_norm import Params
@@ -15,7 +15,7 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     in the activation set, the raw similarities in all others (Bogolin et al., Cross Modal Retrieval with Querybank
     Normalisation, CVPR 2022). Of equal best items the first counts. The authors' rows are the exponentials of ours."""
     active = ever_in_top(bank.queries, params.k)
-    bias = log_sum_exp(bank.queries, params.beta)
+    bias = bank.log_sum(params.beta)
 
     def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
         corrected = active[strip.argmax(dim=1)]
