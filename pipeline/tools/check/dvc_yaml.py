@@ -16,6 +16,7 @@ from pipeline.tools.check.dvc_stages import DVC_YAML, Stage
 _PUT_THERE = "put it there or correct its path"
 _APPLY = "`vse-pipe apply` writes those of an overlay into it"
 _RESTORE, _WRONG_NAME = "`git checkout pipeline` brings it back", "correct the name or remove the line"
+_NO_CODE = f"this project has none; of `format: shapes` write `source: {paths.REQUIREMENTS}`, whose version draws them"
 _MEND, _ADD = (
     "correct the stage, or `git checkout dvc.yaml`",
     "correct the stage, or add it to params.yaml, `{}` where there is none",
@@ -43,7 +44,8 @@ def problems(params: Params, document: dict) -> list[Problem]:
         listed += _node(node, by_name.get(node.stage), found) + _unnamed(params, node)
     listed += _report(by_name.get("report"))
     if not Path("pipeline").is_dir() and any(dep.startswith("pipeline/") for stage in found for dep in stage.deps):
-        listed.append(Problem(PARAMS, str(DVC_YAML), "its stages depend on pipeline/, which is not there", _RESTORE))
+        advice = _NO_CODE if "code" in by_name else _RESTORE
+        listed.append(Problem(PARAMS, str(DVC_YAML), "its stages depend on pipeline/, which is not there", advice))
     if not params.runs:
         listed.append(Problem(PARAMS, "params.yaml runs", "there are none, and nothing to report on", _APPLY))
     for stage in found:

@@ -66,6 +66,21 @@ def test_an_overlay_and_values_are_in_it(call):
     assert all("put the data set there" in line for line in wrong), wrong
 
 
+@pytest.mark.parametrize("name", ["shapes_strong", "noise", "localisation"])
+def test_rendered_pictures_need_no_code(call, name):
+    status, _, said = call("init", "mine", "--overlay", name)
+    assert status == 0, said
+    os.chdir("mine")
+    params, document = load(Path("params.yaml")), read_document(Path("params.yaml"))
+    assert not dvc_yaml.problems(params, document)
+    assert {one.source for one in params.datasets.values() if one.format.name == "shapes"} == {"requirements.txt"}
+    call("-S", "datasets.own={format: shapes, source: pipeline/prepare/engine/scenes}", "apply", name)
+    (found,) = dvc_yaml.problems(load(Path("params.yaml")), read_document(Path("params.yaml")))
+    assert found.line.endswith(
+        "this project has none; of `format: shapes` write `source: requirements.txt`, whose version draws them"
+    )
+
+
 def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
     path = tmp_path / "dvc.yaml"
     path.write_text(stages_yaml.text(), encoding="utf-8")
