@@ -21,6 +21,8 @@ _MEND, _ADD = (
     "correct the stage, or `git checkout dvc.yaml`",
     "correct the stage, or add it to params.yaml, `{}` where there is none",
 )
+# Of params.yaml, by stage: whose entries may name further files.
+_SECTIONS = {"prepare": "datasets", "extract_texts": "texts"}
 _REPORT = {str(paths.REPORTS / "index.html"), str(paths.REPORTS / "metrics.json")}
 # Features carry the digest of the code that reads pictures for them, and their folder is a dependency of these stages.
 _EXTRACTION = ("pipeline.extract.engine.compute", "pipeline.extract.engine.job")
@@ -78,11 +80,12 @@ def _node(node: Node, stage: Stage | None, found: list[Stage]) -> list[Problem]:
 
 
 def _unnamed(params: Params, node: Node) -> list[Problem]:
-    """Raw data beside the source, which dvc.yaml cannot name because few data sets have any."""
-    if node.group != "prepare":
+    """What dvc.yaml cannot name because few entries have any: raw data beside the source; files of word vectors and of sentence
+    encoders, which nothing needs once the text features are there."""
+    if node.group not in _SECTIONS or (node.group == "extract_texts" and node.out.exists()):
         return []
     _, *beside = node.declaration.inputs(params, node.name)
-    where = f"params.yaml datasets.{node.name}"
+    where = f"params.yaml {_SECTIONS[node.group]}.{node.name}"
     return [Problem(PARAMS, where, f"{path} does not exist", _PUT_THERE) for path in beside if not path.exists()]
 
 
