@@ -19,6 +19,7 @@ from pipeline.evaluate.engine import members
 from pipeline.evaluate.engine.ensemble import Ensemble
 from pipeline.evaluate.engine.measure import Inputs, is_open, tuning_ground
 from pipeline.evaluate.external import inputs as external
+from pipeline.evaluate.external.given import require_room
 from pipeline.evaluate.external.inputs import InputFiles
 from pipeline.evaluate.external.stage import must_be_given
 from pipeline.evaluate.stage import read_inputs, warn_of_residual
@@ -135,7 +136,8 @@ def _export(
     sources: list[Path],
     depth: int,
 ) -> dict:
-    if out.exists() and not (out / MANIFEST).is_file() and (not out.is_dir() or any(out.iterdir())):
+    require_room(out)
+    if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
         raise UsageError(f"--out: {out} exists and is not an export; choose another folder")
     if is_open(criterion, params):
         trials = tuning_ground(given, params)[direction]

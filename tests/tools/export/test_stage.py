@@ -164,6 +164,8 @@ def test_a_folder_with_other_things_is_not_replaced(files, tmp_path):
     (tmp_path / "out" / "thesis.tex").write_text("years of work")
     with pytest.raises(UsageError, match="exists and is not an export"):
         exported(files, "is", "npy", "text_to_image", tmp_path / "out")
+    with pytest.raises(UsageError, match=r"thesis\.tex is a file; choose a folder"):
+        exported(files, "is", "npy", "text_to_image", tmp_path / "out" / "thesis.tex" / "sub")
     assert (tmp_path / "out" / "thesis.tex").read_text() == "years of work"
 
 
