@@ -46,6 +46,15 @@ def require(path: Path, before: State) -> None:
         raise IntegrityError(f"{path}: written anew while it was read; run the same command again")
 
 
+@contextlib.contextmanager
+def throughout(path: Path) -> Iterator[None]:
+    """What is read of ``path`` within is of one file, or of a pipe, which changes with every byte. Raises as ``require``."""
+    before = state(path) if path.is_file() else None
+    yield
+    if before is not None:
+        require(path, before)
+
+
 def state(path: Path) -> State:
     """What tells a file from one that takes its place, and from itself before it was written to."""
     found = path.stat()

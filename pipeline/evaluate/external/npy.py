@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core import arrays, mapped, memory, text_ids
+from pipeline.core import arrays, mapped, memory, text_ids, unchanged
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError
 from pipeline.evaluate.external.book import Book
@@ -63,7 +63,8 @@ def _text(path: Path) -> np.ndarray | pa.Array:
     """Numbers where all lines are."""
     memory.require_text(given(path))
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        with unchanged.throughout(path):
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; expected one id a line, or a .npy array") from error
     if lines[-1] == "":

@@ -1,5 +1,6 @@
 import mmap
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from pipeline.core import arrays, memory
 from pipeline.core.errors import InputError, IntegrityError
-from pipeline.evaluate.external import npy, sides, vectors
+from pipeline.evaluate.external import npy, qrels, sides, vectors
 from pipeline.evaluate.external.book import Book
 from tests.hostile import Hostile
 
@@ -169,6 +170,23 @@ def test_a_file_that_changes_while_it_is_copied_is_refused(tmp_path, changing, a
     changing(tmp_path / "a.npy", memory, "take")
     with pytest.raises(IntegrityError, match=r"a\.npy: changed while it was read"):
         read(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("read", [lambda path: npy.ids(path, 3, "b.npy"), lambda path: qrels.read(str(path))])
+def test_a_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, read):
+    (tmp_path / "a.txt").write_text("1 0 1 1\n2 0 2 1\n")
+    whole = Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda path, **how: (whole(path, **how), path.write_text("1\n"))[0])
+    with pytest.raises(IntegrityError, match=r"a\.txt: written anew while it was read; run the same command again"):
+        read(tmp_path / "a.txt")
+
+
+def test_a_pipe_may_be_read(tmp_path):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as file:
+        threading.Timer(0.1, lambda: (file.write("4\n2\n"), file.close())).start()
+        assert npy.ids(Path(f"/dev/fd/{reading}"), 2, "a.npy").tolist() == [4, 2]
+    os.close(reading)
 
 
 def test_a_header_and_numbers_of_two_files_are_refused(tmp_path, monkeypatch):
