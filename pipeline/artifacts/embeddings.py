@@ -117,11 +117,13 @@ def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
 
 @dataclass(frozen=True)
 class StoredVectors:
-    """Vectors that stay in their file. count: of its rows; dim: numbers of a vector; state: of the file that has them."""
+    """Vectors that stay in their file. count: of its rows; dim: numbers of a vector; model: its digest, as the footer has it, empty
+    where it does not say; state: of the file."""
 
     path: Path
     count: int
     dim: int
+    model: str
     state: unchanged.State
 
     @classmethod
@@ -132,7 +134,8 @@ class StoredVectors:
             if _VECTOR not in file.schema.names:
                 raise InputError(f"{path}: column '{_VECTOR}' is missing")
             kind = _kind(path, file.schema.field(_VECTOR).type)
-            return cls(path, file.metadata.num_rows, kind.list_size, state)
+            model = (file.schema.metadata or {}).get(b"model_sha256", b"").decode(errors="replace")
+            return cls(path, file.metadata.num_rows, kind.list_size, model, state)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         """(len(rows), D) float32, in the order of ``rows``, which may repeat. Row groups are read one at a time, and those alone that
