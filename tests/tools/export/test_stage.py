@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pipeline.core.errors import InputError, MissingResource, UsageError
+from pipeline.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from pipeline.core.files import sha256
+from pipeline.evaluate.external import inputs as external
 from pipeline.evaluate.external.stage import evaluate_files
 from pipeline.evaluate.stage import evaluate
 from pipeline.project.params.schema import EvaluateParams
@@ -156,6 +157,14 @@ def test_wrong_options_are_refused_before_any_work(files, tmp_path, changes, mes
     options = {"inference": "csls", "to": "npy", "direction": "text_to_image", "out": tmp_path / "out"} | changes
     with pytest.raises(UsageError, match=message):
         exported(files, **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_is_replaced_before_its_digest_is_taken_is_refused(files, tmp_path, monkeypatch):
+    other, read = write(sample(dim=16, seed=1), tmp_path, prefix="other_"), external.read
+    monkeypatch.setattr(external, "read", lambda *of, **how: (read(*of, **how), other.images.replace(files.images))[0])
+    with pytest.raises(IntegrityError, match=r"a\.parquet: written anew while it was read; run the same command again"):
+        exported(files, "is", "npy", "text_to_image", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
