@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.core import parquet, tables
+from pipeline.core import parquet, tables, unchanged
 from pipeline.core.errors import InputError
 from pipeline.core.files import require
 
@@ -117,24 +117,31 @@ def read(path: Path, made_by: str = "vse-pipe embed") -> Side:
 
 @dataclass(frozen=True)
 class StoredVectors:
-    """Vectors that stay in their file. count: of its rows; dim: numbers of a vector."""
+    """Vectors that stay in their file. count: of its rows; dim: numbers of a vector; model: its digest, as the footer has it, empty
+    where it does not say; state: of the file."""
 
     path: Path
     count: int
     dim: int
+    model: str
+    state: unchanged.State
 
     @classmethod
     def of(cls, path: Path) -> "StoredVectors":
         """Raises InputError for a file without vectors, IntegrityError for one whose footer is damaged."""
-        with parquet.opened(require(path)) as file:
+        state = unchanged.state(require(path))
+        with parquet.opened(path) as file:
             if _VECTOR not in file.schema.names:
                 raise InputError(f"{path}: column '{_VECTOR}' is missing")
             kind = _kind(path, file.schema.field(_VECTOR).type)
-            return cls(path, file.metadata.num_rows, kind.list_size)
+            model = (file.schema.metadata or {}).get(b"model_sha256", b"").decode(errors="replace")
+            return cls(path, file.metadata.num_rows, kind.list_size, model, state)
 
     def take(self, rows: np.ndarray) -> np.ndarray:
         """(len(rows), D) float32, in the order of ``rows``, which may repeat. Row groups are read one at a time, and those alone that
-        are asked for. Raises InputError, IntegrityError for those of them that are not as they were written."""
+        are asked for. Raises InputError, IntegrityError for those of them that are not as they were written, and for a file that is another
+        one by now."""
+        unchanged.require(self.path, self.state)
         found, order = np.empty((len(rows), self.dim), np.float32), np.argsort(rows)
         rising, first = rows[order], 0
         with parquet.opened(self.path) as file:
@@ -146,6 +153,7 @@ class StoredVectors:
                     found[order[here]] = _vectors(self.path, block)[rising[here] - first]
                     first += len(block)
                 first = end
+        unchanged.require(self.path, self.state)
         return found
 
 

@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from pipeline.core import mapped, memory
+from pipeline.core import mapped, memory, unchanged
 from pipeline.core.damage import Damage
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -20,8 +20,10 @@ _WHAT = "not a whole .npy file"
 def opened(path: Path, damage: Damage) -> np.ndarray:
     """The memory map of a whole file; of any type and shape, but never of objects.
 
-    Raises ``damage`` for another kind of file, pickled objects, and another length than the header promises.
+    Raises ``damage`` for another kind of file, pickled objects, and another length than the header promises, IntegrityError for
+    a file that another one takes the place of.
     """
+    before = unchanged.state(path)
     with path.open("rb") as file:
         shape, fortran, kind = _header(file, path.stat().st_size, str(path), damage)
         start = file.tell()
@@ -30,6 +32,7 @@ def opened(path: Path, damage: Damage) -> np.ndarray:
             return np.empty(shape, kind)
         array = np.memmap(path, kind, "r", start, shape, "F" if fortran else "C")
     mapped.guard(path)
+    unchanged.require(path, before)  # the header and the map are two openings
     return array
 
 

@@ -29,6 +29,12 @@ def guard(path: Path) -> None:
     _opened[path.resolve()] = path, state(path)
 
 
+def state_of(array: np.memmap) -> State:
+    """Of its file, when it was mapped where that was guarded."""
+    where = Path(str(array.filename))
+    return _opened[where][1] if where in _opened else state(where)
+
+
 def require_unchanged(array: np.ndarray) -> None:
     """Raises IntegrityError where the file behind a guarded memory map was changed in place since; other arrays pass."""
     where = Path(getattr(array, "filename", None) or os.devnull)

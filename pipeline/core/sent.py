@@ -1,9 +1,14 @@
 """Tensors and memory maps on their way to another process: as what can be shared there, and as they lay in memory here."""
 
 import mmap
+import platform
 import warnings
+from pathlib import Path
 
 import numpy as np
+
+from pipeline.core import mapped, unchanged
+from pipeline.core.errors import IntegrityError
 
 _ALIGNED = 64
 
@@ -38,12 +43,18 @@ def place(array: np.memmap) -> tuple | np.ndarray:
     if not isinstance(array.base, mmap.mmap) or array.filename is None:
         return np.array(array)
     order = "C" if array.flags.c_contiguous else "F"
-    return str(array.filename), array.dtype.str, array.offset, array.shape, order
+    about = platform.node(), mapped.state_of(array)
+    return str(array.filename), array.dtype.str, array.offset, array.shape, order, *about
 
 
 def opened(found: tuple | np.ndarray) -> np.ndarray:
-    """Of what ``place`` gave, wherever the file lies at the same path."""
+    """Of what ``place`` gave, wherever the file lies at the same path. Raises IntegrityError for another file than was meant: on other
+    machines, which may have a copy, one of another size."""
     if isinstance(found, np.ndarray):
         return found
-    name, dtype, offset, shape, order = found
+    name, dtype, offset, shape, order, node, before = found
+    if platform.node() == node:
+        unchanged.require(Path(name), before)
+    elif (size := Path(name).stat().st_size) != before[1]:
+        raise IntegrityError(f"{name}: {size} bytes on node {platform.node()}, {before[1]} on {node}; copy it again")
     return np.memmap(name, dtype, "r", offset, shape, order)

@@ -1,4 +1,4 @@
-"""Tables that a stage reads several times, by blocks or by columns: written anew in between, they would be mixed."""
+"""Files that are read several times, by blocks or by columns: written anew in between, they would be mixed."""
 
 import contextlib
 from collections.abc import Iterator
@@ -34,10 +34,25 @@ def required(out: Path) -> Iterator[None]:
 def same(path: Path) -> Path:
     """``path``, about to be read. Raises IntegrityError where it is another file than when it was first read, or was changed."""
     if _open and not (where := path.resolve()).is_relative_to(_open[-1].out):
-        now = state(path)
-        if _open[-1].seen.setdefault(where, now) != now:
-            raise IntegrityError(f"{path}: written anew while it was read; run the same command again")
+        require(path, _open[-1].seen.setdefault(where, state(path)))
     return path
+
+
+def require(path: Path, before: State) -> None:
+    """Raises IntegrityError unless ``path`` is the file whose ``state`` was ``before``, and was not changed since."""
+    if not path.exists():
+        raise IntegrityError(f"{path}: removed while it was read; make it again, then run the same command again")
+    if state(path) != before:
+        raise IntegrityError(f"{path}: written anew while it was read; run the same command again")
+
+
+@contextlib.contextmanager
+def throughout(path: Path) -> Iterator[None]:
+    """What is read of ``path`` within is of one file, or of a pipe, which changes with every byte. Raises as ``require``."""
+    before = state(path) if path.is_file() else None
+    yield
+    if before is not None:
+        require(path, before)
 
 
 def state(path: Path) -> State:

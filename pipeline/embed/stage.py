@@ -15,6 +15,7 @@ from pipeline.artifacts import _content, captions, contents, embeddings, images,
 from pipeline.artifacts import fragments as weights
 from pipeline.artifacts.features import Features
 from pipeline.artifacts.texts import Texts
+from pipeline.core import mapped
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.files import sha256
@@ -94,9 +95,12 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
                 counts, dim = fragments.write(place, sources, footer, params.embed.splits)
             else:
                 there = paths.embedded(run) / place.relative_to(folder)
-                earlier = EarlierVectors(there, made(params, run, files, source, where.type))
+                earlier = EarlierVectors(there, made(params, run, files, source, where.type), files.digest)
                 dim = files.config["embed_size"]
                 counts = vectors.write(place, sources, dim, footer, params.embed, earlier, run)
+        for array in (source.array, *([] if material.texts is None else [material.texts.array])):
+            if array is not None:
+                mapped.require_unchanged(array)
     if missing:
         images_, captions_ = (len(was) - len(now) for was, now in zip(whole, tables, strict=True))
         warn(f"embed {run}: {images_} images that could not be read are left out, with {captions_} captions")

@@ -9,6 +9,8 @@ PARAMS = Path("params.yaml")
 DATA = Path("data")
 REPORTS = Path("reports")
 CODE = DATA / "code"
+# Of a project without code: the version of the package that it runs.
+REQUIREMENTS = Path("requirements.txt")
 # What a lock of the report as a whole stands beside: under data/, where locks are left out of git and of DVC's view.
 REPORT = DATA / "report"
 

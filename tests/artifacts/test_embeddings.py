@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.artifacts import contents, embeddings
 from pipeline.artifacts.embeddings import Side, StoredVectors
-from pipeline.core.errors import InputError
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.parquet import Parquet
 
 SIZES = (5, 1, 7)
@@ -58,6 +58,35 @@ def test_rows_in_any_order(path: Path, groups: list[int], monkeypatch, block: in
     assert (stored.count, stored.dim) == (13, 3)
     assert np.array_equal(stored.take(asked), whole[asked])
     assert groups == read
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((9, 3), "written anew while it was read; run the same command again"),
+        ((13, 3), "written anew"),
+        ((13, 1), "written anew"),
+        ((13, 4), "written anew"),
+        (None, "removed while it was read; make it again, then run the same command again"),
+    ],
+)
+def test_a_file_that_is_another_one_by_now_is_refused(path: Path, shape: tuple | None, message: str) -> None:
+    stored = StoredVectors.of(path)
+    if shape is None:
+        path.unlink()
+    else:
+        ids = np.arange(shape[0])
+        embeddings.write(path, Side(ids, ids, np.array(["test"] * shape[0]), np.ones(shape, np.float32), {}))
+    with pytest.raises(IntegrityError, match=rf"images\.parquet: {message}"):
+        stored.take(np.array([0, 8]))
+
+
+def test_a_file_that_is_written_anew_while_row_groups_are_read_is_refused(path: Path, monkeypatch) -> None:
+    stored, other, run = StoredVectors.of(path), path.with_name("other"), Parquet.batches
+    other.write_bytes(path.read_bytes())
+    monkeypatch.setattr(Parquet, "batches", lambda *of: (other.replace(path), run(*of))[-1])
+    with pytest.raises(IntegrityError, match=r"images\.parquet: written anew"):
+        stored.take(np.array([0]))
 
 
 def test_what_holds_no_vectors_is_refused(tmp_path: Path, path: Path) -> None:

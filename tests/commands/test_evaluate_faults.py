@@ -222,6 +222,8 @@ def test_a_folder_for_a_file_and_a_file_for_a_folder(call, tmp_path):
     (tmp_path / "taken").write_text("mine")
     status, _, err = call("evaluate", *arguments(files), "--out", str(tmp_path / "taken"))
     assert (status, "is a file; choose a folder" in err) == (2, True)
+    status, _, err = call("evaluate", *arguments(files), "--out", str(tmp_path / "taken" / "sub" / "deep"))
+    assert (status, f"error: --out: {tmp_path / 'taken'} is a file; choose a folder" in err) == (2, True)
     assert (tmp_path / "taken").read_text() == "mine"
 
 

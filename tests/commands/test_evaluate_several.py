@@ -86,6 +86,16 @@ def test_other_ids_than_those_of_the_first_model_are_refused(tmp_path):
         evaluate_files(files, ["nns"], EvaluateParams(), {}, "cpu")
 
 
+def test_captions_of_other_images_than_those_of_the_first_model_are_refused(tmp_path):
+    models, files = _models(tmp_path, 2)
+    owners = models[1].owners.copy()
+    owners[[2, -1]] = owners[[-1, 2]]
+    write(models[1].but(owners=owners), tmp_path, prefix="1")
+    message = r"1b\.parquet: 2 captions belong to other images than in .*b\.parquet, the first is caption_id "
+    with pytest.raises(InputError, match=f"{message}{models[0].caption_ids[2]}; every model needs the same"):
+        evaluate_files(files, ["nns"], EvaluateParams(), {}, "cpu")
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

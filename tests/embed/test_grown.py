@@ -1,5 +1,6 @@
 """Vectors of a collection that changed: those that computing all anew gives, byte for byte, and only new pictures computed."""
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import captions, contents, features, images, model_files
-from pipeline.core.errors import InputError
+from pipeline.artifacts import captions, contents, embeddings, features, images, model_files
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.embed import transfer
 from pipeline.embed.engine import vectors
 from pipeline.embed.engine.earlier import made
@@ -114,6 +115,36 @@ def test_only_new_pictures_are_computed(project, computed, capsys, pictures: Seq
     assert sum(computed) == new
     assert f"embed moved: {len(pictures) - new} of {len(pictures)} pictures computed before" in capsys.readouterr().err
     assert outputs() == wanted
+
+
+def test_vectors_of_another_model_beside_contents_of_this_one_are_not_taken(project, computed) -> None:
+    """As a checkout that was killed between two files leaves them."""
+    holds(range(12))
+    wanted = fresh(project)
+    transfer.embed(project, "moved", "cpu")
+    other = embeddings.read(OUT / embeddings.IMAGES)
+    about = {**{key: other.about[key] for key in ("run", "similarity")}, "model_sha256": "f" * 64}
+    embeddings.write(OUT / embeddings.IMAGES, replace(other, vectors=other.vectors + 1, about=about))
+    computed.clear()
+    transfer.embed(project, "moved", "cpu")
+    assert sum(computed) == 12
+    assert outputs() == wanted
+
+
+def test_features_that_are_changed_while_they_are_read_are_refused(project, monkeypatch) -> None:
+    holds(range(12))
+    shutil.rmtree(OUT, ignore_errors=True)
+    run = Sources.read
+
+    def changed(*given):
+        np.load(paths.extracted("mine", "of_mine") / features.ARRAY, mmap_mode="r+")[-1] += 1
+        os.utime(paths.extracted("mine", "of_mine") / features.ARRAY, ns=(0, 0))
+        return run(*given)
+
+    monkeypatch.setattr(Sources, "read", changed)
+    with pytest.raises(IntegrityError, match=r"features\.npy: changed while it was read; make it again"):
+        transfer.embed(project, "moved", "cpu")
+    assert not OUT.exists()
 
 
 def test_rows_are_taken_from_row_groups_wherever_they_lie(project, computed, monkeypatch, capsys) -> None:

@@ -25,10 +25,12 @@ _TRAINED_ON = ("features_sha256", "texts_sha256", "pairs_sha256")
 
 @dataclass(frozen=True)
 class EarlierVectors:
-    """folder: where an earlier call's vectors lie; made: one digest of all that decides a vector beside its picture."""
+    """folder: where an earlier call's vectors lie; made: one digest of all that decides a vector beside its picture; model: the
+    digest that the vectors' own file must name, for the two files may come from two calls."""
 
     folder: Path
     made: str
+    model: str
 
     def known(self, wanted: pa.Array) -> "Known":
         """Of ``wanted`` contents. What is damaged counts for nothing."""
@@ -43,7 +45,7 @@ class EarlierVectors:
         except (InputError, IntegrityError) as error:
             warn(f"{error}; doing so now")
             return nothing
-        if len(known) != stored.count:
+        if len(known) != stored.count or stored.model != self.model:
             return nothing
         return Known(contents.places(wanted, [known]).fill_null(-1).to_numpy().astype(np.int64), stored)
 

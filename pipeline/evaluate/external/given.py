@@ -1,8 +1,8 @@
-"""Files that the user named on the command line."""
+"""Files and folders that the user named on the command line."""
 
 from pathlib import Path
 
-from pipeline.core.errors import MissingResource
+from pipeline.core.errors import MissingResource, UsageError
 
 
 def given(path: Path) -> Path:
@@ -10,3 +10,10 @@ def given(path: Path) -> Path:
     if not path.exists():
         raise MissingResource(f"{path} does not exist")
     return path
+
+
+def require_room(out: Path) -> None:
+    """Raises UsageError where the folder ``out`` cannot be made because a file lies in its place, or in that of one above it."""
+    for path in (out, *out.absolute().parents):
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"--out: {path} is a file; choose a folder")

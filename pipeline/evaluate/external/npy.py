@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core import arrays, memory, text_ids
+from pipeline.core import arrays, mapped, memory, text_ids, unchanged
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError
 from pipeline.evaluate.external.book import Book
@@ -14,18 +14,20 @@ from pipeline.evaluate.external.given import given
 
 
 def vectors(path: Path) -> np.ndarray:
-    """A float array (rows, dim), which stays in the file. Raises InputError for anything else, and for a file shorter or longer than it
-    says."""
+    """A float array (rows, dim), which stays in the file unless its bytes have to be turned. Raises InputError for anything else, and
+    for a file shorter or longer than it says, IntegrityError for one that was changed meanwhile."""
     array = _opened(path)
     if array.dtype.kind != "f" or array.dtype.itemsize > 8 or array.ndim != 2:
         raise InputError(f"{path}: {_described(array)}; expected rows x values of float16, float32 or float64")
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.dtype.isnative:
+        return array
+    return _copied(array, array.dtype.newbyteorder("="))
 
 
 def ids(path: Path, rows: int, of: str, key: str = "image_id", book: Book | None = None) -> np.ndarray:
     """int64 (rows,) from a .npy array or a text file with one id a line, of text by its numbers in ``book``. of: the file with
     the vectors, for messages; key: image_id or caption_id."""
-    found = np.array(_opened(path)) if path.suffix == ".npy" else _text(path)
+    found = _copied(_opened(path)) if path.suffix == ".npy" else _text(path)
     if isinstance(found, np.ndarray) and (found.dtype.kind not in "iuU" or found.ndim != 1):
         raise InputError(f"{path}: {_described(found)}; expected one integer or text for each vector")
     if len(found) != rows:
@@ -50,11 +52,19 @@ def _opened(path: Path) -> np.ndarray:
     return array
 
 
+def _copied(array: np.ndarray, kind: np.dtype | None = None) -> np.ndarray:
+    """Out of the file. Raises IntegrityError where that was changed meanwhile."""
+    found = np.array(array, kind)
+    mapped.require_unchanged(array)
+    return found
+
+
 def _text(path: Path) -> np.ndarray | pa.Array:
     """Numbers where all lines are."""
     memory.require_text(given(path))
     try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        with unchanged.throughout(path):
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; expected one id a line, or a .npy array") from error
     if lines[-1] == "":

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core import memory, parquet, tables
+from pipeline.core import memory, parquet, tables, unchanged
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.evaluate.external.book import Book
@@ -16,12 +16,12 @@ from pipeline.evaluate.external.given import given
 
 def read(path: Path, columns: Sequence[str], optional: Sequence[str] = ()) -> pa.Table:
     """Those columns of a file. Raises InputError for one that is missing and for more than may be read, IntegrityError for
-    a damaged file."""
+    a damaged file and for one that is written anew meanwhile."""
     if given(path).is_dir():
         raise InputError(f"{path}: a folder, expected a Parquet file")
     if not path.stat().st_size:
         raise InputError(f"{path}: the file is empty")
-    with parquet.opened(path, Damage(IntegrityError, "write it again")) as file:
+    with unchanged.throughout(path), parquet.opened(path, Damage(IntegrityError, "write it again")) as file:
         names = file.schema.names
         for name in [*columns, *optional]:
             if names.count(name) > 1:

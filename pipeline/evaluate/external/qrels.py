@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core import memory, text_ids
+from pipeline.core import memory, text_ids, unchanged
 from pipeline.core.errors import InputError
 from pipeline.evaluate.external import eccv, parquet
 from pipeline.evaluate.external.book import Book
@@ -55,7 +55,8 @@ def _parquet(path: Path, book: Book) -> tuple[np.ndarray, ...]:
 def _text(path: Path, book: Book) -> tuple[np.ndarray, ...]:
     memory.require_text(given(path))
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with unchanged.throughout(path):
+            text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text; expected lines of {_PAIRS}") from error
     lines = [line.split() for line in text.splitlines()]

@@ -56,8 +56,8 @@ def fused(
     nan: str,
 ) -> Inputs:
     """``inputs`` of the first model with the others beside it. firsts: its images and captions; ids: files with the ids of
-    .npy, of images and of captions, for all models. Raises InputError where a model has other ids than the first, or sides that
-    are not one model's."""
+    .npy, of images and of captions, for all models. Raises InputError where a model has other ids than the first, captions of
+    other images, or sides that are not one model's."""
     device = inputs.ranked.images.device
     readers: list[tuple[Callable[..., Vectors], Sequence[Path]]] = [
         (sides.images, more.images),
@@ -68,7 +68,9 @@ def fused(
         models = [first]
         for path in paths:
             other = read(path, similarity, file if path.suffix == ".npy" else None, nan=nan, book=first.book)
-            models.append(replace(other, vectors=other.vectors[_places(first, other)]))
+            places = _places(first, other)
+            _must_agree(first, other, places)
+            models.append(replace(other, vectors=other.vectors[places]))
         found.append(models)
     for seen, told_of in zip(*found, strict=True):
         must_fit(seen, told_of)
@@ -101,3 +103,15 @@ def _places(first: Vectors, other: Vectors) -> np.ndarray:
         )
     order = np.argsort(other.ids)
     return order[np.searchsorted(other.ids, first.ids, sorter=order)]
+
+
+def _must_agree(first: Vectors, other: Vectors, places: np.ndarray) -> None:
+    """Raises InputError where both say which image a caption belongs to, and not the same."""
+    if first.image_ids is None or other.image_ids is None:
+        return
+    wrong = np.flatnonzero(other.image_ids[places] != first.image_ids)
+    if len(wrong):
+        raise InputError(
+            f"{other.where}: {len(wrong)} captions belong to other images than in {first.where}, the first is "
+            f"{first.key} {first.book.first(first.key, first.ids[wrong[:1]])}; every model needs the same"
+        )

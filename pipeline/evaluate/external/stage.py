@@ -13,6 +13,7 @@ from pipeline.core.errors import UsageError
 from pipeline.core.strict import Strict
 from pipeline.evaluate.engine.measure import Inputs, Result, is_calibrated, is_open, measure
 from pipeline.evaluate.external import inputs
+from pipeline.evaluate.external.given import require_room
 from pipeline.evaluate.external.inputs import InputFiles
 from pipeline.evaluate.stage import warn_of_collapse, warn_of_residual, write
 from pipeline.project.params.schema import EvaluateParams
@@ -42,8 +43,8 @@ def evaluate_files(
             "--bank-images and --bank-captions go together: images correct the captions and captions the images"
         )
     out = out.resolve() if out else None
-    if out and out.exists() and not out.is_dir():
-        raise UsageError(f"--out: {out} is a file; choose a folder")
+    if out:
+        require_room(out)
     folders = {one.name: _free(out / one.name) for one in chosen} if out else {}
     given = replace(inputs.read(files, params, target), seed=seed)
     if params.judgements or params.labels:

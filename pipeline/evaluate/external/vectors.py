@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float32, Int64
 
+from pipeline.core import mapped
 from pipeline.core.console import warn
 from pipeline.core.errors import InputError
 from pipeline.evaluate.external.book import Book
@@ -66,12 +67,13 @@ def checked(
     rows with NaN or infinite values are refused, or ``drop``ped with a warning. book: what messages call the ids.
 
     Raises InputError on no rows, repeated ids, NaN or infinite values, values beyond float32, and vectors of length zero
-    under ``cosine``, each with the count and the first ids.
+    under ``cosine``, each with the count and the first ids; IntegrityError where the file that ``vectors`` stay in was changed
+    meanwhile.
     """
     if not vectors.size:
         raise InputError(f"{where}: no vectors: the array is {vectors.shape[0]} x {vectors.shape[1]}")
     values, counts = np.unique(ids, return_counts=True)
-    book = book or Book()
+    book, source = book or Book(), vectors
     refuse = partial(_refuse, where, key, book)
     refuse(f"{key}s occur more than once", values[counts > 1])
     finite = _finite(vectors)
@@ -89,6 +91,8 @@ def checked(
     else:
         with np.errstate(over="ignore"):
             narrow[:] = vectors
+    # What was found finite above and what was converted were two readings of the file.
+    mapped.require_unchanged(source)
     refuse("rows hold values too large for float32", ids[~_finite(narrow)])
     return Vectors(where, key, ids, image_ids, narrow, dropped, made, book)
 

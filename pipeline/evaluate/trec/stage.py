@@ -10,6 +10,7 @@ import pyarrow as pa
 from pipeline.core import locks, memory
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.whole import whole_folder
+from pipeline.evaluate.external.given import require_room
 from pipeline.evaluate.judgements import cells
 from pipeline.evaluate.trec import answered
 from pipeline.project.params.schema import EvaluateParams
@@ -32,12 +33,10 @@ def evaluate_trec(run: Path, qrels: Path, params: EvaluateParams, out: Path | No
     items and no answer count as unanswered, with nothing found; those without a correct item are left out. Raises InputError
     for files that are not this, name a pair twice, or have nothing in common.
     """
-    if (
-        out is not None
-        and out.exists()
-        and not (out.is_dir() and ((out / answered.METRICS).is_file() or not any(out.iterdir())))
-    ):
-        raise UsageError(f"--out: {out} exists and is not an evaluation of a TREC run; choose another folder")
+    if out is not None:
+        require_room(out)
+        if out.exists() and not (out / answered.METRICS).is_file() and any(out.iterdir()):
+            raise UsageError(f"--out: {out} exists and is not an evaluation of a TREC run; choose another folder")
     with memory.limit(params.memory, "evaluate.memory"):
         answers, judged = _read(run, _RUN, "score"), _read(qrels, _QRELS, "relevance")
     metrics, table = measured(answers, judged, params, str(qrels))

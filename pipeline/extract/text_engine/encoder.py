@@ -9,6 +9,8 @@ from pipeline.core.errors import MissingResource
 from pipeline.extract.text_engine.method import State
 from pipeline.extract.text_engine.params import VectorParams
 
+# Parts of a name on the hub, at most: whose, and which.
+_OF_NAME = 2
 # Of a model on the hub; no pickles.
 _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 
@@ -28,9 +30,12 @@ class EncoderParams(VectorParams):
     """auto, cpu, cuda or cuda:N"""
 
     def files(self) -> dict[Path, str]:
-        """Every file of a model folder; a model of the hub is known by its name and revision."""
+        """Every file of a model folder, the folder itself where it is missing; a model of the hub is known by its name and revision."""
         folder = Path(self.model).expanduser()
-        return {path: "" for path in sorted(folder.rglob("*")) if path.is_file()} if folder.is_dir() else {}
+        if folder.is_dir():
+            return {path: "" for path in sorted(folder.rglob("*")) if path.is_file()}
+        on_hub = len(folder.parts) <= _OF_NAME and not folder.is_absolute() and not self.model.startswith(".")
+        return {} if on_hub else {folder: ""}
 
 
 def known(params: EncoderParams) -> State:

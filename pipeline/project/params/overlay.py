@@ -10,10 +10,13 @@ from ruamel.yaml.comments import CommentedMap
 from pipeline.core.errors import MissingResource, ParamsError, UsageError
 from pipeline.core.unknown import unknown
 from pipeline.core.whole import whole_file
+from pipeline.project import paths
 from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.load import Check, load
 
 FOLDER = Path(__file__).parent / "overlays"
+# The folder of the package's code in a clone.
+_CODE = "pipeline"
 # Sections of entries with a name of their own. An entry of the same name is replaced whole: half of the old one, with
 # options that the new one's members do not have, would be nobody's.
 NODES = ("datasets", "features", "texts", "noises", "teachers", "runs", "ensembles", "transfers")
@@ -39,7 +42,8 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
     """Write ``overlay`` and then ``overrides`` into ``params``, comments kept. Nothing is written unless all of it validates.
 
     Nodes are merged by name and other sections key by key; sections that the overlay lists under ``replace`` lose all that
-    it does not name, all nodes with ``replace: nodes``. further: as of ``load``.
+    it does not name, all nodes with ``replace: nodes``. further: as of ``load``. In a project without code the source
+    of what the package renders is the file that names its version, for DVC to watch.
     """
     source = find(overlay)
     changes = read_document(source)
@@ -50,6 +54,8 @@ def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Ch
     for section in replaced:
         content[section] = {}
     _add(content, changes)
+    if (params.parent / paths.REQUIREMENTS).is_file():
+        _name_version(content, params.parent)
     with_overrides(content, overrides, params.name)
     try:
         _write(params, editor, content, further)
@@ -85,6 +91,13 @@ def _add(content: dict, changes: dict) -> None:
             _merge(there, values)
     for section in empty:
         content[section] = _on_one_line(content.get(section) or {})
+
+
+def _name_version(content: dict, root: Path) -> None:
+    for node in (content.get("datasets") or {}).values():
+        source = node.get("source") if isinstance(node, dict) else None
+        if isinstance(source, str) and Path(source).parts[:1] == (_CODE,) and not (root / source).exists():
+            node["source"] = str(paths.REQUIREMENTS)
 
 
 def _opened(params: Path) -> tuple[YAML, dict]:

@@ -1,6 +1,6 @@
 """Reading values with models, members and names as params.yaml has them; problems are collected, not raised."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -23,27 +23,44 @@ class ParamsReader:
         self.problems: list[str] = []
 
     def problem(self, address: str, text: str) -> None:
-        self.problems.append(f"{self.file} {address}: {text}")
+        """Once, however many runs read what stands there."""
+        if (line := f"{self.file} {address}: {text}") not in self.problems:
+            self.problems.append(line)
 
-    def model(self, model: type[BaseModel], values: dict, address: str) -> Any:
-        """``values`` as a ``model``; address: where they stand, empty for the whole file."""
+    def model(
+        self, model: type[BaseModel], values: dict, address: str, elsewhere: Mapping[str, str] | None = None
+    ) -> Any:
+        """``values`` as a ``model``; address: where they stand, empty for the whole file; elsewhere: by key, where others do."""
+
+        def place_of(*keys: str) -> str:
+            return ".".join(
+                part for part in [(elsewhere or {}).get(keys[0], address) if keys else address, *keys] if part
+            )
+
         try:
             checked = model.model_validate(values)
             beyond = list(out_of_range(checked.model_dump()))
             for place, text in beyond:
-                self.problem(".".join(part for part in [address, place] if part), text)
+                self.problem(place_of(*place.split(".")), text)
             return None if beyond else checked
         except ValidationError as error:
             for problem in error.errors():
-                place = ".".join(part for part in [address, *map(str, problem["loc"])] if part)
-                self.problem(place, described(model, problem))
+                self.problem(place_of(*map(str, problem["loc"])), described(model, problem))
             return None
 
-    def member(self, family: Family, name: str, options: dict | None, address: str, named_at: str) -> Any:
-        """A ``Member`` with its options. address: where these stand; named_at: where its name does."""
+    def member(
+        self,
+        family: Family,
+        name: str,
+        options: dict | None,
+        address: str,
+        named_at: str,
+        elsewhere: Mapping[str, str] | None = None,
+    ) -> Any:
+        """A ``Member`` with its options. address, elsewhere: where these stand, as of ``model``; named_at: where its name does."""
         if not self.known(family, name, named_at):
             return None
-        params = self.model(family.options(name).Params, dict(options or {}), address)
+        params = self.model(family.options(name).Params, dict(options or {}), address, elsewhere)
         return None if params is None else Member(name, params)
 
     def known(self, family: Family, name: str, address: str) -> bool:

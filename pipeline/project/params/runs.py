@@ -38,9 +38,8 @@ def run(reader: ParamsReader, root: Root, name: str, node: RunNode) -> Run:
         reader.problem(f"{address}.{key}", text)
     train = reader.model(TrainParams, {**root.train.model_dump(), **node.train}, f"{address}.train")
     if train and train.warm_up >= train.epochs:
-        reader.problem(
-            f"{address}.train.warm_up", f"{train.warm_up:g} epochs leave none of train.epochs {train.epochs}"
-        )
+        place = f"{address}.train" if node.train.keys() & {"warm_up", "epochs"} else "train"
+        reader.problem(f"{place}.warm_up", f"{train.warm_up:g} epochs leave none of train.epochs {train.epochs}")
     given = _given(reader, node, address)
     return Run(node.dataset, node.features, node.texts, node.noise, **members, train=train, row=node.row, model=given)
 
@@ -73,9 +72,10 @@ def _of_its_dataset(reader: ParamsReader, nodes: dict, node: RunNode, key: str, 
 
 def _member(reader: ParamsReader, root: Root, node: RunNode, key: str, address: str) -> Any:
     chosen, own = getattr(node, key), node.options.get(key, {})
-    values = {**(getattr(root, key).get(chosen) or {}), **own}
-    place = f"{address}.options.{key}" if own else f"{key}.{chosen}"
-    return reader.member(RUN_FAMILIES[key], chosen, values, place, f"{address}.{key}")
+    shared, section = getattr(root, key).get(chosen) or {}, f"{key}.{chosen}"
+    place = f"{address}.options.{key}" if own else section
+    elsewhere = dict.fromkeys(shared.keys() - own.keys(), section)
+    return reader.member(RUN_FAMILIES[key], chosen, {**shared, **own}, place, f"{address}.{key}", elsewhere)
 
 
 def _misfits(root: Root, node: RunNode, valid: set[str]) -> Iterator[tuple[str, str]]:

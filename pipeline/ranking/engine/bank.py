@@ -14,6 +14,8 @@ from pipeline.ranking.engine.scores import Scores
 
 # Strips from which on half of the products are worth a check of symmetry.
 _MANY_STRIPS = 16
+# Items, of all, whose scores among themselves are looked at for that.
+_SAMPLE = 256
 # Of the largest score: by how much the scores of a pair may differ one way and the other.
 _ROUNDING = 1e-5
 _ALL = slice(None)
@@ -85,17 +87,17 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
     """
     if scores.shape[0] <= int(but_itself):
         raise InputError("the bank is empty: nothing to sum over")
-    right_of = scores.right_of if _is_symmetric(scores) else None
+    among = scores.among if _is_symmetric(scores) else None
 
     def summed(rows: slice) -> Float[Tensor, " items"]:
-        first = rows.start if right_of else 0
-        exponents = (right_of or scores.strip)(rows) * beta
+        first = rows.start if among else 0
+        exponents = (among(rows, slice(first, None)) if among else scores.strip(rows)) * beta
         height = rows.stop - rows.start
         if but_itself:
             exponents[:, rows.start - first :][:, :height].fill_diagonal_(-torch.inf)
         found = exponents.new_full((scores.shape[1],), -torch.inf, dtype=torch.float64)
         found[first:] = exponents.logsumexp(dim=0)
-        if right_of:
+        if among:
             found[rows] = torch.logaddexp(found[rows], exponents[:, height:].logsumexp(dim=1).double())
         return found
 
@@ -107,11 +109,9 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
 
 
 def _is_symmetric(scores: Scores) -> bool:
-    """But for rounding, as far as two strips tell; False where checking would cost what it saves."""
-    wholes = scores.wholes()
-    if scores.right_of is None or len(wholes) < _MANY_STRIPS:
+    """But for rounding, as far as items from first to last tell; False where checking would cost what it saves."""
+    if scores.among is None or len(scores.wholes()) < _MANY_STRIPS:
         return False
-    one, other = wholes[-2:]
-    there = scores.right_of(one)[:, one.stop - one.start :][:, : other.stop - other.start]
-    back = scores.strip(other)[:, one].T
-    return torch.allclose(there, back, rtol=0, atol=_ROUNDING * float(there.abs().max()))
+    items = torch.arange(_SAMPLE) * (scores.shape[0] - 1) // (_SAMPLE - 1)
+    there = scores.among(items, items)
+    return torch.allclose(there, there.T, rtol=0, atol=_ROUNDING * float(there.abs().max()))

@@ -14,7 +14,7 @@ from pipeline.core.errors import UsageError
 from pipeline.ranking.engine.fragments import Several, Sides, plain
 from pipeline.ranking.engine.fusion import Fused
 from pipeline.ranking.engine.matrix import ScoreMatrix
-from pipeline.ranking.engine.parts import Parts, RescorePart
+from pipeline.ranking.engine.parts import Parts, RescorePart, Some
 
 # A product of float32 matrices changes in its last bits with the height of its left side. Every score is therefore
 # computed in strips at fixed rows, whose height follows from the number of items alone: no result depends on the block
@@ -67,8 +67,8 @@ class Scores:
         self.notes = notes or {}
         self._compute, self._transpose = compute, transpose
         self._held: dict[int, Tensor] | None = {} if hold else None
-        # Of items against themselves: the scores of a strip's rows with the items from its first row on.
-        self.right_of: Callable[[slice], Tensor] | None = None
+        # Of items against themselves: the scores of any rows with any items.
+        self.among: Callable[[Some, Some], Tensor] | None = None
         # Of scores that are no more than their best: ``top.mean_of_top``.
         self.known_means: Callable[[int], Tensor] | None = None
         # Of vectors whose scores are not held, and of what ``mapped`` can say part by part.
@@ -113,7 +113,7 @@ class Scores:
             one.parts = Parts(lambda rows, columns: similarity(left[rows], right[columns]), memory=memory)
             other.parts = replace(one.parts, turned=True)
         if queries is items:
-            one.right_of = lambda rows: similarity(left[rows], right[rows.start :])
+            one.among = lambda rows, columns: similarity(left[rows], right[columns])
         return one
 
     @classmethod

@@ -16,10 +16,13 @@ from pipeline.tools.check.dvc_stages import DVC_YAML, Stage
 _PUT_THERE = "put it there or correct its path"
 _APPLY = "`vse-pipe apply` writes those of an overlay into it"
 _RESTORE, _WRONG_NAME = "`git checkout pipeline` brings it back", "correct the name or remove the line"
+_NO_CODE = f"this project has none; of `format: shapes` write `source: {paths.REQUIREMENTS}`, whose version draws them"
 _MEND, _ADD = (
     "correct the stage, or `git checkout dvc.yaml`",
     "correct the stage, or add it to params.yaml, `{}` where there is none",
 )
+# Of params.yaml, by stage: whose entries may name further files.
+_SECTIONS = {"prepare": "datasets", "extract_texts": "texts"}
 _REPORT = {str(paths.REPORTS / "index.html"), str(paths.REPORTS / "metrics.json")}
 # Features carry the digest of the code that reads pictures for them, and their folder is a dependency of these stages.
 _EXTRACTION = ("pipeline.extract.engine.compute", "pipeline.extract.engine.job")
@@ -43,7 +46,8 @@ def problems(params: Params, document: dict) -> list[Problem]:
         listed += _node(node, by_name.get(node.stage), found) + _unnamed(params, node)
     listed += _report(by_name.get("report"))
     if not Path("pipeline").is_dir() and any(dep.startswith("pipeline/") for stage in found for dep in stage.deps):
-        listed.append(Problem(PARAMS, str(DVC_YAML), "its stages depend on pipeline/, which is not there", _RESTORE))
+        advice = _NO_CODE if "code" in by_name else _RESTORE
+        listed.append(Problem(PARAMS, str(DVC_YAML), "its stages depend on pipeline/, which is not there", advice))
     if not params.runs:
         listed.append(Problem(PARAMS, "params.yaml runs", "there are none, and nothing to report on", _APPLY))
     for stage in found:
@@ -76,11 +80,12 @@ def _node(node: Node, stage: Stage | None, found: list[Stage]) -> list[Problem]:
 
 
 def _unnamed(params: Params, node: Node) -> list[Problem]:
-    """Raw data beside the source, which dvc.yaml cannot name because few data sets have any."""
-    if node.group != "prepare":
+    """What dvc.yaml cannot name because few entries have any: raw data beside the source; files of word vectors and of sentence
+    encoders, which nothing needs once the text features are there."""
+    if node.group not in _SECTIONS or (node.group == "extract_texts" and node.out.exists()):
         return []
     _, *beside = node.declaration.inputs(params, node.name)
-    where = f"params.yaml datasets.{node.name}"
+    where = f"params.yaml {_SECTIONS[node.group]}.{node.name}"
     return [Problem(PARAMS, where, f"{path} does not exist", _PUT_THERE) for path in beside if not path.exists()]
 
 

@@ -1,5 +1,6 @@
 """export: the vectors of one direction with a criterion's correction folded in, for systems that search by inner product."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 from pipeline.artifacts import embeddings, names
 from pipeline.artifacts.evaluation import DIRECTIONS
 from pipeline.artifacts.names import TextIds
-from pipeline.core import locks
+from pipeline.core import locks, unchanged
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
 from pipeline.core.files import sha256, write_json
@@ -19,6 +20,7 @@ from pipeline.evaluate.engine import members
 from pipeline.evaluate.engine.ensemble import Ensemble
 from pipeline.evaluate.engine.measure import Inputs, is_open, tuning_ground
 from pipeline.evaluate.external import inputs as external
+from pipeline.evaluate.external.given import require_room
 from pipeline.evaluate.external.inputs import InputFiles
 from pipeline.evaluate.external.stage import must_be_given
 from pipeline.evaluate.stage import read_inputs, warn_of_residual
@@ -83,7 +85,7 @@ def export_run(
             f"{', '.join(_INNER_PRODUCTS)}"
         )
     given = read_inputs(embedded, run, params.evaluate, where, members.lender(params, run, where))
-    sources = [folder / embeddings.IMAGES, folder / embeddings.CAPTIONS]
+    sources = _digests([folder / embeddings.IMAGES, folder / embeddings.CAPTIONS])
     return _export(given, criterion, params.evaluate, target, direction, out, sources, depth)
 
 
@@ -101,9 +103,17 @@ def export_files(
     """The same for files; which caption belongs to which image does not matter. Raises as ``export_run`` does."""
     criterion = _foldable(inference, options)
     target, where = _target(to, direction, params), resolve(device)
-    given = external.read(files, params, where, paired=False)
+    with ExitStack() as reading:
+        for path in files.existing():
+            reading.enter_context(unchanged.throughout(path))
+        given = external.read(files, params, where, paired=False)
+        sources = _digests(files.existing())
     must_be_given(given, [criterion], params)
-    return _export(given, criterion, params, target, direction, out, files.existing(), depth)
+    return _export(given, criterion, params, target, direction, out, sources, depth)
+
+
+def _digests(paths: list[Path]) -> dict[str, str]:
+    return {str(path): sha256(path) for path in paths}
 
 
 def _foldable(inference: str, options: dict[str, Strict]) -> Criterion:
@@ -132,10 +142,11 @@ def _export(
     target,
     direction: str,
     out: Path,
-    sources: list[Path],
+    sources: dict[str, str],
     depth: int,
 ) -> dict:
-    if out.exists() and not (out / MANIFEST).is_file() and (not out.is_dir() or any(out.iterdir())):
+    require_room(out)
+    if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
         raise UsageError(f"--out: {out} exists and is not an export; choose another folder")
     if is_open(criterion, params):
         trials = tuning_ground(given, params)[direction]
@@ -144,7 +155,7 @@ def _export(
     warn_of_residual(criterion, direction, bias.notes)
     content = replace(_folded(given.ranked, bias, direction, given.names), depth=depth)
     manifest = _manifest(given, criterion, bias, content, target.__name__.rpartition(".")[2])
-    manifest["sources"] = {str(path): sha256(path) for path in sources}
+    manifest["sources"] = sources
     with locks.claim(out), whole_folder(out, _FILES) as folder:
         manifest |= target.write(folder, content) or {}
         if given.names is not None:

@@ -32,11 +32,11 @@ _COPIED: dict[str, str | Path] = {
     "audit.md": "data/audit/README.md",
     "localize.md": "data/localize/README.md",
 }
-_WORKFLOW, _REQUIREMENTS = ".github/workflows/experiments.yml", "requirements.txt"
+_WORKFLOW = ".github/workflows/experiments.yml"
 _SET_UP = f"""\
         run: |
           python -m venv .venv
-          .venv/bin/pip install --requirement {_REQUIREMENTS}
+          .venv/bin/pip install --requirement {paths.REQUIREMENTS}
           .venv/bin/vse-pipe plots
 """
 # Of a hook, which git runs with its own repository in them.
@@ -56,12 +56,12 @@ def create(folder: Path, overlay: str | None, overrides: list[str], further: Seq
             (building / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(TEMPLATE / name, building / place)
         (building / paths.REPORTS).mkdir()
+        for name, content in _from_version().items():
+            write_text(building / name, content)
         params = building / paths.PARAMS
         overlays.apply(params, str(TEMPLATE / "begin.yaml"), [] if overlay else overrides, further)
         if overlay:
             overlays.apply(params, overlay, overrides, further)
-        for name, content in _from_version().items():
-            write_text(building / name, content)
         _write_packaged(building)
         _git("init", "--quiet", str(building))
 
@@ -87,7 +87,7 @@ def upgrade() -> tuple[list[str], list[str]]:
 def _from_version() -> dict[str, str]:
     """Files that are the user's to change, by name."""
     text = _workflow()
-    return {_REQUIREMENTS: f"vse-pipe=={version('vse-pipe')}\n", _WORKFLOW: f"{_mark(text)}{text}"}
+    return {str(paths.REQUIREMENTS): f"vse-pipe=={version('vse-pipe')}\n", _WORKFLOW: f"{_mark(text)}{text}"}
 
 
 def _mark(text: str) -> str:

@@ -1,10 +1,15 @@
 import mmap
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pipeline.core.errors import InputError
-from pipeline.evaluate.external import npy
+from pipeline.core import arrays, memory
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.evaluate.external import npy, qrels, sides, vectors
 from pipeline.evaluate.external.book import Book
 from tests.hostile import Hostile
 
@@ -124,3 +129,70 @@ def test_zeros_in_front_make_a_text(tmp_path):
 def test_vectors_stay_in_the_file(tmp_path):
     np.save(tmp_path / "a.npy", np.eye(3))
     assert isinstance(npy.vectors(tmp_path / "a.npy").base, np.memmap | mmap.mmap)
+
+
+@pytest.fixture
+def changing(monkeypatch) -> Callable:
+    """Let the next call of a function find other numbers in the array of a file, as another process may write them."""
+
+    def change(path: Path, module, name: str) -> None:
+        function, waiting = getattr(module, name), [True]
+
+        def changed(*args):
+            if waiting:
+                waiting.clear()
+                np.load(path, mmap_mode="r+")[-1] += 1
+                os.utime(path, ns=(0, 0))
+            return function(*args)
+
+        monkeypatch.setattr(module, name, changed)
+
+    return change
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("nan", ["refuse", "drop"])
+@pytest.mark.parametrize("read", [sides.images, sides.captions])
+def test_a_file_that_changes_while_it_is_checked_is_refused(tmp_path, changing, read, similarity, nan):
+    np.save(tmp_path / "a.npy", np.array([[1, 2], [np.nan, 1] if nan == "drop" else [3, 1], [2, 2]], np.float32))
+    changing(tmp_path / "a.npy", vectors, "warn" if nan == "drop" else "_blocks")
+    with pytest.raises(IntegrityError, match=r"a\.npy: changed while it was read; make it again, then run"):
+        read(tmp_path / "a.npy", similarity, nan=nan)
+
+
+@pytest.mark.parametrize(
+    ("array", "read"),
+    [(np.ones((3, 2), ">f4"), npy.vectors), (np.arange(3), lambda path: npy.ids(path, 3, "b.npy"))],
+    ids=["bytes turned", "ids"],
+)
+def test_a_file_that_changes_while_it_is_copied_is_refused(tmp_path, changing, array, read):
+    np.save(tmp_path / "a.npy", array)
+    changing(tmp_path / "a.npy", memory, "take")
+    with pytest.raises(IntegrityError, match=r"a\.npy: changed while it was read"):
+        read(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("read", [lambda path: npy.ids(path, 3, "b.npy"), lambda path: qrels.read(str(path))])
+def test_a_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch, read):
+    (tmp_path / "a.txt").write_text("1 0 1 1\n2 0 2 1\n")
+    whole = Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda path, **how: (whole(path, **how), path.write_text("1\n"))[0])
+    with pytest.raises(IntegrityError, match=r"a\.txt: written anew while it was read; run the same command again"):
+        read(tmp_path / "a.txt")
+
+
+def test_a_pipe_may_be_read(tmp_path):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as file:
+        threading.Timer(0.1, lambda: (file.write("4\n2\n"), file.close())).start()
+        assert npy.ids(Path(f"/dev/fd/{reading}"), 2, "a.npy").tolist() == [4, 2]
+    os.close(reading)
+
+
+def test_a_header_and_numbers_of_two_files_are_refused(tmp_path, monkeypatch):
+    np.save(tmp_path / "a.npy", np.ones((2, 3)))
+    np.save(tmp_path / "b.npy", np.ones((3, 2)))
+    header = arrays._header
+    monkeypatch.setattr(arrays, "_header", lambda *of: (header(*of), (tmp_path / "b.npy").replace(of[2]))[0])
+    with pytest.raises(IntegrityError, match=r"a\.npy: written anew while it was read; run the same command again"):
+        npy.vectors(tmp_path / "a.npy")

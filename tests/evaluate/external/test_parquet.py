@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.core.errors import InputError, IntegrityError, MissingResource
+from pipeline.core.parquet import Parquet
 from pipeline.evaluate.external import parquet
 from tests.hostile import bytes_as_text
 
@@ -120,4 +121,13 @@ def test_bytes_that_are_no_text_are_one_line(path, packed):
     column = bytes_as_text(b"\xff", b"a")
     pq.write_table(pa.table({"image_id": column.dictionary_encode() if packed else column}), path)
     with pytest.raises(InputError, match=r"a\.parquet: column 'image_id' cannot be read: .*Invalid UTF8 sequence"):
+        parquet.read(path, ["image_id"])
+
+
+def test_a_file_that_is_written_anew_while_it_is_read_is_refused(path, monkeypatch):
+    pq.write_table(pa.table({"image_id": [3, 1]}), path)
+    other, run = path.with_name("other"), Parquet.read
+    pq.write_table(pa.table({"image_id": [1, 3]}), other)
+    monkeypatch.setattr(Parquet, "read", lambda *of: (run(*of), other.replace(path))[0])
+    with pytest.raises(IntegrityError, match="written anew while it was read; run the same command again"):
         parquet.read(path, ["image_id"])

@@ -3,6 +3,7 @@
 import shutil
 import sys
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -136,3 +137,24 @@ def test_a_sentence_is_not_read_by_other_files(tiny):
             IntegrityError, match="texts: made with other files of sentence encoder model than there are now"
         ):
             require_encoder(options, meta, "texts")
+
+
+@pytest.mark.parametrize(
+    ("model", "local"),
+    [
+        ("minilm", False),
+        ("sentence-transformers/all-MiniLM-L6-v2", False),
+        ("data/raw/minilm", True),
+        ("./minilm", True),
+        ("~/minilm", True),
+        ("/minilm", True),
+    ],
+)
+def test_a_folder_that_is_missing_is_told_from_a_name_on_the_hub(tmp_path, monkeypatch, model, local):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    options = method.Params(model=model)
+    assert options.files() == ({Path(model).expanduser(): ""} if local else {})
+    if local:
+        with pytest.raises(IntegrityError, match="made with other files of sentence encoder"):
+            require_encoder(options, {"files_sha256": ["a"]}, "texts")

@@ -128,6 +128,23 @@ def test_all_problems_are_shown_together(tmp_path):
     assert len(error.value.problems) == 3
 
 
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"loss": {"sum": {"marginn": 0.2}}}, "loss.sum.marginn: unknown key; did you mean 'margin'?"),
+        ({"text": {"gru": {"word_dim": "x"}}}, "text.gru.word_dim: input should be a valid integer, got 'x'"),
+        ({"train": {"warm_up": 9.0, "epochs": 9}}, "train.warm_up: 9 epochs leave none of train.epochs 9"),
+    ],
+)
+def test_what_runs_share_is_a_problem_once_and_where_it_stands(tmp_path, changes, problem):
+    own = {"options": {"loss": {"margin": 0.3}, "text": {"layers": 1}}, "train": {"lr": 0.5}}
+    run = PARAMS["runs"]["sum"]
+    with pytest.raises(ParamsError) as error:
+        load_params(tmp_path, runs={"sum": run, "again": run, "other": {**run, **own}}, **changes)
+    (found,) = error.value.problems
+    assert found.startswith(f"params.yaml {problem}")
+
+
 def test_features_of_another_data_set_are_refused(tmp_path):
     datasets = {**PARAMS["datasets"], "other": {"format": "csv", "source": "x.csv"}}
     with pytest.raises(ParamsError, match="'plain' belongs to data set 'toy', not 'other'"):

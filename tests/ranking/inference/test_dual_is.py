@@ -71,6 +71,20 @@ def test_a_grid_of_candidates_makes_each_sum_once():
     assert len(asked) == 2 + 3
 
 
+@pytest.mark.parametrize("first", [0, 3, 9])
+def test_a_similarity_that_is_not_alike_both_ways_for_some_items_alone_is_scored_both_ways(first):
+    items = unit_vectors(17 * STRIP + 5, 8, 0)
+    items[:, 0] = 0
+    items[first * STRIP : (first + 1) * STRIP, 0] = 1
+
+    def similarity(left, right):
+        return left[:, 1:] @ right[:, 1:].T + left[:, :1]
+
+    found = log_sum_exp(Scores.of(items, items, similarity), 30.0)
+    expected = (30.0 * similarity(items.double(), items.double())).logsumexp(dim=0)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+
+
 class _Two:
     """Two workers, one after the other."""
 

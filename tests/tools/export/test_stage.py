@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pipeline.core.errors import InputError, MissingResource, UsageError
+from pipeline.core.errors import InputError, IntegrityError, MissingResource, UsageError
 from pipeline.core.files import sha256
+from pipeline.evaluate.external import inputs as external
 from pipeline.evaluate.external.stage import evaluate_files
 from pipeline.evaluate.stage import evaluate
 from pipeline.project.params.schema import EvaluateParams
@@ -159,11 +160,21 @@ def test_wrong_options_are_refused_before_any_work(files, tmp_path, changes, mes
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_that_is_replaced_before_its_digest_is_taken_is_refused(files, tmp_path, monkeypatch):
+    other, read = write(sample(dim=16, seed=1), tmp_path, prefix="other_"), external.read
+    monkeypatch.setattr(external, "read", lambda *of, **how: (read(*of, **how), other.images.replace(files.images))[0])
+    with pytest.raises(IntegrityError, match=r"a\.parquet: written anew while it was read; run the same command again"):
+        exported(files, "is", "npy", "text_to_image", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_folder_with_other_things_is_not_replaced(files, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("years of work")
     with pytest.raises(UsageError, match="exists and is not an export"):
         exported(files, "is", "npy", "text_to_image", tmp_path / "out")
+    with pytest.raises(UsageError, match=r"thesis\.tex is a file; choose a folder"):
+        exported(files, "is", "npy", "text_to_image", tmp_path / "out" / "thesis.tex" / "sub")
     assert (tmp_path / "out" / "thesis.tex").read_text() == "years of work"
 
 
