@@ -27,7 +27,7 @@ def test_two_workers_equal_the_plain_run(tiny: Path, capsys: pytest.CaptureFixtu
     params = project.params("grid", batch_size=2, shard_size=2, **given)
     stage.extract(params, "small", "cpu")
     whole = outputs(tiny)
-    assert sorted(whole) == ["errors.parquet", "features.npy", "index.parquet", "meta.json"]
+    assert sorted(whole) == ["contents.parquet", "errors.parquet", "features.npy", "index.parquet", "meta.json"]
     for path in project.OUT.iterdir():
         path.unlink()
     stage.extract(params, "small", "cpu", TWO)
