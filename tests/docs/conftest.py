@@ -21,7 +21,10 @@ BROUGHT = {
         lambda root: standins.precomp(root / "PATH" / "flickr8k_precomp"),
         lambda root: standins.word_vectors(root / "WORD2VEC.npz"),
     ],
-    "reports/noise.md": [lambda root: standins.karpathy(root / "PATH" / "flickr8k")],
+    "reports/noise.md": [
+        lambda root: standins.karpathy(root / "PATH" / "flickr8k"),
+        lambda root: standins.precomp(root / "PATH" / "flickr8k_precomp"),
+    ],
     "docs/search.md": [lambda root: standins.picture(root / "photo.jpg")],
     "docs/data.md": [standins.own_csv, lambda root: standins.overlay(root / "mine.yaml")],
 }

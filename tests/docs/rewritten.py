@@ -74,6 +74,13 @@ TABLE = [
         f"{_NO_WEIGHTS}, and no sentence encoder",
         r"docs/recipes\.md",
     ),
+    Rewriting(
+        r"(vse-pipe -S \S+) apply flickr8k_strong",
+        r"\1 -S 'texts={both: &t {dataset: flickr8k_precomp, method: tfidf, size: 50}, tfidf: *t, sentences: *t, three: *t}' "
+        r"apply flickr8k_strong",
+        "no sentence encoder and no word vectors lie here",
+        r"reports/.*",
+    ),
     Rewriting(r"dvc repro", "@stages", _CACHED, r"README\.md|docs/(data|recipes|sweeps)\.md|reports/.*", in_text=False),
     Rewriting(
         r"dvc repro",
@@ -214,6 +221,9 @@ TABLE = [
     Rewriting(r"vse-pipe claims papers", r"\g<0> --skip-unknown", "the small project has two of their runs"),
     Rewriting(r"vse-pipe claims FILE", "vse-pipe claims papers --skip-unknown", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe compare", "vse-pipe compare --help", "named without what to compare"),
+    Rewriting(
+        r"vse-pipe compare .*", "vse-pipe compare --help", "the overlay's last run alone was computed", r"reports/.*"
+    ),
     Rewriting(
         r"vse-pipe (.* )?choose( --grid grid\.yaml( --dry-run)?)?",
         r"vse-pipe choose --help",
