@@ -29,8 +29,11 @@ def apply(
     from pipeline.papers import rows
     from pipeline.project.params import overlay as overlays
     from pipeline.project.paths import PARAMS
+    from pipeline.tools.init.kept import kept
 
     source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
     _project.enter_root()
     overlays.apply(PARAMS, source, _project.overrides, [rows.problems])
+    if left := kept(PARAMS, source, _project.overrides):
+        say(f"kept from before, unlike a new project: {', '.join(left)}")
     say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it, `git checkout {PARAMS}` takes it back")
