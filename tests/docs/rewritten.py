@@ -75,9 +75,9 @@ TABLE = [
         r"docs/recipes\.md",
     ),
     Rewriting(
-        r"(vse-pipe -S \S+) apply flickr8k_strong",
+        r"(vse-pipe -S \S+) apply (flickr8k_strong|flickr8k_precomp_noise)",
         r"\1 -S 'texts={both: &t {dataset: flickr8k_precomp, method: tfidf, size: 50}, tfidf: *t, sentences: *t, three: *t}' "
-        r"apply flickr8k_strong",
+        r"apply \2",
         "no sentence encoder and no word vectors lie here",
         r"reports/.*",
     ),
