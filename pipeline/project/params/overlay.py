@@ -15,8 +15,8 @@ from pipeline.project.params.document import read_document, with_overrides
 from pipeline.project.params.load import Check, load
 
 FOLDER = Path(__file__).parent / "overlays"
-# The folder of the package's code in a clone.
-_CODE = "pipeline"
+# The folder of the package's code in a clone, and the format whose source is code.
+_CODE, _RENDERED = "pipeline", "shapes"
 # Sections of entries with a name of their own. An entry of the same name is replaced whole: half of the old one, with
 # options that the new one's members do not have, would be nobody's.
 NODES = ("datasets", "features", "texts", "noises", "teachers", "runs", "ensembles", "transfers")
@@ -94,8 +94,9 @@ def _add(content: dict, changes: dict) -> None:
 
 
 def _name_version(content: dict, root: Path) -> None:
-    for node in (content.get("datasets") or {}).values():
-        source = node.get("source") if isinstance(node, dict) else None
+    nodes = content.get("datasets")
+    for node in nodes.values() if isinstance(nodes, dict) else ():
+        source = node.get("source") if isinstance(node, dict) and node.get("format") == _RENDERED else None
         if isinstance(source, str) and Path(source).parts[:1] == (_CODE,) and not (root / source).exists():
             node["source"] = str(paths.REQUIREMENTS)
 

@@ -52,6 +52,8 @@ def read(path: Path, params: Params) -> dict[str, list[Candidate]]:
     if not path.is_file():
         raise MissingResource(f"{path}: no such file")
     found = {run: _settings(path, run, values, params) for run, values in read_document(path).items()}
+    if not found:
+        raise ParamsError([f"{path.name}: expected runs, and of each what is tried by address"])
     counts = {run: len(settings) for run, settings in found.items()}
     if len(set(counts.values())) > 1:
         told = ", ".join(f"{run} {count}" for run, count in counts.items())
@@ -67,9 +69,15 @@ def _settings(path: Path, run: str, values: object, params: Params) -> list[Cand
         raise ParamsError([f"{path.name} {run}: expected values by address, such as loss.margin: [0.1, 0.2]"])
     for address, tried in values.items():
         entry, _, key = str(address).partition(".")
-        if entry not in (*RUN_FAMILIES, _TRAIN) or not key:
+        if entry not in (*RUN_FAMILIES, _TRAIN) or not key or "=" in key:
             told = unknown("address", str(address), [f"{one}.*" for one in (*RUN_FAMILIES, _TRAIN)])
             raise ParamsError([f"{path.name} {run}: {told}"])
         if not isinstance(tried, list) or not tried:
             raise ParamsError([f"{path.name} {run}.{address}: expected a list of values, got {tried!r}"])
+        try:
+            different = {json.dumps(value) for value in tried}
+        except TypeError as error:
+            raise ParamsError([f"{path.name} {run}.{address}: expected numbers, words or lists; {error}"]) from error
+        if len(different) < len(tried):
+            raise ParamsError([f"{path.name} {run}.{address}: a value stands twice in {tried!r}"])
     return [Candidate(run, dict(zip(values, one, strict=True))) for one in itertools.product(*values.values())]

@@ -75,6 +75,14 @@ def test_the_plan_trains_nothing(project, call):
         ("sum: {}", ParamsError, "grid.yaml sum: expected values by address"),
         ("sum: {lr: [1]}", ParamsError, "unknown address 'lr'"),
         ("sum: {train.lr: 1}", ParamsError, r"grid.yaml sum.train.lr: expected a list of values, got 1"),
+        ("{}", ParamsError, "grid.yaml: expected runs"),
+        ("sum: {'train.lr=5;': [1]}", ParamsError, "unknown address 'train.lr=5;'"),
+        (
+            "sum: {train.lr: [2020-01-01]}",
+            ParamsError,
+            "grid.yaml sum.train.lr: expected numbers, words or lists; .*date",
+        ),
+        ("sum: {train.lr: [1, 1]}", ParamsError, "grid.yaml sum.train.lr: a value stands twice"),
         ("sum: {train.lr: [1, 2]}\nmax: {train.lr: [1]}", UsageError, "these have sum 2, max 1"),
     ],
 )

@@ -1,6 +1,7 @@
-"""What an overlay applied before leaves in params.yaml is said."""
+"""An overlay after another: what it leaves in params.yaml is said, and what it does not speak of is left."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -35,3 +36,16 @@ def test_options_of_the_overlay_before_are_named_unless_the_next_or_the_command_
 
 def test_of_a_new_project_nothing_is_kept(call):
     assert "kept" not in call("apply", "flickr8k_losses")[2]
+
+
+def test_pictures_that_are_not_rendered_keep_their_source(call):
+    Path("own.yaml").write_text("datasets: {mine: {format: csv, source: pipeline/captions.csv}}")
+    assert call("apply", "own.yaml")[0] == 0
+    assert "source: pipeline/captions.csv" in Path("params.yaml").read_text()
+
+
+def test_data_sets_that_are_no_mapping_are_one_line(call):
+    Path("own.yaml").write_text("datasets: [1]")
+    status, _, said = call("apply", "own.yaml")
+    assert status == 2
+    assert "params.yaml datasets: input should be a valid dictionary" in said
