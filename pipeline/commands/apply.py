@@ -21,9 +21,9 @@ def apply(
 ) -> None:
     """Write an overlay, and the values of --set, into params.yaml; `dvc repro` then runs what it describes.
 
-    Entries of datasets, features, texts, noises, teachers, runs and ensembles are added by name, or replaced where there is one of
-    that name; other sections are merged key by key. What the overlay does not name stays, unless it says
-    `replace: nodes`, for all six, or names some of them: `replace: [runs]`.
+    Entries of datasets, features, texts, noises, teachers, runs, ensembles and transfers are added by name, or replaced where there
+    is one of that name; other sections are merged key by key. What the overlay does not name stays, unless it says
+    `replace: nodes`, for all of these, or names some of them: `replace: [runs]`.
     """
     from pipeline.core.console import say
     from pipeline.papers import rows

@@ -65,3 +65,5 @@ def choose(
     say(
         "params.yaml now has the settings marked *; `dvc repro` trains them, `git checkout params.yaml` takes them back"
     )
+    if _project.overrides:
+        say(f"choose: tried with {', '.join(_project.overrides)}, which params.yaml does not have")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float32
-from pydantic import ConfigDict, Field, PositiveFloat
+from pydantic import ConfigDict, Field
 
 from pipeline.core.strict import Strict
 from pipeline.extract.text_engine.method import Corpus, State
@@ -27,7 +27,7 @@ class MixedPart(Strict):
 
     method: str
     """one that gives vectors"""
-    weight: PositiveFloat = 1.0
+    weight: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
     """length of its vectors in the mixture"""
 
     @property

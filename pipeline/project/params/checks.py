@@ -11,9 +11,9 @@ def out_of_range(values: dict, address: str = "") -> Iterator[tuple[str, str]]:
     """(address, what is wrong) of every number in ``values`` that is not finite or above ``MOST``; a seed has its own bound."""
     for key, value in values.items():
         place = f"{address}.{key}" if address else str(key)
-        for one in value if isinstance(value, list | tuple) else [value]:
+        for at, one in enumerate(value) if isinstance(value, list | tuple) else [(None, value)]:
             if isinstance(one, dict):
-                yield from out_of_range(one, place)
+                yield from out_of_range(one, place if at is None else f"{place}.{at}")
             elif isinstance(one, float) and not math.isfinite(one):
                 yield place, f"input should be a finite number, got {one!r}"
             elif isinstance(one, int) and abs(one) > MOST and key != "seeds" and place != "seed":

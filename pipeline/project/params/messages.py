@@ -34,7 +34,8 @@ def described(model: type[BaseModel], problem: Mapping[str, Any]) -> str:
     message = message[0].lower() + message[1:]
     if problem["type"] == "missing":
         return "; ".join([message, *([_ADDED[holder, last]] if (holder, last) in _ADDED else [])])
-    return f"{message}, got {problem['input']!r}"
+    given = problem["input"]
+    return message if isinstance(given, str) and repr(given) in message else f"{message}, got {given!r}"
 
 
 def _model_at(model: object, place: Iterable) -> type[BaseModel] | None:

@@ -132,11 +132,12 @@ def _require_room(target: Path) -> None:
         raise UsageError(f"init: {target.parent} is no folder; make it first, or choose another place")
     if Path.cwd().is_relative_to(target):
         raise UsageError(f"init: you are in {target}; name a folder that does not exist yet")
-    for path in (target, partial(target)):
+    for path, cure in (
+        (target, "or move it away"),
+        (partial(target), "or remove it: an init that was killed leaves one"),
+    ):
         if path.is_dir() and (there := sorted(one.name for one in path.iterdir())):
-            raise UsageError(
-                f"init: {path} is not empty ({', '.join(there[:3])}); choose another name, or move it away"
-            )
+            raise UsageError(f"init: {path} is not empty ({', '.join(there[:3])}); choose another name, {cure}")
     if shutil.which("git") is None:
         raise MissingResource(
             "init: git is not on the PATH, and DVC keeps experiments in a git repository; install git"

@@ -284,3 +284,10 @@ def test_one_file_under_two_digests_is_refused(tmp_path):
     parts = [{**part, "sha256": "0" * 64}, {**part, "sha256": "1" * 64, "unit": True}]
     with pytest.raises(ParamsError, match=r"texts\.words\.parts: glove\.txt has two different sha256 among the parts"):
         load_params(tmp_path, texts={"words": {"dataset": "toy", "method": "mixed", "parts": parts}}, runs={})
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), 1e300, 1e-300, 0.0])
+def test_a_weight_that_the_vectors_cannot_have_is_refused_at_its_part(tmp_path, weight):
+    parts = [{"method": "tfidf"}, {"method": "tfidf", "weight": weight}]
+    with pytest.raises(ParamsError, match=r"texts\.words\.parts\.1\.weight: input should be"):
+        load_params(tmp_path, texts={"words": {"dataset": "toy", "method": "mixed", "parts": parts}}, runs={})

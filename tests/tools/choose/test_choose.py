@@ -59,6 +59,14 @@ def test_the_best_on_val_is_written_and_nothing_of_test_is_read(project, call):
     assert len(_written(project).groups["sum"]) == 3
 
 
+def test_what_was_tried_under_set_and_is_not_written_is_said(project, call):
+    (project / "grid.yaml").write_text("sum: {train.lr: [1.0e-2]}\n")
+    status, _, err = call("-S", "train.epochs=1", "choose", "--grid", "grid.yaml", "--device", "cpu")
+    assert status == 0, err
+    assert "choose: tried with train.epochs=1, which params.yaml does not have" in err
+    assert _written(project).runs["sum/1"].train.epochs == 2
+
+
 def test_the_plan_trains_nothing(project, call):
     status, out, err = call("choose", "--grid", "grid.yaml", "--dry-run")
     assert status == 0

@@ -167,7 +167,7 @@ def _in_a_repository(root: Path) -> str:
 def _left(root: Path) -> str:
     (root / "mine.partial").mkdir()
     (root / "mine.partial" / "x").write_text("")
-    return "mine.partial is not empty (x)"
+    return "mine.partial is not empty (x); choose another name, or remove it: an init that was killed leaves one"
 
 
 @pytest.mark.parametrize("prepare", [_occupied, _a_file, _a_link, _in_a_repository, _left])
