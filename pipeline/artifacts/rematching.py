@@ -10,6 +10,7 @@ A list, in the order of epochs. Each entry has
 - ``losses``: ``smallest`` and ``largest`` loss, and the histogram of scaled losses: ``edges``, ``matched``, ``mismatched``;
 - ``cost``: the histogram of a pair's own transport cost at the steps of the epoch, whose last bin takes what lies above it;
 - ``moved``: mean mass of the epoch's transport plans, null without any;
+- ``kept``: of it what stays with the pair's own caption, which the mask forbids;
 - ``alignment``: of ``transported`` images (more than half of their mass is moved) and of ``untransported`` ones how many there
   were, ``rows``, and the ``mean`` of their refined alignments, each sorted from its largest entry down; null without any plan;
 - ``rematched``: at most twelve pairs, of different images, whose image the last plan they were in gives to one caption
@@ -25,7 +26,20 @@ from pipeline.core.errors import InputError
 from pipeline.core.files import read_json, write_json
 
 NAME = "rematching.json"
-KEYS = {"epoch", "pairs", "matched", "mixture", "by", "losses", "cost", "moved", "alignment", "rematched", "truth"}
+KEYS = {
+    "epoch",
+    "pairs",
+    "matched",
+    "mixture",
+    "by",
+    "losses",
+    "cost",
+    "moved",
+    "kept",
+    "alignment",
+    "rematched",
+    "truth",
+}
 
 
 def write(folder: Path, records: list[dict]) -> None:

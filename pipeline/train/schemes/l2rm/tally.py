@@ -26,7 +26,8 @@ class Tally:
         self.split, self.pairs, self.truth = split, pairs, pairs.mismatched
         self._mismatched = ~split.clean if self.truth is None else self.truth
         self._costs = np.zeros((2, len(_COST_EDGES) - 1), dtype=np.int64)
-        self._moved: list[float] = []
+        # Mass of each plan, and of it what stays with the pair's own caption.
+        self._moved: list[tuple[float, float]] = []
         # Of untransported and of transported images; batches of an epoch are of one size.
         self._rows, self._ranked = np.zeros(2), np.zeros((2, 1))
         # Of each pair's image, in its last plan: the weight of the caption that got most, 0 if not transported, and its pair.
@@ -43,7 +44,7 @@ class Tally:
         self, pairs: Int[ndarray, " rows"], plan: Float[ndarray, "rows rows"], refined: Float[ndarray, "rows rows"]
     ) -> None:
         """plan: the mass moved from the images to the captions of ``pairs``; refined: what the model is drawn to."""
-        self._moved.append(float(plan.sum()))
+        self._moved.append((float(plan.sum()), float(plan.trace())))
         # An image is transported when more than half of its mass is moved.
         transported = plan.sum(axis=1) > 0.5 / len(pairs)
         kinds = np.stack([~transported, transported]).astype(float)
@@ -56,6 +57,7 @@ class Tally:
         split = self.split
         scaled = beta.scaled(split.losses)
         losses = [np.histogram(scaled[self._mismatched == bool(kind)], _LOSS_EDGES)[0] for kind in (0, 1)]
+        moved, kept = np.mean(self._moved, axis=0).tolist() if self._moved else (None, None)
         known = None if self.truth is None else against_truth(split.mixture.posterior, split.clean, self.truth)
         return {
             "pairs": len(split.clean),
@@ -68,7 +70,8 @@ class Tally:
                 **_histogram(_LOSS_EDGES, losses),
             },
             "cost": _histogram(_COST_EDGES, self._costs),
-            "moved": float(np.mean(self._moved)) if self._moved else None,
+            "moved": moved,
+            "kept": kept,
             "alignment": self._alignment(),
             "rematched": self._rematched(),
             "truth": known,

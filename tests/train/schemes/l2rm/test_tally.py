@@ -68,6 +68,14 @@ def test_moved_masses_are_averaged():
     assert tally.record()["moved"] == pytest.approx(((2 * 0.9 + 8 * 0.1) + (3 * 0.9 + 7 * 0.1)) / 10 / 2)
 
 
+def test_the_mass_that_stays_with_its_own_caption_is_that_of_the_diagonals():
+    tally, plans = _tally(), np.random.default_rng(0).random((2, 10, 10))
+    assert tally.record()["kept"] is None
+    for plan in plans:
+        tally.moved(np.arange(20, 30), plan, plan)
+    assert tally.record()["kept"] == pytest.approx(sum(plan[one, one] for plan in plans for one in range(10)) / 2)
+
+
 def test_alignments_are_averaged_by_rank_apart_for_transported_images():
     tally = _tally()
     assert tally.record()["alignment"] is None
