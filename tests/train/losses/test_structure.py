@@ -12,7 +12,7 @@ from pipeline.project.registry import LOSSES
 from pipeline.train.engine.incidence import Incidence
 from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.losses.structure.triplets import euclidean, hardest
-from tests.naive import losses as naive
+from tests.naive import structure as naive
 from tests.train.losses.contract import OWNERS, batch_of, check_contract, some_batch, some_scores, some_vectors
 
 member = LOSSES.load("structure")

@@ -1,7 +1,6 @@
 """vse-pipe index: a folder of pictures without captions, from nothing to a search, by a run that was trained elsewhere."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -15,45 +14,18 @@ from pipeline.artifacts import embeddings, evaluation, features, images, unreada
 from pipeline.core.whole import partial
 from pipeline.project import paths
 from pipeline.project.params.document import read_document
-from tests.command_line import caller
+from tests.commands.index.photos import NAMES, contents, photos
 from tests.commands.script import COMMAND, environment
-from tests.prepare._data import picture, pictures
+from tests.prepare._data import picture
 from tests.tools.search import project as artefacts
-
-NAMES = ["a b.png", "deep/c.png", "d.png", "e'\".png", "\u00e9.png"]
-LONG_AGO = 1_600_000_000
-
-
-@pytest.fixture
-def call(searched, tmp_path, monkeypatch, capsys):
-    """The command line in a copy of a small project with trained runs, a folder of pictures beside it."""
-    root = tmp_path / "project"
-    shutil.copytree(searched, root)
-    artefacts.params(root, runs={name: artefacts.RUNS[name] for name in ("sum", "scan", "given")}, ensembles={})
-    _photos(tmp_path / "My Photos", NAMES)
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("COLUMNS", "100")
-    return caller(monkeypatch, capsys)
-
-
-def _photos(folder: Path, names: list[str]) -> None:
-    pictures(folder, names)
-    for name in names:
-        os.utime(folder / name, (LONG_AGO, LONG_AGO))
 
 
 def _side(run: str) -> embeddings.Side:
     return embeddings.read(paths.embedded(run) / embeddings.IMAGES)
 
 
-def _bytes(*folders: Path) -> dict[str, bytes]:
-    return {
-        str(path): path.read_bytes() for folder in folders for path in sorted(folder.rglob("*.*")) if path.is_file()
-    }
-
-
 def _outputs() -> dict[str, bytes]:
-    return _bytes(
+    return contents(
         paths.prepared("My-Photos"), paths.extracted("My-Photos", "filters_My-Photos"), paths.embedded("My-Photos")
     )
 
@@ -181,7 +153,7 @@ def test_called_again_it_finds_its_entries_and_only_what_changed(call, tmp_path)
     for again in (("../My Photos",), (), ("../My Photos", "--run", "sum"), ("../My Photos", "--run", "My-Photos")):
         assert call("index", *again, "--device", "cpu")[0] == 0
         assert (_outputs(), Path("params.yaml").read_bytes()) == (before, params)
-    _photos(tmp_path / "My Photos", ["new.png"])
+    photos(tmp_path / "My Photos", ["new.png"])
     (tmp_path / "My Photos/d.png").unlink()
     assert call("index", "--device", "cpu")[0] == 0
     grown = _outputs()
@@ -262,7 +234,7 @@ def test_a_model_or_features_that_are_others_now_are_refused(call):
 @pytest.mark.acceptance
 def test_killed_it_goes_on(call, tmp_path):
     """SIGKILL at several moments, then the same command again: the bytes of one that nobody disturbed."""
-    _photos(tmp_path / "My Photos", [f"{number}.png" for number in range(200)])
+    photos(tmp_path / "My Photos", [f"{number}.png" for number in range(200)])
     document = read_document(Path("params.yaml"))
     document["features"]["filters"] |= {"batch_size": 4, "shard_size": 4}
     artefacts.params(Path(), **document)
@@ -287,62 +259,3 @@ def test_killed_it_goes_on(call, tmp_path):
     shutil.rmtree(paths.DATA / "embed/My-Photos")
     assert call("index", "--device", "cpu")[0] == 0
     assert _outputs() == found
-
-
-@pytest.fixture
-def pair(call):
-    """The options of a tiny pretrained pair."""
-    pytest.importorskip("open_clip", reason="the extra open_clip is not installed")
-    from tests.pair_project import named, write_model
-
-    found = named(write_model("clip"))
-    return "--model", found["model"], "--weights", found["weights"]
-
-
-@pytest.mark.acceptance
-def test_a_pretrained_pair_searches_at_once_as_open_clip_itself_does(call, pair, tmp_path):
-    Path("params.yaml").unlink()
-    assert call("init", tmp_path / "fresh")[0] == 0
-    shutil.move("models", tmp_path / "fresh")
-    os.chdir(tmp_path / "fresh")
-    status, _, err = call("index", tmp_path / "My Photos", *pair, "--device", "cpu")
-    assert status == 0, err
-    before = _bytes(paths.embedded("My-Photos"))
-    status, out, err = call("search", "a red dog", "--json", "--device", "cpu")
-    assert status == 0, err
-    hits = {hit["image_id"]: hit["score"] for hit in json.loads(out)["hits"]}
-    assert hits == pytest.approx(_by_hand("a red dog", tmp_path / "My Photos"), abs=1e-4)
-    photos = tmp_path / "My Photos"
-    for again in ((), (photos,), (photos, *pair), (photos, "--run", "My-Photos")):
-        assert call("index", *again, "--device", "cpu")[0] == 0
-        assert _bytes(paths.embedded("My-Photos")) == before
-    _photos(tmp_path / "My Photos", ["new.png"])
-    status, _, err = call("index", "--device", "cpu")
-    assert (status, "embed My-Photos: 6 of 6 pictures computed before" in err) == (0, True), err
-    assert json.loads(call("search", "a red dog", "--json", "--device", "cpu")[1])["searched"] == 6
-    assert call("evaluate", "--device", "cpu")[0] == 0
-    status, _, err = call("check")
-    assert status == 0, err
-    status, _, err = call("report")
-    assert (status, json.loads(Path("reports/metrics.json").read_text())) == (0, {}), err
-    assert call("check")[0] == 0
-
-
-def _by_hand(sentence: str, folder: Path) -> dict[str, float]:
-    """Cosines of open_clip's own vectors."""
-    import open_clip
-    import torch
-    from PIL import Image
-    from safetensors.torch import load_file
-
-    from pipeline.extract.engine.pair.model import folder as opened
-    from tests.pair_project import MODELS
-
-    with opened(MODELS["clip"]) as place:
-        model, _, transform = open_clip.create_model_and_transforms(place, load_weights=False)
-        tokens = open_clip.get_tokenizer(place)([sentence])
-    model.load_state_dict(load_file("models/clip/open_clip_model.safetensors"))
-    with torch.inference_mode():
-        said = model.eval().encode_text(tokens, normalize=True)[0]
-        pictures_ = {name: transform(Image.open(folder / name).convert("RGB"))[None] for name in NAMES}
-        return {name: float(model.encode_image(one, normalize=True)[0] @ said) for name, one in pictures_.items()}

@@ -1,0 +1,14 @@
+"""The command line where a project is made."""
+
+import pytest
+
+from pipeline.tools.plots import plots_page
+from tests.command_line import caller
+
+
+@pytest.fixture
+def call(monkeypatch, tmp_path, capsys):
+    """The command line in an empty folder; the page with Vega, which takes seconds, is a line."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plots_page, "render", lambda: "{plot_divs}")
+    return caller(monkeypatch, capsys)
