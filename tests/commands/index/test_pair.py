@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.project import paths
-from tests.commands.index.photos import NAMES, contents
+from tests.commands.index.photos import NAMES, contents, photos
 
 
 @pytest.fixture
