@@ -28,7 +28,7 @@ def _with_shapes() -> list[str]:
         for path in (ROOT / "pipeline" / room).rglob("*.py")
     ]
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in found]
-    return [name for name in names if ".compiled." not in name and not name.endswith(("__init__", "stage"))]
+    return [name for name in names if ".compiled." not in f"{name}." and not name.endswith(("__init__", "stage"))]
 
 
 install_import_hook(_with_shapes(), f"{typechecker.__name__}.checked")

@@ -11,7 +11,8 @@ import torch
 from pipeline.core import console
 from pipeline.evaluate.engine.measure import Inputs, measure
 from pipeline.project.params.schema import EvaluateParams
-from pipeline.project.registry import INFERENCES, TEXT_ENCODERS
+from pipeline.project.registry import INFERENCES, SIMILARITIES, TEXT_ENCODERS
+from pipeline.ranking.compiled import listed, tiles
 from pipeline.ranking.compiled.average_precision import by_class
 from pipeline.ranking.engine import criteria
 from pipeline.ranking.engine.bank_source import BankSource, cosine
@@ -24,8 +25,8 @@ _IMAGES, _EACH, _DIM, _SEED = 60, 5, 8, 1
 
 
 def compile_all() -> None:
-    """Rank random vectors under every criterion, take one step of a recurrent encoder, and call the two loops that a gallery
-    of this size or a page without phrases does without."""
+    """Rank random vectors under every criterion, take one step of a recurrent encoder and of order violations, and call the loops that a gallery
+    of this size, without an index, or a page without phrases does without."""
     inputs = Inputs(_split(0), BankSource("test"), _split(_IMAGES), BankSource("val"), cosine, {})
     chosen = [criteria.parse(name, {}) for name in INFERENCES.names()]
     for _ in measure(inputs, chosen, EvaluateParams(resamples=1)):
@@ -33,9 +34,17 @@ def compile_all() -> None:
     options = TEXT_ENCODERS.options("gru").Params(pooling="gpo")
     gru = TEXT_ENCODERS.load("gru").build(options, _DIM, _DIM, torch.Generator())
     gru(torch.ones(2, 3, dtype=torch.int64), torch.tensor([3, 2])).sum().backward()
+    vectors = torch.ones(1, _DIM, requires_grad=True)
+    SIMILARITIES.load("order").score(vectors, vectors, SIMILARITIES.options("order").Params()).sum().backward()
     one, bounds = np.zeros(1, np.int64), np.arange(2)
     by_class(np.ones((1, 1), np.int64), bounds, one, bounds, one, one + 1, bounds, one, False)
     thresholds.compiled(torch.zeros(1, 1), bounds, np.zeros(1, np.float32), False)
+    score, item = np.zeros((1, 1), np.float32), np.zeros((1, 1), np.int32)
+    for loop in (tiles.of_rows, tiles.of_columns):
+        loop(score, 0, 0, score, item, item, score, item, 0, 1)
+    for columns in (one, item[0]):
+        listed.scored(score, score, bounds, columns, score[0], 0, 1)
+    listed.ranks(score, item, bounds, one, score[0], one, one, 0, 1)
 
 
 def _split(first: int) -> Split:

@@ -9,9 +9,9 @@ from jaxtyping import Float, Float32, Int, Int32
 from torch import Tensor
 
 from pipeline.ranking.compiled import listed
-from pipeline.ranking.compiled.threads import over_rows
 from pipeline.ranking.engine.bank import ItemBias
 from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.threads import over_rows
 from pipeline.ranking.metrics.ranks import Ties
 from pipeline.ranking.metrics.truth import Truth
 

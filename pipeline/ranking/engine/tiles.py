@@ -10,9 +10,9 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from pipeline.core import console, workers
-from pipeline.ranking.compiled.threads import over_rows
 from pipeline.ranking.engine.parts import Parts
 from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.threads import over_rows
 from pipeline.ranking.metrics.positions import Ties, counted, descending
 from pipeline.ranking.metrics.truth import Truth
 

@@ -5,10 +5,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from pipeline.ranking.compiled.threads import over_rows
 from pipeline.ranking.engine import tiles
 from pipeline.ranking.engine.picked import Shuffled
 from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.threads import over_rows
 
 # Where the compiled loop beats torch.topk, as measured: long lists, and short ones of long rows.
 _LONG_LIST, _LONG_ROW = 64, 1 << 14

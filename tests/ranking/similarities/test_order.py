@@ -9,16 +9,64 @@ from pipeline.ranking.similarities.order import score as order
 member = SIMILARITIES.load("order")
 
 
+@pytest.fixture(params=["compiled", "all at once", "one by one"])
+def way(request, monkeypatch):
+    """How violations are summed: by the compiled loop, or by PyTorch as on a GPU."""
+    if request.param != "compiled":
+        monkeypatch.setattr(order, "_AT_ONCE", 1 if request.param == "one by one" else 1 << 24)
+        monkeypatch.setattr(order._Squared, "apply", order._squared)
+
+
 @pytest.mark.parametrize("root", [True, False])
-@pytest.mark.parametrize("at_once", [1, 1 << 24])
-def test_equals_plain_loops(root, at_once, monkeypatch):
-    monkeypatch.setattr(order, "_AT_ONCE", at_once)
-    images, texts = torch.rand(3, 5, dtype=torch.float64), torch.rand(4, 5, dtype=torch.float64)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equals_plain_loops(root, dtype, way):
+    images, texts = torch.rand(3, 19, dtype=dtype), torch.rand(4, 19, dtype=dtype)
     scores = member.score(images, texts, member.Params(root=root))
+    assert scores.dtype == dtype
     for i, image in enumerate(images.tolist()):
         for t, text in enumerate(texts.tolist()):
             squared = sum(max(0.0, b - a) ** 2 for a, b in zip(image, text, strict=True))
-            assert scores[i, t].item() == pytest.approx(-math.sqrt(squared) if root else -squared)
+            assert scores[i, t].item() == pytest.approx(-math.sqrt(squared) if root else -squared, rel=1e-6)
+
+
+@pytest.mark.parametrize("root", [True, False])
+def test_its_gradient_is_that_of_differences(root):
+    images, texts = (torch.rand(rows, 7, dtype=torch.float64, requires_grad=True) for rows in (5, 3))
+    assert torch.autograd.gradcheck(lambda a, b: member.score(a, b, member.Params(root=root)), (images, texts))
+
+
+def test_vectors_may_be_views_and_weights_zero(way):
+    images, texts = torch.rand(7, 6).t(), torch.rand(7, 4).t()
+    parts = [one.requires_grad_() for one in (images, texts)]
+    scores = member.score(*parts, member.Params())
+    (scores[2, 1] * 3).backward()  # all other weights are 0
+    above = (texts[1] - images[2]).relu().detach()
+    expected = 3 * above / above.norm()
+    assert torch.allclose(parts[1].grad[1], -expected)
+    assert torch.allclose(parts[0].grad[2], expected)
+    assert parts[0].grad.count_nonzero() == parts[1].grad.count_nonzero() == above.count_nonzero()
+
+
+def test_threads_change_nothing(monkeypatch):
+    def found(threads):
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        parts = [torch.rand(rows, 9, generator=torch.Generator().manual_seed(1)).requires_grad_() for rows in (5, 3)]
+        scores = member.score(*parts, member.Params())
+        scores.square().sum().backward()
+        return [scores, *(part.grad for part in parts)]
+
+    assert all(one.equal(other) for one, other in zip(found(1), found(4), strict=True))
+
+
+def test_no_number_is_no_perfect_score(way):
+    images, texts = torch.rand(2, 3), torch.rand(2, 3)
+    images[0, 1] = math.nan
+    assert member.score(images, texts, member.Params()).isnan().tolist() == [[True, True], [False, False]]
+
+
+def test_no_images_and_no_texts(way):
+    assert member.score(torch.rand(0, 3), torch.rand(2, 3), member.Params()).shape == (0, 2)
+    assert member.score(torch.rand(2, 3), torch.rand(0, 3), member.Params()).shape == (2, 0)
 
 
 def test_it_is_not_symmetric():

@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from pipeline.core.errors import InputError
-from pipeline.ranking.compiled.threads import over_rows
 from pipeline.ranking.engine.bank import Bank, ItemBias
 from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.threads import over_rows
 
 from . import Params
 

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pipeline.ranking.compiled.threads import over_rows
 from pipeline.ranking.engine.bank import Bank
 from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.threads import over_rows
 from pipeline.ranking.inference.mutual_proximity import Params
 
 
