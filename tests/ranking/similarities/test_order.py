@@ -64,6 +64,20 @@ def test_no_number_is_no_perfect_score(way):
     assert member.score(images, texts, member.Params()).isnan().tolist() == [[True, True], [False, False]]
 
 
+def test_vectors_of_other_lengths_are_refused():
+    with pytest.raises(ValueError, match="images have 8 numbers and texts 4"):
+        order._Squared.apply(torch.rand(2, 8), torch.rand(3, 4))
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+def test_a_frozen_side_has_no_gradient(frozen, way):
+    sides = [torch.rand(2, 3), torch.rand(4, 3)]
+    sides[1 - frozen].requires_grad_()
+    member.score(*sides, member.Params()).sum().backward()
+    assert sides[frozen].grad is None
+    assert sides[1 - frozen].grad.any()
+
+
 def test_no_images_and_no_texts(way):
     assert member.score(torch.rand(0, 3), torch.rand(2, 3), member.Params()).shape == (0, 2)
     assert member.score(torch.rand(2, 3), torch.rand(0, 3), member.Params()).shape == (2, 0)

@@ -19,7 +19,7 @@ def score(
 
     Vendrov et al., Order-embeddings of images and language, ICLR 2016, Eq. 2. The vectors should not be negative
     (``use_abs``). At a violation of 0 the root passes a gradient of 0; the authors' passes NaN. On the CPU a compiled loop
-    holds no differences; gradients are of the first order only.
+    holds no differences; gradients are of the first order only. Raises ValueError for vectors of other lengths.
     """
     looped = images.device.type == "cpu" and images.dtype == texts.dtype in (torch.float32, torch.float64)
     squared = _Squared.apply(images, texts) if looped else _squared(images, texts)
@@ -42,6 +42,8 @@ class _Squared(torch.autograd.Function):
     def forward(ctx, images, texts):
         from pipeline.ranking.similarities.order import compiled  # numba takes half a second to import
 
+        if images.shape[1] != texts.shape[1]:
+            raise ValueError(f"images have {images.shape[1]} numbers and texts {texts.shape[1]}")
         ctx.save_for_backward(images, texts)
         out = images.new_empty(len(images), len(texts))
         seen, read, found = (one.detach().contiguous().numpy() for one in (images, texts, out))
@@ -52,7 +54,11 @@ class _Squared(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         images, texts = (one.contiguous() for one in ctx.saved_tensors)
-        return _half(images, texts, -2 * grad, False), _half(texts, images, 2 * grad.t(), True)
+        seen, read = ctx.needs_input_grad
+        return (
+            _half(images, texts, -2 * grad, False) if seen else None,
+            _half(texts, images, 2 * grad.t(), True) if read else None,
+        )
 
 
 def _half(own: Tensor, others: Tensor, weights: Tensor, texts: bool) -> Tensor:
