@@ -10,7 +10,7 @@ from typing import IO
 
 import numpy as np
 
-from pipeline.core import mapped, memory, unchanged
+from pipeline.core import mapped, memory, parsing, unchanged
 from pipeline.core.damage import Damage
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -60,7 +60,7 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path, damage: Damage) -> 
 
 def _header(file: IO[bytes], size: int, where: str, damage: Damage) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether its first index runs fastest, and type; ``file`` then stands where the numbers begin. size: of all of it."""
-    with damage.named(Path(where), _WHAT), warnings.catch_warnings():
+    with damage.named(Path(where), _WHAT), parsing.ALONE, warnings.catch_warnings():
         # Files written by Python 2 have "29000L" in the header, which numpy reads with a warning.
         warnings.simplefilter("ignore", UserWarning)
         shape, fortran, kind = _HEADERS[np.lib.format.read_magic(file)](file)

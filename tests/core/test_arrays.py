@@ -1,6 +1,9 @@
 """Whatever bytes a .npy file has, it is mapped as it is or refused in one line."""
 
+import gc
+import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +63,27 @@ def test_damaged_headers_end_in_one_line(tmp_path: Path, name: str) -> None:
     found = refusals(path, mutants(path.read_bytes(), 300, last=100), lambda: READERS[name](path))
     assert all(isinstance(error, IntegrityError if name == "features" else InputError) for error in found)
     assert len(found) > 200 or name == "plan"
+
+
+def test_threads_read_headers_side_by_side(tmp_path: Path) -> None:
+    """Each at a depth of its own, and a collector that lets the next one in at every step: so Python 3.11's parser miscounts."""
+    np.save(tmp_path / "a.npy", np.ones((3, 2)))
+
+    def opened(depth: int) -> np.ndarray:
+        return opened(depth - 1) if depth else arrays.opened(tmp_path / "a.npy", DAMAGE)
+
+    between = sys.getswitchinterval(), gc.get_threshold()
+    gc.callbacks.append(lambda *_: sum(range(50)))
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(5)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(opened, [*range(8)] * 250))
+    finally:
+        sys.setswitchinterval(between[0])
+        gc.set_threshold(*between[1])
+        gc.callbacks.pop()
+    assert all(np.array_equal(one, np.ones((3, 2))) for one in found)
 
 
 def _packed(path: Path, header: dict, content: bytes) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.core import parsing
 from pipeline.core.errors import UsageError
 from pipeline.core.unknown import missing
 
@@ -44,7 +45,7 @@ def rows(condition: str, table: pa.Table) -> np.ndarray:
             "--where: two texts stand side by side; text that holds a ' belongs in double quotes: \"it's.jpg\""
         )
     try:
-        with warnings.catch_warnings():
+        with parsing.ALONE, warnings.catch_warnings():
             warnings.simplefilter("error")
             tree = ast.parse(_TOKENS.sub(_as_python, condition).strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError, Warning) as error:
