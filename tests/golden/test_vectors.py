@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.golden.__main__ import check, kind_of, line, main
+from tests.golden.kinds import _train3
 
 VECTORS = sorted((Path(__file__).parent / "vectors").glob("*.npz"))
 
@@ -38,3 +39,21 @@ def test_an_unknown_kind_is_not_passed_over(tmp_path, capsys):
     np.savez(tmp_path / "nobody_wrote_this.npz", x=np.zeros(1))
     assert main([str(tmp_path / "nobody_wrote_this.npz")]) == 1
     assert capsys.readouterr().out == "unsupported nobody_wrote_this - -\n"
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in VECTORS if path.stem.startswith("train3")], ids=lambda path: path.stem
+)
+def test_steps_in_bfloat16_stay_near_theirs(path):
+    """``train.precision: bfloat16``, docs/training.md: losses to 0.5 %, and the weights move the authors' way."""
+    with np.load(path, allow_pickle=False) as file:
+        arrays = dict(file)
+    losses, ours = _train3.steps("order" if "order" in path.stem else "cosine", arrays, "bfloat16")
+    np.testing.assert_allclose(losses, arrays["losses"], rtol=5e-3)
+    start, theirs = (_train3.weights(arrays, when) for when in ("w0", f"w{len(losses)}"))
+    moved, wanted = (
+        np.concatenate([(np.asarray(after[name]) - before).ravel() for name, before in start.items()])
+        for after in (ours, theirs)
+    )
+    assert moved @ wanted > 0.95 * np.linalg.norm(moved) * np.linalg.norm(wanted)
+    assert not np.array_equal(moved, wanted)

@@ -26,25 +26,31 @@ _NO_PAIRS = Pairs.__new__(Pairs)
 
 
 def check_steps(similarity: str, arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:
-    tried = [
-        _steps(arrays, similarity, loss, *options)
-        for loss, *options in product(("sum", "max"), (False, True), (False, True))
-    ]
-    losses, weights = min(tried, key=lambda result: abs(result[0][0] - arrays["losses"][0]))
+    losses, ours = steps(similarity, arrays)
     last = f"w{len(arrays['losses'])}"
     return [
         compare("losses", losses, arrays["losses"]),
-        *(compare(name, weights[name], array) for name, array in _weights(arrays, last).items()),
+        *(compare(name, ours[name], array) for name, array in weights(arrays, last).items()),
     ]
 
 
-def _steps(
-    arrays: dict[str, np.ndarray], similarity: str, loss: str, no_imgnorm: bool, use_abs: bool
+def steps(
+    similarity: str, arrays: dict[str, np.ndarray], precision: str = "float32"
 ) -> tuple[list[float], dict[str, torch.Tensor]]:
     """The loss before each step, and the weights after the last."""
+    tried = [
+        _steps(arrays, similarity, precision, loss, *options)
+        for loss, *options in product(("sum", "max"), (False, True), (False, True))
+    ]
+    return min(tried, key=lambda result: abs(result[0][0] - arrays["losses"][0]))
+
+
+def _steps(
+    arrays: dict[str, np.ndarray], similarity: str, precision: str, loss: str, no_imgnorm: bool, use_abs: bool
+) -> tuple[list[float], dict[str, torch.Tensor]]:
     member, model = LOSSES.load(loss), _model(arrays, similarity, no_imgnorm, use_abs)
     objective = partial(member.loss, params=member.Params(margin=float(arrays["margin"])))
-    train = TrainParams(lr=float(arrays["lr"]), grad_clip=float(arrays["grad_clip"]))
+    train = TrainParams(lr=float(arrays["lr"]), grad_clip=float(arrays["grad_clip"]), precision=precision)
     setting = Setting(model, objective, _NO_PAIRS, train, seed=0, device=torch.device("cpu"), build=lambda seed: model)
     optimizer = optimizer_for(model, train)
     images, tokens, lengths = (torch.tensor(arrays[name]) for name in ("images", "tokens", "lengths"))
@@ -54,7 +60,7 @@ def _steps(
 
 
 def _model(arrays: dict[str, np.ndarray], similarity: str, no_imgnorm: bool, use_abs: bool) -> DualEncoder:
-    start = {name: torch.tensor(array) for name, array in _weights(arrays, "w0").items()}
+    start = {name: torch.tensor(array) for name, array in weights(arrays, "w0").items()}
     embed_size, in_features = start["img.fc.weight"].shape
     words, word_dim = start["txt.embed.weight"].shape
     image = Member("linear", linear.Params(no_imgnorm=no_imgnorm, use_abs=use_abs))
@@ -65,7 +71,7 @@ def _model(arrays: dict[str, np.ndarray], similarity: str, no_imgnorm: bool, use
     return model
 
 
-def _weights(arrays: dict[str, np.ndarray], when: str) -> dict[str, np.ndarray]:
+def weights(arrays: dict[str, np.ndarray], when: str) -> dict[str, np.ndarray]:
     """``w0/txt/rnn.bias_hh_l0`` of w0 as ``txt.rnn.bias_hh_l0``."""
     start = f"{when}/"
     return {
