@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from pipeline.core import precision
+from pipeline.core import allocator, precision
 from pipeline.core.console import track
 from pipeline.core.errors import InputError
 from pipeline.extract.engine.backbone import Failure, Output
@@ -27,6 +27,8 @@ class Computer:
 
     def __init__(self, job: Job, device: torch.device) -> None:
         assert job.backbone is not None
+        if device.type == "cpu":
+            allocator.keep_freed()
         self.job, self.device, self.read = job, device, job.backbone.read
         backbone = job.node.backbone
         even = 0 if BACKBONES.traits(backbone.name).alone else backbone.params.batch_size
