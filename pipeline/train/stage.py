@@ -18,7 +18,7 @@ from pipeline.artifacts import (
     pairs,
     rematching,
 )
-from pipeline.core import ranks
+from pipeline.core import allocator, ranks
 from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError
@@ -83,6 +83,8 @@ def train(params: Params, run: str, device: str = "auto", out: Path | None = Non
 def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     started, node = time.monotonic(), params.runs[name]
     seed = node.seed
+    if device.type == "cpu":
+        allocator.keep_freed()
     stored = features.read(paths.extracted(node.dataset, node.features))
     # The project's seed: that of the network behind the features, where its weights are drawn; all else is the run's own.
     network = inputs.network(node, params.features[node.features], stored, params.seed, device)

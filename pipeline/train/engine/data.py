@@ -38,7 +38,7 @@ class Batch:
 
 def image_inputs(array: np.ndarray, rows: np.ndarray) -> Tensor:
     """(len(rows), ...) float32 from an array that may be a memory map of any float type."""
-    return torch.from_numpy(np.asarray(array[rows], dtype=np.float32))
+    return torch.from_numpy(array[rows]).float()  # numpy takes ten times as long for float16
 
 
 def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:
@@ -48,7 +48,7 @@ def text_inputs(texts: Texts, places: np.ndarray) -> tuple[Tensor, ...]:
         return torch.from_numpy(tokens), torch.from_numpy(lengths)
     assert texts.array is not None  # of vectors
     assert texts.rows is not None
-    return (torch.from_numpy(np.asarray(texts.array[texts.rows[places]], dtype=np.float32)),)
+    return (image_inputs(texts.array, texts.rows[places]),)
 
 
 def text_lengths(texts: Texts, places: np.ndarray) -> np.ndarray:
