@@ -41,15 +41,17 @@ _SIDE = [
     ("Mean r", "mean_r", 1, "least"),
     ("Skew", "skew@10", 2, "zero"),
 ]
-_SIDES = {side: [Column(label, (side, key), digits, goal) for label, key, digits, goal in _SIDE] for side in DIRECTIONS}
-_TOTALS = [Column("rsum", ("rsum",), 1, "most"), Column("hs-sum", ("hs_sum",), 2, "zero")]
+# What sums both directions comes first: the last columns are out of sight on most screens.
+_HEADS = {
+    "Both": [Column("rsum", ("rsum",), 1, "most"), Column("hs-sum", ("hs_sum",), 2, "zero")],
+    **{HEADINGS[side]: [Column(label, (side, key), digits, goal) for label, key, digits, goal in _SIDE] for side in DIRECTIONS},
+}
 
 
 def context(results: Results, collector: Collector) -> dict:
     return {
         "groups": [_table(group) for group in results.groups],
-        "heads": [{"label": HEADINGS[side], "columns": columns} for side, columns in _SIDES.items()],
-        "totals": _TOTALS,
+        "heads": [{"label": label, "columns": columns} for label, columns in _HEADS.items()],
         "intervals": any(one.interval for group in results.groups for one in group.evaluations()),
         "matchings": any(one.matching for group in results.groups for one in group.evaluations()),
         "transductive": any(one.transductive for group in results.groups for one in group.evaluations()),
@@ -58,7 +60,7 @@ def context(results: Results, collector: Collector) -> dict:
 
 def _table(group: Group) -> dict:
     evaluations = group.evaluations()
-    columns = [*(column for columns in _SIDES.values() for column in columns), *_TOTALS]
+    columns = [column for columns in _HEADS.values() for column in columns]
     best = [_best(column, evaluations) for column in columns]
     rows = [
         {
