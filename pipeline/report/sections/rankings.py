@@ -44,7 +44,10 @@ _SIDE = [
 # What sums both directions comes first: the last columns are out of sight on most screens.
 _HEADS = {
     "Both": [Column("rsum", ("rsum",), 1, "most"), Column("hs-sum", ("hs_sum",), 2, "zero")],
-    **{HEADINGS[side]: [Column(label, (side, key), digits, goal) for label, key, digits, goal in _SIDE] for side in DIRECTIONS},
+    **{
+        HEADINGS[side]: [Column(label, (side, key), digits, goal) for label, key, digits, goal in _SIDE]
+        for side in DIRECTIONS
+    },
 }
 
 
