@@ -10,6 +10,7 @@ from pipeline.report.claims.schema import ClaimsFile
 from pipeline.report.claims.verdict import FAILS, HOLDS, Judged
 from pipeline.report.engine.formatting import markdown_row
 
+_NUMBERS = "left - right\n95% interval\np (Holm)"
 _STYLES = {HOLDS: "green", FAILS: "red"}
 
 
@@ -20,10 +21,13 @@ def terminal(file: ClaimsFile, found: list[Judged], resamples: int, seed: int) -
     table = Table(
         title=escape(f"{file.title}: {counted(found)}"), caption=escape(caption(resamples, seed)), show_lines=True
     )
-    for name in HEADER:
-        table.add_column(name, overflow="fold")
+    # Four columns of up to three lines, since nine would be a few letters wide each.
+    for name in ("claim\nsource", "figure\nleft\nright", _NUMBERS, "verdict"):
+        table.add_column(name, overflow="fold", no_wrap=name == _NUMBERS)
     for one in found:
-        table.add_row(*map(escape, cells(one)), style=_STYLES.get(one.verdict, ""))
+        *words, verdict = map(escape, cells(one))
+        stacked = ["\n".join(words[start:end]) for start, end in ((0, 2), (2, 5), (5, 8))]
+        table.add_row(*stacked, verdict, style=_STYLES.get(one.verdict, ""))
     stdout.print(table)
 
 

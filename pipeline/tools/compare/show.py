@@ -11,6 +11,7 @@ from pipeline.report.engine.formatting import markdown_row, spread
 
 _SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
 _HEADER = ("metric", "A", "B", "B - A", "95% interval", "p")
+_BREAKING = ("A", "B", "95% interval")  # figures with spaces, which a narrow terminal has on two lines instead of cut
 _FINE = ("gini", "robin_hood")
 _DIGITS = 6
 
@@ -23,7 +24,7 @@ def terminal(comparisons: list[Comparison], resamples: int, seed: int) -> None:
     for one in comparisons:
         table = Table(title=escape(_title(one)), caption=escape(_caption(one, resamples, seed)))
         for name in _header(one):
-            table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=True)
+            table.add_column(name, justify="left" if name == "metric" else "right", no_wrap=name not in _BREAKING)
         for row in one.rows:
             table.add_row(*_cells(row), style="bold" if row.significant else "")
         stdout.print(table)

@@ -43,6 +43,13 @@ def test_markdown_and_the_terminal_say_the_same(run):
     assert "no verdict: lone has 1 training" in text
 
 
+def test_a_narrow_terminal_has_an_interval_in_one_line(run, monkeypatch):
+    monkeypatch.setattr("pipeline.core.console.stdout.width", 80)
+    first = json.loads(run("claims", "claims.yaml", "--json", "--resamples", "60")[1])["claims"][0]
+    text = run("claims", "claims.yaml", "--resamples", "60")[1]
+    assert "{:+.2f} to {:+.2f}".format(*first["interval"]) in text
+
+
 def test_packaged_claims_need_their_runs_or_leave_to_skip_them(run):
     status, _, err = run("claims", "papers")
     assert (status, "error: unknown run 'k3'" in err, len(err.splitlines()) > 10) == (2, True, True)

@@ -233,6 +233,12 @@ def test_runs_with_seeds_are_compared_by_seed_and_image(repeated):
     )
 
 
+def test_a_narrow_terminal_cuts_no_figure(repeated, monkeypatch):
+    monkeypatch.setattr("pipeline.core.console.stdout.width", 80)
+    status, out, _ = repeated("compare", "sum", "max", "hal", "--inference", "nns", "--resamples", "60")
+    assert (status, "±" in out, "…" in out) == (0, True, False)
+
+
 def test_a_seed_that_is_not_evaluated_is_named(repeated, tmp_path):
     shutil.rmtree(paths.evaluations("max/2"))
     status, _, err = repeated("compare", "sum", "max")
