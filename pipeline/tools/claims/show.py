@@ -1,5 +1,6 @@
 """Judged claims for people (a table on the terminal, Markdown) and for programs (one JSON document)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from pipeline.report.claims.schema import ClaimsFile
 from pipeline.report.claims.verdict import FAILS, HOLDS, Judged
 from pipeline.report.engine.formatting import markdown_row
 
-_NUMBERS = "left - right\n95% interval\np (Holm)"
 _STYLES = {HOLDS: "green", FAILS: "red"}
 
 
@@ -21,14 +21,16 @@ def terminal(file: ClaimsFile, found: list[Judged], resamples: int, seed: int) -
     table = Table(
         title=escape(f"{file.title}: {counted(found)}"), caption=escape(caption(resamples, seed)), show_lines=True
     )
-    # Four columns of up to three lines, since nine would be a few letters wide each.
-    for name in ("claim\nsource", "figure\nleft\nright", _NUMBERS, "verdict"):
-        table.add_column(name, overflow="fold", no_wrap=name == _NUMBERS)
+    for place, name in enumerate(_stacked(HEADER)):
+        table.add_column(name, overflow="fold", no_wrap=place == 2)  # the numbers
     for one in found:
-        *words, verdict = map(escape, cells(one))
-        stacked = ["\n".join(words[start:end]) for start, end in ((0, 2), (2, 5), (5, 8))]
-        table.add_row(*stacked, verdict, style=_STYLES.get(one.verdict, ""))
+        table.add_row(*map(escape, _stacked(cells(one))), style=_STYLES.get(one.verdict, ""))
     stdout.print(table)
+
+
+def _stacked(nine: Sequence[str]) -> list[str]:
+    """Four columns of up to three lines: claim and source, the sides, the numbers, the verdict. Nine would be a few letters wide."""
+    return ["\n".join(nine[start:end]) for start, end in ((0, 2), (2, 5), (5, 8), (8, 9))]
 
 
 def markdown(file: ClaimsFile, found: list[Judged], resamples: int, seed: int) -> None:
