@@ -179,15 +179,24 @@ def test_lines_arrays_and_judgements_may_be_text(call, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"owners": lambda one: one.owners}, "b.parquet: the image_ids are numbers, those of"),
+        (
+            {
+                "image_ids": lambda one: np.r_[["A"], one.image_ids[1:].astype(str)].astype(object),
+                "owners": lambda one: one.owners,
+            },
+            "b.parquet: the image_ids are numbers, those of",
+        ),
         (
             {"image_ids": lambda one: np.r_[["A", "a"], one.image_ids[2:].astype(str)].astype(object)},
             "'a' differs from 'A'",
         ),
-        ({"owners": lambda one: np.r_[["gone"], one.owners[1:].astype(str)].astype(object)}, "image_id 'gone'"),
+        (
+            {"owners": lambda one: np.r_[["gone"], one.owners[1:].astype(str)].astype(object)},
+            "b.parquet: the image_ids are text, those of",
+        ),
         (
             {"image_ids": lambda one: one.image_ids[[0, *range(len(one.image_ids) - 1)]].astype(str).astype(object)},
-            "1 image_ids occur more than once: image_id '",
+            "1 image_ids occur more than once: image_id ",
         ),
     ],
 )

@@ -45,9 +45,28 @@ def test_what_is_wrong_is_said_on_one_line(ids, row, said):
     assert text_ids.objection(pa.array(ids)) == (row, said)
 
 
-@pytest.mark.parametrize(
-    ("ids", "numbers"),
-    [(["1", "-20", "0"], True), (["1", "007"], False), (["1", "1e3"], False), (["1" * 19], False), (["1", "a"], False)],
-)
-def test_numbers_are_those_that_python_would_write_so(ids, numbers):
-    assert text_ids.are_numbers(pa.array(ids)) is numbers
+def _is_number(text: str) -> bool:
+    """Python writes it so, and int64 holds it."""
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and text == str(int(text)) and -(2**63) <= int(text) < 2**63
+
+
+_EDGES = [
+    sign * (edge + by)
+    for edge in (0, 2**53, 10**17, 10**18, 2**63, 10**19)
+    for by in (-2, -1, 0, 1)
+    for sign in (1, -1)
+]
+
+
+@given(st.lists(st.integers(-(2**65), 2**65) | st.sampled_from(_EDGES), max_size=6), st.text(_LETTERS, max_size=3))
+def test_a_number_is_what_python_writes_for_a_whole_number_that_int64_holds(numbers, text):
+    ids = [*map(str, numbers), text]
+    assert text_ids.number_mask(pa.array(ids)).tolist() == [_is_number(one) for one in ids]
+
+
+@pytest.mark.parametrize("number", _EDGES)
+def test_each_edge_in_every_spelling(number):
+    spellings = [str(number), f"+{number}", f"0{number}", f" {number}", f"{number}.0", f"{number}\n"]
+    assert text_ids.number_mask(pa.array(spellings)).tolist() == [_is_number(one) for one in spellings]
+    assert text_ids.are_numbers(pa.array([str(number)])) is (-(2**63) <= number < 2**63)

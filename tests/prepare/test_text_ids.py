@@ -130,6 +130,48 @@ def test_of_a_parquet_file(tmp_path):
         read("parquet", tmp_path, tmp_path / "out", **asked, image_id="image")
 
 
+def _karpathy(folder, ids):
+    entries = [{**entry(number), "imgid": name} for number, name in enumerate(ids)]
+    return karpathy(folder, [{**one, "sentences": [{"raw": "a cat"}]} for one in entries])
+
+
+def _parquet(folder, ids):
+    columns = {"image": [picture(number) for number in range(len(ids))], "caption": ["a cat"] * len(ids), "key": ids}
+    pq.write_table(pa.table(columns), folder / "train.parquet")
+    return folder
+
+
+def _tar(folder, ids):
+    _shard(folder / "train.tar", ids)
+    return folder / "train.tar"
+
+
+_WHOLE = {"val": 0.0, "test": 0.0}
+_FORMATS = {
+    "csv": (lambda folder, ids: _csv(folder, ids, "4567"), {}),
+    "karpathy": (_karpathy, {"images": "."}),
+    "parquet": (_parquet, {**_WHOLE, "image_id": "key"}),
+    "webdataset": (_tar, {**_WHOLE, "ids": "key"}),
+}
+
+
+@pytest.mark.parametrize("kind", _FORMATS)
+@pytest.mark.parametrize(
+    "number", [2**53 - 1, 2**53, 2**53 + 1, 10**18 - 1, 10**18, 1212345678901234567, 2**63 - 1, 2**63, -(2**63)]
+)
+def test_what_int64_holds_is_a_number_in_every_format(tmp_path, kind, number):
+    """The neighbour of each number as well: nothing passes through a float."""
+    ids = [str(number), str(number - 1 if number > 0 else number + 1), "12"]
+    pictures(tmp_path, ["0.png", "1.png", "2.png"])
+    write, options = _FORMATS[kind]
+    source = read(kind, write(tmp_path, ids), tmp_path / "out", **options)
+    if number < 2**63:
+        assert source.names is None
+        assert sorted(source.images["image_id"].to_pylist()) == sorted(map(int, ids))
+    else:
+        assert sorted(_texts(source, "image_id")) == sorted(ids)
+
+
 def test_the_file_is_there_for_text_alone_and_images_tell_its_change(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = _csv(tmp_path, ["5", "-3", "40"], "9876")

@@ -16,7 +16,8 @@ _SHOWN = 3
 class Book:
     """The same text is the same number in all files of one call: running numbers in the order in which they are first met.
 
-    What the ids of images, and those of captions, are, the first file says; the others must agree.
+    The first file decides whether the ids of images, or of captions, are numbers or text: text of which every value is a
+    number (``text_ids.are_numbers``) counts as numbers, whatever the kind of file. The other files must agree.
     """
 
     def __init__(self) -> None:
@@ -25,6 +26,8 @@ class Book:
 
     def numbers(self, key: str, where: str, ids: np.ndarray | pa.Array) -> np.ndarray:
         """int64, of int64 ids themselves. Raises InputError for text beside numbers, and for a text that can be no id."""
+        if isinstance(ids, pa.Array) and not self.texts(key) and text_ids.are_numbers(ids):
+            ids = ids.cast(pa.int64()).to_numpy()
         given = isinstance(ids, pa.Array)
         told, first = self._said.setdefault(key, (given, where))
         if told != given:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.core import arrays, mapped, memory, text_ids, unchanged
+from pipeline.core import arrays, mapped, memory, unchanged
 from pipeline.core.damage import Damage
 from pipeline.core.errors import InputError
 from pipeline.evaluate.external.book import Book
@@ -27,7 +27,7 @@ def vectors(path: Path) -> np.ndarray:
 def ids(path: Path, rows: int, of: str, key: str = "image_id", book: Book | None = None) -> np.ndarray:
     """int64 (rows,) from a .npy array or a text file with one id a line, of text by its numbers in ``book``. of: the file with
     the vectors, for messages; key: image_id or caption_id."""
-    found = _copied(_opened(path)) if path.suffix == ".npy" else _text(path)
+    found = _copied(_opened(path)) if path.suffix == ".npy" else _lines(path)
     if isinstance(found, np.ndarray) and (found.dtype.kind not in "iuU" or found.ndim != 1):
         raise InputError(f"{path}: {_described(found)}; expected one integer or text for each vector")
     if len(found) != rows:
@@ -59,8 +59,7 @@ def _copied(array: np.ndarray, kind: np.dtype | None = None) -> np.ndarray:
     return found
 
 
-def _text(path: Path) -> np.ndarray | pa.Array:
-    """Numbers where all lines are."""
+def _lines(path: Path) -> pa.Array:
     memory.require_text(given(path))
     try:
         with unchanged.throughout(path):
@@ -69,8 +68,7 @@ def _text(path: Path) -> np.ndarray | pa.Array:
         raise InputError(f"{path}: not UTF-8 text; expected one id a line, or a .npy array") from error
     if lines[-1] == "":
         lines.pop()
-    column = pc.utf8_trim_whitespace(pa.array(lines, pa.string()))
-    return column.cast(pa.int64()).to_numpy() if text_ids.are_numbers(column) else column
+    return pc.utf8_trim_whitespace(pa.array(lines, pa.string()))
 
 
 def _described(array: np.ndarray) -> str:

@@ -16,8 +16,7 @@ from pipeline.ranking.metrics.truth import Relevance
 _COLUMNS = ["caption_id", "image_id", "relevance"]
 _TREC = ["caption_id", "iteration", "image_id", "relevance"]
 _PAIRS = "caption_id image_id [relevance]"
-_NUMBERS: dict[type, str] = {np.int64: text_ids.NUMBER, np.float64: r"^-?[0-9]+(\.[0-9]+)?$"}
-_WORDS: dict[type, str] = {np.int64: "an integer", np.float64: "a number"}
+_GRADE = r"^-?[0-9]+(\.[0-9]+)?$"
 
 
 def read(source: str, book: Book | None = None) -> Relevance:
@@ -72,26 +71,21 @@ def _text(path: Path, book: Book) -> tuple[np.ndarray, ...]:
         expected = " ".join(names) if headed else "caption_id 0 image_id relevance, or a header before them"
         raise InputError(f"{path}, line {wrong[0] + 1 + headed}: {widths[wrong[0]]} fields; expected {expected}")
     columns = dict(zip(names, np.array(lines, dtype=str).T, strict=True))
-    pairs = [
-        book.numbers(name, str(path), pa.array(columns[name], pa.string()))
-        if book.texts(name)
-        else _numbers(path, columns[name], name, np.int64, headed)
-        for name in _COLUMNS[:2]
-    ]
+    texts = {name: pa.array(cells, pa.string()) for name, cells in columns.items()}
+    for name in _COLUMNS[:2]:
+        if not book.texts(name):
+            _require(text_ids.number_mask(texts[name]), path, texts[name], name, "an integer", headed)
+    pairs = [book.numbers(name, str(path), texts[name]) for name in _COLUMNS[:2]]
     if "relevance" not in columns:
         return *pairs, np.ones(len(lines))
-    return *pairs, _numbers(path, columns["relevance"], "relevance", np.float64, headed)
+    grades = pc.match_substring_regex(texts["relevance"], _GRADE).to_numpy(zero_copy_only=False).astype(bool)
+    _require(grades, path, texts["relevance"], "relevance", "a number", headed)
+    return *pairs, columns["relevance"].astype(np.float64)
 
 
-def _numbers(path: Path, cells: np.ndarray, name: str, kind: type, headed: bool) -> np.ndarray:
-    column = pa.array(cells, pa.string())
-    wrong = np.flatnonzero(
-        ~pc.match_substring_regex(column, _NUMBERS[kind]).to_numpy(zero_copy_only=False).astype(bool)
-    )
+def _require(fits: np.ndarray, path: Path, cells: pa.Array, name: str, kind: str, headed: bool) -> None:
+    """Raises InputError with the line of the first cell that does not fit."""
+    wrong = np.flatnonzero(~fits)
     if len(wrong):
-        line, cell = wrong[0] + 1 + headed, cells[wrong[0]][:40]
-        raise InputError(f"{path}, line {line}: {name} {str(cell)!r} is not {_WORDS[kind]}")
-    try:
-        return cells.astype(kind)
-    except (ValueError, OverflowError) as error:  # digits of a line that numpy does not take for a number
-        raise InputError(f"{path}: {name}: {error}") from error
+        line, cell = wrong[0] + 1 + headed, cells[int(wrong[0])].as_py()[:40]
+        raise InputError(f"{path}, line {line}: {name} {cell!r} is not {kind}")

@@ -83,6 +83,14 @@ def test_sizes_counted_from_one_as_edge_boxes_has_them(tmp_path: Path, of: Seen)
     assert boxes.tolist() == [[5, 6, 50, 60], [0, 0, 119, 79]]
 
 
+@pytest.mark.parametrize("number", [2**53 + 1, 10**18, 1212345678901234567, 2**63 - 1])
+def test_whole_numbers_beyond_doubles_keep_their_digits(tmp_path: Path, number: int):
+    picture = seen(tmp_path, f"{number}.png", blocks(), image_id=number)
+    path = write(tmp_path / "edges.npz", image=[number, number - 1, number - 1, number - 1, number - 1])
+    for by in ("stem", "image_id"):
+        assert proposed("file", picture, 9, path=str(path), by=by)[0].tolist() == [[0, 0, 119, 79]]
+
+
 def test_by_the_name_of_the_file(tmp_path: Path, of: Seen):
     path = write(tmp_path / "edges.csv", image=["12.png"] * 5)
     assert len(proposed("file", of, 9, path=str(path), by="file")[0]) == 5
@@ -143,7 +151,7 @@ def test_a_stem_of_two_pictures(tmp_path: Path, of: Seen):
         ),
         (
             "o.npz",
-            lambda p: np.savez(p, image=np.full(5, 2**60), boxes=BOXES),
+            lambda p: np.savez(p, image=np.full(5, 2.0**60), boxes=BOXES),
             "row 0: image 1.15292e+18 is neither a name",
         ),
         (

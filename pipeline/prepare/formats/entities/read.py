@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+
 from pipeline.core import memory, text_ids
 from pipeline.core.console import say, track
 from pipeline.core.errors import InputError, MissingResource
@@ -125,7 +127,7 @@ def _listed(source: Path) -> Iterator[tuple[str, int, str]]:
         path = source / f"{split}.txt"
         for number, line in enumerate(read_lines(path), 1):
             where, name = f"{path} line {number}", line.strip()
-            if not text_ids.is_number(name):
+            if not text_ids.are_numbers(pa.array([name])):
                 raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number")
             yield where, ids.add(int(name), where), split
 

@@ -57,8 +57,8 @@ def _line(path: Path, record: int) -> int:
 
 
 def _names(path: Path, image: np.ndarray) -> np.ndarray:
-    if image.dtype.kind == "U":
-        return image
+    if image.dtype.kind in "Uiu":
+        return image.astype(np.str_)
     whole = _numbers(path, "image", image)
     if (wrong := (whole != np.round(whole)) | (np.abs(whole) > _EXACT)).any():
         row = int(np.flatnonzero(wrong)[0])
