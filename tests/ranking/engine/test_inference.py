@@ -115,6 +115,26 @@ def test_rescored_values_are_finite_whatever_the_scale(name):
         assert block.dtype == torch.float64
 
 
+@pytest.mark.parametrize("name", RESCORINGS)
+@pytest.mark.parametrize("scale", [1e2, 1e3, 1e4, 1e5])
+@pytest.mark.parametrize("is_own", [True, False], ids=["own bank", "other bank"])
+def test_float32_ranks_large_scores_as_float64_does(name, scale, is_own):
+    """Inner products of vectors that are not of unit length, as ``--similarity dot`` takes them."""
+    rng = np.random.default_rng(0)
+    items = rng.standard_normal((90, 16)) * rng.uniform(0.5, 1.5, (90, 1)) * (scale / 16) ** 0.5
+    queries, bank = (items + rng.standard_normal(items.shape) * (scale / 16) ** 0.5 for _ in range(2))
+    scores, others, gallery = (side.astype(np.float32) @ items.astype(np.float32).T for side in (queries, bank, items))
+    ranks = []
+    for kind in (np.float32, np.float64):
+        given = Scores.dense(torch.from_numpy(scores.astype(kind)))
+        among = Scores.dense(torch.from_numpy(gallery.astype(kind)))
+        held = given if is_own else Scores.dense(torch.from_numpy(others.astype(kind)))
+        rescored = parse(name).rerank(given, Bank(held, is_own, lambda among=among: among))
+        matrix = torch.cat([rescored.strip(rows) for rows in rescored.strips()]).numpy()
+        ranks.append([int((row >= row[query]).sum()) for query, row in enumerate(matrix)])
+    assert ranks[0] == ranks[1]
+
+
 @pytest.mark.parametrize("name", MATCHINGS)
 def test_a_single_query_and_a_single_item(name):
     found = result(parse(name), dense(np.array([[0.3]])), Truth.by_image(np.array([4]), np.array([4])))

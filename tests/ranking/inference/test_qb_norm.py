@@ -1,10 +1,13 @@
 import numpy as np
 import pytest
+import torch
 
 from pipeline.ranking.engine.bank import Bank
 from pipeline.ranking.inference.qb_norm import criterion as qb_norm
+from pipeline.ranking.engine.scores import Scores
 from tests.naive import criteria as naive
-from tests.ranking.dense import dense, whole
+from tests.naive.evaluate import inverted_softmax
+from tests.ranking.dense import dense, own, whole
 
 
 @pytest.mark.parametrize(("k", "beta"), [(1, 20.0), (3, 1.0)])
@@ -24,3 +27,23 @@ def test_a_query_whose_best_item_is_no_hub_keeps_its_row():
     found = whole(qb_norm.rerank(dense(scores), Bank(dense(bank), False), qb_norm.Params()))
     assert found[1].tolist() == [0.1, 0.9]
     assert found[0].tolist() != [0.9, 0.1]
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.0, 1e2, 1e3, 1e4, 1e5])
+def test_large_scores_among_the_queries_that_are_ranked_keep_their_order(scale):
+    """Every item's share goes to one query, and many shares are 1 in any float: their odds still differ. The best item of each
+    query is a hub of such a bank, so that all rows are corrected."""
+    rng = np.random.default_rng(1)
+    vectors = rng.standard_normal((30, 8)) * rng.uniform(0.5, 1.5, (30, 1))
+    scores = (((vectors + 0.7 * rng.standard_normal(vectors.shape)) @ vectors.T) * scale).astype(np.float32)
+    expected = np.array(inverted_softmax(scores.astype(np.float64).tolist(), 20.0, False))
+    found = whole(qb_norm.rerank(Scores.dense(torch.from_numpy(scores)), own(scores), qb_norm.Params()))
+    for query in range(len(scores)):
+        assert [(found[query] >= value).sum() for value in found[query]] == [
+            (expected[query] >= value).sum() for value in expected[query]
+        ], query
+
+
+def test_a_single_query_has_all_of_every_item():
+    scores = np.array([[0.3, 0.2]])
+    assert whole(qb_norm.rerank(dense(scores), own(scores), qb_norm.Params())).tolist() == [[0.0, 0.0]]

@@ -10,6 +10,9 @@ from pipeline.ranking.engine.bank import Bank, ItemBias
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.inference.sinkhorn import Params
 
+# Above it float32 is off by 1e-4 and more in the exponent of a share.
+_LARGE = 1000.0
+
 
 def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     """``x_qn / tau + v_n``; v is the items' potential in the entropic transport between the bank's queries and the items
@@ -18,13 +21,21 @@ def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
     One iteration from nothing is the inverted softmax. The authors' code makes a fixed 10 iterations on plain
     exponentials in float64; this one stays with logarithms and goes on to ``tolerance``. ``notes`` of the result holds
     the residual and the iterations: what the caller reports.
+
+    A query's best items have about the same value, whatever the scores. Where these are more than ``_LARGE`` temperatures
+    (inner products of vectors that are not of unit length), float32 no longer tells such values apart and all is float64.
     """
-    return item_bias(bank, params).apply(scores)
+    is_large = _is_large(bank.queries, params.tau)
+    return _item_bias(bank, params, is_large).apply(_exact(scores) if is_large else scores)
 
 
 def item_bias(bank: Bank, params: Params) -> ItemBias:
     """The whole correction; it is one number an item. Its notes: ``residual`` and ``iterations``."""
-    queries, beta = bank.queries, 1.0 / params.tau
+    return _item_bias(bank, params, _is_large(bank.queries, params.tau))
+
+
+def _item_bias(bank: Bank, params: Params, is_large: bool) -> ItemBias:
+    queries, beta = _exact(bank.queries) if is_large else bank.queries, 1.0 / params.tau
     log_marginal = -math.log(queries.shape[0])
     potential, _ = _pass(queries, beta, None, log_marginal)
     own = torch.zeros(queries.shape[0], dtype=torch.float64, device=potential.device)
@@ -36,6 +47,14 @@ def item_bias(bank: Bank, params: Params) -> ItemBias:
             break
         potential, own = updated, own_updated
     return ItemBias(beta, -potential, {"residual": residual, "iterations": iteration})
+
+
+def _is_large(scores: Scores, tau: float) -> bool:
+    return max(largest for _, largest in scores.each(lambda rows: float(scores.strip(rows).abs().max()))) > _LARGE * tau
+
+
+def _exact(scores: Scores) -> Scores:
+    return scores.mapped(lambda strip, rows: strip.double())
 
 
 def _pass(
