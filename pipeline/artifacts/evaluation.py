@@ -3,7 +3,11 @@ relaxation.parquet where a matching's lambda was chosen on validation data, and 
 columns ``query_name``, ``image_name``, ``top_names`` and ``item_name`` stand beside the numbers.
 
 metrics.json of an ensemble has ``ensemble``: its ``runs``, and ``weights``, ``weights_from`` (params.yaml or val) and ``fusion``, or
-``cascade``. Nothing is told of a pair, the plain mean of ``first`` and ``second``."""
+``cascade``. Nothing is told of a pair, the plain mean of ``first`` and ``second``. ``tuned_on`` names the validation data that chose
+parameters where it is of another data set than the one that is ranked.
+
+data/evaluate/<run>/unmeasured.json says why there are no figures: ``why`` of a data set without captions, ``criteria`` by name of
+those whose parameters nothing could choose."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,7 +23,7 @@ from pipeline.core.files import read_json, write_json
 METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
 RELAXATION = "relaxation.parquet"
 JUDGED, PLAUSIBLE = "judged.parquet", "plausible.parquet"
-# In data/evaluate/<run>/, of a run on a data set without captions: in place of figures, of which there are none.
+# In data/evaluate/<run>/: why there are no figures, or none under some criteria.
 UNMEASURED = "unmeasured.json"
 FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION, JUDGED, PLAUSIBLE)
 DIRECTIONS = ("image_to_text", "text_to_image")
@@ -153,6 +157,17 @@ def few_items(metrics: dict) -> list[str]:
                 f"{direction.replace('_', ' ')}: only {items} {kind} are ranked; {names} and rsum are large whatever the model"
             )
     return said
+
+
+def write_unmeasured(folder: Path, about: dict, criteria: dict[str, str]) -> None:
+    """folder: data/evaluate/<run>/; about: the run and its data set; criteria: why each of them has no figures."""
+    write_json(folder / UNMEASURED, {**about, "criteria": criteria})
+
+
+def read_unmeasured(folder: Path) -> dict[str, str]:
+    """Why criteria have no figures, by name; empty where none is left out. folder: data/evaluate/<run>/."""
+    path = folder / UNMEASURED
+    return read_json(path).get("criteria", {}) if path.is_file() else {}
 
 
 def read_metrics(folder: Path) -> dict:

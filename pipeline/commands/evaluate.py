@@ -168,7 +168,9 @@ def _evaluate_runs(
             measured = stage.evaluate(params, name, given or ranked_under(params, name), device)
             results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
     _project.settle(params, chosen, paths.evaluations, stage.FILES)
-    return summary.show(results, as_json) if results or as_json else None
+    if results or as_json:
+        summary.show(results, as_json)
+    stage.require_measured(chosen, given)
 
 
 def _numbers(given: str | None) -> list[float]:

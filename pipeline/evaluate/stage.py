@@ -1,5 +1,6 @@
 """evaluate: rank every query of a split under each criterion, both ways, and measure the result."""
 
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,11 +15,11 @@ from pipeline.core.device import resolve
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.files import write_json
 from pipeline.core.unknown import unknown
-from pipeline.core.whole import whole_folder
+from pipeline.core.whole import require_ours, whole_folder
 from pipeline.evaluate.engine import members
 from pipeline.evaluate.engine.ensemble import Ensemble
 from pipeline.evaluate.engine.further import Further
-from pipeline.evaluate.engine.measure import Inputs, Result, measure
+from pipeline.evaluate.engine.measure import Inputs, Result, is_open, measure, open_parameters
 from pipeline.project import paths, timing
 from pipeline.project.params import criteria as grammar
 from pipeline.project.params.schema import EvaluateParams
@@ -39,7 +40,8 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     run: of params.yaml, or an ensemble of runs, or a transfer. device: auto, cpu, cuda or cuda:N. Parameters left open in params.yaml
     are chosen on the validation split. Raises UsageError for an unknown run, criterion or device, InputError for embeddings
     that cannot be ranked, LockedError when another process writes the same run. Of a data set without captions nothing is measured,
-    which is no error: its run is there to be searched, and `dvc repro` goes on.
+    which is no error: its run is there to be searched, and `dvc repro` goes on. So it does where there is no validation data for
+    a criterion: a transfer takes that of the run's own data set; what still is open is left out, with a line in unmeasured.json.
     """
     started = time.monotonic()
     if run not in params.evaluated():
@@ -54,6 +56,7 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     if alone and workers.elsewhere():
         say(f"evaluate {run}: {', '.join(alone)}: the queries are matched in this process, by no worker")
     with locks.claim(out):
+        unmeasured = {name: why for name, why in evaluation.read_unmeasured(out).items() if name not in inferences}
         (out / evaluation.UNMEASURED).unlink(missing_ok=True)
         if captions.absent(paths.prepared(dataset)):
             say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
@@ -61,16 +64,47 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
             return written
         embedded = members.embedded(params, run, target)
         lender = members.lender(params, run, target)
-        given = read_inputs(embedded, run, own, target, lender)
+        to_choose = any(is_open(one, own) for one in chosen)
+        home = members.at_home(params, run, target) if to_choose and not _has_validation(embedded, own) else None
+        given = read_inputs(embedded, run, own, target, lender, home)
         if not len(given.ranked.caption_ids):
             raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
         inputs = replace(given, seed=params.seed, further=_further(own, dataset))
         warn_of_collapse(inputs.ranked, str(embedded.folder))
-        for result in measure(inputs, chosen, own):
+        unmeasured |= _leave_out(run, chosen, inputs, own)
+        if unmeasured:
+            evaluation.write_unmeasured(out, {"run": run, "dataset": dataset}, unmeasured)
+        if own.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
+            console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
+            own = own.model_copy(update={"calibrate": "none"})
+        for result in measure(inputs, [one for one in chosen if one.name not in unmeasured], own):
             written[result.criterion.name] = result.metrics
             write(paths.evaluated(run, result.criterion.name), result, inputs.names)
     timing.record(out, time.monotonic() - started)
     return written
+
+
+def _leave_out(run: str, chosen: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -> dict[str, str]:
+    """Why, by name of a criterion, nothing can choose its parameters. What an earlier call measured under it goes."""
+    unmeasured = {}
+    for one in chosen if inputs.tuning is None else ():
+        if names := open_parameters(one, params):
+            mended = " or take evaluate.tune: false" if params.tune else ""
+            unmeasured[one.name] = f"{inputs.untuned}; set {', '.join(names)} in params.yaml{mended}"
+            console.warn(f"evaluate {run}: {one.name} is left out: {unmeasured[one.name]}")
+            folder = paths.evaluated(run, one.name)
+            if folder.is_dir():
+                require_ours(folder, evaluation.FILES)
+                shutil.rmtree(folder)
+    return unmeasured
+
+
+def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
+    """Raises InputError where a criterion that a call names was left out. Of those of params.yaml the warning is enough."""
+    unmeasured = {run: evaluation.read_unmeasured(paths.evaluations(run)) for run in runs}
+    lines = [f"{run}: {name}: {whys[name]}" for run, whys in unmeasured.items() for name in inferences if name in whys]
+    if lines:
+        raise InputError("\n".join(lines))
 
 
 def _further(params: EvaluateParams, dataset: str) -> Further | None:
@@ -113,18 +147,30 @@ def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, f
 
 
 def read_inputs(
-    embedded: Embedded | Ensemble, run: str, params: EvaluateParams, device, lender: Embedded | Ensemble | None = None
+    embedded: Embedded | Ensemble,
+    run: str,
+    params: EvaluateParams,
+    device,
+    lender: Embedded | Ensemble | None = None,
+    home: Embedded | Ensemble | None = None,
 ) -> Inputs:
     """The split, the bank and the validation data that ``params`` names. lender: of a transfer that takes its bank from the
-    data set the run was trained on, the run there. Raises InputError where they do not fit."""
+    data set the run was trained on, the run there; home: that run, whose val chooses parameters where the ranked data set has none.
+    Raises InputError where they do not fit."""
     ranked = embedded.split(params.split, device)
-    tuning = embedded.split("val", device) if embedded.has("val") and params.split != "val" else None
+    tuning = embedded.split("val", device) if _has_validation(embedded, params) else None
+    tuned_on = untuned = None
+    if tuning is None:
+        tuning, untuned = _val_at_home(embedded, params, home, ranked, device)
+        tuned_on = f"val of {embedded.transfer(params.split)['trained_on']}" if tuning is not None else None
     bank, names = BankSource(params.split), named.read(embedded.folder)
     tuning_bank = bank
     if params.bank != bank_source.OWN and (lender is not None or params.bank != params.split):
         bank = tuning_bank = _bank(embedded, params, device, lender, names)
         bank.checked_against(ranked, "evaluate.bank", names)
-        if params.bank == "val" and lender is None:
+        if tuned_on and params.bank == "train" and home is not None and home.has("train"):
+            tuning_bank = BankSource(tuned_on.replace("val", "train", 1), home.split("train", device))
+        if params.bank == "val" and (lender is None or tuned_on):
             assert tuning is not None
             half, rest = bank_source.halves(tuning)
             tuning, tuning_bank = half, BankSource(bank.name, rest)
@@ -141,7 +187,31 @@ def read_inputs(
             f"evaluate {run}: {missing['images']} images of split '{params.split}' that could not be read are left out, "
             f"with {missing['captions']} captions; figures are those of the others"
         )
-    return Inputs(ranked, bank, tuning, tuning_bank, embedded.similarity(device), about, names=names)
+    chosen_by = {"tuned_on": tuned_on} | ({"untuned": untuned} if untuned else {})
+    return Inputs(ranked, bank, tuning, tuning_bank, embedded.similarity(device), about, names=names, **chosen_by)
+
+
+def _has_validation(embedded: Embedded | Ensemble, params: EvaluateParams) -> bool:
+    """Is there a split val beside the one that is ranked?"""
+    return params.split != "val" and embedded.has("val")
+
+
+def _val_at_home(
+    embedded: Embedded | Ensemble, params: EvaluateParams, home: Embedded | Ensemble | None, ranked: Split, device
+) -> tuple[Split | None, str]:
+    """The split val of the data set that a transfer's run was trained on; or None, and why."""
+    why = "evaluate.split ranks val itself" if params.split == "val" else f"{embedded.folder} holds no split val"
+    if home is None:
+        moved = embedded.transfer(params.split)
+        return None, why + (f", and run '{moved['run']}' is not embedded on its own data set" if moved else "")
+    if not home.has("val"):
+        return None, f"{why}, nor does {home.folder}"
+    val = home.split("val", device)
+    try:
+        bank_source.disjoint(val, ranked, str(home.folder), "split val")
+    except InputError as error:
+        return None, f"{why}, and {error}"
+    return val, ""
 
 
 def _bank(

@@ -100,7 +100,7 @@ def notes(results: Sequence[dict]) -> list[str]:
     ]
     if any("rsum" in metrics.get("intervals", {}) for metrics in results):
         said[0] += "; in brackets the 95% interval"
-    said += few_items(one) + _by_bank(results) + _further(results)
+    said += few_items(one) + _by_bank(results) + _tuned_elsewhere(results) + _further(results)
     for direction in DIRECTIONS:
         left_out = one[direction].get("unjudged", 0)
         if left_out:
@@ -141,6 +141,18 @@ def _by_bank(results: Sequence[dict]) -> list[str]:
         if metrics["inference"] not in names:
             names.append(metrics["inference"])
     return [f"{', '.join(names)}: {how}" for how, names in groups.items() if how]
+
+
+def _tuned_elsewhere(results: Sequence[dict]) -> list[str]:
+    """For each set of validation data that is not of the ranked data set the criteria whose parameters it chose."""
+    groups: dict[str, dict[str, None]] = {}
+    for metrics in results:
+        if "tuned_on" in metrics:
+            groups.setdefault(metrics["tuned_on"], {})[metrics["inference"]] = None
+    return [
+        f"{', '.join(names)}: parameters chosen on {of}; the ranked data set has no split val"
+        for of, names in groups.items()
+    ]
 
 
 def _correction(metrics: dict) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts import captions, embeddings, features, model_files
+from pipeline.artifacts import captions, embeddings, evaluation, features, model_files
 from pipeline.artifacts.embeddings import Side
 from pipeline.core import tables
 from pipeline.core.errors import IntegrityError, MissingResource
@@ -27,9 +27,10 @@ from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
 STRANGE = ["red", "azure", "green", "vast", "small", "round", "oblong", "dog", "ferret", "tree"]
 PRECOMP = {"backbone": "precomp"}
 CHANGES = {
-    "datasets": {name: {"format": "csv", "source": "toy.csv"} for name in ("toy", "twin", "strange")},
+    "datasets": {name: {"format": "csv", "source": "toy.csv"} for name in ("toy", "twin", "strange", "bare")},
     "features": {
         "plain": {"dataset": "toy", **PRECOMP},
+        "of_bare": {"dataset": "bare", **PRECOMP},
         "of_twin": {"dataset": "twin", **PRECOMP},
         "of_strange": {"dataset": "strange", **PRECOMP},
     },
@@ -46,6 +47,7 @@ CHANGES = {
         "bags_on_twin": {"run": "bags", "dataset": "twin"},
         "sum_on_strange": {"run": "sum", "dataset": "strange"},
         "lent": {"run": "sum", "dataset": "strange", "bank": "toy"},
+        "on_bare": {"run": "sum", "dataset": "bare"},
     },
     "text": {"gru": {"word_dim": 6}, "two_branch": {"hidden": 12}},
 }
@@ -60,6 +62,7 @@ def project(tmp_path_factory):
         write_prepared()
         write_prepared(dataset="twin", extracted="of_twin")
         write_prepared(8, 6, 12, seed=5, dataset="strange", extracted="of_strange", known=STRANGE)
+        write_prepared(8, 0, 12, seed=7, dataset="bare", extracted="of_bare")
         params = load_params(root, **CHANGES)
         inject(params, "clean")
         for name in params.texts:
@@ -160,6 +163,50 @@ def test_a_lent_bank_gives_what_its_split_beside_the_ranked_one_gives(project, t
     for name, content in before.items():
         (folder / name).write_bytes(content)
     assert {key: found[key] for key in ("rsum", "hs_sum")} == {key: expected[key] for key in ("rsum", "hs_sum")}
+
+
+def _joined(project: Params, split_of_run: str, path: Path) -> Params:
+    """``project`` in which the images and captions of a split of the run are the split val of ``on_bare``."""
+    for name, ours, theirs in zip(
+        (embeddings.IMAGES, embeddings.CAPTIONS), _sides("on_bare"), _sides("sum"), strict=True
+    ):
+        lent = theirs.splits == split_of_run
+        columns = [np.concatenate([getattr(ours, key), getattr(theirs, key)[lent] + shift]) for key, shift in _KEYS]
+        splits = np.concatenate([ours.splits, np.full(lent.sum(), "val", object)])
+        vectors = np.concatenate([ours.vectors, theirs.vectors[lent]])
+        embeddings.write(path / name, Side(*columns, splits, vectors, ours.about))
+    return project
+
+
+@pytest.mark.parametrize(("criterion", "tune"), [("rgm", False), ("is", True), ("is+rgm", True)])
+def test_without_val_the_runs_own_chooses_what_is_open(project, criterion, tune):
+    """As if the run's val were the split val of the data set that is ranked."""
+    params = dataclasses.replace(project, evaluate=project.evaluate.model_copy(update={"tune": tune}))
+    chosen = evaluate(params, "on_bare", ["nns", criterion], "cpu")
+    assert chosen[criterion].pop("tuned_on") == "val of toy"
+    assert "tuned_on" not in chosen["nns"]
+    folder = paths.embedded("on_bare")
+    before = {name: (folder / name).read_bytes() for name in (embeddings.IMAGES, embeddings.CAPTIONS)}
+    expected = evaluate(_joined(params, "val", folder), "on_bare", [criterion], "cpu")[criterion]
+    for name, content in before.items():
+        (folder / name).write_bytes(content)
+    assert chosen[criterion] == expected
+
+
+def test_a_val_that_is_half_bank_chooses_with_the_other_half(project):
+    node = project.transfers["on_bare"].model_copy(update={"bank": "toy"})
+    options = project.evaluate.model_copy(update={"tune": True, "bank": "val"})
+    params = dataclasses.replace(project, transfers={"on_bare": node}, evaluate=options)
+    found = evaluate(params, "on_bare", ["is"], "cpu")["is"]
+    assert (found["bank"], found["tuned_on"]) == ("val of toy", "val of toy")
+
+
+def test_without_embeddings_of_the_run_the_criterion_is_left_out(project):
+    aside = paths.embedded("sum").rename(paths.embedded("aside"))
+    assert list(evaluate(project, "on_bare", ["nns", "rgm"], "cpu")) == ["nns"]
+    aside.rename(paths.embedded("sum"))
+    why = evaluation.read_unmeasured(paths.evaluations("on_bare"))["rgm"]
+    assert "data/embed/on_bare holds no split val, and run 'sum' is not embedded on its own data set" in why
 
 
 _KEYS = (("ids", 10**6), ("image_ids", 10**6))

@@ -5,7 +5,6 @@ import pytest
 
 from pipeline.artifacts import evaluation
 from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.core.errors import InputError
 from pipeline.project import paths
 from tests.evaluate.embedded import sides, write
 from tests.evaluate.measured import RGM, measured, params
@@ -68,14 +67,6 @@ def test_without_a_choice_there_is_no_curve(project):
     assert evaluation.read_relaxation(paths.evaluated("sum", "gm")) is None
 
 
-def test_without_validation_images_lambda_must_be_given(project):
-    write(*sides({"test": 24}))
-    with pytest.raises(InputError, match="no validation data to choose parameters on"):
-        measured(params(project), "rgm")
-    assert not paths.evaluated("sum", "rgm").exists()
-    measured(params(project, inference={"rgm": {"lam": 2.0}}), "rgm")
-
-
 def test_everything_is_tuned_on_validation_queries_alone(project):
     options = params(project, tune=True, inference={"is": {"beta_grid": [1.0, 20.0]}, **RGM})
     chosen = measured(options, "is+rgm")["tuned"]["image_to_text"]
@@ -95,11 +86,6 @@ def test_a_grid_of_one_value_counts_as_chosen(project):
     assert metrics["parameters"]["image_to_text"]["k"] == 3
     given = measured(params(project, inference={"csls": {"k": 3}}), "csls")
     assert given["rsum"] == metrics["rsum"] != measured(params(project), "csls")["rsum"]
-
-
-def test_nothing_is_chosen_on_what_is_ranked(project):
-    with pytest.raises(InputError, match="no validation data to choose parameters on"):
-        measured(params(project, split="val"), "rgm")
 
 
 def test_half_of_val_tunes_where_val_is_the_bank(project):

@@ -61,6 +61,12 @@ def test_criteria_of_one_bank_share_a_line():
     assert [line.partition(":")[0] for line in summary.notes(given)[1:]] == ["is, csls"]
 
 
+def test_validation_data_of_another_data_set_is_named():
+    results = [metrics("nns"), *(metrics(name, tuned_on="val of toy") for name in ("rgm", "gm+rgm"))]
+    line = "rgm, gm+rgm: parameters chosen on val of toy; the ranked data set has no split val"
+    assert line in summary.notes(results)
+
+
 @pytest.mark.parametrize(
     ("items", "named"), [(100, None), (99, "R@10"), (20, "R@5, R@10"), (10, "R@5, R@10"), (4, "R@1, R@5, R@10")]
 )

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from pipeline.artifacts import captions
+from pipeline.artifacts import captions, evaluation
 from pipeline.core.errors import InputError
 from pipeline.project import paths
 from pipeline.project.params.schema import TransferNode
@@ -66,6 +66,24 @@ def test_what_is_not_evaluated_is_left_out_and_named(project, params, capsys):
     report(params)
     assert "not in the report: transfer moved/1: not evaluated" in " ".join(capsys.readouterr().err.split())
     assert set(json.loads((project / "reports/metrics.json").read_text())) == {"sum", "hal"}
+
+
+def test_a_criterion_that_nothing_could_tune_is_named_with_the_reason(project, params, capsys):
+    grid = params.grid.model_copy(update={"inferences": ["nns", "rgm"]})
+    folder = project / paths.evaluations("moved/1")
+    evaluation.write_unmeasured(folder, {"run": "moved/1"}, {"rgm": "data/embed/moved/1 holds no split val"})
+    page = report(dataclasses.replace(params, grid=grid)).read_text(encoding="utf-8")
+    assert "transfer moved/1 under rgm, which has open parameters" in page
+    expected = "transfer moved/1 under rgm, which has open parameters: data/embed/moved/1 holds no split val"
+    assert expected in " ".join(capsys.readouterr().err.split())
+
+
+def test_values_that_other_data_chose_name_it(project, params):
+    path = project / paths.evaluated("moved/1", "nns") / "metrics.json"
+    chosen = {"tuned": {"image_to_text": {"beta": 5.0}, "text_to_image": {"beta": 7.0}}, "tuned_on": "val of shapes"}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **chosen}))
+    page = report(dataclasses.replace(params, groups={})).read_text(encoding="utf-8")
+    assert "image_to_text.beta 5, text_to_image.beta 7 (chosen on val of shapes)" in page
 
 
 @pytest.fixture

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 class Inputs:
     """ranked: what is measured; bank: what corrects it; tuning, tuning_bank: the same for choosing parameters, None where
     there is no validation data; about: what goes into every metrics document; seed: of the bootstrap; further: what is
-    known of the pairs beside it; names: of ids that are text."""
+    known of the pairs beside it; names: of ids that are text; tuned_on: where ``tuning`` is of another data set, its name;
+    untuned: where there is no ``tuning``, why."""
 
     ranked: Split
     bank: BankSource
@@ -44,12 +45,14 @@ class Inputs:
     seed: int = 0
     names: TextIds | None = None
     further: Further | None = None
+    tuned_on: str | None = None
+    untuned: str = "there is no validation data"
 
     def validation(self) -> Split:
         """Raises InputError where there is none."""
         if self.tuning is None:
             raise InputError(
-                "there is no validation data to choose parameters on; give them in params.yaml, such as inference.rgm.lam"
+                f"{self.untuned}, so nothing can choose parameters; give them in params.yaml, such as inference.rgm.lam"
             )
         return self.tuning
 
@@ -76,10 +79,6 @@ def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParam
     folds = protocol.folds(inputs.ranked, params)
     is_curved = any(is_calibrated(criterion, inputs.similarity, params) for criterion in criteria)
     to_tune = is_curved or any(is_open(criterion, params) for criterion in criteria)
-    if is_curved and inputs.tuning is None:
-        raise InputError(
-            "evaluate.calibrate fits a probability on validation data and there is none; take evaluate.calibrate=none, or give some"
-        )
     sets = 2 if to_tune else 1
     ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
     to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
@@ -107,7 +106,14 @@ def _finder(
 
 def is_open(criterion: Criterion, params: EvaluateParams) -> bool:
     """Has it parameters that validation data must choose?"""
-    return len(criterion.lambdas) > 1 or (params.tune and bool(criterion.varied()))
+    return bool(open_parameters(criterion, params))
+
+
+def open_parameters(criterion: Criterion, params: EvaluateParams) -> list[str]:
+    """Options of params.yaml that validation data must choose, such as ``inference.rgm.lam``; empty where all are set."""
+    names = [f"inference.{criterion.rescoring.name}.{name}" for name in criterion.varied()] if params.tune else []
+    matching = criterion.matching
+    return [*names, f"inference.{matching.name}.lam"] if matching and len(criterion.lambdas) > 1 else names
 
 
 def is_comparable(similarity: Similarity) -> bool:
@@ -165,6 +171,7 @@ def _result(
         **_circumstances(inputs, criterion, params, len(folds)),
         "parameters": {direction: _parameters(tuned) for direction, tuned in chosen.items()},
         "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in chosen.items()},
+        **({"tuned_on": inputs.tuned_on} if inputs.tuned_on and is_open(criterion, params) else {}),
         "notes": {direction: noted for direction, noted in notes.items() if noted},
         **_metrics(outcomes, folds, inputs.ranked),
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),

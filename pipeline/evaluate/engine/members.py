@@ -2,7 +2,7 @@
 
 import torch
 
-from pipeline.artifacts import model_files
+from pipeline.artifacts import embeddings, model_files
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.evaluate.engine.ensemble import Ensemble, of_run
 from pipeline.evaluate.engine.weights import tuned
@@ -44,6 +44,14 @@ def lender(params: Params, name: str, device: torch.device) -> Embedded | Ensemb
     """The run whose own data set is the bank of a transfer; None where the bank is of the data set that is ranked."""
     node = params.transfers.get(name)
     if node is None or node.bank == node.dataset or params.evaluate.bank not in ("train", "val"):
+        return None
+    return embedded(params, node.run, device)
+
+
+def at_home(params: Params, name: str, device: torch.device) -> Embedded | Ensemble | None:
+    """The run of a transfer on the data set that it was trained on; None of what is no transfer, and where that is not embedded."""
+    node = params.transfers.get(name)
+    if node is None or not (paths.embedded(node.run) / embeddings.IMAGES).is_file():
         return None
     return embedded(params, node.run, device)
 

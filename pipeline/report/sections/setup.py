@@ -122,11 +122,15 @@ def _value(value: object) -> str:
 def _tuned(results: Results) -> list[dict]:
     """Values that evaluate chose on the validation split, where a criterion has any."""
     return [
-        {"run": one.run, "inference": one.inference, "values": _options(chosen)}
+        {"run": one.run, "inference": one.inference, "values": _options(chosen) + _elsewhere(one.metrics)}
         for run in results.runs()
         for one in run.evaluations.values()
         if (chosen := _flat(one.metrics["tuned"]))
     ]
+
+
+def _elsewhere(metrics: dict) -> str:
+    return f" (chosen on {metrics['tuned_on']})" if "tuned_on" in metrics else ""
 
 
 def _flat(values: dict, prefix: str = "") -> dict:

@@ -84,7 +84,10 @@ def export_run(
             f"run '{run}' compares by {similarity}, which is no inner product; export works for: "
             f"{', '.join(_INNER_PRODUCTS)}"
         )
-    given = read_inputs(embedded, run, params.evaluate, where, members.lender(params, run, where))
+    lender, home = members.lender(params, run, where), None
+    if is_open(criterion, params.evaluate):
+        home = members.at_home(params, run, where)
+    given = read_inputs(embedded, run, params.evaluate, where, lender, home)
     sources = _digests([folder / embeddings.IMAGES, folder / embeddings.CAPTIONS])
     return _export(given, criterion, params.evaluate, target, direction, out, sources, depth)
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from pipeline.artifacts import embeddings, evaluation
-from pipeline.core.errors import MissingResource, UsageError
+from pipeline.core.errors import InputError, MissingResource, UsageError
 from pipeline.project import code, paths
 from pipeline.project.params import criteria as grammar
 from pipeline.project.params.typed import Params
@@ -128,6 +128,8 @@ def _with_tuned(params: Params, run: str, criterion: Rescoring, direction: str) 
     if not is_open(parse(criterion.name, params.inference), params.evaluate):
         return criterion
     folder = paths.evaluated(run, criterion.name)
+    if why := evaluation.read_unmeasured(paths.evaluations(run)).get(criterion.name):
+        raise InputError(f"evaluate.tune is set and nothing can choose the parameters of {criterion.name}: {why}")
     if not (folder / evaluation.METRICS).is_file():
         raise MissingResource(
             f"{folder / evaluation.METRICS} does not exist: evaluate.tune is set and no evaluation has chosen the parameters "
