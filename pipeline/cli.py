@@ -25,6 +25,7 @@ from pipeline.commands import (
     compose,
     doctor,
     embed,
+    encode,
     evaluate,
     export,
     extract,
@@ -64,7 +65,7 @@ _BESIDE_THE_STAGES = {
         papers.papers,
         plots.plots,
     ),
-    "Search and export": (index.index, search.search, serve.serve, export.export, pack.pack),
+    "Search and export": (index.index, search.search, serve.serve, encode.encode, export.export, pack.pack),
     "Project and machine": (init.init, apply.apply, check.check, doctor.doctor, verify.verify, code.code),
 }
 

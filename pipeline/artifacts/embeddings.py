@@ -62,7 +62,8 @@ def of_side(side: str, kind: str, column: pa.Field) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Side:
-    """ids: int64 (n,); image_ids: int64 (n,), equal to ids for images; splits: str (n,); vectors: float32 (n, D)."""
+    """ids: int64 (n,); image_ids: int64 (n,), equal to ids for images; splits: str (n,); vectors: float32 (n, D). Of ``write_each``
+    alone ids may be text, and image_ids None."""
 
     ids: np.ndarray
     image_ids: np.ndarray
@@ -77,18 +78,22 @@ class Side:
 
 def write(path: Path, side: Side) -> None:
     """path: .../images.parquet or .../captions.parquet. Raises InputError on non-finite vectors."""
-    table, wanted = _table(path, side)
+    table, wanted = _table(path, side, path.stem)
     tables.write(path, table, wanted, side.about)
 
 
-def write_each(path: Path, sides: Iterable[Side], about: dict[str, str]) -> None:
-    """``write`` for consecutive parts, of which one is in memory at a time; there is at least one, and each is a row group."""
-    made = (_table(path, side) for side in sides)
+def write_each(path: Path, sides: Iterable[Side], about: dict[str, str], kind: str | None = None) -> None:
+    """``write`` for consecutive parts, of which one is in memory at a time; there is at least one, and each is a row group.
+
+    kind: ``images`` or ``captions``, the name of the file when left out. Ids may be text, and captions may have no ``image_ids``: such
+    files are not read by ``read`` but as vectors from elsewhere are (``pipeline.evaluate.external``).
+    """
+    made = (_table(path, side, kind or path.stem) for side in sides)
     first, wanted = next(made)
     tables.write_each(path, chain([first], (table for table, _ in made)), wanted, about)
 
 
-def _table(path: Path, side: Side) -> tuple[pa.Table, pa.Schema]:
+def _table(path: Path, side: Side, kind: str) -> tuple[pa.Table, pa.Schema]:
     if not np.isfinite(side.vectors).all():
         raise InputError(f"{path}: the model produced NaN or infinite embeddings")
     dim = side.vectors.shape[1]
@@ -96,12 +101,18 @@ def _table(path: Path, side: Side) -> tuple[pa.Table, pa.Schema]:
     vector_type = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
     columns = {
         "caption_id": pa.array(side.ids),
-        "image_id": pa.array(side.image_ids),
+        "image_id": None if side.image_ids is None else pa.array(side.image_ids),
         "split": pa.array(side.splits, pa.string()),
         "embedding": pa.FixedSizeListArray.from_arrays(flat, type=vector_type),
     }
-    wanted = schema(path.stem, dim)
-    return pa.table({name: columns[name] for name in wanted.names}), wanted
+    columns = {name: column for name, column in columns.items() if column is not None}
+    wanted = schema(kind, dim)
+    fields = [
+        field.with_type(pa.string()) if pa.types.is_string(columns[field.name].type) else field
+        for field in wanted
+        if field.name in columns
+    ]
+    return pa.table({field.name: columns[field.name] for field in fields}), pa.schema(fields, metadata=wanted.metadata)
 
 
 def read(path: Path, made_by: str = "vse-pipe embed") -> Side:

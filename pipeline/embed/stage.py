@@ -90,7 +90,7 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
         for place, (model, files) in zip((folder, folder / embeddings.PEER), models, strict=False):
             place.mkdir(exist_ok=True)
             sources = Sources(model.to(where), seen, read, source, inputs, material.texts, where)
-            footer = {**_about(run, files), **about}
+            footer = {**about_model(run, files.config), **about}
             if model.fragments:
                 counts, dim = fragments.write(place, sources, footer, params.embed.splits)
             else:
@@ -125,13 +125,14 @@ def _counted(column: pa.ChunkedArray) -> list[tuple[str, int]]:
     return list(zip(found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True))
 
 
-def _about(run: str, files: model_files.ModelFiles) -> dict[str, str]:
-    normalised = not files.config["image"]["params"].get("no_imgnorm", False)
-    similarity = files.config["similarity"]
-    peer = {"peer_sha256": files.config["peer_sha256"]} if "peer_sha256" in files.config else {}
+def about_model(run: str, config: dict) -> dict[str, str]:
+    """What the files' footer says of the model, by its config.json."""
+    normalised = not config["image"]["params"].get("no_imgnorm", False)
+    similarity = config["similarity"]
+    peer = {"peer_sha256": config["peer_sha256"]} if "peer_sha256" in config else {}
     return peer | {
         "run": run,
-        "model_sha256": files.digest,
+        "model_sha256": config["sha256"][model_files.MODEL],
         "similarity": similarity["name"],
         "similarity_params": json.dumps(similarity["params"], sort_keys=True),
         "normalised": json.dumps(normalised),

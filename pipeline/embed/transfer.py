@@ -15,7 +15,6 @@ from pipeline.core.locks import claim
 from pipeline.embed.engine.alike import changed
 from pipeline.embed.engine.fitted import Fitted, fitted
 from pipeline.embed.stage import Material, write
-from pipeline.extract import text_stage
 from pipeline.extract.text_engine.method import Corpus
 from pipeline.project import paths, timing
 from pipeline.project.params.schema import TransferNode
@@ -77,22 +76,12 @@ def _features(params: Params, node: TransferNode, files: ModelFiles) -> features
 
 
 def _texts(folder: Path, dataset: str, read: Fitted) -> texts.Texts | None:
-    """The captions of ``dataset`` as the run's own were treated, written to ``folder``: vectors may be larger than memory. None
-    where it has no captions."""
+    """The captions of ``dataset`` as the run's own were treated. None where it has none."""
     prepared = paths.prepared(dataset)
     ids = captions.read(prepared, columns=["caption_id"])["caption_id"].to_numpy()
     if not len(ids):
         return None
-    text_stage.write(
-        folder,
-        ids,
-        captions.CaptionColumn(prepared, "text"),
-        read.method,
-        read.options,
-        read.state,
-        {"method": read.meta["method"]},
-    )
-    return texts.read(folder, verify=False)
+    return read.treated(folder, ids, captions.CaptionColumn(prepared, "text"))
 
 
 def _unknown(dataset: str, read: Fitted) -> dict[str, float]:

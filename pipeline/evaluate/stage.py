@@ -75,7 +75,9 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
         if unmeasured:
             evaluation.write_unmeasured(out, {"run": run, "dataset": dataset}, unmeasured)
         if own.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
-            console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
+            console.warn(
+                f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked"
+            )
             own = own.model_copy(update={"calibrate": "none"})
         for result in measure(inputs, [one for one in chosen if one.name not in unmeasured], own):
             written[result.criterion.name] = result.metrics

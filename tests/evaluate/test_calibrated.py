@@ -85,7 +85,9 @@ def test_folds_are_joined(project):
 
 def test_it_needs_val(project, capsys):
     assert "calibration" not in measured(project, calibrate="isotonic", split="val")
-    assert "no probability is fitted: it needs the split val beside the one that is ranked" in " ".join(capsys.readouterr().err.split())
+    assert "no probability is fitted: it needs the split val beside the one that is ranked" in " ".join(
+        capsys.readouterr().err.split()
+    )
     assert "calibration" not in measured(project, "hungarian", calibrate="isotonic", split="val")
 
 

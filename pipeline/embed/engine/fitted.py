@@ -9,10 +9,13 @@ from string import punctuation
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from pipeline.artifacts import texts
 from pipeline.artifacts.model_files import ModelFiles
 from pipeline.core.errors import IntegrityError, MissingResource
 from pipeline.core.files import read_json, sha256
+from pipeline.extract import text_stage
 from pipeline.extract.text_engine.encoder import EncoderParams
 from pipeline.extract.text_engine.method import State
 from pipeline.extract.text_engine.params import TextParams
@@ -47,6 +50,13 @@ class Fitted:
         counted = Counter(chain.from_iterable(self.method.terms(one, self.options) for one in sentences))
         words = sum(n for word, n in counted.items() if not is_mark(word))
         return self.unknown(counted).total() / words if words else None
+
+    def treated(self, folder: Path, ids: np.ndarray, sentences: Iterable[str]) -> texts.Texts:
+        """Further sentences as the run's own captions were treated, written to ``folder``: vectors may be larger than memory. ids: int64,
+        one a sentence."""
+        about = {"method": self.meta["method"]}
+        text_stage.write(folder, ids, sentences, self.method, self.options, self.state, about)
+        return texts.read(folder, verify=False)
 
 
 def is_mark(word: str) -> bool:

@@ -38,7 +38,7 @@ def write(
     ids, said = seen["image_id"].to_numpy(), read["caption_id"].to_numpy()
     shown = contents_of(sources.features, ids)
     known = earlier.known(shown)
-    parts = _parts(len(seen), dim, asked.memory)
+    parts = parts_of(len(seen), dim, asked.memory)
     if known.count:
         say(f"embed {run}: {known.count} of {len(ids)} pictures computed before")
     contents.write(folder, shown, earlier.made)
@@ -54,11 +54,11 @@ def write(
         return encoded.numpy()
 
     _write(folder / embeddings.IMAGES, seen, "image_id", parts, images, about)
-    _write(folder / embeddings.CAPTIONS, read, "caption_id", _parts(len(read), dim, asked.memory), captions, about)
+    _write(folder / embeddings.CAPTIONS, read, "caption_id", parts_of(len(read), dim, asked.memory), captions, about)
     return [len(seen), len(read)]
 
 
-def _parts(count: int, dim: int, memory: int) -> list[slice]:
+def parts_of(count: int, dim: int, memory: int) -> list[slice]:
     """Consecutive rows: as many as a row group has, or as ``memory`` MiB hold, in whole batches."""
     at_once = min(tables.ROWS, max(1, memory * 2**20 // (_COPIES * dim * BATCH)) * BATCH)
     return [slice(start, min(start + at_once, count)) for start in range(0, max(count, 1), at_once)]

@@ -138,7 +138,7 @@ class Network:
 
         with self._lock:
             if self._eye is None:
-                self._eye = Eye.open(self._params, self._run, self._trained, self._files, self.device)
+                self._eye = Eye.open(self._params, self._run, self._trained, self._files.config, self.device)
             return self._eye
 
     @property

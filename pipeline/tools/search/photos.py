@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipeline.artifacts import features, model_files
+from pipeline.artifacts import features
 from pipeline.core import precision
 from pipeline.core.errors import IntegrityError, MissingResource, UsageError
 from pipeline.core.files import read_json
@@ -45,28 +45,26 @@ class Eye:
     computing: str
 
     @classmethod
-    def open(
-        cls, params: Params, run: str, trained: Path, files: model_files.ModelFiles, device: torch.device
-    ) -> "Eye":
-        """Raises UsageError where the features were computed elsewhere, MissingResource where weights are not there,
+    def open(cls, params: Params, run: str, trained: Path, config: dict, device: torch.device) -> "Eye":
+        """config: of the run. Raises UsageError where the features were computed elsewhere, MissingResource where weights are not there,
         IntegrityError where weights or transform are not those of the run's features."""
-        name = files.config["features"]
+        name = config["features"]
         source = params.features.get(name)
         if source is None:
             raise UsageError(f"run '{run}' was trained on features.{name}, which params.yaml does not name any more")
         if source.backbone.name in NO_NETWORK:
             raise UsageError(
                 f"features.{name} of run '{run}' are '{source.backbone.name}': computed elsewhere, with no network here to "
-                "show a photo to; search by an image of the data set with --image-id"
+                "show a photo to; `search --image-id` takes an image of the data set"
             )
         model = restore.load(trained, run)[0].to(device)
         if model.tests_on_pixels:
-            return cls(model, files.config, device, None, None, "float32")
-        meta = _meta(source, name, run, files.config)
+            return cls(model, config, device, None, None, "float32")
+        meta = _meta(source, name, run, config)
         backbone = BACKBONES.load(source.backbone.name).build(source.backbone.params, params.seed)
         must_be_the_same(backbone, meta, name)
         forward = Forward(backbone.module.to(device), source.backbone.params, device)
-        return cls(model, files.config, device, backbone, forward, meta.get("precision", "float32"))
+        return cls(model, config, device, backbone, forward, meta.get("precision", "float32"))
 
     def see(self, content: bytes, name: str) -> Tensor:
         """(1, dim) or (1, R, dim). name: for messages. Raises InputError when ``content`` is no picture that can be read."""

@@ -46,7 +46,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """
     if not existing(source).is_dir():
         raise InputError(f"source {source} is no folder; format folder reads a folder of pictures")
-    found = _walked(source)
+    found = walked(source)
     if not found.stamps:
         more = f"; left out: {found.left_out[0]}" if found.left_out else ""
         raise InputError(f"{source}: no picture in it or in its folders, which end in {', '.join(ENDINGS)}{more}")
@@ -99,7 +99,7 @@ def _stamp(place: Path | os.DirEntry) -> Stamp | None:
     return status.st_size, status.st_mtime_ns
 
 
-def _walked(source: Path) -> _Found:
+def walked(source: Path) -> _Found:
     """Strings and one look at each file: a million of them are no rarity."""
     found, waiting = _Found(), [("", str(source))]
     for below, folder in waiting:
