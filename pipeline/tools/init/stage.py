@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 from pipeline.core.errors import MissingResource, PipelineError, UsageError
@@ -16,7 +15,7 @@ from pipeline.project import paths
 from pipeline.project.code import PACKAGE
 from pipeline.project.params import overlay as overlays
 from pipeline.project.params.load import Check
-from pipeline.tools.init import stages_yaml
+from pipeline.tools.init import requirement, stages_yaml
 from pipeline.tools.init.stages_yaml import TEMPLATE
 from pipeline.tools.plots import plots_page
 
@@ -39,8 +38,6 @@ _SET_UP = f"""\
           .venv/bin/pip install --requirement {paths.REQUIREMENTS}
           .venv/bin/vse-pipe plots
 """
-# Of a hook, which git runs with its own repository in them.
-_OTHERS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
 def create(folder: Path, overlay: str | None, overrides: list[str], further: Sequence[Check] = ()) -> None:
@@ -86,8 +83,8 @@ def upgrade() -> tuple[list[str], list[str]]:
 
 def _from_version() -> dict[str, str]:
     """Files that are the user's to change, by name."""
-    text = _workflow()
-    return {str(paths.REQUIREMENTS): f"vse-pipe=={version('vse-pipe')}\n", _WORKFLOW: f"{_mark(text)}{text}"}
+    wanted = {str(paths.REQUIREMENTS): requirement.text(), _WORKFLOW: _workflow()}
+    return {name: f"{_mark(text)}{text}" for name, text in wanted.items()}
 
 
 def _mark(text: str) -> str:
@@ -149,7 +146,7 @@ def _require_room(target: Path) -> None:
 
 def _git(*arguments: str, check: bool = True) -> str:
     """What git prints. Raises PipelineError with its message; without ``check`` there is nothing then."""
-    settings = {key: value for key, value in os.environ.items() if key not in _OTHERS}
+    settings = requirement.of_git()
     done = subprocess.run(["git", *arguments], capture_output=True, text=True, env=settings, check=False)  # noqa: S603, S607 (our own words)
     if check and done.returncode:
         raise PipelineError(f"git {arguments[0]}: {done.stderr.strip() or f'status {done.returncode}'}")

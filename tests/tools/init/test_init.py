@@ -11,7 +11,7 @@ from pipeline.project.params import overlay
 from pipeline.project.params.document import read_document
 from pipeline.project.params.load import load
 from pipeline.tools.check import dvc_stages, dvc_yaml
-from pipeline.tools.init import stage, stages_yaml
+from pipeline.tools.init import requirement, stage, stages_yaml
 from tests.rules.sources import ROOT
 
 
@@ -127,7 +127,8 @@ def test_the_workflow_installs_the_package_and_is_otherwise_that_of_this_reposit
     different = [(a["name"], a["run"]) for a, b in zip(steps, others, strict=True) if a != b]
     assert [name for name, _ in different] == ["Set up", "Reproduce the pull request"]
     assert "pip install --requirement requirements.txt" in different[0][1]
-    assert Path("mine/requirements.txt").read_text().startswith("vse-pipe==")
+    mark, text = Path("mine/requirements.txt").read_text().split("\n", 1)
+    assert (mark.startswith("# Written by `vse-pipe init`"), text) == (True, requirement.text())
 
 
 def _occupied(root: Path) -> str:

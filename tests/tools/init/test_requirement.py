@@ -1,0 +1,118 @@
+"""requirements.txt of a new project: what pip can install again, by where the package came from."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from pipeline.tools.init import requirement
+
+DIGEST, COMMIT = "0c" * 32, "1f" * 20
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """A function of direct_url.json to the lines of requirements.txt, comments apart."""
+
+    class Distribution:
+        content: str | None = None
+
+        def read_text(self, name: str) -> str | None:
+            assert name == "direct_url.json"
+            return self.content
+
+    def lines(about: dict | None) -> tuple[list[str], list[str]]:
+        Distribution.content = None if about is None else json.dumps(about)
+        found = requirement.text().splitlines()
+        return [line for line in found if line[0] == "#"], [line for line in found if line[0] != "#"]
+
+    monkeypatch.setattr(requirement, "distribution", lambda name: Distribution())
+    monkeypatch.setattr(requirement, "version", lambda name: "0.9")
+    return lines
+
+
+def test_from_an_index_it_is_the_version(installed):
+    assert installed(None) == ([], ["vse-pipe==0.9"])
+
+
+@pytest.mark.parametrize(
+    ("about", "line"),
+    [
+        (
+            {"url": "https://me:secret@host.org/vse.git", "vcs_info": {"vcs": "git", "commit_id": COMMIT}},
+            f"vse-pipe @ git+https://host.org/vse.git@{COMMIT}",
+        ),
+        (
+            {"url": "https://host.org/v-0.9-py3-none-any.whl", "archive_info": {"hashes": {"sha256": DIGEST}}},
+            f"vse-pipe @ https://host.org/v-0.9-py3-none-any.whl#sha256={DIGEST}",
+        ),
+        (
+            {"url": "https://host.org/v-0.9-py3-none-any.whl", "archive_info": {"hash": f"sha256={DIGEST}"}},
+            f"vse-pipe @ https://host.org/v-0.9-py3-none-any.whl#sha256={DIGEST}",
+        ),
+    ],
+)
+def test_from_a_repository_the_commit_and_from_a_wheel_its_digest(installed, about, line):
+    assert installed(about) == ([], [line])
+    assert Requirement(line).name == "vse-pipe"
+
+
+def test_a_wheel_or_a_folder_of_this_machine_is_named_and_said_to_be_here_alone(installed, tmp_path):
+    wheel = (tmp_path / "vse_pipe-0.9-py3-none-any.whl").as_uri()
+    told, lines = installed({"url": wheel, "archive_info": {"hashes": {"sha256": DIGEST}}})
+    assert lines == [f"vse-pipe @ {wheel}#sha256={DIGEST}"]
+    assert "other machines and CI do not have" in " ".join(told)
+    assert installed({"url": tmp_path.as_uri(), "dir_info": {}})[1] == [f"vse-pipe @ {tmp_path.as_uri()}"]
+    assert installed({"url": tmp_path.as_uri(), "dir_info": {"editable": True}})[1] == [f"--editable {tmp_path}"]
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    settings = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    done = subprocess.run(["git", "-C", str(folder), *settings, *arguments], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    """A clone of a repository with a package, which is what is installed."""
+    source = tmp_path / "origin"
+    (source / "pipeline").mkdir(parents=True)
+    (source / "pipeline" / "a.py").write_text("A = 1\n")
+    _git(source, "init", "-q")
+    _git(source, "add", ".")
+    _git(source, "commit", "-qm", "one")
+    _git(tmp_path, "clone", "-q", str(source), "clone")
+    monkeypatch.setattr(requirement, "PACKAGE", tmp_path / "clone" / "pipeline")
+    return tmp_path / "clone"
+
+
+@pytest.mark.parametrize(
+    ("remote", "address"),
+    [
+        ("https://me:secret@host.org/a/b.git", "https://host.org/a/b.git"),
+        ("git@host.org:a/b.git", "ssh://git@host.org/a/b.git"),
+        ("ssh://git@host.org/a/b.git", "ssh://git@host.org/a/b.git"),
+    ],
+)
+@pytest.mark.parametrize("editable", [True, False])
+def test_of_a_clone_whose_commit_a_remote_has_it_is_the_commit(installed, clone, remote, address, editable):
+    _git(clone, "remote", "set-url", "origin", remote)
+    told, (line,) = installed({"url": clone.as_uri(), "dir_info": {"editable": editable}})
+    assert (told, line) == ([], f"vse-pipe @ git+{address}@{_git(clone, 'rev-parse', 'HEAD')}")
+    assert Requirement(line).name == "vse-pipe"
+
+
+@pytest.mark.parametrize("why", ["a path", "changed", "not pushed", "other code"])
+def test_of_a_clone_that_nobody_else_has_it_is_the_folder(installed, clone, monkeypatch, why):
+    if why != "a path":
+        _git(clone, "remote", "set-url", "origin", "https://host.org/a/b.git")
+    if why == "other code":
+        (clone.parent / "site" / "pipeline").mkdir(parents=True)
+        monkeypatch.setattr(requirement, "PACKAGE", clone.parent / "site" / "pipeline")
+    if why in ("changed", "not pushed"):
+        (clone / "pipeline" / "a.py").write_text("A = 2\n")
+    if why == "not pushed":
+        _git(clone, "commit", "-qam", "two")
+    assert installed({"url": clone.as_uri(), "dir_info": {"editable": True}})[1] == [f"--editable {clone}"]
