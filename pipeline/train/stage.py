@@ -263,7 +263,8 @@ def _say_how_it_ended(name: str, ended: dict) -> None:
     if ended["by"] == "patience":
         say(f"train {name}: ended after epoch {ended['epoch']}: rsum has not risen for train.patience epochs")
     if not ended["converged"]:
-        say(f"train {name}: not converged, rsum was still rising in the last of train.epochs {ended['epoch']}")
+        rising = f"rsum was still rising in the last of train.epochs {ended['epoch']}"
+        say(f"train {name}: not converged, {rising if ended['epoch'] > 1 else 'one epoch does not tell'}")
 
 
 def _warn_if_stuck(name: str, node: Run, progress: checkpoint.Progress) -> None:

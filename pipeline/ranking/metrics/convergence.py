@@ -7,6 +7,8 @@ from collections.abc import Sequence
 WINDOW = 3
 # The share of the best rsum by which the last epochs may still have risen: 3 of 300 points, what epochs of a flat curve differ by.
 RISE = 0.01
+# The points by which they may have risen however low rsum is: at chance a hundredth of it is less than one query of a hundred.
+NOISE = 0.5
 
 
 def waited(rsums: Sequence[float], since: int = 0) -> int:
@@ -19,10 +21,13 @@ def waited(rsums: Sequence[float], since: int = 0) -> int:
 
 
 def converged(rsums: Sequence[float], patience: int | None = None) -> bool:
-    """Whether the last ``patience`` epochs raised the best rsum by no more than a hundredth of it.
+    """Whether the last ``patience`` epochs raised the best rsum by no more than a hundredth of it, or half a point if that is more.
 
-    So a run that patience has ended has converged, one that ended with its last epoch has if its curve had become flat. One of
-    no more epochs than that has nothing to be compared with, and has not. patience: that of the run; None: 3 epochs.
+    A run that patience has ended has converged. A run that ended with its last epoch has converged if its curve had become
+    flat. A run of no more than ``patience`` epochs is judged by all epochs after its first. One epoch cannot be compared with
+    anything: it has not converged.
+
+    rsums: of every epoch, in percent. patience: that of the run; None: 3 epochs.
     """
-    last = patience or WINDOW
-    return len(rsums) > last and max(rsums) - max(rsums[:-last]) <= RISE * max(rsums)
+    last = min(patience or WINDOW, len(rsums) - 1)
+    return last > 0 and max(rsums) - max(rsums[:-last]) <= max(RISE * max(rsums), NOISE)

@@ -21,7 +21,9 @@ def problem(params: Params, model: str) -> str | None:
         if ended is None:
             return f"{run}: trained before config.json told whether it has converged; train it again"
         if not ended["converged"]:
-            return f"{run} has not converged: rsum on val was still rising in its last epochs"
+            single = ended.get("epoch") == 1
+            why = "one epoch does not tell" if single else "rsum on val was still rising in its last epochs"
+            return f"{run} has not converged: {why}"
     return None
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline.ranking.metrics.convergence import RISE, converged, waited
+from pipeline.ranking.metrics.convergence import NOISE, RISE, converged, waited
 
 
 def _stops(rsums, patience, since=0):
@@ -41,12 +41,26 @@ def test_a_curve_converges_when_its_last_epochs_hardly_rise():
     assert converged(rising[:-1], patience=2), "251 and 252 after 250"
 
 
-def test_without_epochs_before_the_last_ones_nothing_has_converged():
+def test_a_short_run_is_judged_by_the_epochs_after_its_first():
+    assert converged([3.56, 3.56, 3.56])
+    assert converged([3.56, 3.6])
+    assert converged([3.0, 2.0, 1.0])
+    assert not converged([100.0, 150.0])
+    assert not converged([100.0, 150.0, 151.0])
+    assert converged([100.0, 150.0, 151.0], patience=1)
+
+
+def test_one_epoch_tells_nothing():
     assert not converged([])
-    assert not converged([3.0, 2.0, 1.0])
-    assert converged([3.0, 2.0, 1.0, 0.0])
+    assert not converged([300.0])
     assert waited([]) == 0
     assert waited([5.0, 1.0], since=9) == 0
+
+
+def test_half_a_point_is_noise_however_low_rsum_is():
+    assert converged([3.2, 3.1, 3.5, 3.4, 3.6])
+    assert converged([3.2, 3.1, 3.2 + NOISE])
+    assert not converged([3.2, 3.1, 3.2 + NOISE + 1e-9])
 
 
 def test_a_model_that_finds_nothing_at_all_has_not_risen():

@@ -27,6 +27,8 @@ def test_a_run(params):
     assert converged.problem(params, "sum") is None
     write_ended("sum", converged=False)
     assert converged.problem(params, "sum") == "sum has not converged: rsum on val was still rising in its last epochs"
+    write_ended("sum", converged=False, epoch=1, by="epochs")
+    assert converged.problem(params, "sum") == "sum has not converged: one epoch does not tell"
     write_ended("sum")
     assert converged.problem(params, "sum") == (
         "sum: trained before config.json told whether it has converged; train it again"
