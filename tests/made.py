@@ -26,7 +26,7 @@ def build(root: Path) -> None:
     from pipeline.train.stage import train
 
     os.chdir(root)
-    small = {"epochs": 2, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12}
+    small = {"epochs": 2, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12, "keep_state": True}
     params = load(
         write_params(root, grid={"inferences": INFERENCES}, train=small, evaluate={"resamples": 10}, **SECTIONS)
     )

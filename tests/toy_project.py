@@ -37,7 +37,7 @@ PARAMS = {
             "image": "linear",
         }
     },
-    "train": {"epochs": 4, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12},
+    "train": {"epochs": 4, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12, "keep_state": True},
     "evaluate": {},
     "report": {},
     "text": {"gru": {"word_dim": 6}},

@@ -14,6 +14,7 @@ from pipeline.project.registry import SCHEMES
 from pipeline.project.step import AGAIN, DONE, GOES_ON, RUNS, Earlier, Step, by_split, scaled, seconds
 
 _HISTORY, _STATE = "history.csv", Path("last") / "state.safetensors"
+_FINISHED = Path("last") / "finished.json"
 
 
 def plan(params: Params, run: str, out: Path | None = None, timed: Iterable[Earlier] = ()) -> Step:
@@ -36,14 +37,16 @@ def plan(params: Params, run: str, out: Path | None = None, timed: Iterable[Earl
     count, epochs = by_split(shown).get("train", 0), node.train.epochs
     at = partial(out) if (partial(out) / _STATE).is_file() else out
     done = _epochs_done(at)
-    left = 0 if at == out and node.train.patience and _ended_early(out) else max(0, epochs - done)
+    finished = at == out and (out / _FINISHED).is_file() and (out / model_files.MODEL).is_file()
+    left = max(0, epochs - done)
+    if finished:  # other epochs are another run, which begins anew
+        left = 0 if done == epochs or (node.train.patience and done < epochs and _ended_early(out)) else epochs
     spent, because = seconds(count * left, [*timed, *(_earlier(params, one) for one in _alike(params, run))])
     state = RUNS
-    if (at / _STATE).is_file():
-        finished = at == out and not left and (out / model_files.MODEL).is_file()
-        state = DONE if finished else GOES_ON
-        said = f"after {done} of {epochs} epochs, if nothing has changed since"
-        because = said if finished else f"{said}; {because}"
+    if finished and not left:
+        state, because = DONE, f"after {done} of {epochs} epochs, if nothing has changed since"
+    elif not finished and (at / _STATE).is_file():
+        state, because = GOES_ON, f"after {done} of {epochs} epochs, if nothing has changed since; {because}"
     elif (out / model_files.MODEL).is_file():
         state = AGAIN
     rows = {"pairs": count, "epochs": left}

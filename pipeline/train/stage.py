@@ -93,7 +93,10 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     done = False
     if ranks.first() and all(path.is_file() for path in read):  # what is missing is said where it is read
         mark = fingerprint.of(node, seed, read, device, depends)
-        done = finished.is_finished(out, mark) and model_files.read_config(out).get("run", name) == name
+        kept = node.train.keep_state
+        done = finished.is_finished(out, mark, kept) and model_files.read_config(out).get("run", name) == name
+        if done and not kept:  # a call that was killed after its last step may have left it
+            finished.drop_state(out)
     if ranks.of_first(done):
         say(f"train {name}: {out} is up to date")
         return
@@ -129,8 +132,10 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     if network:
         config["backbone"] = network.described
     model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
-    finished.record(building, mark)
+    finished.record(building, mark, node.train.keep_state)
     repetitions.put(building, out, FILES, f"train {name}")
+    if not node.train.keep_state:  # only now: a call that is killed before this goes on from it
+        finished.drop_state(out)
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)

@@ -22,6 +22,7 @@ from pipeline.project.step import AGAIN, BLOCKED, DONE, GOES_ON, RUNS, Earlier
 from pipeline.report import plan as report_plan
 from pipeline.tools.export import plan as export_plan
 from pipeline.train import plan as train_plan
+from pipeline.train.engine import finished
 from tests.command_line import caller
 from tests.made import INFERENCES
 from tests.toy_project import PARAMS, load_params
@@ -139,11 +140,20 @@ def test_training_counts_the_epochs_that_are_left(made):
     params = load_params(made, train={"epochs": 6, "batch_size": 8, "embed_size": 12})
     timing.record(Path("data/train/sum"), 10.0)
     step = train_plan.plan(params, "sum")
+    assert (step.state, step.rows, step.seconds) == (AGAIN, {"pairs": 60, "epochs": 6}, 30.0), (
+        "it is finished: it begins anew"
+    )
+    record = Path("data/train/sum") / finished.FILE
+    ended = record.read_bytes()
+    record.unlink()
+    step = train_plan.plan(params, "sum")
     assert (step.state, step.rows, step.seconds) == (GOES_ON, {"pairs": 60, "epochs": 4}, 20.0)
     assert step.because.startswith("after 2 of 6 epochs")
+    record.write_bytes(ended)
     done = train_plan.plan(load_params(made, train={"epochs": 2, "batch_size": 8, "embed_size": 12}), "sum")
     assert (done.state, done.bytes, done.seconds) == (DONE, 0, 0.0)
     assert done.because == "after 2 of 2 epochs, if nothing has changed since"
+    record.unlink()
     Path("data/train/sum/history.csv").unlink()
     assert train_plan.plan(params, "sum").rows["epochs"] == 4
     other = {"sum": PARAMS["runs"]["sum"], "max": {**PARAMS["runs"]["sum"], "loss": "max"}}

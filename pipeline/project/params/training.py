@@ -52,3 +52,6 @@ class TrainParams(Strict):
     processes: PositiveInt = 1
     """that train as one on this machine, each on its share of every batch and on a GPU of its own where there are some; the
     result is that of one process up to rounding"""
+    keep_state: bool = False
+    """keep last/state.safetensors of a finished run: its last weights and the optimiser's moments, four fifths of its size on disk. No
+    command reads them"""

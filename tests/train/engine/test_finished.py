@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.train.engine import finished
+from pipeline.train.engine import checkpoint, finished
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_it_is_known_by_its_fingerprint(folder):
 CHANGES = {
     "changed": lambda folder: (folder / "config.json").write_text("{ }"),
     "gone": lambda folder: (folder / "model.safetensors").unlink(),
-    "added": lambda folder: (folder / "last" / "state.safetensors").touch(),
+    "added": lambda folder: (folder / "last" / "more.safetensors").touch(),
     "damaged": lambda folder: (folder / finished.FILE).write_text('{"finger'),
     "no record": lambda folder: (folder / finished.FILE).unlink(),
 }
@@ -34,3 +34,16 @@ CHANGES = {
 def test_a_file_that_is_not_as_it_was_left(folder, change):
     CHANGES[change](folder)
     assert not finished.is_finished(folder, "mark")
+
+
+def test_a_state_counts_where_it_is_kept_and_only_there(folder):
+    state = folder / checkpoint.FILE
+    assert not finished.is_finished(folder, "mark", keep_state=True), "it is to be made"
+    state.write_bytes(b"moments")
+    assert finished.is_finished(folder, "mark"), "left by a call that was killed before it removed it"
+    assert not finished.is_finished(folder, "mark", keep_state=True)
+    finished.record(folder, "mark", keep_state=True)
+    assert finished.is_finished(folder, "mark", keep_state=True)
+    assert not finished.is_finished(folder, "mark")
+    state.write_bytes(b"other")
+    assert not finished.is_finished(folder, "mark", keep_state=True)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch
 from pipeline.artifacts import history, model_files
 from pipeline.core.errors import PipelineError
 from pipeline.project import paths
-from pipeline.train.engine import checkpoint, loop, optimise
+from pipeline.train.engine import checkpoint, finished, loop, optimise
 from pipeline.train.stage import train
 from tests.toy_project import PARAMS, load_params
 from tests.train.killed import Killed, killed_after
@@ -54,6 +55,37 @@ def test_a_finished_run_is_left_as_it_is(project, monkeypatch):
     monkeypatch.setattr(loop, "step", lambda *arguments: pytest.fail("nothing was left to train"))
     train(params, "sum", "cpu")
     assert _bytes() == before
+
+
+def test_a_finished_run_leaves_no_state_unless_it_is_kept(project, monkeypatch):
+    train(load_params(project), "sum", "cpu")
+    state, whole = paths.trained("sum") / checkpoint.FILE, _bytes()
+    assert state.is_file()
+    without = load_params(project, train={**PARAMS["train"], "keep_state": False})
+    shutil.rmtree(paths.trained("sum"))
+    with monkeypatch.context() as killed:  # after the last step, before anything is removed
+        killed.setattr(finished, "drop_state", Mock(side_effect=Killed))
+        with pytest.raises(Killed):
+            train(without, "sum", "cpu")
+    assert state.read_bytes() == whole[str(checkpoint.FILE)]
+    monkeypatch.setattr(loop, "step", lambda *arguments: pytest.fail("nothing was left to train"))
+    for _ in range(2):
+        train(without, "sum", "cpu")
+        assert not state.exists()
+    assert {name: data for name, data in whole.items() if name != str(checkpoint.FILE)} == {
+        name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS[:-1]
+    }
+
+
+def test_a_run_that_keeps_no_state_goes_on_bit_equal_after_a_kill(project):
+    without = load_params(project, train={**PARAMS["train"], "keep_state": False})
+    train(without, "sum", "cpu")
+    whole = {name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS[:-1]}
+    shutil.rmtree(paths.trained("sum"))
+    killed_after(2, without, "sum")
+    train(without, "sum", "cpu")
+    assert {name: (paths.trained("sum") / name).read_bytes() for name in OUTPUTS[:-1]} == whole
+    assert not (paths.trained("sum") / checkpoint.FILE).exists()
 
 
 def test_other_parameters_start_from_the_beginning(project):
