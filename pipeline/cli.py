@@ -38,6 +38,7 @@ from pipeline.commands import (
     plots,
     search,
     serve,
+    sources,
     timings,
     verify,
 )
@@ -66,7 +67,7 @@ _BESIDE_THE_STAGES = {
         plots.plots,
     ),
     "Search and export": (index.index, search.search, serve.serve, encode.encode, export.export, pack.pack),
-    "Project and machine": (init.init, apply.apply, check.check, doctor.doctor, verify.verify, code.code),
+    "Project and machine": (init.init, apply.apply, check.check, doctor.doctor, verify.verify, code.code, sources.sources),
 }
 
 

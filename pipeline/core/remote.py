@@ -20,6 +20,8 @@ _BLOCK = 2**20
 _OPTIONS: dict[str, dict[str, Any]] = {
     "s3": {"config_kwargs": {"connect_timeout": 10, "read_timeout": 30, "retries": {"total_max_attempts": 1}}}
 }
+# Keys under which file systems of fsspec say the version of a file.
+_SAYS_VERSION = ("ETag", "etag", "md5Hash", "checksum", "LastModified", "last_modified", "mtime", "created")
 _EXTRAS = {"s3": ("s3fs", "s3")}
 
 
@@ -58,6 +60,24 @@ def glob(folder: Path, pattern: str) -> list[Path]:
         stem = system._strip_protocol(base).strip("/")
         found = [name.strip("/").removeprefix(stem).strip("/") for name, about in listed if about["type"] == "file"]
         return [folder / name for name in found]
+
+
+def marks(folder: Path, patterns: tuple[str, ...]) -> dict[str, str]:
+    """Size and version of each remote file below ``folder`` that matches, by its name, as its server says them: a digest or a time.
+    ``folder`` may be a file, which has an empty name."""
+    with _named(folder):
+        system, base = _system(folder), url(folder).rstrip("/")
+        if is_file(folder):
+            return {"": _mark(system.info(base))}
+        stem = system._strip_protocol(base).strip("/")
+        listed = [item for one in patterns for item in system.glob(f"{base}/{one}", detail=True).items()]
+        files = {name.strip("/").removeprefix(stem).strip("/"): about for name, about in listed}
+        return {name: _mark(about) for name, about in sorted(files.items()) if about["type"] == "file"}
+
+
+def _mark(about: dict) -> str:
+    said = next((about[key] for key in _SAYS_VERSION if about.get(key)), "")
+    return f"{about.get('size')}:{said}".replace(" ", "_")
 
 
 class _Ranges(io.RawIOBase):

@@ -8,14 +8,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 # Of a layer, a word vector, an embedding: a million is far more than any model has, and far less than memory.
 Width = Annotated[int, Field(ge=1, le=2**20)]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-_WEIGHT_FILES = (".pth", ".pt", ".safetensors")
+WEIGHT_FILES = (".pth", ".pt", ".safetensors")
 
 
 def _a_name_or_a_file(weights: str) -> str:
     # A misspelt name would otherwise be taken for a path and be reported as a missing file.
     known = weights in ("imagenet", "random") or re.fullmatch(r"[A-Z][A-Z0-9_]*", weights)
-    if not known and not weights.endswith(_WEIGHT_FILES):
-        raise ValueError(f"expected imagenet, random or a path that ends in {', '.join(_WEIGHT_FILES)}")
+    if not known and not weights.endswith(WEIGHT_FILES):
+        raise ValueError(f"expected imagenet, random or a path that ends in {', '.join(WEIGHT_FILES)}")
     return weights
 
 

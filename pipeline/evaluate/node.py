@@ -3,11 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.artifacts import embeddings
+from pipeline.artifacts import embeddings, images
 from pipeline.project import paths
 from pipeline.project.nodes import Declaration
+from pipeline.project.params.measuring import BESIDE
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import INFERENCES, SIMILARITIES
+from pipeline.project.sources import Files
 
 
 def inputs(params: Params, name: str) -> list[Path]:
@@ -19,6 +21,14 @@ def inputs(params: Params, name: str) -> list[Path]:
     return [source / file for source in sources for file in (embeddings.IMAGES, embeddings.CAPTIONS)]
 
 
+def _reads(params: Params, name: str) -> list[Files]:
+    """What people said of the data set, and vectors of a bank from elsewhere."""
+    node = params.evaluate.of(params.dataset(name))
+    files = [Files(Path(path)) for key in BESIDE if isinstance(path := getattr(node, key), str)]
+    bank = [] if node.bank in images.DESCRIBED else [Path(node.bank)]
+    return [*files, *(Files(folder, patterns=(embeddings.IMAGES, embeddings.CAPTIONS)) for folder in bank)]
+
+
 RUNS = Declaration(
     group="evaluate",
     module="pipeline.evaluate.stage",
@@ -26,6 +36,7 @@ RUNS = Declaration(
     names=lambda params: params.runs,
     out=lambda params, name: paths.evaluations(name),
     inputs=inputs,
+    reads=_reads,
     finds=(INFERENCES, SIMILARITIES),
     repeats=True,
 )

@@ -7,12 +7,18 @@ from pipeline.project import paths
 from pipeline.project.nodes import Declaration
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import PROTOCOLS
+from pipeline.project.sources import Files
 
 
 def _inputs(params: Params, noise: str) -> list[Path]:
     node = params.noises[noise]
     prepared, index = paths.prepared(node.dataset), getattr(node.protocol.params, "path", None)
     return [prepared / images.NAME, prepared / captions.NAME, *([Path(index)] if index else [])]
+
+
+def _reads(params: Params, noise: str) -> list[Files]:
+    index = getattr(params.noises[noise].protocol.params, "path", None)
+    return [Files(Path(index))] if index else []
 
 
 def _of_teacher(params: Params, teacher: str) -> list[Path]:
@@ -35,6 +41,7 @@ NODES = (
         names=lambda params: params.noises,
         out=lambda params, name: paths.injected(params.noises[name].dataset, name),
         inputs=_inputs,
+        reads=_reads,
         members=lambda params, name: {PROTOCOLS: params.noises[name].protocol.name},
         finds=(PROTOCOLS,),
         depth=2,

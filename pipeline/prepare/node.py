@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+from pipeline.core import urls
 from pipeline.project import paths
 from pipeline.project.nodes import Declaration
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import FORMATS, PROPOSALS, Family
+from pipeline.project.sources import Files
 
 
 def _members(params: Params, name: str) -> dict[Family, str]:
@@ -25,6 +27,15 @@ def _inputs(params: Params, name: str) -> list[Path]:
     return [Path(node.source), *([Path(given)] if given else [])]
 
 
+def _reads(params: Params, name: str) -> list[Files]:
+    node = params.datasets[name]
+    own = node.format.params
+    if not FORMATS.traits(node.format.name).proposes:
+        return own.reads(urls.place(node.source))
+    # Its source is the output of another stage, which dvc.yaml names.
+    return PROPOSALS.options(own.proposals).Params.model_validate(own.options).reads()
+
+
 NODES = (
     Declaration(
         group="prepare",
@@ -33,6 +44,7 @@ NODES = (
         names=lambda params: params.datasets,
         out=lambda params, name: paths.prepared(name),
         inputs=_inputs,
+        reads=_reads,
         members=_members,
         finds=(FORMATS, PROPOSALS),
     ),

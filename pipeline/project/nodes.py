@@ -10,6 +10,7 @@ from types import ModuleType
 from pipeline.project import paths, repetitions
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import Family
+from pipeline.project.sources import Files
 
 # Folders of pipeline/, in the order of the pipeline.
 STAGES = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize", "report")
@@ -23,6 +24,7 @@ class Declaration:
     names: its entries; out: the folder an entry writes; inputs: the files it cannot do without; members: those that the
     entry names and that the stage finds by name, by family; finds: families of which it may find any member.
     plan, check: the modules of that purpose, beside ``module``; depth: of ``out`` below data/<stage>, 0 elsewhere;
+    reads: the files from outside of the pipeline that an entry reads, None where no entry reads any;
     holds: whether a folder at that depth is one of its outputs, where two declarations share the depth; repeats: whether its
     entries are runs, whose seeds have a node and a folder each below the entry's.
     """
@@ -35,6 +37,7 @@ class Declaration:
     inputs: Callable[[Params, str], list[Path]]
     members: Callable[[Params, str], dict[Family, str]] = lambda params, name: {}
     finds: tuple[Family, ...] = ()
+    reads: Callable[[Params, str], Iterable[Files]] | None = None
     plan: str = "plan"
     check: str = "check"
     depth: int = 1
@@ -95,6 +98,21 @@ def declarations() -> dict[str, Declaration]:
 def nodes(params: Params) -> list[Node]:
     """In the order of the pipeline."""
     return [Node(one, name, one.out(params, name)) for one in declarations().values() for name in one.names(params)]
+
+
+def sources(params: Params) -> dict[str, list[Files]]:
+    """The files from outside of the pipeline that each stage of dvc.yaml reads, as DVC addresses it, for those that may read any.
+    All seeds of a run share a stage."""
+    listed: dict[str, list[Files]] = {}
+    for group, declared in declarations().items():
+        if declared.reads is None:
+            continue
+        if not declared.option:
+            listed[group] = list(declared.reads(params, ""))
+        for name in declared.names(params):
+            stage = Node(declared, name, declared.out(params, name)).stage
+            listed[stage] = [*listed.get(stage, ()), *declared.reads(params, name)]
+    return {stage: list(dict.fromkeys(files)) for stage, files in listed.items()}
 
 
 def of_folder(out: Path) -> Node | None:

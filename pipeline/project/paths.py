@@ -9,6 +9,7 @@ PARAMS = Path("params.yaml")
 DATA = Path("data")
 REPORTS = Path("reports")
 CODE = DATA / "code"
+SOURCES = DATA / "sources"
 # Of a project without code: the version of the package that it runs.
 REQUIREMENTS = Path("requirements.txt")
 # What a lock of the report as a whole stands beside: under data/, where locks are left out of git and of DVC's view.
@@ -54,6 +55,11 @@ def localized(run: str) -> Path:
 def code(stage: str) -> Path:
     """The list of modules that decide what a stage of dvc.yaml writes, for DVC to watch; stage: ``train@max``."""
     return CODE / stage.replace("@", "/")
+
+
+def sources(stage: str) -> Path:
+    """The list of files from outside of the pipeline that a stage of dvc.yaml reads, for DVC to watch; stage: ``prepare@mine``."""
+    return SOURCES / stage.replace("@", "/")
 
 
 def searched(run: str) -> Path:

@@ -8,6 +8,8 @@ from pipeline.project.nodes import Declaration
 from pipeline.project.params.criteria import ranked_under
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import SECTIONS
+from pipeline.project.sources import Files
+from pipeline.report.claims.schema import PACKAGED
 
 
 def _inputs(params: Params, name: str) -> list[Path]:
@@ -15,6 +17,12 @@ def _inputs(params: Params, name: str) -> list[Path]:
     names = [(run, one) for run in measured for one in ranked_under(params, run)]
     needed = [paths.evaluated(run, one) / evaluation.METRICS for run, one in names]
     return needed + [paths.trained(run) / history.NAME for run in params.runs]
+
+
+def _reads(params: Params, name: str) -> list[Files]:
+    """Claims in a file; those that are packaged are code."""
+    claims = params.report.claims
+    return [Files(Path(claims))] if claims and claims not in PACKAGED else []
 
 
 NODES = (
@@ -25,6 +33,7 @@ NODES = (
         names=lambda params: (),
         out=lambda params, name: paths.REPORTS / "index.html",
         inputs=_inputs,
+        reads=_reads,
         finds=(SECTIONS,),
         depth=0,
     ),

@@ -22,7 +22,7 @@ def write(overrides: list[str], find: Callable[[], dict[str, str]]) -> None:
     find: gives the lists by stage, as ``pipeline.project.code.listings``; called only where params.yaml, ``overrides`` or a
     module of this package is not what it was when the lists were found last.
     """
-    state = _state(overrides)
+    state = state_of(overrides)
     lists = _kept(state)
     if lists is None:
         lists = find()
@@ -35,7 +35,7 @@ def write(overrides: list[str], find: Callable[[], dict[str, str]]) -> None:
             file.write_text(f"{text}\n", encoding="utf-8")
 
 
-def _state(overrides: list[str]) -> str:
+def state_of(overrides: list[str]) -> str:
     """Of params.yaml and of the package: name, time and size of every file, as for byte code."""
     files = [path for path in sorted(Path(pipeline.__file__).parent.rglob("*.*")) if "__pycache__" not in path.parts]
     seen = [(str(path), status.st_mtime_ns, status.st_size) for path in files for status in [path.stat()]]

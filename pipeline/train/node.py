@@ -6,7 +6,8 @@ from pipeline.artifacts import captions, features, images, pairs, texts
 from pipeline.project import paths
 from pipeline.project.nodes import Declaration
 from pipeline.project.params.typed import Params
-from pipeline.project.registry import RUN_FAMILIES, SCHEMES
+from pipeline.project.registry import RUN_FAMILIES, SCHEMES, TEXT_ENCODERS
+from pipeline.project.sources import EVERYTHING, Files
 
 
 def inputs(params: Params, run: str) -> list[Path]:
@@ -24,6 +25,15 @@ def inputs(params: Params, run: str) -> list[Path]:
     ]
 
 
+def _reads(params: Params, run: str) -> list[Files]:
+    """Word vectors that the text encoder starts from, and the model that is taken in place of a training."""
+    node = params.runs[run]
+    options = node.text.params
+    vectors = (options.vectors, options.words) if TEXT_ENCODERS.traits(node.text.name).vectors else ()
+    model = [] if node.model is None else [Files(Path(node.model.folder), endings=EVERYTHING)]
+    return [*(Files(Path(name).expanduser()) for name in vectors if name), *model]
+
+
 NODES = (
     Declaration(
         group="train",
@@ -32,6 +42,7 @@ NODES = (
         names=lambda params: params.runs,
         out=lambda params, name: paths.trained(name),
         inputs=inputs,
+        reads=_reads,
         members=lambda params, name: {
             family: getattr(params.runs[name], key).name for key, family in RUN_FAMILIES.items()
         },

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from pipeline.core.strict import Digest, Strict, WeightsName
+from pipeline.project.sources import Files, weights_file
 
 Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
 Scales = Annotated[list[PositiveFloat], Field(min_length=3, max_length=3)]
@@ -25,6 +26,10 @@ class FeatureParams(Strict):
     shard_size: ShardSize = 1024
     """images in one shard, rounded up to whole batches: what a killed extraction loses at most, and what is in
     memory twice while it is written"""
+
+    def reads(self) -> list[Files]:
+        """Files from outside of the pipeline, beside the pictures."""
+        return []
 
 
 class ImageParams(FeatureParams):
@@ -66,3 +71,6 @@ class ImageParams(FeatureParams):
         if self.weights == "random" and self.sha256:
             raise ValueError("sha256 is given, but random weights have no file to compare it with")
         return self
+
+    def reads(self) -> list[Files]:
+        return weights_file(self.weights)

@@ -13,6 +13,7 @@ from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.extract.text_engine.params import TextParams, VectorParams
 from pipeline.project.params.typed import Member
 from pipeline.project.registry import TEXT_FEATURES
+from pipeline.project.sources import Files
 from pipeline.project.traits import TextFeatureTraits
 
 TRAITS = TextFeatureTraits(mixes=True)
@@ -47,6 +48,9 @@ class Params(VectorParams):
             for path, digest in part.options.files().items():
                 found[path] = digest or found.get(path, "")
         return found
+
+    def reads(self) -> list[Files]:
+        return list(dict.fromkeys(one for part in self.parts for one in part.options.reads()))
 
     def objection(self) -> str | None:
         """To one file under two digests."""

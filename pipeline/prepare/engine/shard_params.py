@@ -1,10 +1,16 @@
 """The options that formats of shards share: which files are which split."""
 
+import re
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, model_validator
 
 from pipeline.core.strict import Strict
+from pipeline.project.sources import Files
+
+# Of numbers with leading zeros: {0000..0041}
+RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
 def _a_pattern_or_a_share(value: object) -> object:
@@ -31,3 +37,10 @@ class ShardParams(Strict):
         if sum(one for one in (self.val, self.test) if isinstance(one, int | float)) >= 1:
             raise ValueError(f"val and test must leave a share to train, got {self.val} + {self.test}")
         return self
+
+    def reads(self, source: Path) -> list[Files]:
+        """The shards of all splits; of a range of numbers all that it could name."""
+        if RANGE.search(source.name):
+            return [Files(source.parent, patterns=(RANGE.sub("*", source.name),))]
+        patterns = (one for one in (self.train, self.val, self.test) if isinstance(one, str))
+        return [Files(source, patterns=tuple(RANGE.sub("*", one) for one in patterns))]

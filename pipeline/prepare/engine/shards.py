@@ -1,6 +1,5 @@
 """Which files a data set of shards consists of, and which split each of them belongs to."""
 
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,13 +16,11 @@ from pipeline.core.inside import inside
 from pipeline.pictures.address import path_of
 from pipeline.prepare.engine.rows import Rows, blocks
 from pipeline.prepare.engine.scan import locate, readings
-from pipeline.prepare.engine.shard_params import ShardParams
+from pipeline.prepare.engine.shard_params import RANGE, ShardParams
 from pipeline.prepare.engine.source import Source, drawn_split, existing, numbered
 
 # Bytes: of the place in a list, and of what numbers it.
 _BESIDE_AN_ID = 100
-# Of numbers with leading zeros: {0000..0041}
-_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _FOUND = pa.schema([(name, pa.string()) for name in ("file", "split", "where")])
 
 
@@ -38,7 +35,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
     train, or files by a range of numbers. Raises InputError for a pattern without files, a file of two splits, another suffix,
     a file outside of the folder.
     """
-    if _RANGE.search(source.name):
+    if RANGE.search(source.name):
         root, found = source.parent, {"train": _matching(source.parent, source.name)}
     elif remote.is_file(source if urls.is_remote(source) else existing(source)):
         root, found = source.parent, {"train": [source]}
@@ -70,7 +67,7 @@ def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tu
 
 def _matching(root: Path, pattern: str) -> list[Path]:
     """Raises InputError where one of a range of numbers is not there."""
-    if not (numbers := _RANGE.search(pattern)):
+    if not (numbers := RANGE.search(pattern)):
         return remote.glob(root, pattern)
     before, after = pattern[: numbers.start()], pattern[numbers.end() :]
     there = set(remote.glob(root, f"{before}*{after}"))  # one listing, not a request a number

@@ -1,10 +1,12 @@
 """Bottom-up-attention features (Anderson et al., CVPR 2018) from the authors' TSV files: regions and their boxes, as they are."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, PositiveInt
 
 from pipeline.extract.engine.params import FeatureParams, ShardSize
+from pipeline.project.sources import Files
 from pipeline.project.traits import BackboneTraits
 
 
@@ -20,6 +22,9 @@ class Params(FeatureParams):
     """of every image. As they are by default: not normalised"""
     normalise: bool = False
     shard_size: ShardSize = 256
+
+    def reads(self) -> list[Files]:
+        return [Files(Path(name).expanduser(), patterns=("*.tsv", "*.tsv.*")) for name in self.tsv]
 
 
 TRAITS = BackboneTraits(by_content=False, alone=True)

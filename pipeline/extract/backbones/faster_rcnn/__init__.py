@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from pipeline.extract.engine.params import Channels, Digest, FeatureParams, Scales, ShardSize, WeightsName
+from pipeline.project.sources import Files, weights_file
 from pipeline.project.traits import BackboneTraits
 
 
@@ -54,6 +55,9 @@ class Params(FeatureParams):
             if weights == "random" and digest:
                 raise ValueError(f"{name} is given, but random weights have no file to compare it with")
         return self
+
+    def reads(self) -> list[Files]:
+        return [*weights_file(self.weights), *weights_file(self.detector_weights)]
 
 
 TRAITS = BackboneTraits(alone=True)

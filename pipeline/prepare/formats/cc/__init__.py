@@ -5,11 +5,13 @@ Conceptual Captions as NCR (NeurIPS 2021) cut and published it, and BiCro, DECL,
 marked which, so its pairs are read with the noise protocol ``as_is``.
 """
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from pipeline.core.strict import Strict
+from pipeline.project.sources import Files
 from pipeline.project.traits import FormatTraits
 
 ORDER = ("train", "dev", "test")
@@ -18,6 +20,10 @@ ORDER = ("train", "dev", "test")
 class Params(Strict):
     splits: Annotated[list[Literal["train", "dev", "test"]], Field(min_length=1, default_factory=lambda: list(ORDER))]
     """which to read"""
+
+    def reads(self, source: Path) -> list[Files]:
+        patterns = [f"{prefix}_{end}" for prefix in self.splits for end in ("caps.tsv", "ims.npy")]
+        return [Files(source, patterns=tuple(patterns))]
 
 
 # A noise protocol that claims to know which train pairs match is refused for such data.

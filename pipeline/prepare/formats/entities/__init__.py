@@ -5,9 +5,28 @@ Plummer et al., "Flickr30k Entities: Collecting Region-to-Phrase Correspondences
 coordinates count from 0: 1 less than in the files, as in their Python interface.
 """
 
+from collections.abc import Iterator
+from pathlib import Path
+
 from pipeline.core.strict import Strict
+from pipeline.project.sources import Files
+
+SPLITS = ("train", "val", "test")
 
 
 class Params(Strict):
     images: str = "flickr30k-images"
     """the folder of the pictures ``<id>.jpg``, relative to ``source``"""
+
+    def reads(self, source: Path) -> list[Files]:
+        """The lists of pictures, their sentences and annotations, and the pictures."""
+        lists = tuple(source / f"{split}.txt" for split in SPLITS)
+        parts = ("Sentences/{}.txt", "Annotations/{}.xml")
+        texts = Files(source, listed_in=lists, names=lambda: (part.format(one) for one in _ids(lists) for part in parts))
+        pictures = Files(source / self.images, listed_in=lists, names=lambda: (f"{one}.jpg" for one in _ids(lists)))
+        return [Files(source, patterns=tuple(path.name for path in lists)), texts, pictures]
+
+
+def _ids(lists: tuple[Path, ...]) -> Iterator[str]:
+    for path in lists:
+        yield from filter(None, map(str.strip, path.read_text(encoding="utf-8-sig").splitlines()))

@@ -22,11 +22,10 @@ from pipeline.prepare.engine.source import (
     phrase_table,
     read_lines,
 )
-from pipeline.prepare.formats.entities import Params, annotations
+from pipeline.prepare.formats.entities import SPLITS, Params, annotations
 from pipeline.prepare.formats.entities.annotations import Annotation
 from pipeline.prepare.formats.entities.sentences import Phrase, parse
 
-_SPLITS = ("train", "val", "test")
 # Bytes of a phrase's row, beside its words.
 _OF_PHRASE = 600
 
@@ -123,7 +122,7 @@ def _turns(path: Path, size: tuple[int, int], shown: tuple[int, int], orientatio
 def _listed(source: Path) -> Iterator[tuple[str, int, str]]:
     """Where each picture is listed, its id and its split."""
     ids = Unique("picture")
-    for split in _SPLITS:
+    for split in SPLITS:
         path = source / f"{split}.txt"
         for number, line in enumerate(read_lines(path), 1):
             where, name = f"{path} line {number}", line.strip()

@@ -16,11 +16,9 @@ from pipeline.pictures.address import is_path
 from pipeline.prepare.engine.scan import Read, readings
 from pipeline.prepare.engine.seen import SeenPictures, Stamp
 from pipeline.prepare.engine.source import Source, caption_table, existing, image_table, is_text
-from pipeline.prepare.formats.folder import Params
+from pipeline.prepare.formats.folder import ENDINGS, Params
 from pipeline.project import paths
 
-_KINDS = "jpg jpeg jpe jfif png webp gif bmp tif tiff ppm pgm pbm pnm jp2 j2k avif heic heif"
-ENDINGS = tuple(f".{kind}" for kind in _KINDS.split())
 # All are what is searched where nothing else is asked for.
 _SPLIT = "test"
 # Readings of a file that is written meanwhile.

@@ -5,9 +5,14 @@ those of VSE++, SCAN, HAL and L2RM. The caption is ``raw``; ``tokens`` is not re
 first 5 captions of the COCO images that have 6 or 7: that is ``max_captions: 5``, while the default keeps all.
 """
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
 from pydantic import PositiveInt
 
 from pipeline.core.strict import Strict
+from pipeline.project.sources import Files
 
 
 class Params(Strict):
@@ -17,3 +22,17 @@ class Params(Strict):
     """the first so many of each image"""
     include_restval: bool = True
     """COCO's ``restval`` images count as train"""
+
+    def reads(self, source: Path) -> list[Files]:
+        """The json, and the pictures that it names."""
+        inside = sorted(source.glob("dataset_*.json"))
+        # Where it is missing, the folder tells when it comes.
+        document, folder = (inside[0] if inside else source, source) if source.is_dir() else (source, source.parent)
+        pictures = Files(folder / self.images, listed_in=(document,), names=lambda: _named(document))
+        return [Files(source, patterns=("dataset_*.json",)), pictures]
+
+
+def _named(document: Path) -> Iterator[str]:
+    """The pictures of its entries. Raises ValueError, LookupError or TypeError for another layout."""
+    for entry in json.loads(document.read_bytes().removeprefix(b"\xef\xbb\xbf"))["images"]:
+        yield f"{entry['filepath']}/{entry['filename']}" if entry.get("filepath") else entry["filename"]

@@ -4,11 +4,13 @@ The layout of Kiros et al. as VSE++, SCAN, SGRAF, NCR and L2RM read it. Differs 
 ``_groups.group``; and the development split is read whole (they cut it after 5000 captions).
 """
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
 from pipeline.core.strict import Strict
+from pipeline.project.sources import Files
 
 ORDER = ("train", "dev", "test")
 
@@ -20,3 +22,12 @@ class Params(Strict):
     """which files are the test split"""
     captions_per_image: PositiveInt | None = None
     """null to infer it per split"""
+
+    @property
+    def prefixes(self) -> list[str]:
+        """Of the files of each split that is read, in their order."""
+        return [self.test if name == "test" else name for name in ORDER if name in self.splits]
+
+    def reads(self, source: Path) -> list[Files]:
+        endings = ("ims.npy", "caps.txt", "ids.txt")
+        return [Files(source, patterns=tuple(f"{prefix}_{end}" for prefix in self.prefixes for end in endings))]

@@ -14,7 +14,7 @@ from pipeline.prepare.engine.arrays import open_array, row_digests
 from pipeline.prepare.engine.groups import Grouping, group
 from pipeline.prepare.engine.precomputed import Splits, texts
 from pipeline.prepare.engine.source import Source, caption_text, existing, read_lines, split_of
-from pipeline.prepare.formats.precomp import ORDER, Params
+from pipeline.prepare.formats.precomp import Params
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,7 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     """
     existing(source)
     _warn_of_first_1k(source, params)
-    prefixes = [params.test if name == "test" else name for name in ORDER if name in params.splits]
-    splits = [_read_split(source, prefix, params, out) for prefix in prefixes]
+    splits = [_read_split(source, prefix, params, out) for prefix in params.prefixes]
     ids, tables = _image_ids(source, splits), Splits(out)
     for split, own in zip(splits, np.split(ids, np.cumsum([one.images for one in splits])[:-1]), strict=True):
         name = split_of(split.prefix.removesuffix("all"), split.prefix)

@@ -1,7 +1,14 @@
 """The rendered data set: scenes of coloured shapes with true captions, made from the seed and nothing else."""
 
+from pathlib import Path
+
 from pipeline.prepare.engine.scenes.params import ShapesParams
+from pipeline.project.sources import Files
 
 
 class Params(ShapesParams):
     """The options of the renderer."""
+
+    def reads(self, source: Path) -> list[Files]:
+        """None: the pictures are drawn."""
+        return []

@@ -1,10 +1,12 @@
 """Boxes that somebody has, of EdgeBoxes for one: ``.npz`` or ``.mat`` with arrays, ``.csv`` with columns."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from pipeline.core.strict import Digest, Strict
+from pipeline.project.sources import Files
 from pipeline.project.traits import ProposalTraits
 
 TRAITS = ProposalTraits(reads="path")
@@ -22,3 +24,6 @@ class Params(Strict):
     """of a box: x1, y1, x2, y2, both corners inside, or x, y, width, height"""
     first_pixel: Literal[0, 1] = 0
     """the number of the first pixel, 1 in MATLAB"""
+
+    def reads(self) -> list[Files]:
+        return [Files(Path(self.path))]

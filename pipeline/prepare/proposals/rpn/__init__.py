@@ -5,6 +5,7 @@ from typing import Self
 from pydantic import Field, PositiveInt, model_validator
 
 from pipeline.core.strict import Digest, Strict, WeightsName
+from pipeline.project.sources import Files, weights_file
 from pipeline.project.traits import ProposalTraits
 
 TRAITS = ProposalTraits(threads=False)
@@ -31,3 +32,6 @@ class Params(Strict):
         if self.weights == "random" and self.sha256:
             raise ValueError("sha256 is given, but random weights have no file to compare it with")
         return self
+
+    def reads(self) -> list[Files]:
+        return weights_file(self.weights)

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import PositiveInt
 
 from pipeline.core.strict import Strict
+from pipeline.project.sources import Files
 
 
 class Params(Strict):
@@ -12,3 +13,6 @@ class Params(Strict):
     """``quality`` segments in more colour spaces and sizes: more boxes, several times the time"""
     longer: PositiveInt = 500
     """a picture whose longer side has more pixels is scaled to so many"""
+
+    def reads(self) -> list[Files]:
+        return []

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field, PositiveFloat
 
 from pipeline.core.strict import Strict
+from pipeline.project.sources import Files
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -14,3 +15,6 @@ class Params(Strict):
     """sides of a square window, as shares of the square root of the picture's area"""
     ratios: Annotated[list[PositiveFloat], Field(min_length=1)] = Field(default_factory=lambda: [1.0, 0.5, 2.0])
     """of a window's width to its height, its area being kept"""
+
+    def reads(self) -> list[Files]:
+        return []
