@@ -74,6 +74,8 @@ def write_embedded(
     about[embeddings.DATA] = json.dumps(
         _content.by_split(of.filter(pc.invert(pc.is_in(of["image_id"], pa.array(without, pa.int64())))), said)
     )
+    if without:
+        about[embeddings.PREPARED] = json.dumps(_content.by_split(of, said))
     sides = {
         embeddings.IMAGES: (of["image_id"], of["image_id"], of["split"], seen),
         embeddings.CAPTIONS: (said["caption_id"], said["image_id"], said["split"], spoken),

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from pipeline.artifacts import names
+from pipeline.artifacts.joins import Origin
 from pipeline.core import parquet, tables, unchanged
 from pipeline.core.errors import InputError
 from pipeline.core.files import require
@@ -23,6 +25,8 @@ PEER = "peer"
 LEFT_OUT = "left_out"
 # Footer key: by split, the digest of the images and captions that are in the files (``pipeline.artifacts._content``).
 DATA = "data"
+# Footer key, where images are left out: by split, the digest of all its images and captions, as prepared.
+PREPARED = "prepared"
 # Footer key of a run on a data set it was not trained on: both by name, and the share of unknown words (``Moved``).
 TRANSFER = "transfer"
 _VECTOR = "embedding"
@@ -43,6 +47,17 @@ def left_out(about: Mapping[str, str], split: str, where: Path) -> dict[str, int
     """How many images of a split could not be read and are not in the file, with their captions; empty where all are."""
     found = said(about, LEFT_OUT, split, where)
     return {key: int(count) for key, count in found.items()} if isinstance(found, dict) else {}
+
+
+def origin(folder: Path, about: Mapping[str, str], splits: Iterable[str], mend: str) -> Origin:
+    """What the vectors of these splits were made from. about: footer of images.parquet in ``folder``; mend: as of ``Origin``."""
+    where = folder / IMAGES
+    told = {}
+    for split in splits:
+        whole = None if left_out(about, split, where) else said(about, DATA, split, where)
+        digest = said(about, PREPARED, split, where) or whole
+        told[split] = None if digest is None else str(digest)
+    return Origin(folder, mend, told, folder if (folder / names.NAME).is_file() else None)
 
 
 def schema(side: str, dim: int) -> pa.Schema:

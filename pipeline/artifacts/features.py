@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import _made_from
+from pipeline.artifacts import joins
 from pipeline.core import arrays, tables
 from pipeline.core.damage import Damage
 from pipeline.core.disk import named
@@ -225,7 +225,8 @@ def read(folder: Path, verify: bool = True) -> Features:
 def require_images(held: Features, prepared: Path) -> None:
     """Raises IntegrityError when the features, as of ``read``, are of other images than ``prepared`` now holds."""
     assert held.folder is not None
-    _made_from.require(held.folder, held.meta, "images", prepared, f"vse-pipe extract --features {held.folder.name}")
+    mend = joins.mend(f"extract@{held.folder.name}", f"vse-pipe extract --features {held.folder.name}")
+    joins.require_file(held.folder, held.meta, "images", prepared, mend)
 
 
 def open_array(path: Path) -> np.ndarray:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int64
 
-from pipeline.artifacts import _made_from
+from pipeline.artifacts import joins
 from pipeline.artifacts.features import append_rows, open_array
 from pipeline.core import tables
 from pipeline.core.errors import InputError, IntegrityError
@@ -229,7 +229,8 @@ def read(folder: Path, verify: bool = True) -> Texts:
 def require_captions(folder: Path, prepared: Path) -> None:
     """Raises IntegrityError when the text features in ``folder`` are of other captions than ``prepared`` now holds."""
     meta = read_json(require(folder / META, ADVICE))
-    _made_from.require(folder, meta, "captions", prepared, f"{ADVICE} --texts {folder.name}")
+    mend = joins.mend(f"extract_texts@{folder.name}", f"{ADVICE} --texts {folder.name}")
+    joins.require_file(folder, meta, "captions", prepared, mend)
 
 
 def _tokens(folder: Path, meta: dict, words: list[str]) -> Texts:

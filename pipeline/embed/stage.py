@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import torch
 
-from pipeline.artifacts import _content, captions, contents, embeddings, images, model_files, names
+from pipeline.artifacts import _content, captions, contents, embeddings, images, joins, model_files, names
 from pipeline.artifacts import fragments as weights
 from pipeline.artifacts.features import Features
 from pipeline.artifacts.texts import Texts
@@ -82,6 +82,8 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
     missing = left_out(whole, tables)
     digests = _content.by_split(seen, partial(captions.blocks, prepared, kept=kept[1]))
     data = {embeddings.DATA: json.dumps(digests, sort_keys=True)}
+    if missing:
+        data[embeddings.PREPARED] = json.dumps(joins.digests(prepared), sort_keys=True)
     about = {**missing, **data, **material.about}
     with whole_folder(paths.embedded(run), repetitions.patterns(FILES)) as folder:
         if (named := names.read(prepared)) is not None:

@@ -28,7 +28,7 @@ def teach(params: Params, name: str) -> Path:
     with claim(out):
         pairs.read(base)
         entries = teachers.read(base) if node.noise in params.teachers else []
-        entries += [one for run in models for one in _entries(run, node.weight / len(models))]
+        entries += [one for run in models for one in _entries(params, run, node.weight / len(models))]
         with whole_folder(out, [pairs.NAME, teachers.NAME]) as folder:
             shutil.copyfile(base / pairs.NAME, folder / pairs.NAME)
             teachers.write(folder, entries)
@@ -37,10 +37,10 @@ def teach(params: Params, name: str) -> Path:
     return out
 
 
-def _entries(run: str, weight: float) -> list[dict]:
+def _entries(params: Params, run: str, weight: float) -> list[dict]:
     """One, or one for each network of a run with two."""
     folder = paths.embedded(run)
-    found = Embedded.read(folder, run)
+    found = Embedded.of_run(params, run)
     if not found.has(TRAIN):
         raise InputError(
             f"{folder}: holds no training images, whose similarities a teacher gives; name train in embed.splits and run "

@@ -88,6 +88,13 @@ class Node:
         return f"run `dvc repro {self.stage}`"
 
 
+def dvc_stage(params: Params, stage: str, name: str) -> str:
+    """What DVC calls the stage ``embed`` or ``evaluate`` of a run, an ensemble or a transfer; of a seed the run's."""
+    kinds = {f"{stage}_ensembles": params.ensembles, f"{stage}_transfers": params.transfers}
+    group = next((group for group, names in kinds.items() if name in names), stage)
+    return f"{group}@{repetitions.entry(name)}"
+
+
 @cache
 def declarations() -> dict[str, Declaration]:
     """By group, in the order of the pipeline."""

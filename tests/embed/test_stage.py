@@ -162,7 +162,7 @@ def test_features_made_from_other_pictures_are_refused_by_train_and_embed(projec
     path.write_text(json.dumps({**json.loads(whole), "images_sha256": "0" * 64}), encoding="utf-8")
     for command in (embed, train):
         with pytest.raises(
-            IntegrityError, match=r"plain: made from other images than .*images\.parquet now holds; run `vse"
+            IntegrityError, match=r"plain: made from other images than .*images\.parquet now holds; run `dvc"
         ):
             command(project, "sum", "cpu")
     path.write_bytes(whole)

@@ -167,7 +167,7 @@ def test_vectors_of_boxes_or_phrases_of_before_are_refused(project, column) -> N
         captions.write(folder, other)
     split = {"file": "proposal", "text": "test"}[column]
     with pytest.raises(
-        IntegrityError, match=f"of other boxes or phrases of split '{split}' than .* run `vse-pipe embed"
+        IntegrityError, match=f"other images or captions of split {split} than .* `dvc repro embed@toy`"
     ):
         localize(params(project), "toy", "cpu")
     assert not paths.localized("toy").exists()

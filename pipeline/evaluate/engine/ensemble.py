@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from pipeline.artifacts import embeddings
-from pipeline.core.errors import InputError
+from pipeline.core.errors import InputError, IntegrityError
+from pipeline.project.params.typed import Params
 from pipeline.ranking.engine.bank_source import cosine
 from pipeline.ranking.engine.cascade import Cascade
 from pipeline.ranking.engine.embedded import Embedded
@@ -54,11 +55,13 @@ class Ensemble:
         return self.parts[0].left_out(split)
 
     def data(self, split: str) -> str | None:
-        """As of one run. Raises InputError where they were embedded from other data."""
+        """As of one run. Raises IntegrityError where they were embedded from other data."""
         first, *others = [part.data(split) for part in self.parts]
         for part, other in zip(self.parts[1:], others, strict=True):
             if other != first:
-                raise InputError(f"{part.folder}: embedded from other data than {self.folder}; embed the runs again")
+                raise IntegrityError(
+                    f"{part.folder}: embedded from other data than {self.folder}; embed the runs again"
+                )
         return first
 
     def transfer(self, split: str) -> dict[str, object]:
@@ -98,15 +101,15 @@ class Ensemble:
         return MeanScore(similarities) if self.fusion == "mean" else Fused(similarities, self.fusion)
 
 
-def of_run(folder: Path, run: str) -> Embedded | Ensemble:
+def of_run(params: Params, run: str) -> Embedded | Ensemble:
     """What ``vse-pipe embed`` wrote for ``run``, of one network or of two.
 
-    Raises InputError as ``Embedded.read`` does, also where the second network is not the one the first was trained beside.
+    Raises as ``Embedded.of_run``; InputError also where the second network is not the one the first was trained beside.
     """
-    first = Embedded.read(folder, run)
+    first = Embedded.of_run(params, run)
     if first.peer_sha256 is None:
         return first
-    second = Embedded.read(folder / embeddings.PEER, run)
+    second = Embedded.of_run(params, run, embeddings.PEER)
     if second.images.about.get("model_sha256") != first.peer_sha256:
         raise InputError(
             f"{second.folder}: another network than {embeddings.IMAGES} beside it names; embed the run again"

@@ -2,8 +2,8 @@
 
 import torch
 
-from pipeline.artifacts import embeddings, model_files
-from pipeline.core.errors import InputError, IntegrityError
+from pipeline.artifacts import embeddings
+from pipeline.core.errors import InputError
 from pipeline.evaluate.engine.ensemble import Ensemble, of_run
 from pipeline.evaluate.engine.weights import tuned
 from pipeline.project import paths
@@ -16,11 +16,12 @@ _DIGITS = 6
 
 def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ensemble:
     """Weights that are to be chosen are chosen here. Raises InputError as ``Embedded.read`` does, and where there is no
-    split val to choose them on; IntegrityError for embeddings of another model than the run's."""
+    split val to choose them on; IntegrityError for embeddings of another model or of
+    other data than there are now."""
     node = params.ensembles.get(name)
     if node is None:
-        return _of_its_model(name, params.trained(name))
-    parts = tuple(_of_its_model(one, one) for one in node.members)
+        return of_run(params, name)
+    parts = tuple(of_run(params, one) for one in node.members)
     if node.pair:
         return Ensemble(parts)
     if node.cascade:
@@ -62,18 +63,3 @@ def _chosen(params: Params, name: str, parts: tuple, device: torch.device) -> tu
             f"ensembles.{name}.weights are chosen on val, which evaluate.split ranks; give them, or rank test"
         )
     return tuned(Ensemble(parts, fusion=params.ensembles[name].fusion), params.evaluate, device)
-
-
-def _of_its_model(run: str, trained_as: str) -> Embedded | Ensemble:
-    """trained_as: the run whose model it is. Raises IntegrityError where its folder in data/train/ is there and holds another
-    model than embedded them."""
-    found, trained = of_run(paths.embedded(run), run), paths.trained(trained_as)
-    first = found.parts[0] if isinstance(found, Ensemble) else found
-    assert isinstance(first, Embedded)
-    if (trained / model_files.CONFIG).is_file():
-        held = model_files.read_config(trained, trained_as)["sha256"].get(model_files.MODEL)
-        if first.images.about.get("model_sha256") != held:
-            raise IntegrityError(
-                f"{found.folder}: embeddings of another model than {trained} holds; run `vse-pipe embed --run {run}` again"
-            )
-    return found

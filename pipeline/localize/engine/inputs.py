@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import _boxes, _content, captions, embeddings, images, phrases, regions
+from pipeline.artifacts import _boxes, embeddings, joins, phrases, regions
 from pipeline.artifacts.embeddings import Side as Vectors
 from pipeline.artifacts.images import PROPOSAL
 from pipeline.core.errors import InputError, IntegrityError
@@ -31,12 +31,13 @@ class LocalizeInputs:
 
 def read(params: Params, run: str) -> LocalizeInputs:
     """Raises UsageError as ``localizable.check``, InputError where the embeddings are of fragments or a split has none,
-    IntegrityError where they are of other regions."""
+    IntegrityError where they are of other regions or of another model than there are now."""
     localizable.check(params, run)
     dataset, split = params.runs[run].dataset, params.localize.split
     prepared, folder = paths.prepared(dataset), paths.embedded(run)
-    boxes, spoken = regions.read(prepared), phrases.read(prepared)
-    embedded = Embedded.read(folder, run)
+    embedded = Embedded.of_run(params, run)
+    with joins.compared(prepared, embedded.origin(PROPOSAL, split)):
+        boxes, spoken = regions.read(prepared), phrases.read(prepared)
     seen, said = embedded.images, embedded.captions
     if not (isinstance(seen, Vectors) and isinstance(said, Vectors)):
         raise InputError(
@@ -50,7 +51,6 @@ def read(params: Params, run: str) -> LocalizeInputs:
                 f"{folder / file}: nothing of split '{name}'; data set '{dataset}' has none there, or embed.splits leaves "
                 "it out"
             )
-    _of_now(prepared, embedded, split, run)
     mentions = _rows(spoken, "phrase_id", asked.ids, run)
     candidates = _rows(boxes, "image_id", proposed.ids, run)
     here = np.isin(candidates["source_id"].to_numpy(), mentions["image_id"].to_numpy())
@@ -66,20 +66,6 @@ def read(params: Params, run: str) -> LocalizeInputs:
         regions.source(boxes),
         regions.recall(boxes),
     )
-
-
-def _of_now(prepared: Path, embedded: Embedded, split: str, run: str) -> None:
-    """Regions are running numbers: an earlier one may be that of another box by now. Embeddings that do not say which data they
-    are of are not compared."""
-    ids = {"image_id": embedded.images.ids, "caption_id": embedded.captions.ids}
-    tables = zip((images.read(prepared), captions.read(prepared)), ids.items(), strict=True)
-    held = _content.by_split(*(table.filter(np.isin(table[key].to_numpy(), own)) for table, (key, own) in tables))
-    for name in (PROPOSAL, split):
-        if embedded.data(name) not in (None, held.get(name)):
-            raise IntegrityError(
-                f"{paths.embedded(run)}: of other boxes or phrases of split '{name}' than {prepared} now holds; run "
-                f"`vse-pipe embed --run {run}` again"
-            )
 
 
 def _rows(table: pa.Table, key: str, ids: np.ndarray, run: str) -> pa.Table:

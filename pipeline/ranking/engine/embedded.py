@@ -1,8 +1,8 @@
 """What ``vse-pipe embed`` wrote for a run, checked: vectors, or fragments and the weights that compare them."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,13 +12,15 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
-from pipeline.artifacts import embeddings, fragments
+from pipeline.artifacts import embeddings, fragments, joins
 from pipeline.artifacts.embeddings import Side
 from pipeline.artifacts.fragments import FragmentRows, FragmentSide
 from pipeline.artifacts.images import PROPOSAL
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import require, sha256
-from pipeline.project.params.typed import Member
+from pipeline.project import paths
+from pipeline.project.nodes import dvc_stage
+from pipeline.project.params.typed import Member, Params
 from pipeline.project.registry import SIMILARITIES
 from pipeline.ranking.engine.fragments import Sides
 from pipeline.ranking.engine.scores import Similarity
@@ -31,11 +33,32 @@ _OF_THE_FILE = {"artefact", "version", "ARROW:schema"}
 
 @dataclass(frozen=True)
 class Embedded:
-    """data/embed/<run>/, or any folder with the same two files."""
+    """data/embed/<run>/, or any folder with the same two files.
+
+    prepared: the data set that the ids are looked up in, None for vectors that stand for themselves; mend: as of ``joins.Origin``.
+    """
 
     folder: Path
     images: Side | FragmentSide
     captions: Side | FragmentSide
+    prepared: Path | None = None
+    mend: str = ""
+
+    @classmethod
+    def of_run(cls, params: Params, run: str, place: str = "") -> "Embedded":
+        """data/embed/<run>/, whose splits are compared with the prepared data set when they are taken. place: the folder in it of a
+        second network.
+
+        Raises as ``read``; IntegrityError for embeddings of another model than data/train/ holds.
+        """
+        trained, folder = params.trained(run), paths.embedded(run)
+        mend = joins.mend(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
+        found = replace(cls.read(folder / place, run), prepared=paths.prepared(params.dataset(run)), mend=mend)
+        if not place:
+            joins.require_model(
+                folder, found.images.about.get("model_sha256", ""), paths.trained(trained), trained, mend
+            )
+        return found
 
     @classmethod
     def read(cls, folder: Path, run: str | None = None) -> "Embedded":
@@ -79,6 +102,15 @@ class Embedded:
         share = about.pop("unknown_words", {}).get(split)
         return about if share is None else {**about, "unknown_words": share}
 
+    def origin(self, *splits: str) -> joins.Origin:
+        """What the vectors of these splits were made from."""
+        return embeddings.origin(self.folder, self.images.about, splits, self.mend)
+
+    def _compare(self, splits: Iterable[str]) -> None:
+        """Raises IntegrityError where they were made from other images or captions than the data set now has."""
+        if self.prepared is not None:
+            joins.require(self.prepared, self.origin(*splits))
+
     def left_out(self, split: str) -> dict[str, int]:
         """As ``embeddings.left_out``."""
         return embeddings.left_out(self.images.about, split, self.folder / embeddings.IMAGES)
@@ -90,7 +122,7 @@ class Embedded:
 
     def split(self, name: str, device: torch.device) -> Split:
         """Raises InputError when the split is empty or an image or caption in it has no counterpart, but where there are no
-        captions at all."""
+        captions at all; IntegrityError as ``has``."""
         if not self.has(name):
             raise InputError(f"{self.folder / embeddings.IMAGES}: no image of split '{name}'{self._advice(name)}")
         images, captions = self.images.split(name), self.captions.split(name)
@@ -105,13 +137,15 @@ class Embedded:
         return Split(images.ids, captions.ids, captions.image_ids, *sides)
 
     def has(self, name: str) -> bool:
-        """Is there an image of that split?"""
+        """Is there an image of that split? Raises IntegrityError where the data set now has another split of that name."""
+        self._compare([name])
         return bool((self.images.splits == name).any())
 
     def whole(self, device: torch.device) -> Split:
         """All splits as one, without proposed boxes. Raises InputError for fragments, which are read one split at a time."""
         if isinstance(self.images, FragmentSide) or isinstance(self.captions, FragmentSide):
             raise InputError(f"{self.folder}: a bank of another folder must be one of vectors, not of fragments")
+        self._compare(sorted(set(self.images.splits)))
         kept = self.images.splits != PROPOSAL
         images, captions = (
             torch.tensor(vectors, device=device) for vectors in (self.images.vectors[kept], self.captions.vectors)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Int64
 
-from pipeline.artifacts import captions, images
+from pipeline.artifacts import captions, images, joins
 from pipeline.artifacts.names import TextIds
 from pipeline.core import tables
 from pipeline.core.errors import InputError, MissingResource
@@ -25,31 +25,36 @@ _CAPTIONS = ["caption_id", "image_id", "text"]
 
 @dataclass(frozen=True)
 class Catalogue:
-    """dataset: its name; images, captions: the tables of data/prepare/<dataset>/."""
+    """dataset: its name; images, captions: the tables of data/prepare/<dataset>/; origins: as of ``read``."""
 
     dataset: str
     images: pa.Table
     captions: pa.Table
+    origins: tuple[joins.Origin, ...] = ()
 
     @classmethod
-    def read(cls, dataset: str) -> "Catalogue":
-        """Raises MissingResource where the data set is not prepared, else as the artefacts' readers."""
+    def read(cls, dataset: str, *origins: joins.Origin) -> "Catalogue":
+        """origins: of the vectors whose ids are looked up. Raises MissingResource where the data set is not prepared, IntegrityError as
+        ``joins.compared``, else as the artefacts' readers."""
         folder = paths.prepared(dataset)
         for name in (images.NAME, captions.NAME):
             if not (folder / name).is_file():
                 raise MissingResource(
                     f"{folder / name} does not exist; make it with `vse-pipe prepare --dataset {dataset}`"
                 )
-        found = [
-            tables.read(folder / of.NAME, pa.schema([of.SCHEMA.field(name) for name in names]), columns=names)
-            for of, names in ((images, _IMAGES), (captions, _CAPTIONS))
-        ]
-        return cls(dataset, *found)
+        with joins.compared(folder, *origins):
+            found = [
+                tables.read(folder / of.NAME, pa.schema([of.SCHEMA.field(name) for name in names]), columns=names)
+                for of, names in ((images, _IMAGES), (captions, _CAPTIONS))
+            ]
+        return cls(dataset, *found, origins)
 
     @cached_property
     def columns(self) -> pa.Table:
-        """All of images.parquet."""
-        return tables.read(paths.prepared(self.dataset) / images.NAME, images.SCHEMA)
+        """All of images.parquet. Raises IntegrityError where the data set was prepared anew since."""
+        folder = paths.prepared(self.dataset)
+        with joins.compared(folder, *self.origins):
+            return tables.read(folder / images.NAME, images.SCHEMA)
 
     def fitting(self, condition: str, names: TextIds | None) -> Int64[np.ndarray, " images"]:
         """Ids of the images for which the condition holds; the column image_id is as the data set has it. Raises as

@@ -70,7 +70,7 @@ class Engine:
     ) -> "Engine":
         """Raises UsageError for an unknown run, criterion, split or device and for a criterion that needs all queries at
         once; MissingResource naming the command that makes what is not there; IntegrityError for embeddings of another
-        model than the run's."""
+        model, or of other images or captions, than there are now."""
         _check_known("run", one_model(params, run), params.evaluated())
         _check_known("split", split, SPLITS)
         found = cls()
@@ -79,7 +79,8 @@ class Engine:
         computing = together.computing(device)
         found._opens = lambda run, split: together.open_run(params, run, split, **computing)
         found._network = found._opens(run, split)
-        found._catalogue = Catalogue.read(params.dataset(run))
+        origins = [gallery.origin for gallery in found._network.galleries]
+        found._catalogue = Catalogue.read(params.dataset(run), *origins)
         ids = found._network.ids
         found.counts = {"images": len(ids.image_ids), "captions": len(ids.caption_ids)}
         found.left_out = found._network.galleries[0].left_out

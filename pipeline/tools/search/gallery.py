@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float32, Int64
 
-from pipeline.artifacts import embeddings, fragments
+from pipeline.artifacts import embeddings, fragments, images, joins
 from pipeline.artifacts.embeddings import Side
 from pipeline.artifacts.fragments import FragmentSide
-from pipeline.core.errors import InputError
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.project import paths
 from pipeline.tools.search import stored
 from pipeline.tools.search.columns import ALL, footer, numbers, opened, rows
@@ -44,33 +44,46 @@ class Ids:
 
 @dataclass(frozen=True)
 class Gallery:
-    """folder: data/embed/<run>/ or the peer in it; split: one of ``SPLITS``; about: the footer of images.parquet; files: everything
-    that scores follow from, as it was before the rest was read."""
+    """folder: data/embed/<run>/ or the peer in it; split: one of ``SPLITS``; about: the footer of images.parquet; prepared: the data set
+    that its ids are looked up in; mend: as of ``joins.Origin``; files: everything that scores follow from, as it was before the rest
+    was read."""
 
     folder: Path
     run: str
     split: str
     about: dict[str, str]
+    prepared: Path
+    mend: str
     files: stored.Stamps = field(default_factory=dict)
     _read: dict[str, np.ndarray] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, folder: Path, run: str, split: str) -> "Gallery":
+    def open(cls, folder: Path, run: str, split: str, prepared: Path, mend: str) -> "Gallery":
         """Raises MissingResource naming the command that makes the files, InputError for those of another run and where
-        nothing is of that split, IntegrityError for damaged ones."""
+        nothing is of that split, IntegrityError for damaged ones and for those of other images or captions than are prepared now."""
         ours, theirs = (footer(folder / name, run) for name in (embeddings.IMAGES, embeddings.CAPTIONS))
         if ours.get("run") != run:
             raise InputError(f"{folder}: embeddings of run {ours.get('run')!r}, expected {run!r}; embed it again")
         for key in _MUST_AGREE:
             if ours.get(key) != theirs.get(key):
                 raise InputError(f"{folder}: images.parquet and captions.parquet differ in {key}; embed both again")
-        return cls(folder, run, split, ours).of(split)
+        return cls(folder, run, split, ours, prepared, mend).of(split)
+
+    @property
+    def origin(self) -> joins.Origin:
+        """What the vectors were made from."""
+        splits = images.SPLITS if self.split == ALL else (self.split,)
+        return embeddings.origin(self.folder, self.about, splits, self.mend)
 
     def of(self, split: str) -> "Gallery":
-        """The same network's embeddings of another split. Raises InputError where it has no image."""
+        """The same network's embeddings of another split. Raises InputError where it has no image, IntegrityError where the data set
+        now has other images or captions in it."""
         names = (embeddings.IMAGES, embeddings.CAPTIONS, fragments.WEIGHTS)
         files = stored.stamped(path for name in names if (path := self.folder / name).is_file())
         found = replace(self, split=split, files=files, _read={})
+        if self.files:
+            self.require_unchanged()
+        joins.require(self.prepared, found.origin)
         if not len(found.ids.image_ids):
             advice = f"name '{split}' in embed.splits and run `vse-pipe embed --run {self.run}`"
             raise InputError(
@@ -106,9 +119,16 @@ class Gallery:
         if found is not None:
             return found.tensors["vectors"]
         vectors = self._vectors(self.folder / name)
+        self.require_unchanged()
         if vectors.nbytes >= _LARGE:
             self._read[name] = vectors
         return vectors
+
+    def require_unchanged(self) -> None:
+        """Raises IntegrityError where one of the files is another one than when ids were read: rows of two files would be joined."""
+        there = [path for path in self.files if path.is_file()]
+        if stored.stamped(there) != self.files:
+            raise IntegrityError(f"{self.folder}: made anew while it is searched; start the search again")
 
     def keep(self) -> None:
         """Unpack vectors that are large and were read from Parquet, so that the next search maps them into memory."""
@@ -181,6 +201,7 @@ class Gallery:
         side = fragments.read(path)
         splits = list(dict.fromkeys(side.splits.tolist())) if self.split == ALL else [self.split]
         blocks = [side.split(one) for one in splits]
+        self.require_unchanged()
         vectors = torch.from_numpy(np.concatenate([block.vectors for block in blocks]))
         lengths = np.concatenate([block.lengths for block in blocks])
         if name == embeddings.CAPTIONS:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.artifacts import embeddings, model_files
+from pipeline.artifacts import embeddings, joins, model_files
 from pipeline.core.errors import InputError, IntegrityError, MissingResource
-from pipeline.core.files import read_json
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import SIMILARITIES, TEXT_ENCODERS
 from pipeline.tools.search import light
@@ -151,6 +150,7 @@ class Network:
         path = self._trained / model_files.MODEL
         if not path.is_file():
             raise MissingResource(f"{path} does not exist; make it with `vse-pipe train --run {self._run}`")
+        self._check_digest()  # it may have been trained anew since
         files = model_files.read(self._trained, self._run, "numpy" if self.light else "torch")
         absent = [key for key in _NEEDED if key not in files.config]
         if absent:
@@ -227,15 +227,8 @@ class Network:
 
     def _check_digest(self) -> None:
         """Raises IntegrityError where the embeddings come from other weights than the run now has."""
-        path = self._trained / model_files.CONFIG
-        if not path.is_file():
-            return
-        trained = read_json(path).get("sha256", {}).get(model_files.MODEL)
-        if trained != self.gallery.about.get("model_sha256"):
-            run = self.gallery.run
-            raise IntegrityError(
-                f"{self.gallery.folder}: made by another model than {self._trained} now holds; run `vse-pipe embed --run {run}`"
-            )
+        told = self.gallery.about.get("model_sha256", "")
+        joins.require_model(self.gallery.folder, told, self._trained, self._run, self.gallery.mend)
 
 
 def _compares_fragments(config: dict) -> bool:

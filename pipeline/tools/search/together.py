@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pipeline.artifacts import embeddings, evaluation, model_files
+from pipeline.artifacts import embeddings, evaluation, joins, model_files
 from pipeline.core.errors import InputError, MissingResource, UsageError
 from pipeline.project import paths
+from pipeline.project.nodes import dvc_stage
 from pipeline.project.params.ensemble_node import TUNED
 from pipeline.project.params.typed import Params
 from pipeline.tools.search.gallery import Gallery, Ids
@@ -79,12 +80,14 @@ def open_run(
         weights = _weights(params, run)
         return Together([open_run(params, one, split, device) for one in params.ensembles[run].members], weights)
     folder, trained = paths.embedded(run), paths.trained(params.trained(run))
-    gallery = Gallery.open(folder, run, split)
+    mend = joins.mend(dvc_stage(params, "embed", run), f"vse-pipe embed --run {run}")
+    beside = paths.prepared(params.dataset(run)), mend
+    gallery = Gallery.open(folder, run, split, *beside)
     wanted = gallery.about.get("peer_sha256")
     first = Network(params, gallery, trained, device, light and wanted is None)
     if wanted is None:
         return first
-    peer = Gallery.open(folder / embeddings.PEER, run, split)
+    peer = Gallery.open(folder / embeddings.PEER, run, split, *beside)
     if peer.about.get("model_sha256") != wanted:
         raise InputError(
             f"{peer.folder}: another network than {embeddings.IMAGES} beside it names; embed the run again"
