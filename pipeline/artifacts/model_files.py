@@ -8,7 +8,9 @@ config.json holds
 - ``loss``, ``scheme``, ``similarity``, ``text``, ``image``, ``sampler``: ``name`` and ``params``; under ``loss`` what it ``learned``, if anything;
 - ``embed_size``, ``feature_shape``, ``text_inputs``: sizes; ``run``, ``dataset``, ``features``, ``texts``, ``noise``: names in params.yaml;
 - ``sha256``: of the files beside it; ``features_sha256``, ``texts_sha256``, ``pairs_sha256``: of what it was trained on;
-- ``best``: ``epoch`` and ``val_rsum``; ``ended``: after which ``epoch``, ``by`` ``epochs`` or ``patience``, and whether it had ``converged``;
+- ``train``: the options of its training, but for ``processes``; ``seed``; ``inputs``: ``name`` and ``params`` of what made its ``features``, ``texts`` and ``pairs``;
+- ``best``: ``epoch`` and ``val_rsum``; ``ended``: after which ``epoch``, ``by`` ``epochs`` or ``patience``, whether it had ``converged``, and ``stuck``: what its loss
+  says of a run that no longer moves;
 - ``backbone``: of a model that reads pixels, its network; ``origin``: of a model that was not trained here, its names there.
 """
 

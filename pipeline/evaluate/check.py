@@ -9,8 +9,9 @@ from pipeline.artifacts import embeddings, evaluation
 from pipeline.core import tables
 from pipeline.project import paths
 from pipeline.project.nodes import Node
+from pipeline.project.params import criteria
 from pipeline.project.params.typed import Params
-from pipeline.project.problems import ARTEFACT, Problem, collected, ids, settings
+from pipeline.project.problems import ARTEFACT, DIGEST, Problem, collected, ids, settings
 
 _PROTOCOL = ("split", "protocol", "ties")
 
@@ -35,6 +36,9 @@ def _criterion(params: Params, node: Node, inference: str) -> list[Problem]:
     for key, wanted in (("run", node.name), ("inference", inference)):
         if metrics.get(key, wanted) != wanted:
             found.append(Problem(ARTEFACT, where, f"{key} is {metrics[key]!r}, expected {wanted!r}", node.advice))
+    for key, (made, now) in criteria.changed(params, inference, metrics).items():
+        what = f"made with {key} {made!r}, params.yaml inference.{inference} says {now!r}"
+        found.append(Problem(DIGEST, where, what, node.advice))
     ensemble = params.ensembles.get(node.name)
     if ensemble and not ensemble.tells(metrics.get("ensemble", {})):
         what = f"ensemble is {metrics.get('ensemble')}, not what params.yaml ensembles.{node.name} says"

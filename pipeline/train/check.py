@@ -43,6 +43,11 @@ def _settings(run: Run, config: dict, node: Node) -> list[Problem]:
     asked = {key: getattr(run, key) for key in ("dataset", "features", "texts", "noise")}
     if SCHEMES.traits(run.scheme.name).trains:  # else it is the features' own
         asked["embed_size"] = run.train.embed_size
+    if run.model is None:
+        asked["seed"] = run.seed
+        # The number of processes changes rounding alone.
+        options = run.train.model_dump(mode="json", exclude={"embed_size", "processes"})
+        found += settings(str(node.out), config.get("train", {}), options, f"runs.{node.name}.train", node.advice)
     return found + settings(str(node.out), config, asked, f"runs.{node.name}", node.advice)
 
 

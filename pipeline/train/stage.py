@@ -43,7 +43,7 @@ from pipeline.train.engine import (
     validate,
     word_vectors,
 )
-from pipeline.train.engine.model import DualEncoder, build, described, objective
+from pipeline.train.engine.model import DualEncoder, build, describe, described, objective
 from pipeline.train.engine.pixels import PixelNetwork
 from pipeline.train.engine.scheme.scheme import Setting
 from pipeline.train.engine.table import TrainTable
@@ -125,8 +125,10 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
 
     if not ranks.first():
         return
-    ended = loop.ending(scheme, progress)
-    config = {**_config(node, table, progress), "ended": ended, "run": name, "pairs_sha256": shown}
+    ended, stuck = loop.ending(scheme, progress), _stuck(node, progress)
+    if stuck:
+        ended["stuck"] = stuck
+    config = {**_config(params, name, table, stored, progress), "ended": ended, "run": name, "pairs_sha256": shown}
     if progress.processes > 1:
         config["processes"] = progress.processes
     if network:
@@ -139,7 +141,8 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)
-    _warn_if_stuck(name, node, progress)
+    if stuck:
+        warn(f"train {name}: {stuck}")
 
 
 def _setting(
@@ -256,9 +259,14 @@ def _start(out: Path, mark: str) -> tuple[Path, bool]:
     return building, (building / checkpoint.FILE).is_file()
 
 
-def _config(node: Run, table: TrainTable, progress: checkpoint.Progress) -> dict:
+def _config(
+    params: Params, name: str, table: TrainTable, stored: features.Features, progress: checkpoint.Progress
+) -> dict:
+    node = params.runs[name]
     sizes = table.feature_shape, table.texts.inputs, node.train.embed_size
-    config = described(node, *sizes, table.features_digest, table.texts.digest)
+    config = described(node, *sizes, stored.meta, table.texts)
+    config["inputs"]["pairs"] = describe(params.pairs(node.noise).protocol)
+    config |= {"train": node.train.model_dump(mode="json", exclude={"processes"}), "seed": node.seed}
     learned = {key[5:]: value.tolist() for key, value in progress.best.items() if key.startswith("loss.")}
     config["loss"] |= {"learned": learned} if learned else {}
     return {**config, "best": {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}}
@@ -272,11 +280,8 @@ def _say_how_it_ended(name: str, ended: dict) -> None:
         say(f"train {name}: not converged, {rising if ended['epoch'] > 1 else 'one epoch does not tell'}")
 
 
-def _warn_if_stuck(name: str, node: Run, progress: checkpoint.Progress) -> None:
-    """A loss that can end at a point from which it does not move says so in its ``stuck``."""
+def _stuck(node: Run, progress: checkpoint.Progress) -> str | None:
+    """What a loss says that can end at a point from which it does not move."""
     if not LOSSES.traits(node.loss.name).stuck:
-        return
-    stuck = LOSSES.load(node.loss.name).stuck
-    message = stuck(progress.history[-1]["loss"], node.train.batch_size, node.loss.params)
-    if message:
-        warn(f"train {name}: {message}")
+        return None
+    return LOSSES.load(node.loss.name).stuck(progress.history[-1]["loss"], node.train.batch_size, node.loss.params)

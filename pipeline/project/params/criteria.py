@@ -21,6 +21,32 @@ def ranked_under(params: Params, name: str) -> list[str]:
     return [one for one in params.grid.inferences if not (cascade and matches(one))]
 
 
+def options(params: Params, criterion: str) -> dict:
+    """What params.yaml says of its parts, without grids of values to choose from."""
+    sections = [params.inference[name].model_dump(mode="json") for name in parts(criterion) if name in params.inference]
+    return {key: value for section in sections for key, value in section.items() if not key.endswith("_grid")}
+
+
+def made_with(metrics: dict) -> dict[str, dict]:
+    """The options of an evaluation by direction, without those that validation data chose. metrics: its metrics.json."""
+    made, tuned = metrics.get("parameters", {}), metrics.get("tuned", {})
+    return {
+        direction: {key: value for key, value in values.items() if key not in tuned.get(direction, {})}
+        for direction, values in made.items()
+    }
+
+
+def changed(params: Params, criterion: str, metrics: dict) -> dict[str, tuple]:
+    """Options of an evaluation that params.yaml has other values of now: (value then, value now) by name."""
+    now = options(params, criterion)
+    return {
+        key: (value, now[key])
+        for values in made_with(metrics).values()
+        for key, value in values.items()
+        if key in now and now[key] != value
+    }
+
+
 def objection(criterion: str) -> str | None:
     """What is wrong with the way in which the parts go together. Raises UnknownMember for an unknown part."""
     names = parts(criterion)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pipeline.artifacts.texts import Texts
 from pipeline.core import ranks
 from pipeline.core.ranks import Share
 from pipeline.core.seeds import derive
@@ -154,13 +155,21 @@ def objective(loss: Member, model: DualEncoder, **values: object) -> Callable[[S
 
 
 def described(
-    run: Run, feature_shape: tuple[int, ...], text_inputs: int, embed_size: int, features: str, texts: str
+    run: Run, feature_shape: tuple[int, ...], text_inputs: int, embed_size: int, features: dict, texts: Texts
 ) -> dict:
-    """What config.json says of any model: members, sizes as of ``build``, names, and the digests of features and texts."""
+    """What config.json says of any model: members, sizes as of ``build``, names, and how features and texts were made.
+
+    features: meta.json of the features, which has their digest.
+    """
     members = {key: describe(getattr(run, key)) for key in RUN_FAMILIES}
     sizes = {"embed_size": embed_size, "feature_shape": list(feature_shape), "text_inputs": text_inputs}
     sources = {key: getattr(run, key) for key in ("dataset", "features", "texts", "noise")}
-    return {**members, **sizes, **sources, "features_sha256": features, "texts_sha256": texts}
+    inputs = {
+        "features": {"name": features.get("backbone"), "params": features.get("params", {})},
+        "texts": {"name": texts.meta.get("method"), "params": texts.meta.get("options", {})},
+    }
+    digests = {"features_sha256": features["sha256"], "texts_sha256": texts.digest}
+    return {**members, **sizes, **sources, "inputs": inputs, **digests}
 
 
 def describe(member: Member) -> dict:

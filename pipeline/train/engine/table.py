@@ -32,7 +32,6 @@ class TrainTable:
     val_caption_images: np.ndarray
     val_images: np.ndarray
     val_image_rows: np.ndarray
-    features_digest: str
     train_rows: np.ndarray
     left_out: tuple[int, int] = (0, 0)
     pictures: PixelSource | None = None
@@ -114,7 +113,6 @@ class TrainTable:
             val_caption_images=true,
             val_images=val_images,
             val_image_rows=features.rows_of(val_images),
-            features_digest=features.meta["sha256"],
             train_rows=train,
             left_out=left_out,
             pictures=pictures,

@@ -12,8 +12,10 @@ from pipeline.artifacts import captions, evaluation, images, pairs, phrases
 from pipeline.core.files import read_json, write_json
 from pipeline.project import paths
 from pipeline.project.nodes import declarations
+from pipeline.project.params.load import load
 from pipeline.project.problems import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
 from pipeline.tools.check.stage import check
+from pipeline.train.stage import train
 from tests.artifacts.test_phrases import PHRASE
 
 
@@ -76,6 +78,10 @@ def _edit(path: str, old: str, new: str) -> None:
     text = Path(path).read_text(encoding="utf-8")
     assert old in text
     Path(path).write_text(text.replace(old, new), encoding="utf-8")
+
+
+def _train(override: str) -> None:
+    train(load(Path("params.yaml"), [override]), "sum", "cpu")
 
 
 FAULTS: list[tuple[str, Callable[[], None], int, str, str]] = [
@@ -147,6 +153,27 @@ FAULTS: list[tuple[str, Callable[[], None], int, str, str]] = [
         DIGEST,
         "data/train/sum",
         "made with margin 0.2, params.yaml runs.sum.loss says 0.3",
+    ),
+    (
+        "trained with another rate on the command line",
+        lambda: _train("train.lr=0.02"),
+        DIGEST,
+        "data/train/sum",
+        "made with lr 0.02, params.yaml runs.sum.train says 0.01; run `dvc repro train@sum`",
+    ),
+    (
+        "trained from another seed",
+        lambda: _edit("params.yaml", "seed: 3", "seed: 4"),
+        DIGEST,
+        "data/train/sum",
+        "made with seed 3, params.yaml runs.sum says 4",
+    ),
+    (
+        "ranked with another option",
+        lambda: _edit("params.yaml", "inference: {}", "inference: {csls: {k: 3}}"),
+        DIGEST,
+        "data/evaluate/sum/csls/metrics.json",
+        "made with k 10, params.yaml inference.csls says 3; run `dvc repro evaluate@sum`",
     ),
     ("history", lambda: _edit("data/train/sum/history.csv", "val_rsum", "rsum"), ARTEFACT, "history.csv", "'val_rsum'"),
     (

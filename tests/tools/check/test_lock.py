@@ -60,9 +60,9 @@ def test_what_has_changed_since_dvc_ran(made):
 def test_an_output_made_with_another_value_is_stale(made):
     record()
     text = Path("params.yaml").read_text(encoding="utf-8")
-    Path("params.yaml").write_text(text.replace("batch_size: 8", "batch_size: 7"), encoding="utf-8")
+    Path("params.yaml").write_text(text.replace("resamples: 10", "resamples: 20"), encoding="utf-8")
     (found,) = check([]).problems
-    assert found.line == "data/train/sum: stale: params.yaml train changed since; run `dvc repro train@sum`"
+    assert found.line == "data/evaluate/sum: stale: params.yaml evaluate changed since; run `dvc repro evaluate@sum`"
     assert found.status == 5
 
 

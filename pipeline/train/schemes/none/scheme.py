@@ -40,7 +40,7 @@ def untrained(node: Run, name: str, out: Path, files: Iterable[str], device: tor
     shape = stored.array.shape[1:]
     model = build(node.image, node.text, node.similarity, shape, read.inputs, shape[-1], node.seed)
     config = {
-        **described(node, shape, read.inputs, shape[-1], stored.meta["sha256"], read.digest),
+        **described(node, shape, read.inputs, shape[-1], stored.meta, read),
         "best": {"epoch": 0, "val_rsum": None},
         "ended": {"by": "scheme", "epoch": 0, "converged": True},
         "run": name,
