@@ -11,8 +11,8 @@ from pipeline.artifacts import captions, evaluation
 from pipeline.core.files import read_json, write_json
 from pipeline.project import paths
 from pipeline.report.engine import page as page_module
-from pipeline.report.engine import reading
-from pipeline.report.sections import rankings, setup, summary
+from pipeline.report.engine import reading, settings
+from pipeline.report.sections import rankings, summary
 from tests.report import project as artefacts
 from tests.report.conftest import HOSTILE
 
@@ -199,7 +199,7 @@ def test_options_are_written_as_in_params_yaml():
         "ks": [1, 5],
         "grid": [1 + step / 4 for step in range(37)],
     }
-    assert setup._options(values) == "beta 30, k 10, two_sided true, lam null, ks [1, 5], grid 1 to 10 (37 values)"
+    assert settings.listed(values) == "beta 30, k 10, two_sided true, lam null, ks [1, 5], grid 1 to 10 (37 values)"
 
 
 def test_fingerprints_are_those_of_the_files(finished, page):

@@ -9,6 +9,9 @@ from pipeline.report.engine.results import Evaluation, Results, RunResult
 
 # Below one query in a million; keeps the last bits of a float, which differ between machines, out of git.
 _DECIMALS = 4
+# What a pull request is judged by: a value that is changed changes every figure, and a table of all of them nobody reads.
+# The others are in data/evaluate/, on the page, and in what `vse-pipe compare` prints.
+_OF_A_DIRECTION = ("r@1",)
 # Sizes of the split: they would be two lines of every `dvc metrics show` and never change.
 _COUNTS = ("queries", "items", "judgements", "unranked")
 _FURTHER = {"judged", "plausible"}
@@ -16,8 +19,8 @@ _SUMS = ("rsum", "hs_sum")
 
 
 def metrics(results: Results) -> dict:
-    """{run: {criterion: {direction: {metric: number}, "rsum": number, "hs_sum": number}, "data": digest, "localisation": ...}}: numbers, and
-    what they were measured on; beside the sums "judged" and "plausible" by direction, where an evaluation has them. Of a run with
+    """{run: {criterion: {direction: {"r@1": number}, "rsum": number, "hs_sum": number}, "data": digest, "localisation": ...}}: numbers, and
+    what they were measured on; hs_sum is left out where it is not defined; beside the sums "judged" and "plausible" by direction, where an evaluation has them. Of a run with
     seeds the means, with "seeds", and "sd" and "interval" beside "rsum"; of a transfer what evaluate tells of it, as "transfer"."""
     return {run.name: _figures(run) | _localisation(results, run) for run in results.methods()}
 
@@ -37,7 +40,7 @@ def _spread(one: Evaluation) -> dict:
         return {}
     ends = {name: one.interval_of((name,)) for name in _SUMS}
     found = {
-        "sd": {name: round(one.deviations[name], _DECIMALS) for name in _SUMS if name in one.deviations},
+        "sd": _rounded({name: one.deviations.get(name) for name in _SUMS}),
         "interval": {name: [round(end, _DECIMALS) for end in both] for name, both in ends.items() if both},
     }
     return {name: content for name, content in found.items() if content}
@@ -57,10 +60,9 @@ def _rounded(figures: dict) -> dict:
 
 
 def _numbers(measured: dict) -> dict:
-    content: dict = {name: round(measured[name], _DECIMALS) for name in _SUMS}
+    content: dict = _rounded({name: measured[name] for name in _SUMS})
     for direction in DIRECTIONS:
-        figures = {name: value for name, value in measured[direction].items() if _is_number(value)}
-        content[direction] = {name: round(value, _DECIMALS) for name, value in figures.items() if name not in _COUNTS}
+        content[direction] = _rounded({name: measured[direction][name] for name in _OF_A_DIRECTION})
     for key in _FURTHER & measured.keys():
         content[key] = {direction: _without_counts(measured[key][direction]) for direction in DIRECTIONS}
     if sure := measured.get("calibration"):

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from pipeline.project.params.typed import Params
 from pipeline.report.engine import charts, formatting
 from pipeline.report.engine.collector import Collector
+from pipeline.report.engine.notes import notes
 from pipeline.report.engine.results import Results
 
 SECTIONS = (
@@ -80,7 +81,7 @@ def _document(
             reduced_to=side if side < collector.side else None,
             linked=collector.links,
             dropped=len(collector.linked) - collector.links,
-            unreadable=len(collector.unreadable),
+            notes=notes(results, collector) if sections else [],
             style=style(),
             scripts=scripts,
             policy=_policy(scripts),

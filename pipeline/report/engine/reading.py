@@ -19,7 +19,6 @@ from pipeline.report.engine.results import Evaluation, Group, Results, RunResult
 _SHOWN = 5
 _NEEDED = ("r@1", "r@5", "r@10", "skew@1", "skew@5", "skew@10")
 _CURVES = ("epoch", "loss", "val_rsum")
-_WEIGHTS = "model.safetensors"
 
 
 def read(params: Params) -> Results:
@@ -37,7 +36,14 @@ def read(params: Params) -> Results:
     }
     by_dataset: dict[str, list[RunResult]] = {}
     trained = {
-        name: TrainedRun(name, run, _history(name, run), evaluations[name], row=run.row, digests=_digests(name))
+        name: TrainedRun(
+            name,
+            run,
+            _history(name, run),
+            evaluations[name],
+            row=run.row,
+            config=read_json(paths.trained(name) / CONFIG),
+        )
         for name, run in params.runs.items()
     }
     for name in params.named(params.runs):
@@ -86,12 +92,19 @@ def _evaluation(params: Params, run: str, inference: str) -> Evaluation:
 def _problems(metrics: dict, params: Params) -> list[str]:
     """Missing or non-finite figures, and figures measured under another protocol than params.yaml now asks for."""
     figures = {name: metrics.get(name) for name in ("rsum", "hs_sum")}
+    # Skewness of counts that are all alike is not defined.
+    undefined = {"hs_sum"} if "hs_sum" in metrics else set()
     for direction in evaluation.DIRECTIONS:
         side = metrics.get(direction)
         measured = side if isinstance(side, dict) else {}
         names = [*_NEEDED, *[name for name, value in measured.items() if isinstance(value, int | float)]]
         figures |= {f"{direction}.{name}": measured.get(name) for name in names}
-    found = [f"{name} is {value!r}, expected a finite number" for name, value in figures.items() if not _finite(value)]
+        undefined |= {f"{direction}.{name}" for name in measured if name.startswith("skew@")}
+    found = [
+        f"{name} is {value!r}, expected a finite number"
+        for name, value in figures.items()
+        if not _finite(value) and not (value is None and name in undefined)
+    ]
     for name in ("split", "protocol", "ties"):
         wanted = getattr(params.evaluate, name)
         if metrics.get(name) != wanted:
@@ -104,7 +117,7 @@ def _problems(metrics: dict, params: Params) -> list[str]:
     found += [
         f"intervals.{name} is {ends!r}, expected two finite numbers"
         for name, ends in _ends(metrics.get("intervals", {}))
-        if not (isinstance(ends, list) and len(ends) == 2 and all(map(_finite, ends)))
+        if ends is not None and not (isinstance(ends, list) and len(ends) == 2 and all(map(_finite, ends)))
     ]
     if not isinstance(metrics.get("transductive"), bool):
         found.append(f"transductive is {metrics.get('transductive')!r}, expected true or false")
@@ -135,12 +148,3 @@ def _history(run: str, node: Run) -> pd.DataFrame:
     if problem:
         raise InputError(f"{paths.trained(run) / history.NAME}: {problem}; run `vse-pipe train --run {run}` again")
     return table
-
-
-def _digests(run: str) -> dict[str, str]:
-    """Of what a run was trained on and of its weights, as training wrote them beside the weights."""
-    config = read_json(paths.trained(run) / CONFIG)
-    of_files = config.get("sha256")
-    found = {name: config.get(f"{name}_sha256") for name in ("features", "texts", "pairs")}
-    found["weights"] = of_files.get(_WEIGHTS) if isinstance(of_files, dict) else None
-    return {name: digest for name, digest in found.items() if isinstance(digest, str)}

@@ -40,7 +40,7 @@ def _evaluation(name: str, ones: list[Evaluation], params: Params) -> RepeatedEv
     metrics.pop("intervals", None)
     if params.evaluate.resamples > 1:
         metrics["intervals"] = _intervals(ones, params.evaluate.resamples, params.seed)
-    deviations = _numbers(documents, statistics.stdev) if len(ones) > 1 else {}
+    deviations = _numbers(documents, _deviation) if len(ones) > 1 else {}
     return RepeatedEvaluation(
         name, first.inference, metrics, first.ranks, first.occurrence, first.relaxation, deviations
     )
@@ -69,18 +69,29 @@ def localised(results: Results, run: RunResult) -> dict | None:
 
 def mean(documents: Sequence[dict]) -> dict:
     """Of every number, by the keys of the documents; counts that agree stay whole, what else they hold is the first one's."""
-    return _merged(documents[0], _numbers(documents, statistics.fmean))
+    return _merged(documents[0], _numbers(documents, _mean))
 
 
-def _numbers(documents: Sequence[dict], of: Callable[[list], float]) -> dict:
-    """``of`` the values of every number that all documents have."""
+def _mean(values: list) -> float | None:
+    """None where a figure is not defined for one of them."""
+    return None if None in values else statistics.fmean(values)
+
+
+def _deviation(values: list) -> float | None:
+    return None if None in values else statistics.stdev(values)
+
+
+def _numbers(documents: Sequence[dict], of: Callable[[list], float | None]) -> dict:
+    """``of`` the values of every number that all documents have, null among them."""
     found: dict = {}
     for key, value in documents[0].items():
         values = [one.get(key) for one in documents]
         below = [one for one in values if isinstance(one, dict)]
         if isinstance(value, dict) and len(below) == len(values):
             found[key] = _numbers(below, of)
-        elif all(isinstance(one, int | float) and not isinstance(one, bool) for one in values):
+        elif set(map(type, values)) - {int, float, type(None)} or all(one is None for one in values):
+            continue
+        elif all(key in document for document in documents):
             found[key] = of(values)
     return found
 

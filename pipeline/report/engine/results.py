@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # which reads a data set as what is defined here
     from pipeline.report.engine.localised import Localisation
 
 BASELINE = "nns"
+_WEIGHTS = "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class RunResult:
     """history: one row per epoch; evaluations: in the order of grid.inferences.
 
     An ensemble has no parameters and no history of its own, but ``parts``: the names of its runs. row: of a paper, if named.
-    digests: SHA-256 of what it was trained on and of its weights, by name. repetitions: of a run with seeds its models, of
+    config: its config.json. repetitions: of a run with seeds its models, of
     whose evaluations these are the means. moved: a run on a data set that it was not trained on; params: of the run.
     """
 
@@ -95,7 +96,7 @@ class RunResult:
     evaluations: dict[str, Evaluation]
     parts: tuple[str, ...] = ()
     row: str | None = None
-    digests: dict[str, str] = field(default_factory=dict)
+    config: dict = field(default_factory=dict)
     repetitions: tuple["RunResult", ...] = ()
     moved: bool = False
 
@@ -137,6 +138,19 @@ class TrainedRun(RunResult):
 
     params: Run
     history: pd.DataFrame
+
+    def member(self, kind: str) -> str:
+        """The name of its loss, scheme, ... when it was trained."""
+        made = self.config.get(kind)
+        return made["name"] if made else getattr(self.params, kind).name
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of what it was trained on and of its weights, by name."""
+        of_files = self.config.get("sha256")
+        digests = {name: self.config.get(f"{name}_sha256") for name in ("features", "texts", "pairs")}
+        digests["weights"] = of_files.get(_WEIGHTS) if isinstance(of_files, dict) else None
+        return {name: digest for name, digest in digests.items() if isinstance(digest, str)}
 
 
 @dataclass(frozen=True)
@@ -201,6 +215,12 @@ class Group:
     @property
     def best_method(self) -> RunResult:
         return max(self.methods, key=lambda run: run.best.rsum)
+
+    @property
+    def plain_method(self) -> RunResult:
+        """That with the largest rsum under plain nearest neighbours; under its first criterion where none has them."""
+        plain = [method for method in self.methods if BASELINE in method.evaluations]
+        return max(plain or self.methods, key=lambda run: run.baseline.rsum)
 
     @property
     def trained(self) -> list[TrainedRun]:

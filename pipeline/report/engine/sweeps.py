@@ -8,6 +8,7 @@ import pandas as pd
 from pipeline.project.params import sweeps as addresses
 from pipeline.project.params.schema import SweepNode
 from pipeline.project.params.typed import Params
+from pipeline.report.engine import settings
 from pipeline.report.engine.results import Results, RunResult, TrainedRun
 
 COLUMNS = ["sweep", "x_name", "x", "run", "inference", "rsum", "val_rsum", "val_epoch"]
@@ -68,10 +69,17 @@ def _sweep(name: str, node: SweepNode, runs: dict[str, RunResult], params: Param
     histories = {one.name: one.history for run in node.runs for one in _models(runs[run])}
     if node.x == addresses.EPOCH:
         return Sweep(name, node, [], [], histories)
-    values = {run: addresses.value(params, run, node.x) for run in node.runs}
+    values = {run: _value(runs[run], params, node.x) for run in node.runs}
     points = [_point(runs[run], node, values[run]) for run in sorted(node.runs, key=values.__getitem__)]
     baselines = [_point(runs[run], node, None) for run in node.baselines]
     return Sweep(name, node, points, baselines, histories)
+
+
+def _value(run: RunResult, params: Params, x: str) -> int | float:
+    """The value that it was trained with; that of params.yaml where its config.json does not say."""
+    models = [one for one in run.repetitions or (run,) if isinstance(one, TrainedRun)]
+    made = settings.trained_at(models[0], x) if models else None
+    return made if isinstance(made, int | float) else addresses.value(params, run.name, x)
 
 
 def _point(run: RunResult, node: SweepNode, x: int | float | None) -> Point:

@@ -50,8 +50,8 @@ def _row(run: TrainedRun) -> dict:
 
 def _name(run: TrainedRun) -> str:
     """The loss, and the scheme where it has a part in what is minimised."""
-    scheme = run.params.scheme.name
-    return run.params.loss.name if scheme == "plain" else f"{run.params.loss.name}, {scheme}"
+    loss, scheme = run.member("loss"), run.member("scheme")
+    return loss if scheme == "plain" else f"{loss}, {scheme}"
 
 
 def _loss_label(row: dict) -> str:

@@ -4,12 +4,11 @@ import platform
 from importlib.metadata import version
 
 from pipeline.artifacts.images import DESCRIBED, SPLITS
-from pipeline.project.params.typed import Member
+from pipeline.report.engine import settings
 from pipeline.report.engine.collector import Collector
 from pipeline.report.engine.results import Group, Results, RunResult, TrainedRun
 
 TITLE = "Parameters, fingerprints and versions"
-_LONGEST = 6
 _FUSIONS = {"mean": "the mean of the scores", "zscore": "the mean of the z-scores", "rrf": "the reciprocal rank fusion"}
 _LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", "dvc")
 
@@ -18,7 +17,6 @@ def context(results: Results, collector: Collector) -> dict:
     params = results.params
     held = {split for group in results.groups for split in group.catalogue.images["split"].unique()}
     splits = [split for split in SPLITS if split in (*DESCRIBED, *held)]
-    options = {name: _options(member.model_dump()) for name, member in params.inference.items()}
     return {
         "datasets": [_dataset(group, splits) for group in results.groups],
         "splits": splits,
@@ -27,12 +25,10 @@ def context(results: Results, collector: Collector) -> dict:
             *(_ensemble(run) for run in results.runs() if run.parts),
             *(_transfer(run) for run in results.runs() if run.moved),
         ],
-        "criteria": [
-            (name, [(part, options.get(part, "")) for part in name.split("+")]) for name in params.grid.inferences
-        ],
+        "criteria": settings.of_criteria(results),
         "tuned": _tuned(results),
         "fingerprints": [row for group in results.groups for row in _fingerprints(group)],
-        "evaluate": {key: _value(value) for key, value in params.evaluate.model_dump().items()},
+        "evaluate": {key: settings.shown(value) for key, value in params.evaluate.model_dump().items()},
         "seed": params.seed,
         "versions": [("Python", platform.python_version()), *_versions()],
     }
@@ -46,25 +42,15 @@ def _dataset(group: Group, splits: list[str]) -> dict:
 
 
 def _run(run: TrainedRun, results: Results) -> dict:
-    chosen = run.params
-    params = results.params
-    members = {
-        "features": params.features[chosen.features].backbone,
-        "texts": params.texts[chosen.texts].method,
-        "pairs": params.pairs(chosen.noise).protocol,
-        "sampler": chosen.sampler,
-        "loss": chosen.loss,
-        "scheme": chosen.scheme,
-        "similarity": chosen.similarity,
-        "text": chosen.text,
-        "image": chosen.image,
-    }
+    rows = settings.of_run(run, results.params)
+    names = {row.kind: row.member.text for row in rows}
     return {
         "name": run.name,
-        "loss": chosen.loss.name,
-        "scheme": "" if chosen.scheme.name == "plain" else f" with {chosen.scheme.name}",
-        "rest": f"{chosen.similarity.name} similarity, {chosen.text.name} text, {chosen.image.name} image",
-        "rows": [*_members(members), ("train", "", _options(chosen.train.model_dump()))],
+        "loss": names["loss"],
+        "scheme": "" if names["scheme"] == "plain" else f" with {names['scheme']}",
+        "rest": f"{names['similarity']} similarity, {names['text']} text, {names['image']} image",
+        "rows": rows,
+        "changed": any(row.changed for row in rows),
     }
 
 
@@ -91,10 +77,6 @@ def _transfer(run: RunResult) -> str:
     return f"{run.name} is {said['run']}, trained on {said['trained_on']}, on {said['dataset']}{words}."
 
 
-def _members(members: dict[str, Member]) -> list[tuple[str, str, str]]:
-    return [(kind, member.name, _options(member.params.model_dump())) for kind, member in members.items()]
-
-
 def _fingerprints(group: Group) -> list[tuple[str, str, str]]:
     """(of what, name, SHA-256): the tables of the data set, then what each run was trained on and its weights."""
     catalogue = group.catalogue
@@ -102,42 +84,18 @@ def _fingerprints(group: Group) -> list[tuple[str, str, str]]:
     return rows + [(run.name, name, digest) for run in group.trained for name, digest in run.digests.items()]
 
 
-def _options(values: dict) -> str:
-    return ", ".join(f"{key} {_value(value)}" for key, value in values.items())
-
-
-def _value(value: object) -> str:
-    """As in params.yaml; of a long list its ends, since the grid of a search fills lines and says little."""
-    if isinstance(value, list):
-        shown = [_value(one) for one in value]
-        few = len(shown) <= _LONGEST
-        return f"[{', '.join(shown)}]" if few else f"{shown[0]} to {shown[-1]} ({len(shown)} values)"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:g}"
-    return "null" if value is None else str(value)
-
-
 def _tuned(results: Results) -> list[dict]:
     """Values that evaluate chose on the validation split, where a criterion has any."""
     return [
-        {"run": one.run, "inference": one.inference, "values": _options(chosen) + _elsewhere(one.metrics)}
+        {"run": one.run, "inference": one.inference, "values": settings.listed(chosen) + _elsewhere(one.metrics)}
         for run in results.runs()
         for one in run.evaluations.values()
-        if (chosen := _flat(one.metrics["tuned"]))
+        if (chosen := settings.flat(one.metrics["tuned"]))
     ]
 
 
 def _elsewhere(metrics: dict) -> str:
     return f" (chosen on {metrics['tuned_on']})" if "tuned_on" in metrics else ""
-
-
-def _flat(values: dict, prefix: str = "") -> dict:
-    flat: dict = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _versions() -> list[tuple[str, str]]:

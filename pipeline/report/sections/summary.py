@@ -35,19 +35,23 @@ def protocol(evaluate: EvaluateParams) -> str:
 
 
 def _group(group: Group) -> dict:
-    method = group.best_method
-    best = method.best
+    method, best = group.plain_method, group.best_method.best
+    head = method.baseline
     strict = [one for one in group.evaluations() if not one.transductive]
     return {
         "dataset": group.catalogue.name,
+        "head": head,
         "best": best,
+        "gain": best.rsum - group.best_method.baseline.rsum,
+        "baseline": group.best_method.baseline.inference,
+        "count": len(group.evaluations()),
+        "tuned": any(best.metrics["tuned"].values()),
         "kinds": {run.name: run.kind for run in group.methods},
-        "baseline": method.baseline,
         "strict": max(strict, key=lambda one: one.rsum, default=None),
-        "few": few_items(best.metrics),
+        "few": few_items(head.metrics),
         "mixed": len({one.metrics.get("data") for run in group.runs for one in run.evaluations.values()}) > 1,
         "repeated": {run.name: len(run.repetitions) for run in group.methods if run.repetitions},
-        "sizes": {direction: (len(best.queries(direction)), len(best.items(direction))) for direction in DIRECTIONS},
+        "sizes": {direction: (len(head.queries(direction)), len(head.items(direction))) for direction in DIRECTIONS},
         "matrix": _matrix(group, best),
         "transductive": {one.inference for one in group.evaluations() if one.transductive},
     }
