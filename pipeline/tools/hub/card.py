@@ -8,12 +8,14 @@ from ruamel.yaml import YAML
 
 from pipeline.artifacts import captions, evaluation, images, model_files
 from pipeline.extract.engine.pair import published
+from pipeline.extract.text_engine.encoder import EncoderParams
 from pipeline.project import paths
 from pipeline.project.params.criteria import ranked_under
-from pipeline.project.params.typed import Member, Params
+from pipeline.project.params.typed import Member, Params, Run
 from pipeline.project.registry import RUN_FAMILIES, SCHEMES
 from pipeline.project.step import by_split
 from pipeline.report.engine.formatting import markdown_row
+from pipeline.tools.hub.files import WEIGHTS, with_weights
 
 _DIRECTIONS = {"image_to_text": "image to text", "text_to_image": "text to image"}
 LOADER = """\
@@ -33,7 +35,8 @@ print(scores)  # a row for each photo, a column for each sentence
 @dataclass(frozen=True)
 class About:
     """licence: as hubs name it, None where nobody says; digests: of the packed files; config: of the model; features: their
-    meta.json; parameters: how many numbers a network has; figures: metrics.json by criterion."""
+    meta.json; parameters: how many numbers a network has; figures: metrics.json by criterion; weights: the packed weights files by their
+    paths here."""
 
     params: Params
     run: str
@@ -43,6 +46,11 @@ class About:
     features: dict
     parameters: int
     figures: dict[str, dict]
+    weights: dict[str, str]
+
+    @property
+    def run_node(self) -> Run:
+        return self.params.runs[self.run]
 
 
 def figures(params: Params, run: str) -> dict[str, dict]:
@@ -53,7 +61,7 @@ def figures(params: Params, run: str) -> dict[str, dict]:
 
 
 def text(about: About) -> str:
-    node, config = about.params.runs[about.run], about.config
+    node, config = about.run_node, about.config
     sides = {key: f"`{config[key]['name']}`" for key in RUN_FAMILIES}
     what = (
         f"Images and captions in one space, by vse-pipe {version('vse-pipe')}: image side "
@@ -61,8 +69,7 @@ def text(about: About) -> str:
     )
     parts = {
         "Figures": _figures(about),
-        "Use": f"```python\n{LOADER}```\n\nPhotos go through the network that made the features of the training, described in "
-        "features/meta.json, which fetches its weights; `one.features(array)` takes features that are computed already.",
+        "Use": f"```python\n{LOADER}```\n\n{_use(about)}",
         "In a project of vse-pipe": f"```yaml\n{_yaml(_entries(about))}```\n\n`model` is where this folder lies, `sha256` the digest "
         f"of its config.json. `vse-pipe train --run {about.run}` then takes the model and trains nothing; the data set must be the "
         "one below, with these features and texts.",
@@ -74,6 +81,29 @@ def text(about: About) -> str:
     }
     body = "\n\n".join(f"## {title}\n\n{part}" for title, part in parts.items())
     return f"---\n{_yaml(_front_matter(about, node.dataset))}---\n\n# {about.run}\n\n{what}\n\n{body}\n"
+
+
+def _use(about: About) -> str:
+    """Where what encodes photos and captions comes from."""
+    text = about.params.texts[about.run_node.texts].method.params
+    encoders = [
+        one.model for one in (text, *(part.params for part in text.further())) if isinstance(one, EncoderParams)
+    ]
+    needed = "".join(f" Captions need the sentence encoder `{name}` there." for name in encoders)
+    if "backbone" in about.config:
+        return f"The model reads photos itself.{needed}"
+    made = {
+        "random": "are drawn from a seed",
+        "published": "are fetched from their publisher",
+        "file": f"lie in {WEIGHTS}/",
+    }
+    origin = (about.features.get("weights") or {}).get("origin")
+    if origin is None:
+        return f"No network here makes the features: `one.features(array)` takes them, and `one.images` is refused.{needed}"
+    return (
+        "Photos go through the network that made the features of the training, described in features/meta.json, whose weights "
+        f"{made[origin]}; `one.features(array)` takes features that are computed already.{needed}"
+    )
 
 
 def _training(about: About, sides: dict[str, str]) -> str:
@@ -154,13 +184,17 @@ def _with_interval(value: float, ends: list[float] | None) -> str:
 
 def _entries(about: About) -> dict:
     """What params.yaml of another project needs for the run."""
-    params, run = about.params, about.params.runs[about.run]
+    params, run = about.params, about.run_node
+    held = {path: f"models/{about.run}/{place}" for path, place in about.weights.items()}
     made = {
         "features": (run.features, "backbone", params.features[run.features].backbone),
         "texts": (run.texts, "method", params.texts[run.texts].method),
         "noises": (run.noise, "protocol", params.pairs(run.noise).protocol),
     }
-    nodes: dict = {key: {name: {"dataset": run.dataset} | _named(kind, one)} for key, (name, kind, one) in made.items()}
+    nodes: dict = {
+        key: {name: {"dataset": run.dataset} | with_weights(_named(kind, one), held)}
+        for key, (name, kind, one) in made.items()
+    }
     members = {key: getattr(run, key) for key in RUN_FAMILIES}
     options = {key: one.params.model_dump(mode="json") for key, one in members.items()}
     entry: dict = {"dataset": run.dataset, "features": run.features, "texts": run.texts, "noise": run.noise}
@@ -176,7 +210,7 @@ def _named(kind: str, member: Member) -> dict:
 
 
 def _data(about: About) -> str:
-    params, run = about.params, about.params.runs[about.run]
+    params, run = about.params, about.run_node
     noise, prepared = params.pairs(run.noise).protocol, paths.prepared(run.dataset)
     counts = [by_split(prepared / name) for name in (images.NAME, captions.NAME)]
     splits = ", ".join(f"{split} {counts[0].get(split, 0):,} / {count:,}" for split, count in counts[1].items())

@@ -3,18 +3,31 @@
 import shutil
 from pathlib import Path
 
-from pipeline.artifacts import features, history, model_files
+from pipeline.artifacts import features, history, model_files, texts
 from pipeline.core import locks
 from pipeline.core.console import warn
 from pipeline.core.errors import IntegrityError
-from pipeline.core.files import read_json, sha256, write_text
+from pipeline.core.files import read_json, sha256, write_json, write_text
+from pipeline.core.strict import WEIGHT_FILES
 from pipeline.core.whole import whole_folder
 from pipeline.project import paths
 from pipeline.project.nodes import Node, declarations
 from pipeline.project.params.typed import Params
 from pipeline.tools.hub import card
-from pipeline.tools.hub.files import CARD, FEATURES, OF_FEATURES, OF_TEXTS, PATTERNS, TEXTS
+from pipeline.tools.hub.files import (
+    CARD,
+    FEATURES,
+    OF_FEATURES,
+    OF_TEXTS,
+    PATTERNS,
+    TEXTS,
+    WEIGHTS,
+    weights_in,
+    with_weights,
+)
 from pipeline.train.engine import restore
+
+_ENCODES = {FEATURES: "photos", TEXTS: "captions"}
 
 
 def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
@@ -38,12 +51,13 @@ def pack(params: Params, run: str, out: Path, licence: str | None) -> dict:
         _copy(trained, folder, (history.NAME,))
         for name, (source, files) in sides.items():
             _copy(paths.extracted(node.dataset, source), folder / name, files)
+        places = _copy_weights(run, folder, not models[0][0].tests_on_pixels)
         digests = {
             path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()
         }
         parameters = sum(weight.numel() for weight in models[0][0].parameters())
         seen = read_json(paths.extracted(node.dataset, node.features) / features.META)
-        about = card.About(params, run, licence, digests, models[0][1].config, seen, parameters, figures)
+        about = card.About(params, run, licence, digests, models[0][1].config, seen, parameters, figures, places)
         write_text(folder / CARD, card.text(about))
     return digests
 
@@ -57,6 +71,41 @@ def _require_in_order(params: Params, run: str, groups: tuple[str, ...]) -> None
     ]
     if wrong := [problem.line for problem in found if problem.status]:
         raise IntegrityError("\n".join(wrong))
+
+
+def _copy_weights(run: str, folder: Path, of_features: bool) -> dict[str, str]:
+    """The weights files of the user's own into the pack, and their places there into its meta.json, in which they are found again. of_features: does
+    the model need the network that made its features? One that reads pixels holds it. Returns the places by the paths."""
+    places: dict[str, str] = {}
+    for name, meta, key in ((FEATURES, features.META, "params"), (TEXTS, texts.META, "options")):
+        about = read_json(folder / name / meta)
+        for value in weights_in(about.get(key, {})):
+            source = Path(value).expanduser()
+            named = not value.endswith(WEIGHT_FILES)  # of published weights
+            if named or value in places or (name == FEATURES and not of_features):
+                continue
+            if not source.is_file():
+                warn(f"pack {run}: {source} is not there; without it the pack encodes no new {_ENCODES[name]}")
+                continue
+            found = sha256(source)
+            known = _digests_of_files(about)
+            if source.name in known and found != known[source.name]:
+                raise IntegrityError(
+                    f"{source}: other weights than {name} were made with (sha256 {found[:12]}, not {known[source.name][:12]}); put "
+                    "the right file there, or extract and train again"
+                )
+            places[value] = f"{WEIGHTS}/{found[:8]}-{source.name}"
+            (folder / WEIGHTS).mkdir(exist_ok=True)
+            shutil.copyfile(source, folder / places[value])
+        if places:
+            write_json(folder / name / meta, {**about, key: with_weights(about.get(key, {}), places)})
+    return places
+
+
+def _digests_of_files(about: dict) -> dict[str, str]:
+    """sha256 by file name of the weights that a meta.json tells of."""
+    nested = [value for value in about.values() if isinstance(value, dict)]
+    return {one["file"]: one["sha256"] for one in nested if one.get("origin") == "file"}
 
 
 def _copy(source: Path, folder: Path, files: tuple[str, ...]) -> None:

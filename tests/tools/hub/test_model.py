@@ -6,11 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
+from torchvision import models
 
 from pipeline.artifacts import captions, embeddings, features
 from pipeline.core.errors import IntegrityError, UsageError
-from pipeline.core.files import read_json, write_json
+from pipeline.core.files import read_json, sha256, write_json
 from pipeline.embed.stage import embed
+from pipeline.extract.stage import extract
 from pipeline.project import paths
 from pipeline.project.params.load import load
 from pipeline.tools.hub.card import LOADER
@@ -82,3 +85,34 @@ def test_the_loader_of_the_card_runs_and_scores_photos_as_the_run_does(painted_p
     assert len([line for line in LOADER.splitlines() if line]) == 8
     expected = sides[0].vectors[:2] @ sides[1].vectors[:2].T
     np.testing.assert_allclose(known["scores"].numpy(), expected, atol=1e-5)
+
+
+def test_weights_of_ones_own_are_in_the_pack_and_photos_have_the_vectors_of_the_run(
+    painted_project, tmp_path, monkeypatch, capsys
+):  # noqa: F811
+    """The network's file lay in the project alone; what loads the pack needs nothing else."""
+    Path("own").mkdir()
+    save_file(models.shufflenet_v2_x0_5().state_dict(), "own/network.safetensors")
+    params = loaded({}, {"weights": "own/network.safetensors"}, run={**RUN, "image": "linear"}, epochs=1)
+    extract(params, "small", "cpu")
+    train(params, "ft", "cpu")
+    embed(params, "ft", "cpu")
+    digests = pack(params, "ft", tmp_path / "hub", None)
+    digest = sha256(Path("own/network.safetensors"))
+    held = f"weights/{digest[:8]}-network.safetensors"
+    assert digests[held] == digest
+    card = (tmp_path / "hub/README.md").read_text()
+    assert "whose weights lie in weights/" in card
+    assert f"weights: models/ft/{held}" in card
+    expected = embeddings.read(paths.embedded("ft") / embeddings.IMAGES).vectors[:2]
+    photos = [(RAW / f"{number:03d}.png").resolve() for number in (0, 1)]
+    Path("own/network.safetensors").rename("elsewhere.safetensors")
+    monkeypatch.chdir(tmp_path / "hub")
+    (one,) = networks(Path())
+    np.testing.assert_allclose(one.images(photos).numpy(), expected, atol=1e-5)
+    monkeypatch.chdir(painted_project)
+    assert not list(pack(params, "ft", tmp_path / "without", None).keys() & {held})
+    assert "network.safetensors is not there; without it the pack encodes no new photos" in capsys.readouterr().err
+    Path("own/network.safetensors").write_bytes(b"other")
+    with pytest.raises(IntegrityError, match="other weights than features were made with"):
+        pack(params, "ft", tmp_path / "other", None)
