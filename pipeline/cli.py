@@ -3,14 +3,11 @@
 import os
 import signal
 import sys
-from inspect import cleandoc
-from itertools import groupby
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from pipeline.commands import (
     _completion,
@@ -42,6 +39,7 @@ from pipeline.commands import (
     timings,
     verify,
 )
+from pipeline.commands._help import WIDEST, Command, Commands
 from pipeline.commands._project import AsJson, Device, DryRun, RunName
 from pipeline.commands._project import chosen as _chosen
 from pipeline.commands._project import chosen_runs as _chosen_runs
@@ -83,7 +81,7 @@ class _Interrupted(BaseException):
         super().__init__(word + advice)
 
 
-class _Commands(TyperGroup):
+class _Commands(Commands):
     def invoke(self, ctx):
         try:
             return super().invoke(ctx)
@@ -92,31 +90,21 @@ class _Commands(TyperGroup):
             advice = "; the same command goes on where it was" if goes_on else ""
             raise _Interrupted(error, advice) from error
 
-    def format_help(self, ctx, formatter):
-        """As plain text: what draws Typer's boxes takes as long to import as all the rest."""
-        self.format_usage(ctx, formatter)
-        self.format_help_text(ctx, formatter)
-        self.format_options(ctx, formatter)
-
-    def format_commands(self, ctx, formatter):
-        """Under the headings of their panels, each with the first paragraph of its docstring."""
-        for heading, members in groupby(self.commands.items(), lambda item: item[1].rich_help_panel):
-            with formatter.section(heading):
-                formatter.write_dl([(name, cleandoc(one.help).partition("\n\n")[0]) for name, one in members])
-
 
 app = typer.Typer(
     cls=_Commands,
+    rich_markup_mode=None,  # what draws boxes takes as long to import as all the rest
+    context_settings={"max_content_width": WIDEST},
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Image-text retrieval as a pipeline: prepare, extract, inject, train, embed, evaluate, report. "
-    "Run a stage by hand with the commands below, or all of them, cached, with `dvc repro`.",
+    "Run one stage with a command below, or all stages with `dvc repro`, which skips what is up to date.",
 )
 
 
 def _entry(section: str) -> Any:
     completion = _completion.section(section)
-    return typer.Option(help=f"a name under {section}:; all of them when left out", autocompletion=completion)
+    return typer.Option(help=f"a name under {section}: (default: all)", autocompletion=completion)
 
 
 def _version(asked: bool) -> None:
@@ -132,13 +120,18 @@ def settings(
     context: typer.Context,
     overrides: Annotated[
         list[str],
-        typer.Option("--set", "-S", metavar="KEY=VALUE", help="override a value of params.yaml for this call"),
+        typer.Option(
+            "--set", "-S", metavar="KEY=VALUE", help="set a value of params.yaml for this call; repeat for several"
+        ),
     ] = [],  # noqa: B006 (typer never changes it)
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="no log lines and no progress, only warnings, errors and results")
+        bool, typer.Option("--quiet", "-q", help="print warnings, errors and results, no log lines and no progress")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="progress more often, seconds and memory, where an error came from")
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="print progress more often, seconds, memory, and where an error came from"
+        ),
     ] = False,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_version, help="print the version and exit")
@@ -152,12 +145,14 @@ def settings(
     _project.overrides[:] = overrides
 
 
-@app.command(rich_help_panel=_STAGES)
+@app.command(cls=Command, rich_help_panel=_STAGES)
 def prepare(
     dataset: Annotated[str | None, _entry("datasets")] = None,
     device: Annotated[
         str,
-        typer.Option(help="of a network's proposals: auto, cpu, cuda or cuda:N", autocompletion=_completion.devices),
+        typer.Option(
+            help="where a network proposes regions: auto, cpu, cuda or cuda:N", autocompletion=_completion.devices
+        ),
     ] = "auto",
     dry_run: DryRun = False,
     as_json: AsJson = False,
@@ -173,21 +168,23 @@ def prepare(
     _wrote([stage.prepare(params, name, device) for name in names], as_json)
 
 
-app.command(rich_help_panel=_STAGES)(extract.extract)
+app.command(cls=Command, rich_help_panel=_STAGES)(extract.extract)
 
 
-app.command(rich_help_panel=_STAGES)(inject.inject)
+app.command(cls=Command, rich_help_panel=_STAGES)(inject.inject)
 
 
-@app.command(rich_help_panel=_STAGES)
+@app.command(cls=Command, rich_help_panel=_STAGES)
 def train(
     run: RunName = None,
-    loss: Annotated[str | None, typer.Option(help="all runs with this loss", autocompletion=_completion.losses)] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="train the runs with this loss", autocompletion=_completion.losses)
+    ] = None,
     device: Device = "auto",
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a run; one that was killed goes on from its last epoch."""
+    """Train a run. A killed training goes on after its last epoch."""
     params = _params()
     names = _chosen_runs(run, params)
     if loss is not None:
@@ -210,13 +207,13 @@ def train(
         _wrote(outs, as_json)
 
 
-app.command(rich_help_panel=_STAGES)(embed.embed)
-app.command(rich_help_panel=_STAGES)(evaluate.evaluate)
+app.command(cls=Command, rich_help_panel=_STAGES)(embed.embed)
+app.command(cls=Command, rich_help_panel=_STAGES)(evaluate.evaluate)
 
 
-@app.command(rich_help_panel=_STAGES)
+@app.command(cls=Command, rich_help_panel=_STAGES)
 def report(dry_run: DryRun = False, as_json: AsJson = False) -> None:
-    """Write reports/index.html and reports/metrics.json from all evaluations."""
+    """Write the report, reports/index.html and reports/metrics.json, from all evaluations."""
     params = _params()
     if dry_run:
         return _plans.of_report(params, as_json)
@@ -227,7 +224,7 @@ def report(dry_run: DryRun = False, as_json: AsJson = False) -> None:
 
 
 for _panel, _member in [(panel, member) for panel, members in _BESIDE_THE_STAGES.items() for member in members]:
-    app.command(rich_help_panel=_panel)(_member)
+    app.command(cls=Command, rich_help_panel=_panel)(_member)
 
 
 def main() -> None:

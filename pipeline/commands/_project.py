@@ -12,12 +12,14 @@ from pipeline.commands import _completion
 from pipeline.core.errors import UsageError
 from pipeline.core.locks import claim
 
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N", autocompletion=_completion.devices)]
+Device = Annotated[
+    str, typer.Option(help="where to compute: auto, cpu, cuda or cuda:N", autocompletion=_completion.devices)
+]
 RunName = Annotated[
     str | None,
     typer.Option(
         "--run",
-        help="a name under runs: in params.yaml; all of them when left out",
+        help="a name under runs: in params.yaml (default: all)",
         autocompletion=_completion.section("runs"),
     ),
 ]
@@ -25,7 +27,7 @@ EmbeddedName = Annotated[
     str | None,
     typer.Option(
         "--run",
-        help="a name under runs: or transfers: in params.yaml; all of them when left out",
+        help="a name under runs: or transfers: in params.yaml (default: all)",
         autocompletion=_completion.section("runs", "transfers"),
     ),
 ]
@@ -33,7 +35,7 @@ RankedName = Annotated[
     str | None,
     typer.Option(
         "--run",
-        help="a name under runs:, ensembles: or transfers: in params.yaml; all of them when left out",
+        help="a name under runs:, ensembles: or transfers: in params.yaml (default: all)",
         autocompletion=_completion.section("runs", "ensembles", "transfers"),
     ),
 ]
@@ -41,22 +43,27 @@ OnDataset = Annotated[
     str | None,
     typer.Option(
         "--dataset",
-        help="a data set that --run was not trained on; its images must have features made as the run's own",
+        help="a data set that the run was not trained on; it needs features made in the same way as the run's",
         autocompletion=_completion.section("datasets"),
     ),
 ]
 Engine = Annotated[
-    str | None, typer.Option(help="local, or ray: worker processes of a Ray cluster; engine.name where left out")
+    str | None,
+    typer.Option(help="local, or ray: worker processes of a Ray cluster (default: engine.name in params.yaml)"),
 ]
-Workers = Annotated[int | None, typer.Option(help="with --engine ray: how many")]
+Workers = Annotated[
+    int | None, typer.Option(help="with --engine ray: number of worker processes (default: engine.workers)")
+]
 Address = Annotated[
     str | None,
-    typer.Option(help="with --engine ray: of the cluster; engine.address, a cluster of its own, where left out"),
+    typer.Option(
+        help="with --engine ray: address of the cluster; local starts one for this call (default: engine.address)"
+    ),
 ]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="print what would run, with rows, bytes and time; write nothing")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON document on stdout instead of a table")]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document instead of a table")]
 overrides: list[str] = []
 
 

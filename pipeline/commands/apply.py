@@ -1,5 +1,6 @@
 """vse-pipe apply."""
 
+import subprocess
 from pathlib import Path
 from typing import Annotated
 
@@ -15,15 +16,15 @@ def apply(
     overlay: Annotated[
         str,
         typer.Argument(
-            help=f"a packaged overlay ({', '.join(_OVERLAYS)}) or a YAML file", autocompletion=_completion.overlays
+            help=f"a YAML file, or a packaged overlay ({', '.join(_OVERLAYS)})", autocompletion=_completion.overlays
         ),
     ],
 ) -> None:
-    """Write an overlay, and the values of --set, into params.yaml; `dvc repro` then runs what it describes.
+    """Write an overlay, and the values of --set, into params.yaml. `dvc repro` then runs what it describes.
 
-    Entries of datasets, features, texts, noises, teachers, runs, ensembles and transfers are added by name, or replaced where there
-    is one of that name; other sections are merged key by key. What the overlay does not name stays, unless it says
-    `replace: nodes`, for all of these, or names some of them: `replace: [runs]`.
+    Entries of datasets, features, texts, noises, teachers, runs, ensembles and transfers are added; an entry of the same name is
+    replaced. Other sections are merged key by key. Entries that the overlay does not name stay, unless it says `replace: nodes`
+    (remove all of them first) or `replace: [runs]` (those of the sections in brackets).
     """
     from pipeline.core.console import say
     from pipeline.papers import rows
@@ -36,4 +37,14 @@ def apply(
     overlays.apply(PARAMS, source, _project.overrides, [rows.problems])
     if left := kept(PARAMS, source, _project.overrides):
         say(f"kept from before, unlike a new project: {', '.join(left)}")
-    say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it, `git checkout {PARAMS}` takes it back")
+    undone = f", `git checkout {PARAMS}` takes it back" if _is_committed(str(PARAMS)) else ""
+    say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it{undone}")
+
+
+def _is_committed(name: str) -> bool:
+    """Does the last commit hold the file?"""
+    command = ["git", "cat-file", "-e", f"HEAD:./{name}"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603 (our own words)
+    except OSError:
+        return False

@@ -11,12 +11,15 @@ from pipeline.project import paths
 
 def audit(
     run: Annotated[
-        str, typer.Option(help="a name under runs: in params.yaml, trained", autocompletion=_completion.section("runs"))
+        str,
+        typer.Option(
+            help="a name under runs: in params.yaml; it must be trained", autocompletion=_completion.section("runs")
+        ),
     ],
     threshold: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="a pair above this probability counts as mismatched")
+        float, typer.Option(min=0.0, max=1.0, help="a pair with a higher probability of mismatch counts as mismatched")
     ] = 0.5,
-    limit: Annotated[int, typer.Option(min=0, max=1000, help="pairs in the gallery")] = 12,
+    limit: Annotated[int, typer.Option(min=0, max=1000, help="number of pairs in the gallery of pictures")] = 12,
     device: Device = "auto",
     engine: Engine = None,
     workers: Workers = None,
@@ -24,7 +27,7 @@ def audit(
     as_json: AsJson = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Find the training pairs whose caption does not fit its image, with the best partners for both."""
+    """Find training pairs whose caption does not fit its image, and the best partners for both."""
     params = _project.params()
     asked = params.engine.changed(engine, workers, address)
     names = _project.chosen_runs(run, params)

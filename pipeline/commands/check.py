@@ -7,10 +7,10 @@ from pipeline.commands._project import AsJson
 
 
 def check(as_json: AsJson = False) -> None:
-    """Check params.yaml, dvc.yaml against the code, and every artefact against those it was made from; computes nothing.
+    """Check params.yaml, dvc.yaml, and that every artefact fits its inputs. Nothing is computed.
 
-    Exit status: 2 for params.yaml and dvc.yaml, 3 for an artefact that cannot be used, 5 for one made from other inputs
-    or parameters than there are now; of several the lowest.
+    Exit status: 2 for params.yaml and dvc.yaml, 3 for an artefact that cannot be used, 5 for an artefact made from other inputs or
+    parameters than there are now. Where several apply, it is the lowest.
     """
     _project.enter_root()
     from pipeline.tools.check import show, stage

@@ -10,22 +10,23 @@ from pipeline.commands._project import AsJson, Device, DryRun
 
 
 def choose(
-    grid: Annotated[Path, typer.Option(help="a YAML file of what to try, values by run and address")],
+    grid: Annotated[Path, typer.Option(help="a YAML file with the values to try, by run and option")],
     run: Annotated[
         str | None,
-        typer.Option(help="only this run of the grid", autocompletion=_completion.section("runs")),
+        typer.Option(help="one run of the grid (default: all)", autocompletion=_completion.section("runs")),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(min=0, help="how many the chosen setting is to be trained with; 0: as it is")
+        int,
+        typer.Option(min=0, help="number of seeds to train the chosen setting with later; 0 leaves seeds as they are"),
     ] = 5,
     device: Device = "auto",
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train every setting of a grid, choose on val, and write the best of each run into params.yaml.
+    """Train every setting of a grid and write the best of each run, by val, into params.yaml.
 
-    All runs of a grid have the same number of settings. Settings are kept below data/choose/: a call that was killed goes on
-    where it was, and a grid that has grown trains what is new. Test is never read.
+    All runs of a grid have the same number of settings. Finished settings stay in data/choose/: a killed call goes on where it was, and
+    after the grid has grown only new settings are trained. The split test is never read.
     """
     from pipeline.core.console import document, line, say
     from pipeline.papers import rows

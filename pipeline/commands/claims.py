@@ -12,19 +12,19 @@ from pipeline.core.errors import UsageError
 
 
 def claims(
-    file: Annotated[str, typer.Argument(help="a YAML file of claims, or `papers`: those of the five papers")],
+    file: Annotated[str, typer.Argument(help="a YAML file of claims, or `papers`: the claims of five papers")],
     skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="no verdict, instead of an error, where params.yaml lacks the run")
+        bool, typer.Option("--skip-unknown", help="where params.yaml lacks a run, give no verdict instead of an error")
     ] = False,
     as_markdown: AsMarkdown = False,
     as_json: AsJson = False,
     resamples: Resamples = 1000,
     seed: Seed = 1,
 ) -> None:
-    """Judge claims of papers by paired intervals: each holds, does not hold, or cannot be told from these data.
+    """Judge claims of papers by paired intervals: a claim holds, does not hold, or cannot be told from these data.
 
-    The file says of each claim which figure of which two runs it is about, and in which direction. There is no verdict on a
-    run that has not converged, lies below the floor that the file names, or has fewer trainings than it asks for.
+    The file names for each claim two runs, a figure and a direction. There is no verdict on a run that has not converged, whose
+    figure lies below the floor in the file, or that has fewer trainings than the file requires.
     """
     if as_markdown and as_json:
         raise UsageError("--md and --json exclude each other")

@@ -4,9 +4,9 @@ from pipeline.commands import _project
 
 
 def code() -> None:
-    """List the modules that each stage runs below data/code/; the first stage of a project that `vse-pipe init` made.
+    """Write data/code/, lists of the modules that each stage runs: the first stage of a project made by `vse-pipe init`.
 
-    DVC watches these lists, so that after an upgrade the stages run again of which a module has changed.
+    DVC watches these lists. After an upgrade it runs the stages again whose modules have changed.
     """
     from pipeline.tools import code_lists
 

@@ -11,30 +11,33 @@ from pipeline.commands._project import AsJson
 from pipeline.core.errors import UsageError
 
 _RANKED = _completion.section("runs", "ensembles")
-RunA = Annotated[str, typer.Argument(help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED)]
+RunA = Annotated[
+    str,
+    typer.Argument(metavar="RUN_A", help="a run, or a folder that `vse-pipe evaluate` wrote", autocompletion=_RANKED),
+]
 RunsB = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[RUN_B]...",
-        help="what to compare it with, one or several; RUN_A itself with --base",
+        metavar="RUN_B",
+        help="the run or runs to compare with RUN_A (with --base the default is RUN_A)",
         show_default=False,
         autocompletion=_RANKED,
     ),
 ]
 Inference = Annotated[
     str | None,
-    typer.Option(
-        help="one criterion; every criterion that both have when left out", autocompletion=_completion.inferences
-    ),
+    typer.Option(help="one criterion (default: every criterion that both have)", autocompletion=_completion.inferences),
 ]
-Base = Annotated[str | None, typer.Option(metavar="REV", help="read RUN_A from this git revision, through DVC")]
-AsMarkdown = Annotated[bool, typer.Option("--md", help="Markdown on stdout instead of a table")]
+Base = Annotated[str | None, typer.Option(metavar="REV", help="take RUN_A from this git revision, through DVC")]
+AsMarkdown = Annotated[bool, typer.Option("--md", help="print Markdown instead of a table")]
 MaxDrop = Annotated[
     float | None,
-    typer.Option(help="exit status 1 when R@K, mrr, map or rsum is lower in B by more points, and p < 0.05"),
+    typer.Option(
+        help="exit with status 1 where R@K, mrr, map or rsum of RUN_B is lower by more than this many points, with p < 0.05"
+    ),
 ]
-Resamples = Annotated[int, typer.Option(min=1, help="bootstrap draws")]
-Seed = Annotated[int, typer.Option(help="of the draws")]
+Resamples = Annotated[int, typer.Option(min=1, help="number of bootstrap draws")]
+Seed = Annotated[int, typer.Option(help="seed of the bootstrap draws")]
 
 
 def compare(
@@ -51,8 +54,8 @@ def compare(
 ) -> None:
     """Compare evaluations query by query: differences with 95% intervals and p-values.
 
-    A run with seeds is compared as the mean of its models, and the interval holds the chance in its trainings too. Of
-    several RUN_B each is compared with RUN_A, and p-values are corrected for their number (Holm).
+    A run with seeds counts as the mean of its models; its interval includes the chance of training. Each RUN_B is compared
+    with RUN_A, and p-values are corrected for the number of comparisons (Holm).
     """
     _check(as_markdown, as_json, max_drop, resamples)
     start = Path.cwd()

@@ -14,8 +14,8 @@ def compose(
     sets: Annotated[
         Path,
         typer.Argument(
-            help="image_0 caption_0 image_1 caption_1, or image_id caption_id negative_id, and maybe category: Parquet, .csv or "
-            "text with a header"
+            help="a table (Parquet, .csv or text with a header) with the columns image_0 caption_0 image_1 caption_1, or image_id "
+            "caption_id negative_id, and, if there are any, category"
         ),
     ],
     run: RankedName = None,
@@ -27,7 +27,10 @@ def compose(
     caption_ids: CaptionIds = None,
     similarity: Similarity = "cosine",
 ) -> None:
-    """Measure how often a model prefers what belongs together: text, image and group score of Winoground, accuracy of SugarCrepe."""
+    """Measure how often a model prefers the correct pair to one of the same words or objects.
+
+    Text, image and group score as Winoground has them, accuracy as SugarCrepe has it.
+    """
     from pipeline.tools.compose.show import show
 
     given = from_files(run, images, captions, (image_ids, caption_ids))

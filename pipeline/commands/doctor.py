@@ -6,7 +6,7 @@ from pipeline.commands._project import AsJson
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Look at this machine: versions, torch and torchvision, devices, disk, DVC's settings, weights; status 1 when one fails."""
+    """Check this machine: versions, torch, devices, disk, DVC's settings, weights. Exit status 1 where one fails."""
     from pipeline.tools.doctor import show, stage
 
     raise typer.Exit(show.show(stage.examine(), as_json))

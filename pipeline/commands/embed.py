@@ -15,7 +15,7 @@ def embed(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Export the embeddings of a trained run to Parquet, of its own data set or of another."""
+    """Write the vectors of images and captions by a trained run, of its data set or of another."""
     params = _project.params()
     asked = params.engine.changed(engine, workers, address)
     named = _project.chosen_runs(run, params, embedded=dataset is None)

@@ -13,9 +13,7 @@ Run = Annotated[str, typer.Option(help="a name under runs: in params.yaml", auto
 Captions = Annotated[
     Path | None, typer.Option(help="a text file with a caption a line, or a .csv or .tsv with a header")
 ]
-Column = Annotated[
-    str | None, typer.Option(help="the column of a table that holds the captions (default: caption or text)")
-]
+Column = Annotated[str | None, typer.Option(help="with a table: its column of captions (default: caption or text)")]
 Images = Annotated[Path | None, typer.Option(help="a folder of pictures; folders in it count too")]
 Out = Annotated[Path, typer.Option(help="the .parquet file to write")]
 
@@ -29,7 +27,7 @@ def encode(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Encode captions or photographs of your own with a trained run, to a file of vectors."""
+    """Write the vectors of your own captions or photographs by a trained run, to one file."""
     if (captions is None) == (images is None):
         raise UsageError("encode what? give --captions FILE or --images FOLDER, one of them")
     if column is not None and captions is None:

@@ -13,64 +13,109 @@ from pipeline.project import paths
 
 _OWN = "Vectors of your own"
 Images = Annotated[
-    Path | None, typer.Option(help="Parquet (image_id, embedding) or .npy; needs no project", rich_help_panel=_OWN)
+    Path | None,
+    typer.Option(
+        help="vectors of images: Parquet (image_id, embedding) or .npy; needs no project", rich_help_panel=_OWN
+    ),
 ]
 Captions = Annotated[
-    Path | None, typer.Option(help="Parquet (caption_id, image_id, embedding) or .npy", rich_help_panel=_OWN)
+    Path | None,
+    typer.Option(help="vectors of captions: Parquet (caption_id, image_id, embedding) or .npy", rich_help_panel=_OWN),
 ]
 ImageIds = Annotated[
-    Path | None, typer.Option(help="ids of an .npy: .npy, or text with one a line; 0, 1, 2, ...", rich_help_panel=_OWN)
+    Path | None,
+    typer.Option(
+        help="ids of images in an .npy: .npy, or text with an id a line (default: 0, 1, 2, ...)", rich_help_panel=_OWN
+    ),
 ]
-CaptionIds = Annotated[Path | None, typer.Option(help="the same for captions", rich_help_panel=_OWN)]
+CaptionIds = Annotated[Path | None, typer.Option(help="ids of captions in an .npy, likewise", rich_help_panel=_OWN)]
 CaptionImages = Annotated[
-    Path | None, typer.Option(help="the image_id that each caption of an .npy describes", rich_help_panel=_OWN)
+    Path | None, typer.Option(help="image_id that each caption in an .npy describes, likewise", rich_help_panel=_OWN)
 ]
-BankImages = Annotated[Path | None, typer.Option(help="queries of a bank of its own (inductive)", rich_help_panel=_OWN)]
-BankCaptions = Annotated[Path | None, typer.Option(help="the same for captions", rich_help_panel=_OWN)]
-ValImages = Annotated[Path | None, typer.Option(help="what parameters are chosen on", rich_help_panel=_OWN)]
-ValCaptions = Annotated[Path | None, typer.Option(help="the same for captions", rich_help_panel=_OWN)]
+BankImages = Annotated[
+    Path | None,
+    typer.Option(
+        help="separate image queries that correct hubs, such as training images (default: --images)",
+        rich_help_panel=_OWN,
+    ),
+]
+BankCaptions = Annotated[
+    Path | None,
+    typer.Option(
+        help="separate caption queries that correct hubs, such as training captions (default: --captions)",
+        rich_help_panel=_OWN,
+    ),
+]
+ValImages = Annotated[
+    Path | None,
+    typer.Option(help="validation images, on which parameters such as lambda of rgm are chosen", rich_help_panel=_OWN),
+]
+ValCaptions = Annotated[
+    Path | None, typer.Option(help="validation captions, on which parameters are chosen", rich_help_panel=_OWN)
+]
 Similarity = Annotated[
-    str, typer.Option(help="cosine (vectors are brought to length 1) or dot (as they are)", rich_help_panel=_OWN)
+    str,
+    typer.Option(help="cosine (each vector is scaled to length 1) or dot (vectors as they are)", rich_help_panel=_OWN),
 ]
 Inferences = Annotated[
     list[str] | None,
     typer.Option(
-        help="a criterion such as csls, or a pair such as is+rgm; several times, or with commas between. Left out: "
-        "all of grid.inferences; nns, is and csls for vectors of your own",
+        help="a criterion such as csls, or a pair such as is+rgm; several with commas, or repeat the option (default: "
+        "grid.inferences in params.yaml; for vectors of your own nns, is and csls)",
         autocompletion=_completion.inferences,
     ),
 ]
 Qrels = Annotated[
     str | None,
     typer.Option(
-        help="correct pairs: text or Parquet with caption_id, image_id and maybe relevance; TREC lines; eccv_caption; cxc",
+        help="correct pairs: a file (text or Parquet with caption_id, image_id and, if graded, relevance; or TREC qrels), "
+        "or eccv_caption or cxc",
         rich_help_panel=_OWN,
     ),
 ]
 Nan = Annotated[
-    str, typer.Option(help="rows that hold NaN or infinite values: refuse the file, or drop them", rich_help_panel=_OWN)
+    str,
+    typer.Option(
+        help="rows that hold NaN or infinite values: refuse the file, or drop these rows", rich_help_panel=_OWN
+    ),
 ]
 MoreImages = Annotated[
-    list[Path] | None, typer.Option(help="of another model, the same ids; once for each model", rich_help_panel=_OWN)
+    list[Path] | None,
+    typer.Option(
+        help="image vectors of a further model, with the same ids; repeat for each model", rich_help_panel=_OWN
+    ),
 ]
-MoreCaptions = Annotated[list[Path] | None, typer.Option(help="the same for captions", rich_help_panel=_OWN)]
+MoreCaptions = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="caption vectors of a further model, with the same ids; repeat for each model", rich_help_panel=_OWN
+    ),
+]
 FusionOption = Annotated[
     str | None,
     typer.Option(
-        "--fusion", help="of several models: mean of scores (where left out), zscore or rrf", rich_help_panel=_OWN
+        "--fusion",
+        help="how the scores of several models are joined: mean, zscore or rrf (default: mean)",
+        rich_help_panel=_OWN,
     ),
 ]
 Weights = Annotated[
-    str | None, typer.Option(help="of each model, the first included, with commas between: 2,1", rich_help_panel=_OWN)
+    str | None,
+    typer.Option(
+        help="a number for each model, in their order: 2,1 counts the first model twice (default: equal)",
+        rich_help_panel=_OWN,
+    ),
 ]
 TrecRun = Annotated[
     Path | None,
     typer.Option(
-        help="a ranking as lines of `query Q0 item rank score tag`, with --qrels; needs no vectors",
+        help="measure a ranking in TREC form, lines of `query Q0 item rank score tag`; takes --qrels and no vectors",
         rich_help_panel=_OWN,
     ),
 ]
-Out = Annotated[Path | None, typer.Option(help="write metrics and ranks to OUT/<inference>/", rich_help_panel=_OWN)]
+Out = Annotated[
+    Path | None, typer.Option(help="also write metrics and ranks to OUT/<criterion>/", rich_help_panel=_OWN)
+]
 
 
 def evaluate(
@@ -102,7 +147,7 @@ def evaluate(
     trec_run: TrecRun = None,
     out: Out = None,
 ) -> None:
-    """Rank the queries of a run, or of --images and --captions, under inference criteria; measure recall and hubness."""
+    """Rank the queries of a run, or vectors in files, under inference criteria, and measure recall and hubness."""
     beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
     named = run if dataset is None else (run or dataset)
     if trec_run is not None:

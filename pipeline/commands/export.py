@@ -26,22 +26,26 @@ if TYPE_CHECKING:
     from pipeline.project.params.typed import Params
 
 Inference = Annotated[
-    str, typer.Option(help="nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_completion.exportable)
+    str,
+    typer.Option(
+        help="the criterion to rank by: nns, is, csls, nnn, dual_is or sinkhorn", autocompletion=_completion.exportable
+    ),
 ]
 Target = Annotated[
     str,
     typer.Option(
-        help="parquet, npy, faiss, usearch, hnswlib, lancedb, trec or clip-retrieval",
+        help="the form: parquet, npy, faiss, usearch, hnswlib, lancedb, trec or clip-retrieval",
         autocompletion=_completion.targets,
     ),
 ]
 Out = Annotated[Path, typer.Option(help="the folder to write")]
 Run = Annotated[
-    str | None, typer.Option(help="a name under runs: in params.yaml", autocompletion=_completion.section("runs"))
+    str | None,
+    typer.Option(help="a name under runs: or transfers: in params.yaml", autocompletion=_completion.section("runs")),
 ]
-Direction = Annotated[str, typer.Option(help="text_to_image (images are searched) or image_to_text")]
+Direction = Annotated[str, typer.Option(help="text_to_image (captions search images) or image_to_text")]
 
-Depth = Annotated[int, typer.Option(min=1, help="items a query of `--to trec`")]
+Depth = Annotated[int, typer.Option(min=1, help="with --to trec: items listed for each query")]
 
 
 def export(
@@ -65,7 +69,7 @@ def export(
     similarity: Similarity = "cosine",
     depth: Depth = 100,
 ) -> None:
-    """Write vectors whose plain inner products rank as an inference criterion does, for other search systems."""
+    """Write vectors for other search systems, whose inner products rank as an inference criterion does."""
     beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
     given = from_files(run, images, captions, beside)
     if given is not None:

@@ -14,32 +14,35 @@ from pipeline.project import paths
 Features = Annotated[
     str | None,
     typer.Option(
-        help="a name under features:; all of them when nothing is named", autocompletion=_completion.section("features")
+        help="a name under features: (default: all features and texts)", autocompletion=_completion.section("features")
     ),
 ]
 Texts = Annotated[
     str | None,
     typer.Option(
-        help="a name under texts:; all of them when nothing is named", autocompletion=_completion.section("texts")
+        help="a name under texts: (default: all features and texts)", autocompletion=_completion.section("texts")
     ),
 ]
 Backbone = Annotated[
     str | None,
     typer.Option(
-        help="resnet152, vgg19, faster_rcnn, torchvision:NAME, timm:NAME, grid:NAME, ...",
+        help="a backbone that params.yaml need not name: resnet152, vgg19, torchvision:NAME, timm:NAME, ...",
         autocompletion=_completion.backbones,
     ),
 ]
 Dataset = Annotated[
     str | None,
-    typer.Option(help="with --backbone: a name under datasets:", autocompletion=_completion.section("datasets")),
+    typer.Option(
+        help="with --backbone: a name under datasets: (default: the only one)",
+        autocompletion=_completion.section("datasets"),
+    ),
 ]
 Weights = Annotated[str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")]
 Shard = Annotated[
-    str | None, typer.Option(metavar="I/N", help="compute one of N shares of the shards, and assemble nothing")
+    str | None, typer.Option(metavar="I/N", help="compute share I of N of the shards and assemble nothing")
 ]
 FindBatchSize = Annotated[
-    bool, typer.Option("--find-batch-size", help="measure which batch_size is fastest here; writes nothing")
+    bool, typer.Option("--find-batch-size", help="measure which batch_size is fastest on this machine; write nothing")
 ]
 
 

@@ -12,43 +12,47 @@ from pipeline.core.errors import UsageError
 
 def index(
     folder: Annotated[
-        Path | None, typer.Argument(help="of pictures; all that were indexed before when left out", show_default=False)
+        Path | None,
+        typer.Argument(help="the folder of pictures (default: all folders indexed before)", show_default=False),
     ] = None,
     run: Annotated[
         str | None,
         typer.Option(
-            help="a name under runs: in params.yaml, whose model it is; the one before, or the best in reports/metrics.json",
+            help="run whose model to use (default: the run used last, else the best in reports/metrics.json)",
             autocompletion=_completion.section("runs"),
         ),
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            help="instead of --run a pretrained pair: an architecture of open_clip, ViT-B-32, or a file that describes one"
+            help="pretrained pair to use instead of a run: an architecture of open_clip, such as ViT-B-32, or a file that describes one"
         ),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(help="of --model: a file, or the name of published ones, laion2b_s34b_b79k")
+        str | None,
+        typer.Option(help="weights of --model: a file, or the name of published weights, such as laion2b_s34b_b79k"),
     ] = None,
-    sha256: Annotated[str | None, typer.Option(help="the digest that these must have; of a file its own")] = None,
+    sha256: Annotated[
+        str | None, typer.Option(help="sha256 that the weights must have (default for a file: its present sha256)")
+    ] = None,
     name: Annotated[
-        str | None, typer.Option(help="of the collection in params.yaml; that of the folder when left out")
+        str | None, typer.Option(help="name of the collection in params.yaml (default: the folder's name)")
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(
-            help="an index file for another program too: faiss, usearch, hnswlib, lancedb, npy or parquet",
+            help="also write an index for another program: faiss, usearch, hnswlib, lancedb, npy or parquet",
             autocompletion=_completion.targets,
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="the folder of that index")] = None,
+    out: Annotated[Path | None, typer.Option(help="with --to: the folder of that index")] = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Make a folder of pictures searchable; called again, bring it up to date.
+    """Make a folder of pictures searchable, or bring it up to date.
 
     The pictures need no captions. params.yaml gets a data set, its features and a transfer of the run, or a run of the pretrained
-    pair; pictures are read, features and vectors computed, of later calls only those that are new or have changed.
+    pair. Later calls process new or changed pictures only.
     """
     if (to is None) != (out is None):
         raise UsageError("--to and --out go together")

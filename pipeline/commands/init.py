@@ -10,21 +10,24 @@ from pipeline.core.errors import UsageError
 
 
 def init(
-    folder: Annotated[Path | None, typer.Argument(help="the project's, new or empty", show_default=False)] = None,
+    folder: Annotated[
+        Path | None, typer.Argument(help="the folder of the project, new or empty", show_default=False)
+    ] = None,
     overlay: Annotated[
         str | None,
         typer.Option(
-            help="a packaged overlay, as of `vse-pipe apply`, or a YAML file", autocompletion=_completion.overlays
+            help="what params.yaml describes: a packaged overlay, as of `vse-pipe apply`, or a YAML file",
+            autocompletion=_completion.overlays,
         ),
     ] = None,
     upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="instead: write dvc.yaml of this project anew, as this version has it")
+        bool, typer.Option("--upgrade", help="in a project: write its dvc.yaml anew, as this version has it")
     ] = False,
 ) -> None:
-    """Make a project of your own, which runs the installed package: parameters, stages and a workflow, no code, no demo.
+    """Make a project of your own that runs the installed package: parameters, stages and a workflow.
 
-    It is a git repository with nothing committed. params.yaml has what --overlay describes, with the values of --set; without
-    it there are no data sets and no runs yet.
+    It is a git repository with nothing committed. params.yaml has what --overlay describes, with the values of --set. Without
+    --overlay it has no data sets and no runs yet.
     """
     from pipeline.core.console import say
     from pipeline.papers import rows

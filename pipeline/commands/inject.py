@@ -14,20 +14,20 @@ from pipeline.project import paths
 
 Noise = Annotated[
     str | None,
-    typer.Option(help="a name under noises:; all of them when left out", autocompletion=_completion.section("noises")),
+    typer.Option(help="a name under noises: (default: all noises)", autocompletion=_completion.section("noises")),
 ]
 TeacherName = Annotated[
     str | None,
     typer.Option(
         "--teacher",
-        help="a name under teachers:, in the place of noises",
+        help="a name under teachers:, instead of --noise",
         autocompletion=_completion.section("teachers"),
     ),
 ]
 
 
 def inject(noise: Noise = None, teacher: TeacherName = None, dry_run: DryRun = False, as_json: AsJson = False) -> None:
-    """Write the pairs to train on, with mismatches injected at the rate asked for, or with trained runs that teach others."""
+    """Write the pairs to train on: clean, with injected mismatches, or with trained runs as teachers."""
     if noise is not None and teacher is not None:
         raise UsageError("--noise and --teacher name different nodes; give one of them")
     params = all_params()

@@ -18,20 +18,22 @@ def localize(
     run: Annotated[
         str,
         typer.Option(
-            help="a name under runs: in params.yaml, of a data set of regions, embedded",
+            help="a name under runs: in params.yaml, of a data set of regions; it must be embedded",
             autocompletion=_completion.section("runs"),
         ),
     ],
-    image: Annotated[Path | None, typer.Option(help="a photo, to find phrases in it instead")] = None,
-    phrase: Annotated[list[str] | None, typer.Option(help="what to find in the photo; may be repeated")] = None,
+    image: Annotated[Path | None, typer.Option(help="a photo to find phrases in, instead of the test split")] = None,
+    phrase: Annotated[
+        list[str] | None, typer.Option(help="what to find in the photo; repeat for several phrases")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="where the photo is drawn with the boxes found; localized.png without it")
+        Path | None, typer.Option(help="the picture file that shows the photo with its boxes (default: localized.png)")
     ] = None,
     device: Device = "auto",
     as_json: AsJson = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Find the box of every test phrase and measure how often it is right, or the boxes of phrases in a photo."""
+    """Find the box of every test phrase and measure how often it is right, or find phrases in a photo."""
     if (image is None) != (not phrase):
         raise UsageError("give a photo with --image and what to find in it with --phrase, or neither")
     if image is not None and dry_run:

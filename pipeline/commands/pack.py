@@ -12,12 +12,14 @@ Run = Annotated[str, typer.Option(help="a name under runs: in params.yaml", auto
 Out = Annotated[Path, typer.Option(help="the folder to write")]
 Licence = Annotated[
     str | None,
-    typer.Option(help="of the weights, as hubs name it, such as apache-2.0; the card says where it is not given"),
+    typer.Option(
+        help="licence of the weights, as hubs name it, such as apache-2.0 (default: the card says that it is unknown)"
+    ),
 ]
 
 
 def pack(run: Run, out: Out, licence: Licence = None, as_json: AsJson = False) -> None:
-    """Write a trained run as a folder for a model hub: weights, vocabulary, configuration, and a card with its figures."""
+    """Write a trained run as a folder for a model hub: weights, vocabulary, configuration, and a card with figures."""
     whole = out.resolve()
     params = _project.params()
     name = _project.one_run(run, params)

@@ -15,18 +15,21 @@ def papers(
     paper: Annotated[
         str | None,
         typer.Argument(
-            help="a paper by name; all of them when left out", show_default=False, autocompletion=_completion.papers
+            help="the name of a paper (default: all)", show_default=False, autocompletion=_completion.papers
         ),
     ] = None,
     row: Annotated[
-        str | None, typer.Argument(help="a row of its tables, 2.12, or a variant of one, 2.12:code", show_default=False)
+        str | None,
+        typer.Argument(
+            help="a row of its tables, such as 2.12, or a variant of a row, such as 2.12:code", show_default=False
+        ),
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="write the row, and the values of --set, into params.yaml")
+        bool, typer.Option("--apply", help="write the parameters of the row, and the values of --set, into params.yaml")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the papers whose tables are known, the rows of one, or the parameters that repeat a row."""
+    """List papers with known tables, the rows of a paper, or the parameters that repeat a row."""
     if row is None and apply:
         raise UsageError("--apply needs a paper and a row, for example: vse-pipe papers hal-aaai2020 2.12 --apply")
     if apply and as_json:

@@ -4,7 +4,7 @@ from pipeline.commands._project import enter_root
 
 
 def plots() -> None:
-    """Write .dvc/plots.html, into which `dvc plots` draws: Vega is inside, so that no plot needs the network."""
+    """Write .dvc/plots.html, the page that `dvc plots` fills. Vega is in it, so plots need no network."""
     enter_root()
     from pathlib import Path
 

@@ -24,40 +24,50 @@ if TYPE_CHECKING:
 def search(
     text: Annotated[
         str | None,
-        typer.Argument(help="a sentence, or parts of one: 'dog:2 + pool.jpg - fruit'; its images are found"),
+        typer.Argument(help="a sentence, a picture's file, or several with + and -: 'dog:2 + pool.jpg - fruit'"),
     ] = None,
-    image: Annotated[Path | None, typer.Option(help="a photo; its captions are found")] = None,
-    image_id: Annotated[str | None, typer.Option(help="an image of the data set; its captions are found")] = None,
+    image: Annotated[Path | None, typer.Option(help="a photo; find captions for it")] = None,
+    image_id: Annotated[
+        str | None, typer.Option(help="an image of the data set, by its id; find captions for it")
+    ] = None,
     run: Annotated[
         str | None,
         typer.Option(
-            help="a name under runs: or ensembles:; without it the one without captions, else the one with the best rsum in the report"
+            help="a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run in the report)"
         ),
     ] = None,
     inference: Annotated[
-        str, typer.Option(help="nns, or a criterion against hubs: is, csls, nnn, dual_is, sinkhorn")
+        str, typer.Option(help="how to rank: nns, or a criterion against hubs: is, csls, nnn, dual_is, sinkhorn")
     ] = "nns",
-    k: Annotated[int, typer.Option("--k", min=1, max=10_000, help="how many are shown")] = 10,
-    split: Annotated[str, typer.Option(help="what is searched: test, val, train or all")] = "test",
+    k: Annotated[int, typer.Option("--k", min=1, max=10_000, help="number of results")] = 10,
+    split: Annotated[str, typer.Option(help="the split to search: test, val, train or all")] = "test",
     to: Annotated[
-        str | None, typer.Option(help="what is found, images or captions, in place of the other kind")
+        str | None, typer.Option(help="what to find, images or captions (default: captions for a picture, else images)")
     ] = None,
     where: Annotated[
-        str | None, typer.Option(help="only of images that fit: \"split = 'test' and width > 500\"")
+        str | None, typer.Option(help="search only images with this property: \"split = 'test' and width > 500\"")
     ] = None,
     group: Annotated[
-        float | None, typer.Option(help="of those whose vectors have this cosine or more only the best, such as 0.97")
+        float | None,
+        typer.Option(
+            help="show one of near duplicates: of results whose vectors have this cosine or more the best, such as 0.97"
+        ),
     ] = None,
     min_probability: Annotated[
-        float | None, typer.Option(help="only hits that are a match with this probability, learnt from val; 0 to 1")
+        float | None,
+        typer.Option(help="show only results that match with at least this probability, 0 to 1, as learnt from val"),
     ] = None,
-    probability: Annotated[bool, typer.Option("--probability", help="the probability that a hit is a match")] = False,
-    pictures: Annotated[bool, typer.Option(help="in terminals that show them: kitty, iTerm2, WezTerm, Ghostty")] = True,
-    html: Annotated[Path | None, typer.Option(help="write the answer as a page of its own too")] = None,
+    probability: Annotated[
+        bool, typer.Option("--probability", help="show the probability that a result matches")
+    ] = False,
+    pictures: Annotated[
+        bool, typer.Option(help="show pictures in terminals that can: kitty, iTerm2, WezTerm, Ghostty")
+    ] = True,
+    html: Annotated[Path | None, typer.Option(help="also write the results as a web page to this file")] = None,
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Find the images that fit a sentence, or the captions that fit an image."""
+    """Find images that fit a sentence, or captions that fit an image."""
     parts = _parts(text, image, image_id)
     out = None if html is None else html.resolve()
     with _uncollected():

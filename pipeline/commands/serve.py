@@ -18,20 +18,20 @@ def serve(
     run: Annotated[
         str | None,
         typer.Option(
-            help="a name under runs: or ensembles: in params.yaml; the one without captions, else the best in reports/metrics.json"
+            help="a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run in the report)"
         ),
     ] = None,
     inference: Annotated[
-        list[str], typer.Option(help="criteria to choose from on the page, with commas or several times")
+        list[str], typer.Option(help="criteria to choose from on the page; several with commas, or repeat the option")
     ] = ["nns"],  # noqa: B006 (typer never changes it)
-    split: Annotated[str, typer.Option(help="the split to search in: train, val, test or all")] = "test",
+    split: Annotated[str, typer.Option(help="the split to search: test, val, train or all")] = "test",
     host: Annotated[
-        str, typer.Option(help="the address to listen on; any but the default lets others search")
+        str, typer.Option(help="the address to listen on; with any but the default other machines can search")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="the port to listen on; 0 takes any free port")] = 8000,
     device: Device = "auto",
 ) -> None:
-    """Search a run's embeddings from a local web page, by a sentence or by a picture, until Ctrl-C."""
+    """Serve a local web page that searches by a sentence or a picture, until Ctrl-C."""
     _check_packages()
     params = _project.params()
     criteria = criteria_named(inference)

@@ -7,7 +7,7 @@ from pipeline.commands._project import AsJson
 
 
 def timings(as_json: AsJson = False) -> None:
-    """Show the seconds each stage took when it last ran here."""
+    """Show how many seconds each stage took when it last ran here."""
     from pipeline.core.console import document
     from pipeline.project import timing
 

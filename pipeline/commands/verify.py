@@ -13,11 +13,11 @@ from pipeline.core.errors import UsageError
 def verify(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(help="files and folders; everything below data/ and reports/ when left out", show_default=False),
+        typer.Argument(help="files and folders (default: everything in data/ and reports/)", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read every byte of the artefacts and compare it with the digests that were kept; exit status 5 when one differs."""
+    """Read every byte of the artefacts and compare it with recorded digests. Exit status 5 where one differs."""
     from pipeline.project.paths import find_root
 
     given = [path.absolute() for path in paths or []]
