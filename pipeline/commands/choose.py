@@ -59,6 +59,9 @@ def choose(
         return
     for name in names:
         for one in sorted(tried[name], key=lambda one: -one.val_rsum):
+            if one.dead:
+                line(f"  {name} {one.setting}: dead")
+                continue
             spent = "" if one.seconds is None else f", {one.seconds:.0f} s"
             state = "" if one.converged else ", not converged"
             mark = "*" if one is best[name] else " "

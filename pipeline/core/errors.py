@@ -1,6 +1,7 @@
 """Every error the pipeline raises on purpose, and the exit status each one ends the command with.
 
     PipelineError          1   the run failed
+      DeadRun              1   a training that has learned nothing and has no gradient left
       UsageError           2   the command line or params.yaml is wrong
         ParamsError            params.yaml, with the address of the key
         UnknownMember          no loss, backbone, ... of that name
@@ -19,6 +20,10 @@ class PipelineError(Exception):
     """The run failed; the message says what, where and what to do."""
 
     exit_status = 1
+
+
+class DeadRun(PipelineError):
+    """A training stands at chance and no gradient is left to move it."""
 
 
 class UsageError(PipelineError):

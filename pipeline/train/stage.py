@@ -39,6 +39,7 @@ from pipeline.train.engine import (
     inputs,
     loop,
     processes,
+    standstill,
     tracking,
     validate,
     word_vectors,
@@ -116,17 +117,18 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     setting = _setting(node, name, table, model, fresh, stored, device)
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
     check = validate.validator(table, node.train.val_images, device)
+    watch = _watch(name, node, table)
     with _following(params, tracking.Training.of(node, name, mark, out)) as follow:
         building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run
         _say_left_out(name, table)
         say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
         with _same_kernels(device) if network else contextlib.nullcontext():
-            progress = loop.fit(scheme, sampler, check, building, mark, name, follow)
+            progress = loop.fit(scheme, sampler, check, building, mark, name, follow, watch)
 
     if not ranks.first():
         return
-    ended, stuck = loop.ending(scheme, progress), _stuck(node, progress)
-    if stuck:
+    ended, last = loop.ending(scheme, progress), progress.history[-1]
+    if stuck := watch.end(progress.epoch, last["loss"], node.train.batch_size, last["val_rsum"]):
         ended["stuck"] = stuck
     config = {**_config(params, name, table, stored, progress), "ended": ended, "run": name, "pairs_sha256": shown}
     if progress.processes > 1:
@@ -141,8 +143,6 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     timing.record(out, time.monotonic() - started, earlier=going_on)
     say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
     _say_how_it_ended(name, ended)
-    if stuck:
-        warn(f"train {name}: {stuck}")
 
 
 def _setting(
@@ -280,8 +280,9 @@ def _say_how_it_ended(name: str, ended: dict) -> None:
         say(f"train {name}: not converged, {rising if ended['epoch'] > 1 else 'one epoch does not tell'}")
 
 
-def _stuck(node: Run, progress: checkpoint.Progress) -> str | None:
-    """What a loss says that can end at a point from which it does not move."""
-    if not LOSSES.traits(node.loss.name).stuck:
-        return None
-    return LOSSES.load(node.loss.name).stuck(progress.history[-1]["loss"], node.train.batch_size, node.loss.params)
+def _watch(name: str, node: Run, table: TrainTable) -> standstill.Watch:
+    loss, stuck = node.loss, None
+    if LOSSES.traits(loss.name).stuck:
+        stuck = partial(LOSSES.load(loss.name).stuck, params=loss.params)
+    chance = validate.chance(table, node.train.val_images)
+    return standstill.Watch(name, loss.name, chance, stuck, node.train.stop_when_dead)

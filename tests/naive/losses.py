@@ -39,9 +39,16 @@ def hinge_of_hardest(scores: Matrix, margin: float, count: int, same: Cells | No
 
 
 def hal(
-    scores: Matrix, gamma: float, eps: float, code: bool, same: Cells | None = None, weights: Matrix | None = None
+    scores: Matrix,
+    gamma: float,
+    eps: float,
+    code: bool,
+    same: Cells | None = None,
+    weights: Matrix | None = None,
+    extended: bool = False,
 ) -> list[float]:
-    """Eq. 7 of HAL for each pair; ``code`` adds the authors' zeroed diagonal to the inner sums."""
+    """Eq. 7 of HAL for each pair; ``code`` adds the authors' zeroed diagonal to the inner sums, ``extended`` puts the
+    similarity itself in the place of the logarithm where it is below 0."""
     n = len(scores)
     same = same or diagonal(n)
     factor = weights or [[1.0] * n for _ in range(n)]
@@ -54,7 +61,8 @@ def hal(
                 images += math.exp(gamma * factor[j][i] * (scores[j][i] - eps))
             if not same[i][j]:
                 texts += math.exp(gamma * factor[i][j] * (scores[i][j] - eps))
-        positive = math.log(1 + max(0.0, factor[i][i] * scores[i][i]))
+        strength = factor[i][i] * scores[i][i]
+        positive = strength if extended and strength < 0 else math.log(1 + max(0.0, strength))
         shares.append(math.log(1 + images) / gamma + math.log(1 + texts) / gamma - positive)
     return shares
 

@@ -52,6 +52,8 @@ class TrainParams(Strict):
     processes: PositiveInt = 1
     """that train as one on this machine, each on its share of every batch and on a GPU of its own where there are some; the
     result is that of one process up to rounding"""
+    stop_when_dead: bool = True
+    """end a run with status 1 after an epoch that leaves validation at chance and no gradient to learn from"""
     keep_state: bool = False
     """keep last/state.safetensors of a finished run: its last weights and the optimiser's moments, four fifths of its size on disk. No
     command reads them"""

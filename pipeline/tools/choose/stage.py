@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.artifacts import model_files
-from pipeline.core.errors import UsageError
+from pipeline.core.console import warn
+from pipeline.core.errors import DeadRun, UsageError
 from pipeline.project import timing
 from pipeline.project.params import overlay
 from pipeline.project.params.load import Check, load
@@ -19,13 +20,15 @@ from pipeline.train import plan
 
 @dataclass(frozen=True)
 class Tried:
-    """A setting that was trained: rsum of its best epoch on val, that epoch, whether it converged, and seconds spent."""
+    """A setting that was trained: rsum of its best epoch on val, that epoch, whether it converged, and seconds spent. A setting
+    whose training was dead has none of these, and ``dead`` says why."""
 
     setting: Candidate
     val_rsum: float
     epoch: int
     converged: bool
     seconds: float | None
+    dead: str = ""
 
     @classmethod
     def of(cls, setting: Candidate) -> "Tried":
@@ -35,6 +38,8 @@ class Tried:
 
     def as_json(self) -> dict:
         values = {"run": self.setting.run, "values": self.setting.values, "out": str(self.setting.out)}
+        if self.dead:
+            return values | {"dead": self.dead}
         figures = {"val_rsum": self.val_rsum, "epoch": self.epoch, "converged": self.converged, "seconds": self.seconds}
         return values | figures
 
@@ -58,13 +63,23 @@ def planned(params: Params, setting: Candidate, others: list[Candidate]) -> Step
 
 
 def tried(settings: list[Candidate], params: Mapping[Path, Params], device: str) -> list[Tried]:
-    """Train the settings, or find them trained. params: of each by its folder, as of ``params_of``."""
+    """Train the settings, or find them trained. A dead one does not end the others. Raises DeadRun where all are dead.
+
+    params: of each by its folder, as of ``params_of``."""
     from pipeline.train.stage import flush_denormals, train  # torch, which a plan does without
 
     flush_denormals()
+    found = []
     for one in settings:
-        train(params[one.out], one.run, device, one.out)
-    return [Tried.of(one) for one in settings]
+        try:
+            train(params[one.out], one.run, device, one.out)
+            found.append(Tried.of(one))
+        except DeadRun as error:
+            warn(str(error))
+            found.append(Tried(one, -1.0, 0, False, None, str(error)))
+    if all(one.dead for one in found):
+        raise DeadRun(f"all settings of run '{settings[0].run}' are dead; the last: {found[-1].dead}")
+    return found
 
 
 def best(found: list[Tried]) -> Tried:

@@ -25,7 +25,7 @@ def of(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: 
     parts = {
         "run": {key: describe(getattr(run, key)) for key in RUN_FAMILIES},
         # A killed run may go on with another number of processes, which changes rounding alone. The rest changes no weight.
-        "train": run.train.model_dump(exclude={"processes", "keep_state"}),
+        "train": run.train.model_dump(exclude={"processes", "stop_when_dead", "keep_state"}),
         "seed": seed,
         "inputs": [sha256(path) for path in inputs],
         "code": code_of(run),

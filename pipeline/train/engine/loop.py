@@ -23,6 +23,7 @@ from pipeline.train.engine.model import DualEncoder
 from pipeline.train.engine.optimise import optimizer_for, step
 from pipeline.train.engine.schedule import set_rates
 from pipeline.train.engine.scheme.scheme import Scheme
+from pipeline.train.engine.standstill import Step, Watch
 from pipeline.train.engine.tracking import Follow
 
 Validate = Callable[[Sequence[DualEncoder]], dict[str, float]]
@@ -36,13 +37,15 @@ def fit(
     fingerprint: str,
     name: str,
     follow: Follow,
+    watch: Watch | None = None,
 ) -> Progress:
     """Train to ``epochs`` of the scheme's setting, or until ``patience`` is over, going on from ``out``'s checkpoint when it belongs to ``fingerprint``.
 
     sampler: an epoch, counted from 0, to the positions of the pairs of each of its batches. validate: the models of the
     scheme, or the averages of their weights, as one, to validation recalls and ``rsum``; the first best epoch by rsum is kept
     (strict >), of those from the scheme's ``selects_from`` on. follow: called with the rows of history.csv
-    so far, before the first epoch and after each.
+    so far, before the first epoch and after each. watch: looks at each epoch before its state is kept; DeadRun, which it raises,
+    leaves the state of the epoch before.
     """
     model, params = scheme.setting.model, scheme.setting.train
     optimizer = optimizer_for(model, params)
@@ -61,11 +64,13 @@ def fit(
             break
         set_rates(optimizer, params, scheme.moment(epoch))
         with _enough_memory(epoch, name):
-            mean = _epoch(scheme, optimizer, averages, sampler, epoch, name)
+            mean, steps = _epoch(scheme, optimizer, averages, sampler, epoch, name)
             row = {"epoch": epoch + 1, "lr": optimizer.param_groups[0]["lr"], "loss": mean}
             row |= _validated(validate, averages.models, epoch, name)
             if averages:
                 row[history.OWN] = _validated(validate, scheme.models, epoch, name)["val_rsum"]
+        if watch is not None:
+            watch.after(epoch + 1, steps, row["val_rsum"])
         progress.epoch, progress.processes = epoch + 1, max(progress.processes, ranks.count())
         progress.history.append(row)
         progress.scheme, progress.average, record = scheme.state(), averages.state(), scheme.record()
@@ -159,8 +164,9 @@ def _epoch(
     sampler: Callable[[int], list[np.ndarray]],
     epoch: int,
     name: str,
-) -> float:
-    """One pass over the epoch's batches. Returns the mean loss of a pair's batch, weighted by batch size; 0 without any."""
+) -> tuple[float, list[Step]]:
+    """One pass over the epoch's batches. Returns the mean loss of a pair's batch, weighted by batch size (0 without any), and
+    its steps."""
     setting = scheme.setting
     # Dropout draws from torch's own generator: tie it to the epoch, so that a resumed run draws the same.
     torch.manual_seed(derive(setting.seed, "dropout", epoch))
@@ -171,19 +177,22 @@ def _epoch(
     batches = scheme.batches(epoch, sampler(epoch))
     for model in scheme.models:
         model.train()
-    total, seen = 0.0, 0
+    steps: list[Step] = []
     pixels_of = epoch if setting.model.trains_on_pixels else None
     with contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading:
         for number, batch in enumerate(track(reading, len(batches), f"train {name} epoch {epoch + 1}")):
             scheme.passed = epoch + number / len(batches)
             scheme.set_rates(optimizer, epoch, number, len(batches))
             try:
-                value = step(scheme, optimizer, batch)
+                value, norm = step(scheme, optimizer, batch)
             except PipelineError as error:
                 first = ", ".join(map(str, batch.pairs[:5]))
                 raise type(error)(f"train {name}, epoch {epoch + 1}, pairs {first}, ...: {error}") from error
             averages.follow(scheme.model)
-            total += value * len(batch.pairs)
-            seen += len(batch.pairs)
+            steps.append(Step(value, norm, len(batch.pairs)))
     averages.end()
-    return total / max(seen, 1)
+    total, pairs = 0.0, 0
+    for one in steps:
+        total += one.loss * one.pairs
+        pairs += one.pairs
+    return total / max(pairs, 1), steps

@@ -53,8 +53,9 @@ def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimize
     return _Adam(trained, **common)
 
 
-def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
-    """Forward, backward, clip the norm of all gradients, update. Returns the loss before the update.
+def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> tuple[float, float]:
+    """Forward, backward, clip the norm of all gradients, update. Returns the loss before the update, and that norm before it
+    is clipped.
 
     optimizer: that of the run's own model; a scheme that trains another one has its own.
     Raises PipelineError on a loss that is not finite, before any weight changes.
@@ -72,13 +73,13 @@ def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> floa
         total.backward()
     if ranks.count() > 1:
         model.sum_gradients()
-    clip(model, params.grad_clip)
+    norm = clip(model, params.grad_clip)
     optimizer.step()
-    return value
+    return value, norm
 
 
-def clip(model: nn.Module, limit: float) -> None:
-    """Scale all gradients so that their common norm is at most ``limit``, as ``clip_grad_norm_`` does.
+def clip(model: nn.Module, limit: float) -> float:
+    """Scale all gradients so that their common norm is at most ``limit``, as ``clip_grad_norm_`` does. Returns the norm before.
 
     Below the limit that one multiplies every gradient by 1, which is a sixth of a step's overhead. Raises PipelineError
     when the norm is NaN or infinite: the step would spoil every weight.
@@ -89,3 +90,4 @@ def clip(model: nn.Module, limit: float) -> None:
         raise PipelineError(f"the norm of the gradients is {norm.item()}; {gradient_cache.ADVICE}")
     if norm > limit:
         clip_grads_with_norm_(model.parameters(), limit, norm)
+    return norm.item()

@@ -11,6 +11,7 @@ from pipeline.ranking.engine.fragments import MeanScore, Several, Sides
 from pipeline.ranking.engine.scores import Scores, Similarity
 from pipeline.ranking.engine.words import Words
 from pipeline.ranking.metrics.ranks import best_ranks
+from pipeline.ranking.metrics.recall import chance as recall_by_chance
 from pipeline.ranking.metrics.recall import hits_at, recall
 from pipeline.ranking.metrics.truth import Truth
 from pipeline.train.engine import encode
@@ -28,16 +29,8 @@ def validator(
 
     Where texts that read alike are one text, it is ranked once, and any of its images is correct. The authors validate on the first 1,000 dev images whatever their number; a smaller set is used whole.
     """
-    chosen = table.val_images[:images]
     rows = table.val_image_rows[:images]
-    known = np.isin(table.val_caption_images, chosen)
-    captions, owners = table.val_captions[known], table.val_caption_images[known]
-    told, answers = Truth.by_image(chosen, owners), Truth.by_image(owners, chosen)
-    if table.val_texts is not None:
-        numbers, first = np.unique(table.val_texts[known], return_index=True)
-        pairs = owners, table.val_texts[known]
-        captions = captions[first]
-        told, answers = Truth.by_pairs(chosen, numbers, *pairs), Truth.by_pairs(numbers, chosen, *reversed(pairs))
+    captions, told, answers = _questions(table, images)
 
     def encoded(model: DualEncoder) -> tuple[Tensor, Tensor | Words]:
         seen = encode.images(model, table.source(model.tests_on_pixels), rows, device)
@@ -62,6 +55,25 @@ def validator(
         return {**measured, "val_rsum": round(sum(measured.values()), 6)}
 
     return check
+
+
+def chance(table: TrainTable, images: int) -> float:
+    """``val_rsum`` that random ranks have on average. table, images: as of ``validator``."""
+    _, *both = _questions(table, images)
+    return sum(recall_by_chance(np.diff(truth.starts), truth.columns, k) for truth in both for k in KS)
+
+
+def _questions(table: TrainTable, images: int) -> tuple[np.ndarray, Truth, Truth]:
+    """The captions, which of them are correct for each image, and which images for each caption."""
+    chosen = table.val_images[:images]
+    known = np.isin(table.val_caption_images, chosen)
+    captions, owners = table.val_captions[known], table.val_caption_images[known]
+    if table.val_texts is None:
+        return captions, Truth.by_image(chosen, owners), Truth.by_image(owners, chosen)
+    numbers, first = np.unique(table.val_texts[known], return_index=True)
+    pairs = owners, table.val_texts[known]
+    answers = Truth.by_pairs(numbers, chosen, *reversed(pairs))
+    return captions[first], Truth.by_pairs(chosen, numbers, *pairs), answers
 
 
 def _recalls(scores: Scores, truth: Truth, direction: str) -> dict[str, float]:

@@ -1,9 +1,11 @@
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ranking.metrics.recall import hits_at, mean_rank, median_rank, recall
+from pipeline.ranking.metrics.recall import chance, hits_at, mean_rank, median_rank, recall
 from tests.naive import evaluate as naive
 
 some_ranks = st.lists(st.integers(0, 20).map(float), min_size=1, max_size=30)
@@ -27,3 +29,12 @@ def test_by_hand():
 def test_the_median_between_two_ranks_rounds_down():
     assert median_rank(np.array([0.0, 1.0])) == 1.0
     assert median_rank(np.array([1.0, 2.0])) == 2.0
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=5), st.integers(6, 9), st.sampled_from([1, 2, 5, 10]))
+def test_chance_is_the_share_of_all_ways_to_take_k_items(correct, items, k):
+    shares = []
+    for count in correct:
+        ways = list(combinations(range(items), min(k, items)))
+        shares.append(sum(min(way) < count for way in ways) / len(ways))
+    assert chance(np.array(correct), items, k) == pytest.approx(100 * np.mean(shares))

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.artifacts import history
-from pipeline.core.errors import MissingResource, ParamsError, UsageError
+from pipeline.core.errors import DeadRun, MissingResource, ParamsError, UsageError
 from pipeline.project.params.load import load
 from pipeline.tools.choose import grid, stage
+from pipeline.train import stage as train_stage
 from tests.command_line import caller
 from tests.toy_project import PARAMS, write_params
 
@@ -57,6 +58,27 @@ def test_the_best_on_val_is_written_and_nothing_of_test_is_read(project, call):
     assert err.count("is up to date") == 4, "the seeds that the first call wrote train nothing anew"
     assert out.count("* sum") == 1
     assert len(_written(project).groups["sum"]) == 3
+
+
+def test_a_dead_setting_ends_no_other_and_is_not_chosen(project, call, monkeypatch):
+    real = train_stage.train
+
+    def train(params, run, device, out):
+        if params.runs[run].train.lr > 1e-3:
+            raise DeadRun("it is dead")
+        return real(params, run, device, out)
+
+    monkeypatch.setattr(train_stage, "train", train)
+    (project / "grid.yaml").write_text("sum: {train.lr: [1.0e-2, 1.0e-4]}\n")
+    status, out, err = call("choose", "--grid", "grid.yaml", "--device", "cpu")
+    assert status == 0, err
+    assert "warning: it is dead" in err
+    assert "  sum train.lr=0.01: dead\n" in out
+    assert _written(project).runs["sum/1"].train.lr == 1e-4
+    (project / "grid.yaml").write_text("sum: {train.lr: [1.0e-2, 2.0e-2]}\n")
+    status, _, err = call("choose", "--grid", "grid.yaml", "--device", "cpu")
+    assert status == DeadRun.exit_status
+    assert "all settings of run 'sum' are dead; the last: it is dead" in err
 
 
 def test_what_was_tried_under_set_and_is_not_written_is_said(project, call):

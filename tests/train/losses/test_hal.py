@@ -9,7 +9,7 @@ from tests.naive import losses as naive
 from tests.train.losses.contract import OWNERS, check_contract, check_masked_cells, some_batch, some_scores
 
 member = LOSSES.load("hal")
-VARIANTS = pytest.mark.parametrize("variant", ["paper", "code"])
+VARIANTS = pytest.mark.parametrize("variant", ["extended", "paper", "code"])
 
 
 def some_weights(pairs: int = 7, seed: int = 0) -> torch.Tensor:
@@ -32,7 +32,8 @@ def test_equals_plain_loops(variant, weighted, pairs, seed, gamma, eps):
     params = member.Params(gamma=gamma, eps=eps, variant=variant)
     ours = member.loss(Scored.of(scores, weights=weights), params).per_pair
     given_weights = weights.tolist() if weighted else None
-    expected = naive.hal(scores.tolist(), gamma, eps, variant == "code", weights=given_weights)
+    extended = variant == "extended"
+    expected = naive.hal(scores.tolist(), gamma, eps, variant == "code", weights=given_weights, extended=extended)
     torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64))
 
 
@@ -43,7 +44,8 @@ def test_equals_plain_loops_under_the_mask(variant, weighted):
     params = member.Params(gamma=7.0, eps=0.2, variant=variant)
     ours = member.loss(Scored.of(batch.scores, OWNERS, True, weights=weights), params).per_pair
     given_weights = weights.tolist() if weighted else None
-    expected = naive.hal(batch.scores.tolist(), 7.0, 0.2, variant == "code", batch.same.tolist(), given_weights)
+    same, extended = batch.same.tolist(), variant == "extended"
+    expected = naive.hal(batch.scores.tolist(), 7.0, 0.2, variant == "code", same, given_weights, extended)
     torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64))
 
 
@@ -114,6 +116,37 @@ def test_negative_similarities_are_a_dead_end_and_called_one():
     total = member.loss(Scored.of(scores), member.Params(gamma=60, eps=0.7)).total()
     total.backward()
     assert scores.grad.abs().max() < 1e-9
-    assert "nothing is learnt" in member.stuck(total.item(), 6, member.Params())
-    learning = member.loss(Scored.of(torch.eye(6)), member.Params(gamma=60, eps=0.7)).total().item()
-    assert member.stuck(learning, 6, member.Params()) is None
+    params = member.Params(gamma=60, eps=0.7, variant="paper")
+    assert "pulls no pair together; set loss.hal.variant: extended" in member.stuck(total.item(), 6, params)
+    learning = member.loss(Scored.of(torch.eye(6)), params).total().item()
+    assert member.stuck(learning, 6, params) is None
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("variant", ["paper", "code"])
+def test_the_dead_end_reaches_up_to_similarities_of_0(variant, weighted):
+    """At gamma 30 and eps 0.3 the loss of a batch of 128 is then 0.001 and not 0."""
+    params = member.Params(gamma=30.0, eps=0.3, variant=variant)
+    weights = torch.ones(128, 128) if weighted else None
+    at_zero = member.loss(Scored.of(torch.zeros(128, 128), weights=weights), params).total().item()
+    assert member.stuck(at_zero, 128, params)
+    assert member.stuck(0.2, 128, params) is None
+    assert member.stuck(-0.01, 128, params) is None
+    assert member.stuck(at_zero, 128, member.Params(gamma=30.0, eps=0.3, variant="extended")) is None
+
+
+def test_extended_is_the_paper_above_0_and_pulls_every_pair_below():
+    above, params = torch.rand(5, 5) + 0.01, {"gamma": 30.0, "eps": 0.3}
+    paper, extended = (member.Params(variant=name, **params) for name in ("paper", "extended"))
+    torch.testing.assert_close(
+        member.loss(Scored.of(above), extended).per_pair, member.loss(Scored.of(above), paper).per_pair, rtol=0, atol=0
+    )
+    for height in (0.0, -1e-3, -0.5, -1.0, -7.0):
+        scores = torch.full((5, 5), height, requires_grad=True)
+        member.loss(Scored.of(scores), extended).total().backward()
+        assert (5 * scores.grad.diagonal() == -1).all(), "the slope at 0"
+    below = -torch.rand(5, 5, dtype=torch.float64)
+    expected = naive.hal(below.tolist(), 30.0, 0.3, False, extended=True)
+    torch.testing.assert_close(
+        member.loss(Scored.of(below), extended).per_pair, torch.tensor(expected, dtype=torch.float64)
+    )

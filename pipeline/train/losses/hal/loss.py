@@ -1,5 +1,7 @@
 """Soft hubness terms of a batch, weighted by what a memory bank knows."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -15,7 +17,9 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     E = ``e^(g W (S - eps))``; W = 1 without ``batch.weights``.
 
     Source: HAL (Liu et al., AAAI 2020) Eq. 7; mean over the batch. The paper's ``log(1 + W_ii S_ii)`` is
-    undefined for W_ii S_ii <= -1; both variants use the authors' relu. ``code`` also keeps their zeroed
+    undefined for W_ii S_ii <= -1. ``paper`` and ``code`` use the authors' relu, which pulls no pair together whose similarity is
+    0 or below: training can start there, or be pushed there by one step too long, and stays. ``extended`` goes on below 0 along
+    the tangent at 0, which is ``W_ii S_ii``: the same loss above 0, and every pair is pulled. ``code`` also keeps the authors' zeroed
     diagonal: each inner sum gains ``e^(-g eps)`` without weights and ``e^0 = 1`` with weights; ``paper``
     leaves the positive out. Computed by logsumexp: gamma may be large.
     """
@@ -26,6 +30,8 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     images = torch.cat([one, exponents.T], dim=1).logsumexp(dim=1) / params.gamma
     texts = torch.cat([one, exponents], dim=1).logsumexp(dim=1) / params.gamma
     positive = torch.log1p(strength.relu())
+    if params.variant == "extended":
+        positive = torch.where(strength > 0, positive, strength)
     parts = {"negatives": (images + texts).mean().detach(), "positives": positive.mean().detach()}
     return LossTerms(images + texts - positive, "mean", parts)
 
@@ -36,7 +42,7 @@ def _exponents(batch: Scored, params: Params) -> Float[Tensor, "pairs pairs"]:
     if batch.weights is not None:
         exponents = exponents * batch.weights
     exponents = exponents.masked_fill(batch.same, -torch.inf)
-    if params.variant == "paper":
+    if params.variant != "code":
         return exponents
     # The authors zero the score where there are no weights, and the whole exponent where there are.
     left = -params.gamma * params.eps if batch.weights is None else 0.0
@@ -45,7 +51,18 @@ def _exponents(batch: Scored, params: Params) -> Float[Tensor, "pairs pairs"]:
 
 
 def stuck(mean_loss: float, batch_size: int, params: Params) -> str | None:
-    """What to tell the user when no positive has a similarity above 0: relu then passes no gradient."""
-    if abs(mean_loss) < 1e-4:
-        return "the loss is 0: all similarities are negative and nothing is learnt any more; lower train.lr"
+    """What to tell the user when no positive has a similarity above 0: relu then passes no gradient.
+
+    The loss is then between 0 and what it is with all similarities at 0. Under ``extended`` no such point exists.
+    """
+    if params.variant == "extended":
+        return None
+    negatives = (batch_size - 1) * math.exp(-params.gamma * params.eps)
+    if params.variant == "code":  # with a memory bank it counts the positive as 1
+        negatives += 1
+    if -1e-4 < mean_loss < 1.01 * 2 / params.gamma * math.log1p(negatives) + 1e-4:
+        return (
+            f"the loss is {mean_loss:.4g}: similarities are 0 or below, where log(1 + relu(S)) pulls no pair together; set "
+            "loss.hal.variant: extended, or loss.hal gamma 60 and eps 0.7, or lower train.lr"
+        )
     return None
