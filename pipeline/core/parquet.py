@@ -26,7 +26,7 @@ _STREAMED = 2**26
 _OF_FOOTER = 240
 
 
-OURS = Damage(IntegrityError, "remove it and make it again")
+OURS = Damage(IntegrityError, "make it again")
 
 
 class Parquet:

@@ -104,5 +104,5 @@ def check(path: Path, expected: str) -> str:
     """The full digest of ``path``. Raises IntegrityError unless it begins with ``expected``."""
     found = sha256(path)
     if not found.startswith(expected):
-        raise IntegrityError(f"{path}: sha256 is {found}, expected {expected}; remove it, or put the right file there")
+        raise IntegrityError(f"{path}: sha256 is {found}, expected {expected}; put the right file there")
     return found

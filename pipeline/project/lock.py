@@ -54,7 +54,7 @@ class Lock:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, ("stages", *first["loc"])))
             raise ParamsError(
-                [f"{DVC_LOCK} {where}: {first['msg']}; remove the file and `dvc repro` writes it"]
+                [f"{DVC_LOCK} {where}: {first['msg']}; `git checkout dvc.lock` brings back the one that was committed"]
             ) from error
         self._params = params
 
@@ -112,8 +112,13 @@ class Lock:
                 found.append(dep["path"])
         return found
 
+    def text(self, stage: str, path: str) -> str | None:
+        """The content of a list that the stage depended on, from where it still is; None where it is nowhere."""
+        recorded = [dep for dep in self.stages[stage].get("deps", []) if dep["path"] == path]
+        return (self._listing(recorded[0]) or None) if recorded else None
+
     def _listing(self, dep: _File) -> str:
-        """The modules that a stage ran, from where their list still is; empty where it is nowhere."""
+        """A list of modules or of files, from where it still is; empty where it is nowhere."""
         digest = dep.get("md5", "")
         kept = [path for path in (cached(digest), Path(dep["path"])) if path.is_file() and md5(path) == digest]
         return kept[0].read_text(encoding="utf-8") if kept else ""

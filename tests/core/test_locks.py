@@ -133,7 +133,7 @@ def test_a_lock_that_was_taken_away_between_opening_and_locking_is_none(tmp_path
 def test_what_is_no_lock_is_refused_by_name(tmp_path, lie, name):
     (tmp_path / "precious").write_text("mine")
     lie(tmp_path / name)
-    said = rf"{name}: a .* lies in the place of a lock; remove it"
+    said = rf"{name}: a .* lies in the place of a lock; move it away"
     with pytest.raises(PipelineError, match=said), share(tmp_path / "out", 1, 2):
         pass
     assert (tmp_path / "precious").read_text() == "mine"

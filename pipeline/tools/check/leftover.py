@@ -2,15 +2,18 @@
 
 from pathlib import Path
 
-from pipeline.artifacts import captions, evaluation
+from pipeline.artifacts import captions, evaluation, features, images, model_files, pairs
 from pipeline.core.files import read_json
 from pipeline.project import paths
 from pipeline.project.lock import Lock
-from pipeline.project.nodes import beside_data, nodes
+from pipeline.project.nodes import beside_data, nodes, sources
 from pipeline.project.params.typed import Params
 from pipeline.project.problems import DIGEST, NOTE, Problem, collected
+from pipeline.project.sources import Files, listing, places
 
 _SHOWN = 3
+# Each output of a stage has one of these.
+_WRITTEN = (images.NAME, captions.NAME, features.META, pairs.NAME, model_files.CONFIG, evaluation.METRICS)
 
 
 def left_over(params: Params) -> list[Problem]:
@@ -28,14 +31,20 @@ def left_over(params: Params) -> list[Problem]:
                 )
             )
         elif path.is_dir() and path not in known and not _holds(path, known):
-            advice = f"`rm -r {path}` if you need it no longer"
-            found.append(Problem(NOTE, str(path), "params.yaml does not name it", advice))
+            found.append(Problem(NOTE, str(path), "params.yaml does not name it", _unneeded(path)))
     for name in params.evaluated():
         for path in sorted(paths.evaluations(name).glob("*")):
             if path.is_dir() and path.name not in params.grid.inferences and not path.name.endswith(".partial"):
                 what = "a criterion that grid.inferences does not name"
-                found.append(Problem(NOTE, str(path), what, f"`rm -r {path}` if you need it no longer"))
+                found.append(Problem(NOTE, str(path), what, _unneeded(path)))
     return found
+
+
+def _unneeded(path: Path) -> str:
+    """What to do with a folder that no entry needs; one without a file of any stage may hold data of the user's."""
+    if any((path / name).is_file() for name in _WRITTEN):
+        return f"`rm -r {path}` if you need it no longer"
+    return f"no stage wrote it; files of your own are safe outside of {path.parts[0]}/{path.parts[1]}/"
 
 
 def _holds(path: Path, known: set[Path]) -> bool:
@@ -48,13 +57,25 @@ def stale(params: Params, lock: Lock, skip: set[str]) -> list[Problem]:
     skip: stages about which something was said already.
     """
     found = []
+    outside = sources(params)
     for node in nodes(params):
         if node.stage in skip or node.stage not in lock.stages or not node.out.exists():
             continue
-        changed = lock.changed(node.stage)
+        listed = str(paths.sources(node.stage))
+        changed = [name for name in lock.changed(node.stage) if name != listed]
+        changed += _changed_sources(lock.text(node.stage, listed), outside.get(node.stage, []))
         if changed:
             found.append(Problem(DIGEST, str(node.out), f"stale: {_listed(changed)} changed since", node.advice))
     return found + report(params)
+
+
+def _changed_sources(recorded: str | None, groups: list[Files]) -> list[str]:
+    """The places of files from outside that are not what they were when DVC ran the stage. recorded: their list then, None where it
+    is nowhere."""
+    if recorded is None:
+        return []
+    now, before = places(listing(groups, recorded, write=False)), places(recorded)
+    return [place for place in now.keys() | before.keys() if now.get(place) != before.get(place)]
 
 
 def report(params: Params) -> list[Problem]:

@@ -131,7 +131,7 @@ def _require_room(target: Path) -> None:
         raise UsageError(f"init: you are in {target}; name a folder that does not exist yet")
     for path, cure in (
         (target, "or move it away"),
-        (partial(target), "or remove it: an init that was killed leaves one"),
+        (partial(target), "or move it away; an init that was killed leaves such a folder"),
     ):
         if path.is_dir() and (there := sorted(one.name for one in path.iterdir())):
             raise UsageError(f"init: {path} is not empty ({', '.join(there[:3])}); choose another name, {cure}")

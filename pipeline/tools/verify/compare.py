@@ -62,7 +62,12 @@ def _own(path: Path) -> str:
 
 def remedy(path: Path, folder: Path, node: Node | None, lock: Lock | None) -> str:
     """What brings ``path`` of the artefact ``folder`` back: from the cache where its object there is whole, else by
-    running the stage, and a damaged object has to go first or DVC would put it back."""
+    running the stage, and a damaged object has to go first or DVC would put it back.
+
+    A file that no stage wrote, such as a picture of the user's, is never to be removed.
+    """
+    if not path.is_relative_to(folder):
+        return _outside(path, node)
     digest = locked(folder, lock).get(path) if lock else None
     stage = lock.outs[str(folder)].stage if lock and str(folder) in lock.outs else None
     if lock and digest is not None:
@@ -76,7 +81,11 @@ def remedy(path: Path, folder: Path, node: Node | None, lock: Lock | None) -> st
             return advice
     if stage is not None:
         return f"remove it and run `dvc repro {stage}`"
-    if file_of(path) != path:
-        again = f"run `{node.command}` to take it as it is now" if node else "prepare the data set again"
-        return f"put the shard back as it was, or {again}"
-    return f"remove it and run `{node.command}`" if node else "remove it and make it again"
+    return f"remove it and run `{node.command}`" if node else "no stage of this project wrote it; put it back as it was"
+
+
+def _outside(path: Path, node: Node | None) -> str:
+    """Of raw data, which an artefact only names."""
+    again = f"run `dvc repro {node.stage}` or `{node.command}`" if node else "prepare the data set again"
+    what = "picture" if file_of(path) == path else "shard"
+    return f"if it was changed on purpose, {again} to take it as it is now; else put the {what} back as it was"

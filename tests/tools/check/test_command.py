@@ -22,20 +22,24 @@ def test_all_is_well(call):
 
 def test_a_line_a_problem_and_the_lowest_status(call, monkeypatch):
     (Path("data/train/sum/config.json")).write_text("{}", encoding="utf-8")
+    Path("data/inject/toy/pictures").mkdir()
     Path("data/evaluate/sum/nns/metrics.json").write_text("[]", encoding="utf-8")
     Path("data/train/gone").mkdir()
+    Path("data/train/gone/config.json").write_text("{}", encoding="utf-8")
     monkeypatch.chdir("data")
     status, out, err = call("check")
     lines = out.splitlines()
     assert status == 3
     assert lines[0] == "digest   data/train/sum/config.json: holds no digests; train the run again"
     assert lines[1].startswith("artefact data/evaluate/sum/nns/metrics.json: the JSON document is a list")
-    assert lines[2].startswith("note     data/train/gone: params.yaml does not name it; `rm -r data/train/gone`")
-    assert len(lines) == 3
-    assert err == "check: 8 of 8 artefacts are there; 2 problems, 1 note\n"
+    note = "note     data/{}: params.yaml does not name it; "
+    assert lines[2] == note.format("inject/toy/pictures") + "no stage wrote it; files of your own are safe outside of data/inject/"
+    assert lines[3] == note.format("train/gone") + "`rm -r data/train/gone` if you need it no longer"
+    assert len(lines) == 4
+    assert err == "check: 8 of 8 artefacts are there; 2 problems, 2 notes\n"
     found = json.loads(call("check", "--json")[1])
     assert [problem["status"] for problem in found["problems"]] == [5, 3]
-    assert [note["address"] for note in found["notes"]] == ["data/train/gone"]
+    assert [note["address"] for note in found["notes"]] == ["data/inject/toy/pictures", "data/train/gone"]
     assert (found["ok"], found["status"]) == (False, 3)
 
 

@@ -88,5 +88,5 @@ def test_a_lock_file_that_is_no_yaml_is_a_problem(made):
 def test_a_lock_file_that_dvc_did_not_write_is_named(tmp_path, monkeypatch, text):
     monkeypatch.chdir(tmp_path)
     Path("dvc.lock").write_text(text)
-    with pytest.raises(ParamsError, match=r"dvc\.lock stages.*; remove the file and `dvc repro` writes it"):
+    with pytest.raises(ParamsError, match=r"dvc\.lock stages.*; `git checkout dvc.lock` brings back"):
         Lock({})

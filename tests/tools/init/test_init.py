@@ -103,7 +103,8 @@ def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
             for dep in original.deps
             if not dep.startswith("pipeline/") or dep == params["datasets"]["shapes"]["source"]
         ]
-        assert sorted(mine.deps) == sorted([*kept, f"data/code/{original.name.replace('@', '/')}"])
+        listed = [f"data/code/{original.name.replace('@', '/')}"] if original.deps else []
+        assert sorted(mine.deps) == sorted([*kept, *listed])
         assert (mine.name, mine.params, mine.outs) == (original.name, original.params, original.outs)
         assert mine.cmd == original.cmd.replace(" PYTHONPATH=.:$PYTHONPATH", "")
     parsed, repository = (YAML(typ="safe").load(one.read_text(encoding="utf-8")) for one in (path, ROOT / "dvc.yaml"))
@@ -156,7 +157,7 @@ def _in_a_repository(root: Path) -> str:
 def _left(root: Path) -> str:
     (root / "mine.partial").mkdir()
     (root / "mine.partial" / "x").write_text("")
-    return "mine.partial is not empty (x); choose another name, or remove it: an init that was killed leaves one"
+    return "mine.partial is not empty (x); choose another name, or move it away; an init that was killed leaves such a folder"
 
 
 @pytest.mark.parametrize("prepare", [_occupied, _a_file, _a_link, _in_a_repository, _left])

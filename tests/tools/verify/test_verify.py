@@ -194,6 +194,11 @@ def test_pictures_of_a_data_set_are_compared_with_its_table(tmp_path, monkeypatc
     (root / "c.png").unlink()
     (one,) = verify([])
     assert one.counted() == {"sha256 in images.parquet": 1, DAMAGED: 1, MISSING: 1, "page checksums": 1}
+    for remedy in (finding.remedy for finding in one.findings if finding.bad):
+        assert remedy == (
+            "if it was changed on purpose, run `dvc repro prepare@toy` or `vse-pipe prepare --dataset toy` to take it as it is now; "
+            "else put the picture back as it was"
+        )
 
 
 def test_pictures_in_shards_are_compared_where_they_lie(tmp_path, monkeypatch):
@@ -226,7 +231,8 @@ def test_pictures_in_shards_are_compared_where_they_lie(tmp_path, monkeypatch):
     assert "ends before c.png does" in found["x.tar::300:100::c.png"].detail
     assert "holds no bytes in column 'image'" in found["y.parquet::2::image"].detail
     assert found["x.tar::100:100::b.png"].remedy == (
-        "put the shard back as it was, or run `vse-pipe prepare --dataset toy` to take it as it is now"
+        "if it was changed on purpose, run `dvc repro prepare@toy` or `vse-pipe prepare --dataset toy` to take it as it is now; "
+        "else put the shard back as it was"
     )
 
 
@@ -248,8 +254,8 @@ def test_parts_and_weights_of_a_similarity_carry_their_digests(tmp_path, monkeyp
         _flip(path)
     (one,) = verify([folder])
     assert [(f.path, f.remedy) for f in one.findings if f.bad] == [
-        (folder / fragments.WEIGHTS, "remove it and make it again"),
-        (part, "remove it and make it again"),
+        (folder / fragments.WEIGHTS, "no stage of this project wrote it; put it back as it was"),
+        (part, "no stage of this project wrote it; put it back as it was"),
     ]
 
 

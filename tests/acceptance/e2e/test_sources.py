@@ -1,0 +1,148 @@
+"""What `dvc repro` makes after files from outside have changed, against a project that is made from scratch, byte for byte."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipeline.project.lock import files_below
+from tests.small_project import Project, clone
+
+pytestmark = pytest.mark.acceptance
+
+NAMES = ("prepare", "extract", "inject", "train", "embed", "evaluate")
+RUN = (
+    "{dataset: mine, features: small, texts: words, noise: clean, loss: sum, scheme: plain, similarity: cosine, text: gru, "
+    "image: linear}"
+)
+VALUES = [
+    "datasets={mine: {format: csv, source: photos/captions.csv, images: pictures, on_error: skip}}",
+    "features={small: {dataset: mine, backbone: random_filters, filters: 4, image_size: 16}}",
+    "texts={words: {dataset: mine, method: words, min_count: 1}, means: {dataset: mine, method: mean_vectors, vectors: vectors.txt}}",
+    "noises={clean: {dataset: mine, protocol: image}}",
+    f"runs={{sum: {RUN}}}",
+    "grid.inferences=[nns]",
+    "train={epochs: 1, batch_size: 8, embed_size: 4}",
+    "text.gru={word_dim: 2, vectors: start.txt}",
+    "evaluate={resamples: 0, judgements: grades.csv}",
+    "report.examples=0",
+]
+WORDS = ("red", "green", "blue", "square", "round", "small")
+TABLE, PICTURES = Path("photos/captions.csv"), Path("photos/pictures")
+
+
+def _picture(path: Path, seed: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 255, (20, 20, 3), np.uint8)
+    Image.fromarray(pixels).save(path)
+
+
+def _vectors(path: Path, seed: int) -> None:
+    rows = np.random.default_rng(seed).normal(size=(len(WORDS), 2)).tolist()
+    lines = (f"{word} {one} {other}" for word, (one, other) in zip(WORDS, rows, strict=True))
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _edit(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+
+
+def _raw(root: Path) -> None:
+    splits = ["train"] * 8 + ["val"] * 2 + ["test"] * 4
+    rows = [f"{n}.png,a {WORDS[n % 6]} {WORDS[n % 5]} thing,{split}" for n, split in enumerate(splits)]
+    for number in range(len(splits)):
+        _picture(root / PICTURES / f"{number}.png", number)
+    (root / TABLE).write_text("image,caption,split\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    _vectors(root / "vectors.txt", 0)
+    _vectors(root / "start.txt", 1)
+    (root / "grades.csv").write_text("image_id,caption_id,grade\n10,10,3\n11,11,2\n", encoding="utf-8")
+
+
+def _replaced(root: Path) -> None:
+    for number in range(10, 14):
+        _picture(root / PICTURES / f"{number}.png", 100 + number)
+
+
+def _replaced_in_disguise(root: Path) -> None:
+    """Size and time of change as before."""
+    path = root / PICTURES / "3.png"
+    before, content = path.stat(), bytearray(path.read_bytes())
+    content[-20] ^= 1  # in the digest of the last chunk, which is none of the picture
+    path.write_bytes(bytes(content))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _added(root: Path) -> None:
+    _picture(root / PICTURES / "new.png", 200)
+    with (root / TABLE).open("a", encoding="utf-8") as file:
+        file.write("new.png,a red round thing,test\n")
+
+
+def _removed(root: Path) -> None:
+    (root / PICTURES / "13.png").unlink()
+
+
+def _renamed(root: Path) -> None:
+    (root / PICTURES / "2.png").rename(root / PICTURES / "other.png")
+    _edit(root / TABLE, "\n2.png,", "\nother.png,")
+
+
+# Each with the stages that DVC has to run besides those that always run and those that depend on these.
+CHANGES = {
+    "pictures": (_replaced, "prepare@mine"),
+    "a picture in disguise": (_replaced_in_disguise, "prepare@mine"),
+    "a new picture": (_added, "prepare@mine"),
+    "a picture is gone": (_removed, "prepare@mine"),
+    "a new name": (_renamed, "prepare@mine"),
+    "a caption": (lambda root: _edit(root / TABLE, "a red red", "a small red"), "prepare@mine"),
+    "vectors of texts": (lambda root: _vectors(root / "vectors.txt", 2), "extract_texts@means"),
+    "vectors of a run": (lambda root: _vectors(root / "start.txt", 3), "train@sum"),
+    "grades": (lambda root: _edit(root / "grades.csv", "11,11,2", "11,11,1"), "evaluate@sum"),
+}
+
+
+def _outputs(project: Project) -> dict[str, str]:
+    """Digests of everything that the stages wrote. Seconds that a training took are in its curve and no part of its result."""
+    folder = project.root / "data"
+    files = {f"{name}/{file}": digest for name in NAMES for file, digest in files_below(folder / name).items()}
+    return {name: digest for name, digest in files.items() if not name.endswith(("history.csv", "config.json", "metrics.json"))}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Project:
+    made = clone(tmp_path_factory.mktemp("sources") / "project", VALUES)
+    _raw(made.root)
+    made.run("dvc", "repro")
+    return made
+
+
+def _from_scratch(project: Project, root: Path) -> Project:
+    shutil.copytree(project.root, root, ignore=shutil.ignore_patterns("data", "dvc.lock", "cache", "tmp"))
+    for folder in ("data/audit", "data/localize"):
+        (root / folder).mkdir(parents=True)
+    made = Project(root, forked=True)
+    made.run("dvc", "repro")
+    return made
+
+
+def test_nothing_runs_where_nothing_has_changed(project):
+    for path in (project.root / PICTURES).iterdir():
+        path.touch()
+    told = project.run("dvc", "repro")
+    assert [line for line in told.splitlines() if line.startswith("Running")] == ["Running stage 'sources':"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_outputs_are_those_of_a_project_made_from_scratch(project, tmp_path, change):
+    apply, stage = CHANGES[change]
+    before = _outputs(project)
+    apply(project.root)
+    told = project.run("vse-pipe", "check", status=5)
+    assert f"; run `dvc repro {stage}`" in told
+    told = project.run("dvc", "repro")
+    assert f"Running stage '{stage}'" in told
+    assert _outputs(project) != before
+    assert _outputs(project) == _outputs(_from_scratch(project, tmp_path / "scratch"))
