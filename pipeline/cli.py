@@ -65,7 +65,15 @@ _BESIDE_THE_STAGES = {
         plots.plots,
     ),
     "Search and export": (index.index, search.search, serve.serve, encode.encode, export.export, pack.pack),
-    "Project and machine": (init.init, apply.apply, check.check, doctor.doctor, verify.verify, code.code, sources.sources),
+    "Project and machine": (
+        init.init,
+        apply.apply,
+        check.check,
+        doctor.doctor,
+        verify.verify,
+        code.code,
+        sources.sources,
+    ),
 }
 
 

@@ -16,12 +16,17 @@ SCHEMA = pa.schema(
         tables.field("file", pa.string(), "below the folder"),
         tables.field("size", pa.int64(), "bytes"),
         tables.field("changed", pa.int64(), "nanoseconds since 1970"),
+        tables.field(
+            "entry",
+            pa.int64(),
+            "nanoseconds since 1970, when the file system's entry of the file changed; no copy can set it",
+        ),
         tables.field("width", pa.int32(), "pixels, upright"),
         tables.field("height", pa.int32(), "pixels, upright"),
         tables.field("orientation", pa.int32(), "of EXIF, 1 to 8"),
         tables.field("sha256", pa.string(), "of the file"),
     ],
-    metadata={"artefact": "seen", "version": "1"},
+    metadata={"artefact": "seen", "version": "2"},
 )
 
 

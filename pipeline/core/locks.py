@@ -94,7 +94,9 @@ def _unless_link(path: str, flags: int) -> int:
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(handle)
         kind = "hard link to another file" if stat.S_ISREG(found.st_mode) else "pipe or a device"
-        raise PipelineError(f"{path}: a {kind} lies in the place of a lock; move it away and run the same command again")
+        raise PipelineError(
+            f"{path}: a {kind} lies in the place of a lock; move it away and run the same command again"
+        )
     return handle
 
 

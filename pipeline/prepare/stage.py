@@ -77,7 +77,12 @@ def check(dataset: str, source: Source) -> None:
     )
     proposed = pc.equal(source.images["split"].combine_chunks(), images.PROPOSAL)
     bare = pc.invert(pc.or_(proposed, pc.is_in(image_ids, value_set=owners)))
-    _refuse(dataset, source.images.filter(bare), "image_id", "{file} has no caption; write one, or leave the image out of the data set")
+    _refuse(
+        dataset,
+        source.images.filter(bare),
+        "image_id",
+        "{file} has no caption; write one, or leave the image out of the data set",
+    )
 
 
 def _refuse(dataset: str, wrong: pa.Table, key: str, problem: str) -> None:

@@ -16,8 +16,7 @@ class Params(Strict):
     path: str
     """the file, relative to the project or absolute"""
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    """its digest. The digest is required because DVC sees the file through it alone: dvc.yaml cannot name a
-    dependency that only some entries have"""
+    """its digest, so that a project says which mismatches it has; any other file is refused"""
 
 
 def corrupt(caption_images: np.ndarray, n_images: int, index: np.ndarray, rng: np.random.RandomState) -> np.ndarray:

@@ -11,8 +11,8 @@ from pipeline.core.console import warn
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.prepare.engine.scan import Read
 
-# Size in bytes, and time of change in nanoseconds.
-Stamp = tuple[int, int]
+# Size in bytes, and in nanoseconds the time of change and that of the file system's entry.
+Stamp = tuple[int, int, int]
 _EVERY_S = 30.0
 # All rows are written each time; this many times as long as that took goes to reading in between.
 _READING = 20
@@ -77,6 +77,6 @@ class SeenPictures:
 
 def _read(folder: Path) -> dict[str, tuple[Stamp, Read]]:
     return {
-        file: ((size, changed), ((width, height), turned, digest, None))
-        for file, size, changed, width, height, turned, digest in seen.read(folder)
+        file: ((size, changed, entry), ((width, height), turned, digest, None))
+        for file, size, changed, entry, width, height, turned, digest in seen.read(folder)
     }

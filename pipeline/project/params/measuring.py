@@ -37,7 +37,7 @@ class EvaluateParams(Strict):
     labels: str | dict[str, str] | None = None
     """a file of image_id and label, such as the objects in each picture, for PMRP; or one for each data set, as of ``judgements``"""
     sha256: dict[str, Digest] = Field(default_factory=dict)
-    """of files that ``judgements`` and ``labels`` name, by their path: DVC sees through it alone that one has changed"""
+    """of files that ``judgements`` and ``labels`` name, by their path; any other file is refused"""
     tune: bool = False
     """choose the criteria's parameters on val"""
     calibrate: Literal["none", "isotonic", "platt"] = "none"

@@ -53,6 +53,7 @@ def problems(params: Params, document: dict) -> list[Problem]:
     for stage in found:
         listed += _dependencies(stage, found) if params.runs or stage.group != "report" else []
         listed += _parameters(stage, document)
+    listed += _sources(found, "code" in by_name)
     if "code" in by_name:
         listed += _listed(found)
     elif (Path("pipeline") / "cli.py").is_file():
@@ -138,6 +139,18 @@ def _code(params: Params, found: list[Stage]) -> list[Problem]:
         deps = [Path(dep) for dep in stage.deps]
         for file in uncovered(declared, declared.members(params, name), deps):
             listed.append(_missing(stage.group, file))
+    return listed
+
+
+def _sources(stages: list[Stage], packaged: bool) -> list[Problem]:
+    """Every stage that may read files from outside of the pipeline depends on their list. packaged: `vse-pipe init` wrote dvc.yaml."""
+    listed = []
+    for stage in stages:
+        declared, own = declarations().get(stage.group), str(paths.sources(stage.name))
+        if declared is not None and declared.reads is not None and own not in stage.deps:
+            what = f"{own}, which lists the files from outside that it reads, is no dependency"
+            advice = f"`vse-pipe init --upgrade` writes {DVC_YAML} anew" if packaged else f"add `- {own}` to its deps"
+            listed.append(_problem(stage.name, what, advice))
     return listed
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from pipeline.core.errors import MissingResource, PipelineError, UsageError
 from pipeline.core.files import write_text
 from pipeline.core.whole import partial, whole_folder
+from pipeline.prepare.formats.folder import ENDINGS
 from pipeline.project import paths
 from pipeline.project.code import PACKAGE
 from pipeline.project.params import overlay as overlays
@@ -38,6 +39,10 @@ _SET_UP = f"""\
           .venv/bin/pip install --requirement {paths.REQUIREMENTS}
           .venv/bin/vse-pipe plots
 """
+# What `git add --all` leaves out, in either case; tables of captions and other texts stay in git.
+_ARRAYS = ("npy", "npz", "mat", "h5", "hdf5", "lmdb", "parquet", "arrow", "tsv", "vec")
+_WEIGHTS = ("pth", "pt", "bin", "safetensors", "ckpt", "onnx", "gguf")
+_ARCHIVES = ("tar", "tgz", "gz", "bz2", "xz", "zip", "7z")
 
 
 def create(folder: Path, overlay: str | None, overrides: list[str], further: Sequence[Check] = ()) -> None:
@@ -52,6 +57,7 @@ def create(folder: Path, overlay: str | None, overrides: list[str], further: Seq
         for name, place in _COPIED.items():
             (building / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(TEMPLATE / name, building / place)
+        write_text(building / ".gitignore", (building / ".gitignore").read_text(encoding="utf-8") + _raw_data())
         (building / paths.REPORTS).mkdir()
         for name, content in _from_version().items():
             write_text(building / name, content)
@@ -85,6 +91,14 @@ def _from_version() -> dict[str, str]:
     """Files that are the user's to change, by name."""
     wanted = {str(paths.REQUIREMENTS): requirement.text(), _WORKFLOW: _workflow()}
     return {name: f"{_mark(text)}{text}" for name, text in wanted.items()}
+
+
+def _raw_data() -> str:
+    """Lines of .gitignore."""
+    kinds = (*(ending.removeprefix(".") for ending in ENDINGS), *_ARRAYS, *_WEIGHTS, *_ARCHIVES)
+    lines = [f"*.{kind}" for name in dict.fromkeys(kinds) for kind in (name, name.upper())]
+    head = "# pictures, arrays, word vectors, weights and archives; `git add --force` takes one all the same"
+    return "\n".join([head, *lines, "glove*.txt", "!*_caps.tsv"]) + "\n"
 
 
 def _mark(text: str) -> str:

@@ -33,7 +33,10 @@ def test_a_line_a_problem_and_the_lowest_status(call, monkeypatch):
     assert lines[0] == "digest   data/train/sum/config.json: holds no digests; train the run again"
     assert lines[1].startswith("artefact data/evaluate/sum/nns/metrics.json: the JSON document is a list")
     note = "note     data/{}: params.yaml does not name it; "
-    assert lines[2] == note.format("inject/toy/pictures") + "no stage wrote it; files of your own are safe outside of data/inject/"
+    assert (
+        lines[2]
+        == note.format("inject/toy/pictures") + "no stage wrote it; files of your own are safe outside of data/inject/"
+    )
     assert lines[3] == note.format("train/gone") + "`rm -r data/train/gone` if you need it no longer"
     assert len(lines) == 4
     assert err == "check: 8 of 8 artefacts are there; 2 problems, 2 notes\n"

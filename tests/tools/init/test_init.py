@@ -30,8 +30,8 @@ def test_a_project_is_well_and_has_neither_code_nor_demo(call):
     assert {".dvc/config", ".dvc/.gitignore", ".dvc/plots.html", ".dvc/plots/rsum.json", "requirements.txt"} <= found
     assert not [name for name in found if name.endswith(".py") or name.startswith("pipeline")]
     os.chdir("mine")
-    for name in (".dvc/config", ".gitignore"):
-        assert Path(name).read_bytes() == (ROOT / name).read_bytes()
+    assert Path(".dvc/config").read_bytes() == (ROOT / ".dvc/config").read_bytes()
+    assert Path(".gitignore").read_bytes().startswith((ROOT / ".gitignore").read_bytes())
     own, packaged = read_document(Path("params.yaml")), read_document(ROOT / "params.yaml")
     assert own == {**packaged, **{name: {} for name in overlay.NODES}}
     (found,) = dvc_yaml.problems(load(Path("params.yaml")), own)
@@ -40,6 +40,39 @@ def test_a_project_is_well_and_has_neither_code_nor_demo(call):
     ignored = subprocess.run(["git", "status", "--porcelain", "-uall"], capture_output=True, text=True).stdout
     assert ".dvc/plots/rsum.json" in ignored
     assert "plots.html" not in ignored
+
+
+def test_git_takes_tables_and_no_pictures_arrays_or_weights(call):
+    call("init", "mine")
+    os.chdir("mine")
+    before = set(_added())
+    tables = {
+        "photos/captions.csv",
+        "photos/dataset_mine.json",
+        "cc/train_caps.tsv",
+        "f30k/train_caps.txt",
+        "f30k/train_ids.txt",
+    }
+    data = {
+        "photos/a.jpg",
+        "photos/b.JPG",
+        "photos/deep/c.png",
+        "d.jpeg",
+        "f30k/train_ims.npy",
+        "web/0000.tar",
+        "resnet.pth",
+    }
+    data |= {"glove.6B.300d.txt", "word2vec.bin", "wiki.vec", "boxes.tsv", "raw/model.safetensors", "raw/photos.zip"}
+    data |= {"data/raw/mine/captions.csv", "data/prepare/mine/images.parquet"}
+    for name in tables | data:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("x", encoding="utf-8")
+    assert set(_added()) - before == tables
+
+
+def _added() -> list[str]:
+    told = subprocess.run(["git", "add", "--all", "--dry-run"], capture_output=True, text=True, check=True).stdout
+    return [line.removeprefix("add '").removesuffix("'") for line in told.splitlines()]
 
 
 def test_an_overlay_and_values_are_in_it(call):

@@ -22,7 +22,9 @@ class Params(Strict):
         """The lists of pictures, their sentences and annotations, and the pictures."""
         lists = tuple(source / f"{split}.txt" for split in SPLITS)
         parts = ("Sentences/{}.txt", "Annotations/{}.xml")
-        texts = Files(source, listed_in=lists, names=lambda: (part.format(one) for one in _ids(lists) for part in parts))
+        texts = Files(
+            source, listed_in=lists, names=lambda: (part.format(one) for one in _ids(lists) for part in parts)
+        )
         pictures = Files(source / self.images, listed_in=lists, names=lambda: (f"{one}.jpg" for one in _ids(lists)))
         return [Files(source, patterns=tuple(path.name for path in lists)), texts, pictures]
 

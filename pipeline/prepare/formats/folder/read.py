@@ -94,7 +94,7 @@ def _stamp(place: Path | os.DirEntry) -> Stamp | None:
         status = place.stat()
     except OSError:
         return None
-    return status.st_size, status.st_mtime_ns
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def walked(source: Path) -> _Found:

@@ -17,7 +17,7 @@ class Params(Strict):
     """of arrays ``image`` (n), ``boxes`` (n, 4) and, where there are any, ``scores`` (n), or a table
     ``image,x1,y1,x2,y2[,score]``; without scores the first boxes are the best"""
     sha256: Digest | None = None
-    """the digest of that file; without it nobody notices that it has changed"""
+    """the digest of that file; any other is refused"""
     by: Literal["stem", "file", "image_id"] = "stem"
     """what ``image`` says of a picture: its file's name without folder and ending, ``file`` as images.parquet has it, or its id"""
     form: Literal["corners", "sizes"] = "corners"

@@ -36,7 +36,7 @@ class Params(Strict):
     words: str | None = None
     """of ``vectors`` in .npy, the file of their words: a line each, or a Parquet file with one column of text"""
     sha256: Digest | None = None
-    """what ``vectors`` must have: DVC sees through it alone that the file has changed"""
+    """what ``vectors`` must have; any other file is refused"""
     freeze_vectors: bool = False
     """word vectors are not trained, those that started at random included"""
 

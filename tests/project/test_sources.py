@@ -1,0 +1,229 @@
+"""Lists of files from outside: what changes them and what does not, and which files each format and member lists."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.core import remote
+from pipeline.project import sources
+from pipeline.project.registry import BACKBONES, FORMATS, PROPOSALS, TEXT_FEATURES
+from pipeline.project.sources import ABSENT, EVERYTHING, HEAD, Files, NamesUnknown, content, listing, places
+from pipeline.tools import source_lists
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sources, "_TICK_NS", 0)
+    folder = Path("photos")
+    (folder / "deep").mkdir(parents=True)
+    for name in ("a.png", "B.PNG", "deep/c.png", "note.txt", ".hidden.png"):
+        (folder / name).write_text(name, encoding="utf-8")
+    return folder
+
+
+ALL = Files(Path("photos"), endings=EVERYTHING)
+PNG = Files(Path("photos"), endings=(".png",))
+
+
+def test_files_of_a_folder_by_their_endings(folder):
+    assert set(content(PNG)) == {"a.png", "B.PNG", "deep/c.png"}
+    assert set(content(ALL)) == {"a.png", "B.PNG", "deep/c.png", "note.txt"}
+    assert set(content(Files(folder, patterns=("a*.png", "*.txt")))) == {"a.png", "note.txt"}
+    assert set(content(Files(folder / "a.png", patterns=("*",)))) == {""}, "a file in the place of a folder"
+
+
+def _replace(folder: Path) -> None:
+    (folder / "a.png").write_text("b.png", encoding="utf-8")
+
+
+def _replace_with_the_same_time(folder: Path) -> None:
+    before = (folder / "a.png").stat()
+    time.sleep(0.02)
+    _replace(folder)
+    os.utime(folder / "a.png", ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _swap(folder: Path) -> None:
+    (folder / "a.png").rename(folder / "x")
+    (folder / "B.PNG").rename(folder / "a.png")
+    (folder / "x").rename(folder / "B.PNG")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _replace,
+        _replace_with_the_same_time,
+        _swap,
+        lambda folder: (folder / "new.png").write_text("", encoding="utf-8"),
+        lambda folder: (folder / "a.png").unlink(),
+        lambda folder: (folder / "a.png").rename(folder / "z.png"),
+    ],
+)
+def test_what_changes_a_list(folder, change):
+    before = listing([PNG], "")
+    change(folder)
+    after = listing([PNG], before)
+    assert after != before
+    assert after == listing([PNG], "", write=False)
+
+
+def test_what_does_not_change_a_list(folder, monkeypatch):
+    before = listing([PNG], "")
+    (folder / "a.png").touch()
+    (folder / "note.txt").unlink()
+    assert listing([PNG], "") == before
+    monkeypatch.setattr(sources, "sha256", pytest.fail)
+    assert listing([PNG], "") == before, "nothing is read again"
+
+
+def test_a_file_that_has_just_changed_is_read_again(folder, monkeypatch):
+    monkeypatch.setattr(sources, "_TICK_NS", 10**12)
+    before = content(PNG)
+    read = []
+    monkeypatch.setattr(sources, "sha256", lambda path: read.append(path.name) or "digest")
+    assert content(PNG) != before
+    assert sorted(read) == ["B.PNG", "a.png", "c.png"]
+
+
+def test_a_damaged_memory_is_a_warning(folder, capsys):
+    before = content(PNG)
+    (path,) = Path("data/seen").rglob("sources-*.json")
+    path.write_text("{", encoding="utf-8")
+    assert content(PNG) == before
+    assert "damaged; the files that it was about are read again" in capsys.readouterr().err
+
+
+def test_what_is_not_on_this_machine_stays_as_it_was(folder, capsys):
+    table = Files(Path("table.csv"))
+    Path("table.csv").write_text("x", encoding="utf-8")
+    before = listing([table, PNG], "")
+    folder.rename("elsewhere")
+    after = listing([table, PNG], before)
+    assert after == before
+    assert "photos is not on this machine; it is taken as it was when it was read last" in capsys.readouterr().err
+    Path("table.csv").write_text("y", encoding="utf-8")
+    changed = listing([table, PNG], before)
+    assert places(changed)["photos"] == places(before)["photos"]
+    assert places(changed)["table.csv"] != places(before)["table.csv"]
+    assert listing([PNG], "") == f"{HEAD}{ABSENT} 0 photos\n"
+
+
+def _csv(source: Path) -> list[Files]:
+    return FORMATS.options("csv").Params(images="photos").reads(source)
+
+
+def test_names_are_read_again_where_the_table_has_changed(folder):
+    table = Path("table.csv")
+    table.write_text('caption,image\n"a\nb",a.png\nc,deep/c.png\nd,a.png\ne,gone.png\n', encoding="utf-8")
+    (first, pictures) = _csv(table)
+    assert list(content(first)) == [""]
+    found = content(pictures)
+    assert {name: digest == ABSENT for name, digest in found.items()} == {
+        "a.png": False,
+        "deep/c.png": False,
+        "gone.png": True,
+    }
+    stored = Files.from_json(json.loads(json.dumps(pictures.as_json())))
+    assert content(stored) == found
+    table.write_text("image,caption\nB.PNG,x\n", encoding="utf-8")
+    with pytest.raises(NamesUnknown):
+        content(stored)
+    assert set(content(pictures)) == {"B.PNG"}
+    table.write_text("nothing,of,it\n", encoding="utf-8")
+    assert content(pictures) == {}, "prepare says what is wrong"
+
+
+def test_the_files_of_each_format(folder):
+    names = {"mine/dataset_x.json": '{"images": [{"filename": "a.png"}, {"filepath": "deep", "filename": "c.png"}]}'}
+    names |= {f"mine/{split}.txt": f"{number}\n" for number, split in enumerate(("train", "val", "test"))}
+    for name, text in names.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(text, encoding="utf-8")
+    for name in (
+        "train_ims.npy",
+        "train_caps.txt",
+        "dev_caps.tsv",
+        "train-00.tar",
+        "val.tar",
+        "train.parquet",
+        "notes.md",
+    ):
+        (Path("mine") / name).write_text(name, encoding="utf-8")
+
+    def listed(name: str, **options: object) -> dict[str, set[str]]:
+        params = FORMATS.options(name).Params(**options)
+        return {one.place: set(content(one)) for one in params.reads(Path("mine"))}
+
+    assert listed("karpathy", images="../photos") == {
+        "mine/dataset_*.json": {"dataset_x.json"},
+        "mine/../photos/": {"a.png", "deep/c.png"},
+    }
+    texts = {
+        f"{part}/{number}.{end}" for number in range(3) for part, end in (("Sentences", "txt"), ("Annotations", "xml"))
+    }
+    assert listed("entities", images="pics") == {
+        "mine/train.txt,val.txt,test.txt": {"train.txt", "val.txt", "test.txt"},
+        "mine/": texts,
+        "mine/pics/": {"0.jpg", "1.jpg", "2.jpg"},
+    }
+    assert [*listed("precomp").values()] == [{"train_ims.npy", "train_caps.txt"}]
+    assert [*listed("cc").values()] == [{"train_ims.npy", "dev_caps.tsv"}]
+    assert [*listed("webdataset", train="train-{00..07}.tar").values()] == [{"train-00.tar", "val.tar"}]
+    assert [*listed("parquet", val=0.1, test=0.1).values()] == [{"train.parquet"}]
+    assert listed("shapes") == {}
+
+
+def test_what_is_said_of_remote_files():
+    import fsspec
+
+    system = fsspec.filesystem("memory")
+    for name in ("train-0.tar", "train-1.tar", "notes.md"):
+        system.pipe(f"/bucket/marks/{name}", b"x")
+    group = Files(Path("memory:/bucket/marks"), patterns=("train*.tar",))
+    before = content(group)
+    assert set(before) == {"train-0.tar", "train-1.tar"}
+    assert set(remote.marks(Path("memory:/bucket/marks/train-0.tar"), ("*",))) == {""}
+    assert listing([group], "") == listing([group], "")
+    system.pipe("/bucket/marks/train-1.tar", b"xy")
+    assert {name for name, mark in content(group).items() if mark != before[name]} == {"train-1.tar"}
+
+
+def test_every_member_that_may_read_files_says_which():
+    without = [
+        f"{family.kind} {name}"
+        for family in (FORMATS, PROPOSALS, BACKBONES, TEXT_FEATURES)
+        for name in family.names()
+        if not hasattr(family.options(name).Params, "reads") and not getattr(family.traits(name), "proposes", False)
+    ]
+    assert without == []
+
+
+def test_params_are_read_where_something_has_changed_and_not_else(folder, monkeypatch):
+    calls = []
+
+    def find() -> dict[str, list[Files]]:
+        calls.append(1)
+        return {"prepare@mine": _csv(Path("table.csv")), "report": []}
+
+    Path(".dvc").mkdir()
+    Path("params.yaml").write_text("seed: 1\n", encoding="utf-8")
+    Path("table.csv").write_text("image,caption\na.png,x\n", encoding="utf-8")
+    source_lists.write([], find)
+    first, calls[:] = Path("data/sources/prepare/mine").read_text(encoding="utf-8"), []
+    before = Path("data/sources").stat().st_ino
+    source_lists.write([], find)
+    assert (calls, Path("data/sources").stat().st_ino) == ([], before), "nothing is written"
+    (folder / "a.png").write_text("other", encoding="utf-8")
+    source_lists.write([], find)
+    second = Path("data/sources/prepare/mine").read_text(encoding="utf-8")
+    assert (calls, second != first) == ([], True)
+    Path("table.csv").write_text("image,caption\nB.PNG,x\n", encoding="utf-8")
+    source_lists.write([], find)
+    assert calls
+    assert Path("data/sources/prepare/mine").read_text(encoding="utf-8") not in (first, second)
+    assert Path("data/sources/report").read_text(encoding="utf-8") == HEAD
