@@ -14,7 +14,7 @@ import typer
 
 from pipeline.commands import _project
 from pipeline.commands._project import AsJson, Device
-from pipeline.core.errors import UsageError
+from pipeline.core.errors import MissingResource, UsageError
 
 if TYPE_CHECKING:
     from pipeline.tools.search.narrow import Wanted
@@ -88,7 +88,8 @@ def search(
 
 def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple[Term, ...]":
     """With the content of the files that are named, which are relative to where the command is called."""
-    from pipeline.tools.search.query import IMAGE, PHOTO, Term, parse
+    from pipeline.core.console import say
+    from pipeline.tools.search.query import IMAGE, PHOTO, Term, parse, picture_name
 
     if sum(one is not None for one in (text, image, image_id)) != 1:
         raise UsageError("search for what? give a sentence, --image FILE or --image-id ID, one of them")
@@ -97,6 +98,12 @@ def _parts(text: str | None, image: Path | None, image_id: str | None) -> "tuple
     if image_id is not None:
         return (Term(IMAGE, image_id),)
     assert text is not None
+    if (name := picture_name(text)) is not None:
+        quoted = f"""vse-pipe search '"{name}"'"""
+        if not Path(name).is_file():
+            raise MissingResource(f"{name}: no such file; to search for these words, write {quoted}")
+        say(f"{name}: searched with the picture in this file; to search for these words, write {quoted}")
+        return (Term(PHOTO, Path(name).name, content=_content(Path(name))),)
     return tuple(
         replace(part, content=_content(Path(part.value))) if part.kind == PHOTO else part for part in parse(text)
     )

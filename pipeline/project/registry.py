@@ -52,9 +52,12 @@ class Family(Generic[Own]):
     def check(self, name: str) -> str:
         """``name`` if it is a member. Raises UnknownMember with the near miss and the whole list."""
         known = self.names()
-        if name not in known:
-            raise UnknownMember(unknown(self.kind, name, known))
-        return name
+        if name in known:
+            return name
+        member, colon, model = name.partition(":")
+        if colon and member in known and "model" in self.options(member).Params.model_fields:
+            raise UnknownMember(f"unknown {self.kind} '{name}'; write '{member}', and beside it the key model: {model}")
+        raise UnknownMember(unknown(self.kind, name, known))
 
     def options(self, name: str) -> ModuleType:
         """The module with the member's ``Params``; torch is not imported for it."""

@@ -1,6 +1,7 @@
 """Help of every command: examples that the command takes, and lines that fill the terminal and no more."""
 
 import shlex
+from itertools import pairwise
 
 import pytest
 import typer
@@ -38,7 +39,7 @@ def test_lines_fill_the_terminal(call, monkeypatch, name, columns):
     start = next(place for place, line in enumerate(lines) if line.endswith(":") and line[:1] not in (" ", ""))
     told = lines[2:start]
     # A line that ends early would have room for the first word of the next one.
-    early = [one for one, after in zip(told, told[1:], strict=False) if after and one and _fits(one, after, columns)]
+    early = [one for one, after in pairwise(told) if after and one and _fits(one, after, columns)]
     assert early == []
     examples = out.partition("Examples:\n")[2].splitlines()
     assert [line.strip() for line in examples] == list(EXAMPLES.get(name, ()))

@@ -71,6 +71,19 @@ def test_a_photo_and_an_image_of_the_data_set_give_captions(call, tmp_path):
     assert told["hits"][0]["caption_id"] is not None
 
 
+def test_a_picture_alone_is_the_file_and_in_quotes_it_is_words(call):
+    status, out, err = call("search", "pictures/5.png", "--run", "sum", "--json")
+    assert status == 0, err
+    assert "pictures/5.png: searched with the picture in this file; to search for these words, write" in err
+    told, expected = (
+        json.loads(one) for one in (out, call("search", "--image", "pictures/5.png", "--run", "sum", "--json")[1])
+    )
+    assert told["hits"] == expected["hits"]
+    assert told["query"] == expected["query"] == "5.png"
+    status, out, err = call("search", '"a red disc.png"', "--run", "sum", "--json")
+    assert json.loads(out)["direction"] == "text_to_image"
+
+
 def test_a_correction_says_when_it_was_computed(call):
     first = call("search", "a red disc", "--run", "sum", "--inference", "is")[2]
     assert "computing the correction of 10 items by 20 queries of test, once" in first
@@ -146,6 +159,11 @@ def test_nothing_fits_is_an_answer(call):
         (("--image", "params.yaml", "--run", "sum"), 3, "params.yaml is no image in a known format"),
         (("--image", "pictures/5.png", "--run", "given"), 2, "features.plain of run 'given' are 'precomp'"),
         (("a box + gone.jpg", "--run", "sum"), 4, "gone.jpg: no such file"),
+        (
+            ("gone.JPG", "--run", "sum"),
+            4,
+            "gone.JPG: no such file; to search for these words, write vse-pipe search '\"gone",
+        ),
         (("a box + ", "--run", "sum", "--group", 2), 2, "--group is a cosine above 0 and at most 1, got 2"),
         (("a box + b + ", "--run", "sum"), 2, "nothing stands behind a + of the query"),
         (("a box", "--run", "sum", "--where", "widht > 1"), 2, "--where: images have no column 'widht'; did you mean"),

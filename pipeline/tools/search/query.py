@@ -4,8 +4,8 @@
     part   = (text | "text" | file.jpg | image:ID | image:"ID") [:weight]
 
 An operator is a + or - with white space, or an end of the query, on both sides, and outside of quotes. A query without one
-between two other things is a sentence and stays as it stands, whatever marks are in it, but for one that is text with an
-operator in quotes and nothing else.
+between two other things is a sentence and stays as it stands, whatever marks are in it, but for one that is text in quotes with an
+operator or the name of a picture's file, and nothing else. What is the name of a picture's file and nothing else ``picture_name`` tells.
 """
 
 import re
@@ -68,6 +68,12 @@ def parse(text: str, files: bool = True) -> tuple[Term, ...]:
     return parts
 
 
+def picture_name(text: str) -> str | None:
+    """``text`` where it ends as the name of a picture's file does and is no query of several parts, else None."""
+    name = text.strip()
+    return name if _bounds(name) is None and not name.startswith('"') and name.lower().endswith(PICTURES) else None
+
+
 def direction(parts: Sequence[Term], to: str | None = None, captions: int = 1) -> str:
     """TO_IMAGES or TO_CAPTIONS. to: IMAGES, CAPTIONS, or None: captions where only pictures are asked with and there are any, else
     images; captions: how many there are. Raises UsageError for anything else."""
@@ -101,7 +107,8 @@ def _bounds(text: str) -> list[int] | None:
     masked = _QUOTED.sub(lambda quoted: "q" * len(quoted[0]), text)
     found = [place.start() for place in _OPERATOR.finditer(masked)]
     inner = any(0 < place < len(text) - 1 for place in found)
-    return found if inner or (_ONE.fullmatch(text) and _OPERATOR.search(text)) else None
+    named = text.startswith('"') and text.rstrip('"').lower().endswith(PICTURES)
+    return found if inner or (_ONE.fullmatch(text) and (_OPERATOR.search(text) or named)) else None
 
 
 def _part(sign: str, body: str) -> Term:

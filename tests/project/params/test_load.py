@@ -41,6 +41,11 @@ BAD = [
         {"runs": _run(image="finetune")},
         "params.yaml runs.sum.image: image encoder 'finetune' reads pixels, but features 'plain' (precomp) are not made from images",
     ),
+    (
+        {"features": {"plain": {"dataset": "toy", "backbone": "torchvision:mobilenet_v2"}}},
+        "params.yaml features.plain.backbone: unknown backbone 'torchvision:mobilenet_v2'; write 'torchvision', and beside it the "
+        "key model: mobilenet_v2",
+    ),
     ({"runs": _run(loss="summ")}, "params.yaml runs.sum.loss: unknown loss 'summ'; did you mean 'sum'? known: "),
     (
         {"runs": _run(features="plane")},

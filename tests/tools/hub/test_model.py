@@ -87,9 +87,7 @@ def test_the_loader_of_the_card_runs_and_scores_photos_as_the_run_does(painted_p
     np.testing.assert_allclose(known["scores"].numpy(), expected, atol=1e-5)
 
 
-def test_weights_of_ones_own_are_in_the_pack_and_photos_have_the_vectors_of_the_run(
-    painted_project, tmp_path, monkeypatch, capsys
-):  # noqa: F811
+def test_own_weights_are_packed_and_photos_have_the_vectors_of_the_run(painted_project, tmp_path, monkeypatch, capsys):  # noqa: F811
     """The network's file lay in the project alone; what loads the pack needs nothing else."""
     Path("own").mkdir()
     save_file(models.shufflenet_v2_x0_5().state_dict(), "own/network.safetensors")

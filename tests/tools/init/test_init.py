@@ -1,6 +1,7 @@
 """A project of one's own: what lies in it, and what `init` refuses without leaving anything behind."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -163,6 +164,19 @@ def test_the_workflow_installs_the_package_and_is_otherwise_that_of_this_reposit
     assert "pip install --requirement requirements.txt" in different[0][1]
     mark, text = Path("mine/requirements.txt").read_text().split("\n", 1)
     assert (mark.startswith("# Written by `vse-pipe init`"), text) == (True, requirement.text())
+
+
+def test_pages_that_a_project_does_not_have_are_said_to_be_of_the_package(call):
+    call("init", "mine")
+    texts = {
+        path: path.read_text()
+        for path in Path("mine").rglob("*")
+        if path.is_file() and path.suffix in (".yaml", ".md", ".yml")
+    }
+    assert Path("mine/params.yaml") in texts
+    assert {
+        path: found for path, text in texts.items() if (found := re.findall(r"(?<!vse-pipe's )docs/\w+\.md", text))
+    } == {}
 
 
 def _occupied(root: Path) -> str:

@@ -69,6 +69,7 @@ def test_what_is_written_is_read_back(listed, space):
         ("image:a/b.jpg - well-known C++", [(IMAGE, "a/b.jpg", 1), (TEXT, "well-known C++", -1)]),
         ('a sign "a - b" + dog', [(TEXT, 'a sign "a - b"', 1), (TEXT, "dog", 1)]),
         ('12" disc + "x.jpg"', [(TEXT, '12" disc', 1), (TEXT, "x.jpg", 1)]),
+        ('"pool.jpg"', [(TEXT, "pool.jpg", 1)]),
         ("pool.jpg:.5 + dog", [(PHOTO, "pool.jpg", 0.5), (TEXT, "dog", 1)]),
     ],
 )
@@ -133,3 +134,18 @@ def test_what_is_found(text, to, wanted):
     with pytest.raises(UsageError, match="search for images or captions, not for 'sounds'"):
         query.direction(parse(text), "sounds")
     assert query.direction(parse(text), to, captions=0) == (query.TO_CAPTIONS if to == "captions" else query.TO_IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("pool.jpg", "pool.jpg"),
+        (" my pictures/POOL.JPG ", "my pictures/POOL.JPG"),
+        ("a dog", None),
+        ("dog + pool.jpg", None),
+        ('"pool.jpg"', None),
+        ("pool.jpg near a dog", None),
+    ],
+)
+def test_the_name_of_a_picture_alone_is_told(text, name):
+    assert query.picture_name(text) == name
