@@ -13,6 +13,7 @@ from pipeline.core.console import say, warn
 from pipeline.core.errors import InputError
 from pipeline.core.files import sha256
 from pipeline.core.locks import claim
+from pipeline.core.text_ids import shown
 from pipeline.core.whole import whole_folder
 from pipeline.prepare.engine.source import Source
 from pipeline.project import paths, timing
@@ -142,14 +143,62 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
         say(f"prepare {dataset}: {', '.join([*counts, *covered])}; {seconds:.1f} s")
         return
     known = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
-    digests = _hashes(known["sha256"])
-    repeated = len(digests) - len(np.unique(digests))
-    texts = source.captions.num_rows - len(np.unique(_hashes(source.captions["text"])))
-    say(f"prepare {dataset}: {', '.join(counts)}; repeated: {repeated} images, {texts} captions; {seconds:.1f} s")
-    of_splits = [np.unique(digests[pc.equal(known["split"], name).to_numpy()]) for name in images.SPLITS]
-    shared = int((np.unique(np.concatenate(of_splits), return_counts=True)[1] > 1).sum())
-    if shared:
-        warn(f"prepare {dataset}: {shared} images are in more than one split with the same content")
+    digests, texts = _hashes(known["sha256"]), _hashes(source.captions["text"])
+    repeated = [len(one) - len(np.unique(one)) for one in (digests, texts)]
+    say(
+        f"prepare {dataset}: {', '.join(counts)}; repeated: {repeated[0]} images, {repeated[1]} captions; {seconds:.1f} s"
+    )
+    files, wheres = known["file"], known["split"]
+    if repeated[0]:
+        pairs = [f"{files[row]} as {files[first]}" for row, first in _first_repeated(digests)]
+        _tell_repeated(
+            dataset, "images", pairs, repeated[0], f"the same sha256 in {paths.prepared(dataset) / images.NAME}"
+        )
+    if repeated[1]:
+        said, owners = source.captions["text"], source.captions["image_id"]
+        pairs = [
+            f"{shown(said[row].as_py())} of image_id {_named(source, owners[row])} as of {_named(source, owners[first])}"
+            for row, first in _first_repeated(texts)
+        ]
+        _tell_repeated(
+            dataset, "captions", pairs, repeated[1], f"the same text in {paths.prepared(dataset) / captions.NAME}"
+        )
+    of_splits = [np.unique(digests[pc.equal(wheres, name).to_numpy()]) for name in images.SPLITS]
+    contents, splits = np.unique(np.concatenate(of_splits), return_counts=True)
+    if len(shared := contents[splits > 1]):
+        places = [np.flatnonzero(digests == content) for content in shared[:_SHOWN]]
+        pairs = [
+            ", ".join(f"{files[row]} ({wheres[row]})" for row in rows[:_SHOWN]) for rows in sorted(places, key=min)
+        ]
+        warn(
+            f"prepare {dataset}: {len(shared)} images are in more than one split with the same content: {'; '.join(pairs)}"
+            + ("; ..." if len(shared) > _SHOWN else "")
+        )
+
+
+def _first_repeated(hashes: np.ndarray) -> list[tuple[int, int]]:
+    """(row, the first row that is alike) of the first rows that repeat an earlier one."""
+    values, counts = np.unique(hashes, return_counts=True)
+    rows = np.flatnonzero(np.isin(hashes, values[counts > 1]))
+    first: dict[int, int] = {}
+    pairs = []
+    for row, value in zip(rows.tolist(), hashes[rows].tolist(), strict=True):
+        if value in first:
+            pairs.append((row, first[value]))
+            if len(pairs) == _SHOWN:
+                break
+        first.setdefault(value, row)
+    return pairs
+
+
+def _tell_repeated(dataset: str, what: str, pairs: list[str], count: int, where: str) -> None:
+    more = f"; and {count - len(pairs)} more" if count > len(pairs) else ""
+    say(f"prepare {dataset}: repeated {what}: {'; '.join(pairs)}{more}. Repeated {what} have {where}")
+
+
+def _named(source: Source, image_id: pa.Scalar) -> int | str:
+    number = image_id.as_py()
+    return number if source.names is None else source.names.shown("image_id", number)
 
 
 def _hashes(column: pa.ChunkedArray) -> np.ndarray:

@@ -53,7 +53,13 @@ def test_repeated_images_are_counted_and_those_across_splits_warned_of(capsys):
     prepare("karpathy", "raw")
     message = capsys.readouterr().err
     assert "repeated: 2 images, 4 captions" in message
-    assert "warning: prepare tiny: 1 images are in more than one split" in message
+    message = " ".join(message.split())
+    told = "repeated images: 1.png as 0.png; 2.png as 0.png. Repeated images have the same sha256 in data/prepare/tiny/images.parquet"
+    assert told in message
+    told = "repeated captions: 'a cat' of image_id 1 as of 0; 'a dog' of image_id 1 as of 0; 'a cat' of image_id 2 as of 0; and 1 more. "
+    assert f"{told}Repeated captions have the same text in data/prepare/tiny/captions.parquet" in message
+    told = "1 images are in more than one split with the same content: 0.png (train), 1.png (train), 2.png (test)"
+    assert f"warning: prepare tiny: {told}" in message
 
 
 def test_odd_captions_survive_the_parquet():
