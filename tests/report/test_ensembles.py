@@ -22,7 +22,7 @@ def test_an_ensemble_is_ranked_and_has_no_curve(project):
     )
     page = report(params).read_text(encoding="utf-8")
     assert "both is the mean of the scores of sum and hal." in page
-    assert "The best result is ensemble <strong>both</strong>" in page
+    assert "Ensemble <strong>both</strong> has rsum" in page
     assert "Ensemble both" in page
     assert "run both" not in page.lower()
     plots = project / "reports/plots"

@@ -36,7 +36,9 @@ def params(project):
 def test_it_stands_with_its_data_set_and_has_no_curve(project, params):
     page = report(params).read_text(encoding="utf-8")
     assert "moved/1 is sum, trained on shapes, on mine; 12.5% of the words of its captions are unknown to it." in page
-    assert "transfer <strong>moved</strong>" in page
+    assert "Transfer <strong>moved</strong>" in page
+    top = page[: page.index("<nav")]
+    assert "Transfer moved/1: 12.5% of the words of its captions are unknown to sum." in top
     plots = project / "reports/plots"
     with (plots / "history.csv").open(newline="", encoding="utf-8") as file:
         assert {row["run"] for row in csv.DictReader(file)} == {"sum", "hal"}

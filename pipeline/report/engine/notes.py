@@ -73,7 +73,8 @@ def _left_out(run: RunResult) -> Iterator[str]:
     metrics = run.baseline.metrics
     if missing := metrics.get("left_out"):
         images, captions = (formatting.plural(missing[key], key[:-1]) for key in ("images", "captions"))
-        yield f"{images} of the {metrics['split']} split could not be read and {captions} of them are left out of the figures."
+        split = metrics["split"]
+        yield f"{images} of the {split} split could not be read; they are left out of the figures with {captions}."
     share = metrics.get("transfer", {}).get("unknown_words") if run.moved else None
     if share:
         yield f"{share:.1%} of the words of its captions are unknown to {metrics['transfer']['run']}."

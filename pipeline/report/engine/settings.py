@@ -111,10 +111,10 @@ def _criterion(name: str, results: Results) -> list[Ranked]:
 
 
 def compared(made: dict, now: dict) -> list[Setting]:
-    """Each value of ``made``, with that of ``now`` where it has another one of that name."""
+    """Each value of ``made``, in the order of ``now``, with that of ``now`` where it has another one of that name."""
     return [
-        Setting(f"{key} {shown(value)}", shown(now[key]) if key in now and now[key] != value else None)
-        for key, value in made.items()
+        Setting(f"{key} {shown(made[key])}", shown(now[key]) if key in now and now[key] != made[key] else None)
+        for key in dict.fromkeys([*(key for key in now if key in made), *made])
     ]
 
 

@@ -1,0 +1,123 @@
+"""The page shows what made the figures, and what params.yaml has now beside it."""
+
+import dataclasses
+import re
+
+import pytest
+
+from pipeline.artifacts import evaluation
+from pipeline.core.files import read_json, write_json
+from pipeline.project import paths
+from pipeline.project.params.typed import Member
+from pipeline.report.engine import reading, settings
+from pipeline.report.engine.sweeps import collect
+from pipeline.report.stage import report
+from tests.report import project as artefacts
+
+MEMBERS = ("sampler", "loss", "scheme", "similarity", "text", "image")
+
+
+def _describe(member: Member) -> dict:
+    return {"name": member.name, "params": member.params.model_dump(mode="json")}
+
+
+def _record(run: str, **changes: object) -> None:
+    """config.json as training writes it for the run of ``artefacts.params``, with ``changes``."""
+    params = artefacts.params()
+    node, path = params.runs[run], paths.trained(run) / "config.json"
+    inputs = {
+        "features": _describe(params.features["small"].backbone),
+        "texts": _describe(params.texts["words"].method),
+        "pairs": _describe(params.noises["clean"].protocol),
+    }
+    config = {key: _describe(getattr(node, key)) for key in MEMBERS}
+    config |= {"inputs": inputs, "train": node.train.model_dump(mode="json"), "seed": node.seed}
+    write_json(path, read_json(path) | config | changes)
+
+
+def _page(**changes: object) -> str:
+    return report(artefacts.params(**{"runs": ["sum", "hal"], "inferences": ["nns", "is"], **changes})).read_text()
+
+
+def _text(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", html).replace("&#39;", "'").split())
+
+
+def _top(page: str) -> str:
+    return _text(page[page.index("<header>") : page.index("</header>")])
+
+
+def _setup(page: str, run: str) -> str:
+    section = page[page.index('id="setup"') :]
+    return _text(
+        section[section.index(f"<summary>{run} ") : section.index("</details>", section.index(f"<summary>{run} "))]
+    )
+
+
+def test_settings_are_those_of_the_training_and_what_differs_is_marked(project):
+    _record("hal", loss={"name": "hal", "params": {"beta": 5.0}})
+    _record("sum")
+    page = _page()
+    assert "loss hal beta 5 (params.yaml has 80 now)" in _setup(page, "hal")
+    assert "params.yaml has" not in _setup(page, "sum")
+    assert "Run hal: trained with loss beta 5 (params.yaml has 80 now); `vse-pipe train --run hal`" in _top(page)
+    assert "run sum" not in _top(page)
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"train": {"lr": 0.5, "epochs": 30}}, "train epochs 30, lr 0.5 (params.yaml has 0.0002 now)"),
+        ({"seed": 7}, "seed 7 (params.yaml has 1 now)"),
+        ({"loss": {"name": "max", "params": {"margin": 0.2}}}, "loss max (params.yaml has hal now) margin 0.2"),
+        ({"inputs": {"features": {"name": "vgg19", "params": {}}}}, "features vgg19 (params.yaml has torchvision now)"),
+    ],
+    ids=["rate", "seed", "member", "features"],
+)
+def test_whatever_made_a_model_is_compared(project, changes, shown):
+    _record("hal", **changes)
+    page = _page()
+    assert shown in _setup(page, "hal")
+    assert "Before you read the figures Run hal: trained with" in _top(page)
+
+
+def test_a_model_that_does_not_say_is_shown_with_the_values_of_params(project):
+    page = _page()
+    assert "loss hal beta 80 (of params.yaml: config.json does not say)" in _setup(page, "hal")
+    assert "Before you read" not in page
+
+
+def test_criteria_are_those_that_ranked(project):
+    for run, beta in (("sum", 30.0), ("hal", 12.0)):
+        path = paths.evaluated(run, "is") / evaluation.METRICS
+        both = {direction: {"beta": beta} for direction in evaluation.DIRECTIONS}
+        write_json(path, read_json(path) | {"parameters": both})
+    page = _page()
+    setup = _text(page[page.index('id="setup"') :])
+    assert "is sum: beta 30 hal: beta 12 (params.yaml has 30 now)" in setup
+    assert "Criterion is: ranked with beta 12 (params.yaml has 30 now)" in _top(page)
+
+
+def test_values_chosen_on_val_differ_from_params_without_a_note(project):
+    path = paths.evaluated("hal", "is") / evaluation.METRICS
+    both = {direction: {"beta": 7.0} for direction in evaluation.DIRECTIONS}
+    write_json(path, read_json(path) | {"parameters": both, "tuned": both})
+    page = _page(runs=["hal"])
+    assert "(params.yaml has" not in page
+    assert "Values of <code>is</code> were chosen on val." in page
+
+
+def test_a_sweep_lies_at_the_values_of_the_trainings(project):
+    _record("hal", loss={"name": "hal", "params": {"beta": 5.0}})
+    results = reading.read(artefacts.params(sweeps={"steepness": artefacts.SWEEPS["steepness"]}))
+    (sweep,) = collect(results)
+    assert [(point.run, point.x) for point in sweep.points] == [("hal", 5.0), ("sum", 10.0), ("max", 10.0)]
+
+
+def test_a_model_from_elsewhere_is_not_compared_with_inputs_of_this_project(project):
+    _record("hal", inputs={"features": {"name": "vgg19", "params": {}}}, train={"lr": 0.5}, seed=9)
+    results = reading.read(artefacts.params(runs=["hal"], inferences=["nns"]))
+    run = results.groups[0].trained[0]
+    copied = dataclasses.replace(run, params=dataclasses.replace(run.params, model=object()))
+    assert not any(row.changed for row in settings.of_run(copied, results.params))
+    assert any(row.changed for row in settings.of_run(run, results.params))
