@@ -111,6 +111,14 @@ def test_fits_the_screen_and_follows_the_scheme(opened, finished, width, dark):
     assert label == ("#9ba6ae" if dark else "#5c6670")
 
 
+def test_no_table_is_wider_than_a_page_of_1400(opened, finished):
+    opened.open(finished / "reports/index.html", 1400, 900)
+    opened.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+    wider = """[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth)
+      .map(one => one.getAttribute('aria-label'))"""
+    assert opened.evaluate(wider) == []
+
+
 def test_a_closed_run_draws_its_charts_when_opened(opened, finished):
     opened.open(finished / "reports/index.html", 1280, 900)
     assert opened.evaluate(DRAWN)
@@ -160,7 +168,7 @@ def test_sorting_by_keyboard(opened, finished):
 def test_intervals_can_be_hidden(opened, finished):
     opened.open(finished / "reports/index.html", 1280, 900)
     script = """(() => {
-      const button = document.querySelector('button.toggle'), shown = () => document.querySelector('.interval').offsetHeight > 0;
+      const button = document.querySelector('button.toggle'), shown = () => document.querySelector('.wide .interval').offsetHeight > 0;
       const states = [[button.getAttribute('aria-pressed'), shown()]];
       for (let click = 0; click < 2; click++) { button.click(); states.push([button.getAttribute('aria-pressed'), shown()]); }
       return states;

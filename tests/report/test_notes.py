@@ -31,7 +31,7 @@ def test_nothing_to_say_of_runs_that_are_well(project):
 
 def test_a_training_that_came_to_a_halt(project):
     _edit(paths.trained("hal") / "config.json", ended={"by": "epochs", "stuck": "the loss is 0; lower train.lr"})
-    assert "Run hal: the training came to a halt: the loss is 0; lower train.lr." in _top()
+    assert "Run hal: the loss is 0; lower train.lr." in _top()
 
 
 def test_a_run_at_chance_says_so_with_the_rsum_of_chance(project):

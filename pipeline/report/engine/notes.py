@@ -27,7 +27,7 @@ def notes(results: Results, collector: Collector) -> list[str]:
 
 def _training(run: RunResult) -> Iterator[str]:
     if stuck := run.config.get("ended", {}).get("stuck"):
-        yield f"the training came to a halt: {stuck}."
+        yield f"{stuck}."
 
 
 def _chance(run: RunResult, group: Group) -> Iterator[str]:
