@@ -1,4 +1,4 @@
-"""The compiled loop under the inverted softmax: the two largest scores of each item."""
+"""The compiled loops under the inverted softmax: the two largest scores of each item, and the sum of its scores."""
 
 import numpy as np
 from numba import njit
@@ -21,3 +21,16 @@ def leading(strip, first, second, query, start, stop):
     -inf and row 0 to begin with."""
     for number in range(len(strip)):
         _take_in(strip[number, start:stop], np.int32(number), first[start:stop], second[start:stop], query[start:stop])
+
+
+@njit(cache=True, nogil=True)
+def _add(row, sums):
+    for item in range(len(row)):
+        sums[item] += row[item]
+
+
+@njit(cache=True, nogil=True)
+def add_up(strip, sums, start, stop):
+    """Add all rows of the items from start to stop to ``sums`` (float64), row after row."""
+    for number in range(len(strip)):
+        _add(strip[number, start:stop], sums[start:stop])

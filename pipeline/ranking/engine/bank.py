@@ -9,6 +9,7 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 
 from pipeline.core.errors import InputError
+from pipeline.ranking.engine import columns
 from pipeline.ranking.engine.parts import Some
 from pipeline.ranking.engine.scores import Scores
 
@@ -96,7 +97,7 @@ def log_sum_exp(scores: Scores, beta: float, but_itself: bool = False) -> Float[
         if but_itself:
             exponents[:, rows.start - first :][:, :height].fill_diagonal_(-torch.inf)
         found = exponents.new_full((scores.shape[1],), -torch.inf, dtype=torch.float64)
-        found[first:] = exponents.logsumexp(dim=0)
+        found[first:] = columns.log_sum_exp(exponents)
         if among:
             found[rows] = torch.logaddexp(found[rows], exponents[:, height:].logsumexp(dim=1).double())
         return found

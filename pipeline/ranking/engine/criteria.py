@@ -17,6 +17,7 @@ from pipeline.ranking.engine.bank import Bank, ItemBias
 from pipeline.ranking.engine.matching import Allowance, MatchedPairs
 from pipeline.ranking.engine.picked import Chosen, Shuffled
 from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.engine.ties import Ties
 from pipeline.ranking.metrics.truth import Truth
 
 PLAIN = "nns"
@@ -82,9 +83,9 @@ class Criterion:
         """One matching for each setting, of scores that ``rerank`` made. truth: says which captions are of one image, for
         ``mode: captions``, and nothing else.
 
-        Equal scores go to the lowest row and column, and data sets list captions in the order of their images: in that
-        order a model that scores everything alike would be matched without a mistake. So the items are shuffled first,
-        always in the same way; without ties it makes no difference.
+        Equal scores go to the lowest row and column, and data sets list captions in the order of their images. So that the pairs
+        themselves do not follow that order, the items are shuffled first, always in the same way. Which queries are answered
+        does not depend on it: ``ties`` takes the worst of the choices among equal scores.
         """
         order = generator(0, "order of items in a matching").permutation(scores.shape[1])
         assert self.matching is not None
@@ -92,10 +93,14 @@ class Criterion:
         turns = truth.turns() if params.mode == "captions" else np.zeros(len(truth), np.int64)
         lots = [np.flatnonzero(turns == turn) for turn in range(turns.max() + 1)]
         # Shuffled on the outside: selection knows how to read it without moving items.
-        of_lots = (Shuffled(scores if len(lots) == 1 else Chosen(scores, lot), order) for lot in lots)
-        for found in zip(*(module.match(of_lot, settings, params) for of_lot in of_lots), strict=True):
+        chosen = [scores if len(lots) == 1 else Chosen(scores, lot) for lot in lots]
+        ties = [Ties(of_lot, truth.only(lot)) for of_lot, lot in zip(chosen, lots, strict=True)]
+        matchings = (module.match(Shuffled(of_lot, order), settings, params) for of_lot in chosen)
+        for found in zip(*matchings, strict=True):
             rows = [lot[pairs.rows] for lot, pairs in zip(lots, found, strict=True)]
-            yield MatchedPairs(np.concatenate(rows), order[np.concatenate([pairs.columns for pairs in found])])
+            columns = order[np.concatenate([pairs.columns for pairs in found])]
+            lost = [lot[of_lot.lost(pairs)] for lot, of_lot, pairs in zip(lots, ties, found, strict=True)]
+            yield MatchedPairs(np.concatenate(rows), columns, np.sort(np.concatenate(lost)))
 
 
 def parse(name: str, options: dict[str, Strict]) -> Criterion:

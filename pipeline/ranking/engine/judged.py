@@ -23,7 +23,8 @@ def judged_pairs(pairs: dict[int, MatchedPairs], truth: Truth) -> tuple[dict[int
     kept = {}
     for k, found in pairs.items():
         inside = np.isin(found.rows, rows)
-        kept[k] = MatchedPairs(np.searchsorted(rows, found.rows[inside]), found.columns[inside])
+        lost = np.searchsorted(rows, np.intersect1d(found.lost, rows))
+        kept[k] = MatchedPairs(np.searchsorted(rows, found.rows[inside]), found.columns[inside], lost)
     return kept, truth.only_judged()
 
 

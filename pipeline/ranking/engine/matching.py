@@ -6,10 +6,12 @@ query's best candidates alone; a query that runs out of them gets the next ones 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from pipeline.core.errors import InputError
@@ -39,13 +41,49 @@ class Allowance:
 
 @dataclass(frozen=True)
 class MatchedPairs:
-    """rows, columns: int64 (pairs,), query and item of each matched pair in the order of Algorithm 1."""
+    """rows, columns: query and item of each matched pair in the order of Algorithm 1. lost: queries that are not answered
+    although they hold a right item. ``ties.Ties`` finds them by the rest. scores: of the pairs; tied: another item may have
+    the same score for that query; same: a number for each query, equal for queries whose scores are equal."""
 
-    rows: np.ndarray
-    columns: np.ndarray
+    rows: Int[np.ndarray, " pairs"]
+    columns: Int[np.ndarray, " pairs"]
+    lost: Int[np.ndarray, " lost"] = field(default_factory=lambda: np.empty(0, np.int64))
+    scores: Float[np.ndarray, "*pairs"] = field(default_factory=lambda: np.empty(0))
+    tied: Bool[np.ndarray, "*pairs"] = field(default_factory=lambda: np.empty(0, bool))
+    same: Int[np.ndarray, "*queries"] = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def counted(self) -> Bool[np.ndarray, " pairs"]:
+        """False for the pairs of queries that are lost."""
+        return ~np.isin(self.rows, self.lost) if len(self.lost) else np.ones(len(self.rows), bool)
 
 
-_NOTHING = MatchedPairs(np.empty(0, np.int64), np.empty(0, np.int64))
+@dataclass(frozen=True)
+class _Lists:
+    """The best items of each query, best first: scores float64 and items int32."""
+
+    scores: Float[np.ndarray, "queries best"]
+    items: Int[np.ndarray, "queries best"]
+    complete: bool
+
+    @cached_property
+    def same(self) -> Int[np.ndarray, " queries"]:
+        """A number for each query, equal for those with the same list."""
+        both = np.ascontiguousarray(np.hstack([(self.scores + 0.0).view(np.int64), self.items]))
+        return np.unique(both.view(np.dtype((np.void, both.itemsize * both.shape[1]))).ravel(), return_inverse=True)[1]
+
+    @cached_property
+    def _repeated(self) -> Bool[np.ndarray, "queries best"]:
+        alike = self.scores[:, 1:] == self.scores[:, :-1]
+        edge = np.zeros((len(alike), 1), bool)
+        return np.hstack([alike, edge]) | np.hstack([edge, alike])
+
+    def tied(self, rows: Int[np.ndarray, " pairs"], scores: Float[np.ndarray, " pairs"]) -> Bool[np.ndarray, " pairs"]:
+        """May another item have this score for this query? Beyond the end of a list nobody knows."""
+        found = (scores <= self.scores[rows, -1]) & (not self.complete)
+        unsure = np.flatnonzero(~found & self._repeated.any(axis=1)[rows])
+        of_row = rows[unsure]
+        found[unsure] = ((self.scores[of_row] == scores[unsure, None]) & self._repeated[of_row]).any(axis=1)
+        return found
 
 
 def greedy(scores: Scores, settings: Sequence[Allowance], mode: Mode) -> Iterator[MatchedPairs]:
@@ -55,24 +93,25 @@ def greedy(scores: Scores, settings: Sequence[Allowance], mode: Mode) -> Iterato
     list is exhausted. literal: as printed, quota round(lambda k), cut at min(queries, items) k pairs. captions: as rows; that
     the queries come in several lots is ``Criterion.match``'s part.
     """
-    candidates = _first_candidates(scores)
-    last, found = None, _NOTHING
+    lists = _first_candidates(scores)
+    last, found = None, None
     for setting in settings:
         quota = min(setting.quota(*scores.shape, mode), scores.shape[0])
         # Along a grid many a lambda rounds to the quota of the one before it.
-        if (setting.k, quota) != last:
-            last, found = (setting.k, quota), _matched(scores, candidates, setting.k, quota, mode)
+        if found is None or (setting.k, quota) != last:
+            last, found = (setting.k, quota), _matched(scores, lists, setting.k, quota, mode)
         yield found
 
 
-def _matched(scores: Scores, candidates: tuple[np.ndarray, np.ndarray], k: int, quota: int, mode: Mode) -> MatchedPairs:
-    if quota == 0:
-        return _NOTHING
-    rows, columns, values = _Assignment(scores, candidates, k, quota).solve()
+def _matched(scores: Scores, lists: _Lists, k: int, quota: int, mode: Mode) -> MatchedPairs:
+    rows, columns, values = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+    if quota:
+        rows, columns, values = _Assignment(scores, lists, k, quota).solve()
     order = _best_first(values, rows, columns)
     if mode == "literal":
         order = order[: min(scores.shape) * k]
-    return MatchedPairs(rows[order], columns[order])
+    rows, columns, values = rows[order], columns[order], values[order]
+    return MatchedPairs(rows, columns, scores=values, tied=lists.tied(rows, values), same=lists.same)
 
 
 def _best_first(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -85,15 +124,14 @@ def _best_first(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np
     return order
 
 
-def _first_candidates(scores: Scores) -> tuple[np.ndarray, np.ndarray]:
-    """The best items of each query: scores float64 and columns int32, both (queries, best)."""
+def _first_candidates(scores: Scores) -> _Lists:
     shape = scores.shape[0], min(FIRST_CANDIDATES, scores.shape[1])
     values, columns = np.empty(shape), np.empty(shape, np.int32)
     for rows, (best, places) in scores.each(lambda rows: best_of(scores, rows, FIRST_CANDIDATES)):
         if not best.isfinite().all():
             raise InputError("scores hold NaN or infinite values and cannot be matched")
         values[rows], columns[rows] = best.double().cpu().numpy(), places.int().cpu().numpy()
-    return values, columns
+    return _Lists(values, columns, shape[1] == scores.shape[1])
 
 
 class _Assignment:
@@ -104,14 +142,14 @@ class _Assignment:
     ``complete[q]``: there is nothing to add to it.
     """
 
-    def __init__(self, scores: Scores, candidates: tuple[np.ndarray, np.ndarray], k: int, quota: int) -> None:
+    def __init__(self, scores: Scores, lists: _Lists, k: int, quota: int) -> None:
         queries, items = scores.shape
         self.scores, self.k = scores, k
-        self.listed_scores, self.listed_items = (part.ravel() for part in candidates)
-        self.position = np.arange(queries, dtype=np.int64) * candidates[0].shape[1]
-        self.end = self.position + candidates[0].shape[1]
-        self.last_score, self.last_item = (part[:, -1].copy() for part in candidates)
-        self.complete = np.full(queries, candidates[0].shape[1] == items)
+        self.listed_scores, self.listed_items = lists.scores.ravel(), lists.items.ravel()
+        self.position = np.arange(queries, dtype=np.int64) * lists.scores.shape[1]
+        self.end = self.position + lists.scores.shape[1]
+        self.last_score, self.last_item = lists.scores[:, -1].copy(), lists.items[:, -1].copy()
+        self.complete = np.full(queries, lists.complete)
         self.filled = np.zeros(queries, np.int64)
         self.held_scores = np.empty((items, quota))
         self.held_rows = np.empty((items, quota), np.int32)

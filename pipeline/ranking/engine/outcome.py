@@ -137,7 +137,7 @@ def matched(pairs: dict[int, MatchedPairs], truth: Truth) -> Outcome:
     queries = len(truth)
     hits, occurrence = {}, {}
     for k, found in pairs.items():
-        right = found.rows[truth.holds(found.rows, found.columns)]
+        right = found.rows[truth.holds(found.rows, found.columns) & found.counted()]
         hits[k] = np.bincount(right, minlength=queries) > 0
         occurrence[k] = hubness.occurrence(found.columns, truth.columns)
     widest = pairs[max(pairs)]

@@ -59,7 +59,7 @@ def _answered(pairs: MatchedPairs, truth: Truth) -> int:
     # numba takes half a second to import, which commands that rank nothing should not pay.
     from pipeline.ranking.compiled.answered import answered
 
-    return int(answered(pairs.rows, pairs.columns, truth.starts, truth.items))
+    return int(answered(pairs.rows, pairs.columns, pairs.lost, truth.starts, truth.items))
 
 
 def best(lambdas: Sequence[float], scans: Sequence[Scan], ks: Sequence[int] = KS) -> dict[int, float]:

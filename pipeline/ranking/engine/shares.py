@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from pipeline.ranking.engine import columns
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.engine.threads import over_rows
 
@@ -25,7 +26,7 @@ class Shares:
         self.first, self.second, self.query = largest.double() * beta, runner_up.double() * beta, query
         # A strip of one query has no second: -inf, whose difference with itself is NaN.
         shares = torch.add(-self.second.nan_to_num(neginf=0.0).to(strip), strip, alpha=beta).exp_()
-        self.rest = shares.scatter_(0, self.query[None], 0.0).sum(dim=0).double()
+        self.rest = columns.total(shares.scatter_(0, self.query[None], 0.0))
         self.query += start
 
     @classmethod
@@ -60,10 +61,13 @@ class Shares:
         logs = torch.add(-self.logs_of_all.to(strip), strip, alpha=self.beta)
         # A share of one half or more is the dominant query's, below; a rounding error must not make one above 1.
         odds = logs - logs.exp().clamp_(max=0.75).neg_().log1p_()
-        columns = ((self.query >= rows.start) & (self.query < rows.stop)).nonzero()[:, 0]
-        # 1 - p of the dominant query is known exactly: the rest of the sum.
-        log_of_rest = self.second[columns] + self.rest[columns].log()
-        odds[self.query[columns] - rows.start, columns] = (self.first[columns] - log_of_rest).to(odds)
+        # 1 - p of the dominant query is known exactly: the rest of the sum. Queries that share the lead have the same odds.
+        best = (self.first - (self.second + self.rest.log())).to(odds)
+        led = ((self.query >= rows.start) & (self.query < rows.stop)).nonzero()[:, 0]
+        odds[self.query[led] - rows.start, led] = best[led]
+        shared = (self.second == self.first).nonzero()[:, 0]
+        leads = strip[:, shared].double() * self.beta == self.first[shared]
+        odds[:, shared] = torch.where(leads, best[shared], odds[:, shared])
         return odds
 
 

@@ -18,7 +18,7 @@ def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iter
     At K = 1 this is Kuhn's Hungarian matching, which the RGM paper (sections 2.2 and 3.3.3) names as exact and too slow. For
     K > 1 it names Murty's K best assignments, which are K whole matchings that may share all pairs but one and give no query
     K items; the b-matching is what Algorithm 1 approximates. Where several matchings have the largest sum, which of them
-    comes out is the solver's choice, the same for the same scores.
+    comes out is the solver's choice, the same for the same scores; items that score the same for a query count as wrong first.
 
     Raises UsageError above ``most_pairs``.
     """
@@ -32,4 +32,5 @@ def match(scores: Scores, settings: Sequence[Allowance], params: Params) -> Iter
         quota = Allowance(setting.k, 1.0).quota(queries, items, params.mode)
         rows, columns, values = optimum(scores, min(setting.k, items), min(quota, queries))
         order = np.lexsort((columns, rows, -values))
-        yield MatchedPairs(rows[order], columns[order])
+        rows, columns, values = rows[order], columns[order], values[order]
+        yield MatchedPairs(rows, columns, scores=values, tied=np.ones(len(rows), bool), same=np.arange(queries))

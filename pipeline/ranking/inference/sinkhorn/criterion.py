@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from pipeline.ranking.engine import columns
 from pipeline.ranking.engine.bank import Bank, ItemBias
 from pipeline.ranking.engine.scores import Scores
 from pipeline.ranking.inference.sinkhorn import Params
@@ -66,9 +67,9 @@ def _pass(
     def updated(rows: slice) -> tuple[Float[Tensor, " items"], Float[Tensor, " rows"] | None]:
         kernel = scores.strip(rows) * beta
         if potential is None:
-            return kernel.logsumexp(dim=0).double(), None
+            return columns.log_sum_exp(kernel), None
         queries = log_marginal - (kernel + potential.to(kernel)).logsumexp(dim=1).double()
-        return kernel.add_(queries.to(kernel)[:, None]).logsumexp(dim=0).double(), queries
+        return columns.log_sum_exp(kernel.add_(queries.to(kernel)[:, None])), queries
 
     total: Tensor | None = None
     own: Tensor | None = None
