@@ -55,9 +55,10 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
         _clear(out)
         left_out = unreadable.read(out)
         policy.check(node, left_out, job.table.num_rows, features)
-    say(f"extract {features}: {job.table.num_rows} images{_but(left_out)}, {time.monotonic() - started:.1f} s")
+    said = f"{job.table.num_rows - left_out.num_rows} of {job.table.num_rows}" if left_out.num_rows else job.table.num_rows
+    say(f"extract {features}: {said} images{_unreadable(left_out)}, {time.monotonic() - started:.1f} s")
     if left_out.num_rows:
-        warn(f"extract {features}: {left_out.num_rows} images have no features; {out / unreadable.NAME} says why")
+        warn(f"extract {features}: {left_out.num_rows} images have no features; {out / unreadable.NAME} names them and says why")
     return out
 
 
@@ -98,7 +99,7 @@ def _settle(job: Job, shards: Shards, name: str, out: Path, work: Work) -> bool:
         return False
     _lap(out, started)
     _say_reused(job, name)
-    say(f"extract {name}: {job.count} shards were there, put together in {out}{_but(unreadable.read(out))}")
+    say(f"extract {name}: {job.count} shards were there, put together in {out}{_unreadable(unreadable.read(out))}")
     return True
 
 
@@ -133,14 +134,14 @@ def _there(out: Path, node: FeatureSet, seed: int, device: str, name: str, work:
     if left_out.num_rows:
         readable = len(artefact.read(out, verify=False).image_ids)
         policy.check(node, left_out, left_out.num_rows + readable, name)
-    say(f"extract {name}: {out} is up to date{_but(left_out)}")
+    say(f"extract {name}: {out} is up to date{_unreadable(left_out)}")
     if work.share is None:
         _clear(out)
     return True
 
 
-def _but(left_out: pa.Table) -> str:
-    return f" but for {left_out.num_rows} images that cannot be read" if left_out.num_rows else ""
+def _unreadable(left_out: pa.Table) -> str:
+    return f", {left_out.num_rows} unreadable" if left_out.num_rows else ""
 
 
 def _finished(out: Path, digest: str) -> bool:

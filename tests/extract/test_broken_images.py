@@ -52,7 +52,7 @@ def test_the_first_stops_it_and_names_the_way_on(broken: list[str]) -> None:
 
 def test_skipped_images_are_recorded_and_the_others_have_the_features_they_had(broken: list[str], capsys) -> None:
     stage.extract(_params("skip", batch_size=1), "small", "cpu")
-    assert "9 images but for 3 images that cannot be read" in capsys.readouterr().err
+    assert "6 of 9 images, 3 unreadable" in capsys.readouterr().err
     found = features.read(OUT)
     recorded = unreadable.read(OUT)
     assert recorded.to_pylist() == [
