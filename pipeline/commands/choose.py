@@ -59,13 +59,7 @@ def choose(
         return
     for name in names:
         for one in sorted(tried[name], key=lambda one: -one.val_rsum):
-            if one.dead:
-                line(f"  {name} {one.setting}: dead")
-                continue
-            spent = "" if one.seconds is None else f", {one.seconds:.0f} s"
-            state = "" if one.converged else ", not converged"
-            mark = "*" if one is best[name] else " "
-            line(f"{mark} {name} {one.setting}: val rsum {one.val_rsum:.1f} (epoch {one.epoch}{state}{spent})")
+            line(f"{'*' if one is best[name] else ' '} {name} {one.setting}: {one.figures}")
     say(
         "params.yaml now has the settings marked *; `dvc repro` trains them, `git checkout params.yaml` takes them back"
     )

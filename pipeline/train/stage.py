@@ -116,8 +116,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
         _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
     setting = _setting(node, name, table, model, fresh, stored, device)
     scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
-    check = validate.validator(table, node.train.val_images, device)
-    watch = _watch(name, node, table)
+    check, watch = validate.validator(table, node.train.val_images, device), _watch(name, node, table)
     with _following(params, tracking.Training.of(node, name, mark, out)) as follow:
         building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run
         _say_left_out(name, table)
@@ -127,8 +126,8 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
 
     if not ranks.first():
         return
-    ended, last = loop.ending(scheme, progress), progress.history[-1]
-    if stuck := watch.end(progress.epoch, last["loss"], node.train.batch_size, last["val_rsum"]):
+    ended = loop.ending(scheme, progress)
+    if stuck := watch.end(progress.history[-1], node.train.batch_size):
         ended["stuck"] = stuck
     config = {**_config(params, name, table, stored, progress), "ended": ended, "run": name, "pairs_sha256": shown}
     if progress.processes > 1:

@@ -36,6 +36,15 @@ class Tried:
         best, ended = config["best"], config["ended"]
         return cls(setting, best["val_rsum"], best["epoch"], ended["converged"], timing.of(setting.out))
 
+    @property
+    def figures(self) -> str:
+        """For the list that the command prints."""
+        if self.dead:
+            return "dead"
+        spent = "" if self.seconds is None else f", {self.seconds:.0f} s"
+        state = "" if self.converged else ", not converged"
+        return f"val rsum {self.val_rsum:.1f} (epoch {self.epoch}{state}{spent})"
+
     def as_json(self) -> dict:
         values = {"run": self.setting.run, "values": self.setting.values, "out": str(self.setting.out)}
         if self.dead:

@@ -23,7 +23,7 @@ from pipeline.train.engine.model import DualEncoder
 from pipeline.train.engine.optimise import optimizer_for, step
 from pipeline.train.engine.schedule import set_rates
 from pipeline.train.engine.scheme.scheme import Scheme
-from pipeline.train.engine.standstill import Step, Watch
+from pipeline.train.engine.standstill import StepResult, Watch
 from pipeline.train.engine.tracking import Follow
 
 Validate = Callable[[Sequence[DualEncoder]], dict[str, float]]
@@ -164,7 +164,7 @@ def _epoch(
     sampler: Callable[[int], list[np.ndarray]],
     epoch: int,
     name: str,
-) -> tuple[float, list[Step]]:
+) -> tuple[float, list[StepResult]]:
     """One pass over the epoch's batches. Returns the mean loss of a pair's batch, weighted by batch size (0 without any), and
     its steps."""
     setting = scheme.setting
@@ -177,7 +177,7 @@ def _epoch(
     batches = scheme.batches(epoch, sampler(epoch))
     for model in scheme.models:
         model.train()
-    steps: list[Step] = []
+    steps: list[StepResult] = []
     pixels_of = epoch if setting.model.trains_on_pixels else None
     with contextlib.closing(setting.pairs.batches(batches, pixels_of)) as reading:
         for number, batch in enumerate(track(reading, len(batches), f"train {name} epoch {epoch + 1}")):
@@ -189,7 +189,7 @@ def _epoch(
                 first = ", ".join(map(str, batch.pairs[:5]))
                 raise type(error)(f"train {name}, epoch {epoch + 1}, pairs {first}, ...: {error}") from error
             averages.follow(scheme.model)
-            steps.append(Step(value, norm, len(batch.pairs)))
+            steps.append(StepResult(value, norm, len(batch.pairs)))
     averages.end()
     total, pairs = 0.0, 0
     for one in steps:

@@ -5,9 +5,9 @@ stands at ``2 x batch x margin`` for some epochs, with gradients of norm 0.3 and
 none, their norm falls below 1e-6 within an epoch. Only a dead run is ended.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,7 @@ FEWEST = 8
 ABOVE, ON_THE_WAY, HIGHEST = 0.5, 0.05, 600.0
 
 
-class Step(NamedTuple):
+class StepResult(NamedTuple):
     """Mean loss of a step's batch, norm of all gradients before clipping, and pairs of the batch."""
 
     loss: float
@@ -50,7 +50,7 @@ class Watch:
     stops: bool = True
     warned: int = 0
 
-    def after(self, epoch: int, steps: Sequence[Step], rsum: float) -> None:
+    def after(self, epoch: int, steps: Sequence[StepResult], rsum: float) -> None:
         """Warn of the first epoch that stood still at chance. Raises DeadRun where no gradient is left.
 
         epoch: counted from 1. steps: those of the epoch in their order; rsum: that of validation after it.
@@ -81,13 +81,13 @@ class Watch:
                     epoch, f"{place}, and the loss stands still at {value:.4g}; if it stays there, {self._advice()}"
                 )
 
-    def end(self, epoch: int, loss: float, pairs: int, rsum: float) -> str | None:
+    def end(self, row: Mapping[str, Any], pairs: int) -> str | None:
         """Why a run that has ended at chance stood still, None for every other run. It is a warning too, unless ``after`` has just said so.
 
-        epoch: the last; loss: its mean; pairs: of a batch; rsum: of validation after it.
+        row: the last of history.csv; pairs: of a batch.
         """
-        reason = self.stuck(loss, pairs) if self.stuck and self._at_chance(rsum) else None
-        if reason and self.warned != epoch:
+        reason = self.stuck(row["loss"], pairs) if self.stuck and self._at_chance(row["val_rsum"]) else None
+        if reason and self.warned != row["epoch"]:
             warn(f"train {self.name}: {reason}")
         return reason
 

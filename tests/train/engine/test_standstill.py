@@ -2,6 +2,7 @@
 
 import shutil
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -14,12 +15,12 @@ from pipeline.project import paths
 from pipeline.project.registry import LOSSES
 from pipeline.train import stage
 from pipeline.train.engine import checkpoint
-from pipeline.train.engine.standstill import Step, Watch
+from pipeline.train.engine.standstill import StepResult, Watch
 from pipeline.train.stage import train
 from tests.toy_project import PARAMS, load_params, write_prepared
 
 # Similarities of this run fall below 0 in its first epoch.
-DEADLY = {"loss": "hal", "options": {"loss": {"gamma": 30.0, "eps": 0.3, "variant": "paper"}}}
+DEADLY: dict[str, Any] = {"loss": "hal", "options": {"loss": {"gamma": 30.0, "eps": 0.3, "variant": "paper"}}}
 
 
 @pytest.fixture
@@ -108,9 +109,9 @@ def test_a_run_that_goes_on_dies_where_it_would_have_died(wide):
     assert (paths.trained("sum") / model_files.MODEL).read_bytes() == whole
 
 
-def _steps(loss: float, norm: float, count: int = 40, pairs: int = 128, fall: float = 0.0) -> list[Step]:
-    steps = [Step(loss * (1 - fall * number / count), norm, pairs) for number in range(count)]
-    return [*steps, Step(loss / 3, norm, 40)]  # the short batch at the end of an epoch
+def _steps(loss: float, norm: float, count: int = 40, pairs: int = 128, fall: float = 0.0) -> list[StepResult]:
+    steps = [StepResult(loss * (1 - fall * number / count), norm, pairs) for number in range(count)]
+    return [*steps, StepResult(loss / 3, norm, 40)]  # the short batch at the end of an epoch
 
 
 def _watch(name: str, **options: object) -> Watch:

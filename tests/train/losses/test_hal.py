@@ -89,7 +89,7 @@ def test_the_authors_zeroed_weight_adds_one_to_each_sum():
     weights = torch.ones(3, 3)
     code = member.loss(Scored.of(scores, weights=weights), member.Params(gamma=2.0, variant="code"))
     torch.testing.assert_close(code.per_pair, torch.full((3,), torch.log(torch.tensor(2.0)).item()))
-    paper = member.loss(Scored.of(scores, weights=weights), member.Params(gamma=2.0))
+    paper = member.loss(Scored.of(scores, weights=weights), member.Params(gamma=2.0, variant="paper"))
     torch.testing.assert_close(paper.per_pair, torch.zeros(3))
 
 
@@ -113,10 +113,10 @@ def test_a_closer_negative_weighs_more():
 
 def test_negative_similarities_are_a_dead_end_and_called_one():
     scores = (torch.rand(6, 6) - 1.5).requires_grad_()
-    total = member.loss(Scored.of(scores), member.Params(gamma=60, eps=0.7)).total()
+    params = member.Params(gamma=60, eps=0.7, variant="paper")
+    total = member.loss(Scored.of(scores), params).total()
     total.backward()
     assert scores.grad.abs().max() < 1e-9
-    params = member.Params(gamma=60, eps=0.7, variant="paper")
     assert "pulls no pair together; set loss.hal.variant: extended" in member.stuck(total.item(), 6, params)
     learning = member.loss(Scored.of(torch.eye(6)), params).total().item()
     assert member.stuck(learning, 6, params) is None
