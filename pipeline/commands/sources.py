@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from pipeline.commands import _project
 
 if TYPE_CHECKING:
-    from pipeline.project.sources import Files
+    from pipeline.project.sources import SourceFiles
 
 
 def sources() -> None:
@@ -20,7 +20,7 @@ def sources() -> None:
     source_lists.write(_project.overrides, _find)
 
 
-def _find() -> "dict[str, list[Files]]":
+def _find() -> "dict[str, list[SourceFiles]]":
     from pipeline.project import nodes
 
     return nodes.sources(_project.params())

@@ -9,7 +9,7 @@ from pipeline.project.nodes import Declaration
 from pipeline.project.params.measuring import BESIDE
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import INFERENCES, SIMILARITIES
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 
 def inputs(params: Params, name: str) -> list[Path]:
@@ -21,12 +21,12 @@ def inputs(params: Params, name: str) -> list[Path]:
     return [source / file for source in sources for file in (embeddings.IMAGES, embeddings.CAPTIONS)]
 
 
-def _reads(params: Params, name: str) -> list[Files]:
+def _reads(params: Params, name: str) -> list[SourceFiles]:
     """What people said of the data set, and vectors of a bank from elsewhere."""
     node = params.evaluate.of(params.dataset(name))
-    files = [Files(Path(path)) for key in BESIDE if isinstance(path := getattr(node, key), str)]
+    files = [SourceFiles(Path(path)) for key in BESIDE if isinstance(path := getattr(node, key), str)]
     bank = [] if node.bank in images.DESCRIBED else [Path(node.bank)]
-    return [*files, *(Files(folder, patterns=(embeddings.IMAGES, embeddings.CAPTIONS)) for folder in bank)]
+    return [*files, *(SourceFiles(folder, patterns=(embeddings.IMAGES, embeddings.CAPTIONS)) for folder in bank)]
 
 
 RUNS = Declaration(

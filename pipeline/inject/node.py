@@ -7,7 +7,7 @@ from pipeline.project import paths
 from pipeline.project.nodes import Declaration
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import PROTOCOLS
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 
 def _inputs(params: Params, noise: str) -> list[Path]:
@@ -16,9 +16,9 @@ def _inputs(params: Params, noise: str) -> list[Path]:
     return [prepared / images.NAME, prepared / captions.NAME, *([Path(index)] if index else [])]
 
 
-def _reads(params: Params, noise: str) -> list[Files]:
+def _reads(params: Params, noise: str) -> list[SourceFiles]:
     index = getattr(params.noises[noise].protocol.params, "path", None)
-    return [Files(Path(index))] if index else []
+    return [SourceFiles(Path(index))] if index else []
 
 
 def _of_teacher(params: Params, teacher: str) -> list[Path]:

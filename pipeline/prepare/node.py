@@ -7,7 +7,7 @@ from pipeline.project import paths
 from pipeline.project.nodes import Declaration
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import FORMATS, PROPOSALS, Family
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 
 def _members(params: Params, name: str) -> dict[Family, str]:
@@ -27,7 +27,7 @@ def _inputs(params: Params, name: str) -> list[Path]:
     return [Path(node.source), *([Path(given)] if given else [])]
 
 
-def _reads(params: Params, name: str) -> list[Files]:
+def _reads(params: Params, name: str) -> list[SourceFiles]:
     node = params.datasets[name]
     own = node.format.params
     if not FORMATS.traits(node.format.name).proposes:

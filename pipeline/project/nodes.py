@@ -10,7 +10,7 @@ from types import ModuleType
 from pipeline.project import paths, repetitions
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import Family
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 # Folders of pipeline/, in the order of the pipeline.
 STAGES = ("prepare", "extract", "inject", "train", "embed", "evaluate", "audit", "localize", "report")
@@ -37,7 +37,7 @@ class Declaration:
     inputs: Callable[[Params, str], list[Path]]
     members: Callable[[Params, str], dict[Family, str]] = lambda params, name: {}
     finds: tuple[Family, ...] = ()
-    reads: Callable[[Params, str], Iterable[Files]] | None = None
+    reads: Callable[[Params, str], Iterable[SourceFiles]] | None = None
     plan: str = "plan"
     check: str = "check"
     depth: int = 1
@@ -107,10 +107,10 @@ def nodes(params: Params) -> list[Node]:
     return [Node(one, name, one.out(params, name)) for one in declarations().values() for name in one.names(params)]
 
 
-def sources(params: Params) -> dict[str, list[Files]]:
+def sources(params: Params) -> dict[str, list[SourceFiles]]:
     """The files from outside of the pipeline that each stage of dvc.yaml reads, as DVC addresses it, for those that may read any.
     All seeds of a run share a stage."""
-    listed: dict[str, list[Files]] = {}
+    listed: dict[str, list[SourceFiles]] = {}
     for group, declared in declarations().items():
         if declared.reads is None:
             continue

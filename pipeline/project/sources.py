@@ -35,7 +35,7 @@ Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Files:
+class SourceFiles:
     """Files that a stage reads together: ``path`` itself, or files in the folder ``path``.
 
     In a folder these are the files that match one of ``patterns``, as of ``Path.glob``; or those anywhere below it whose names, in
@@ -66,21 +66,21 @@ class Files:
         }
 
     @classmethod
-    def from_json(cls, content: dict) -> "Files":
+    def from_json(cls, content: dict) -> "SourceFiles":
         patterns, endings = tuple(content["patterns"]), tuple(content["endings"])
         return cls(Path(content["path"]), patterns, endings, tuple(map(Path, content["listed_in"])))
 
 
-def weights_file(weights: str) -> list[Files]:
+def weights_file(weights: str) -> list[SourceFiles]:
     """weights: as of ``strict.WeightsName``; none where it names published or random weights."""
-    return [Files(Path(weights).expanduser())] if weights.endswith(WEIGHT_FILES) else []
+    return [SourceFiles(Path(weights).expanduser())] if weights.endswith(WEIGHT_FILES) else []
 
 
 class NamesUnknown(Exception):
     """The files that list the names have changed, and the function that reads them is not at hand."""
 
 
-def listing(groups: Iterable[Files], previous: str, write: bool = True) -> str:
+def listing(groups: Iterable[SourceFiles], previous: str, write: bool = True) -> str:
     """The text of data/sources/<stage>/<entry>.
 
     previous: the text as it was. Its line stands again for files of which none is on this machine, as in a clone without raw data.
@@ -97,7 +97,7 @@ def places(text: str) -> dict[str, str]:
     return {place: f"{digest} {count}" for digest, count, place in rows}
 
 
-def content(group: Files, write: bool = True) -> dict[str, str]:
+def content(group: SourceFiles, write: bool = True) -> dict[str, str]:
     """sha256 by name below ``group.path``, ``ABSENT`` of files that are not there; of remote files what their server says of them.
 
     Raises NamesUnknown."""
@@ -117,7 +117,7 @@ def content(group: Files, write: bool = True) -> dict[str, str]:
     return digests
 
 
-def _line(group: Files, earlier: dict[str, str], write: bool) -> str:
+def _line(group: SourceFiles, earlier: dict[str, str], write: bool) -> str:
     place = group.place
     try:
         digests = content(group, write)
@@ -136,7 +136,7 @@ def _line(group: Files, earlier: dict[str, str], write: bool) -> str:
     return f"{digest} {len(digests)} {place}"
 
 
-def _names(group: Files) -> list[str]:
+def _names(group: SourceFiles) -> list[str]:
     if group.names is not None:
         try:
             return list(dict.fromkeys(group.names()))
@@ -227,5 +227,5 @@ def _stamp(path: str) -> Stamp:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _key(group: Files) -> str:
+def _key(group: SourceFiles) -> str:
     return hashlib.sha256(json.dumps(group.as_json()).encode()).hexdigest()[:16]

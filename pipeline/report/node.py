@@ -8,7 +8,7 @@ from pipeline.project.nodes import Declaration
 from pipeline.project.params.criteria import ranked_under
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import SECTIONS
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 from pipeline.report.claims.schema import PACKAGED
 
 
@@ -19,10 +19,10 @@ def _inputs(params: Params, name: str) -> list[Path]:
     return needed + [paths.trained(run) / history.NAME for run in params.runs]
 
 
-def _reads(params: Params, name: str) -> list[Files]:
+def _reads(params: Params, name: str) -> list[SourceFiles]:
     """Claims in a file; those that are packaged are code."""
     claims = params.report.claims
-    return [Files(Path(claims))] if claims and claims not in PACKAGED else []
+    return [SourceFiles(Path(claims))] if claims and claims not in PACKAGED else []
 
 
 NODES = (

@@ -8,14 +8,14 @@ from pipeline.core.files import read_json, write_json
 from pipeline.core.locks import claim
 from pipeline.core.whole import whole_folder
 from pipeline.project import paths, sources
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 from pipeline.tools.code_lists import state_of
 
 # Which files these are. DVC starts a call at every `dvc repro`, and reading params.yaml is most of what it takes to find out.
 KEPT = Path(".dvc") / "tmp" / "sources.json"
 
 
-def write(overrides: list[str], find: Callable[[], dict[str, list[Files]]]) -> None:
+def write(overrides: list[str], find: Callable[[], dict[str, list[SourceFiles]]]) -> None:
     """Write ``paths.SOURCES`` in the working directory, whole or not at all; nothing where it is as it was.
 
     find: gives the files by stage, as ``pipeline.project.nodes.sources``; called only where params.yaml, ``overrides``, a module of
@@ -41,7 +41,7 @@ def write(overrides: list[str], find: Callable[[], dict[str, list[Files]]]) -> N
                     file.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
-def _listed(files: dict[str, list[Files]], before: dict[str, str]) -> dict[str, str]:
+def _listed(files: dict[str, list[SourceFiles]], before: dict[str, str]) -> dict[str, str]:
     return {stage: sources.listing(groups, before.get(stage, "")) for stage, groups in files.items()}
 
 
@@ -53,11 +53,11 @@ def _texts() -> dict[str, str]:
     return dict(zip(stages, texts, strict=True))
 
 
-def _kept(state: str) -> dict[str, list[Files]] | None:
+def _kept(state: str) -> dict[str, list[SourceFiles]] | None:
     try:
         kept = read_json(KEPT)
     except InputError:  # not there, or damaged
         return None
     if kept.get("state") != state:
         return None
-    return {stage: [Files.from_json(one) for one in files] for stage, files in kept["files"].items()}
+    return {stage: [SourceFiles.from_json(one) for one in files] for stage, files in kept["files"].items()}

@@ -7,7 +7,7 @@ from pipeline.project import paths
 from pipeline.project.nodes import Declaration
 from pipeline.project.params.typed import Params
 from pipeline.project.registry import RUN_FAMILIES, SCHEMES, TEXT_ENCODERS
-from pipeline.project.sources import EVERYTHING, Files
+from pipeline.project.sources import EVERYTHING, SourceFiles
 
 
 def inputs(params: Params, run: str) -> list[Path]:
@@ -25,13 +25,13 @@ def inputs(params: Params, run: str) -> list[Path]:
     ]
 
 
-def _reads(params: Params, run: str) -> list[Files]:
+def _reads(params: Params, run: str) -> list[SourceFiles]:
     """Word vectors that the text encoder starts from, and the model that is taken in place of a training."""
     node = params.runs[run]
     options = node.text.params
     vectors = (options.vectors, options.words) if TEXT_ENCODERS.traits(node.text.name).vectors else ()
-    model = [] if node.model is None else [Files(Path(node.model.folder), endings=EVERYTHING)]
-    return [*(Files(Path(name).expanduser()) for name in vectors if name), *model]
+    model = [] if node.model is None else [SourceFiles(Path(node.model.folder), endings=EVERYTHING)]
+    return [*(SourceFiles(Path(name).expanduser()) for name in vectors if name), *model]
 
 
 NODES = (

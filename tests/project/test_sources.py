@@ -10,7 +10,7 @@ import pytest
 from pipeline.core import remote
 from pipeline.project import sources
 from pipeline.project.registry import BACKBONES, FORMATS, PROPOSALS, TEXT_FEATURES
-from pipeline.project.sources import ABSENT, EVERYTHING, HEAD, Files, NamesUnknown, content, listing, places
+from pipeline.project.sources import ABSENT, EVERYTHING, HEAD, NamesUnknown, SourceFiles, content, listing, places
 from pipeline.tools import source_lists
 
 
@@ -25,15 +25,15 @@ def folder(tmp_path, monkeypatch) -> Path:
     return folder
 
 
-ALL = Files(Path("photos"), endings=EVERYTHING)
-PNG = Files(Path("photos"), endings=(".png",))
+ALL = SourceFiles(Path("photos"), endings=EVERYTHING)
+PNG = SourceFiles(Path("photos"), endings=(".png",))
 
 
 def test_files_of_a_folder_by_their_endings(folder):
     assert set(content(PNG)) == {"a.png", "B.PNG", "deep/c.png"}
     assert set(content(ALL)) == {"a.png", "B.PNG", "deep/c.png", "note.txt"}
-    assert set(content(Files(folder, patterns=("a*.png", "*.txt")))) == {"a.png", "note.txt"}
-    assert set(content(Files(folder / "a.png", patterns=("*",)))) == {""}, "a file in the place of a folder"
+    assert set(content(SourceFiles(folder, patterns=("a*.png", "*.txt")))) == {"a.png", "note.txt"}
+    assert set(content(SourceFiles(folder / "a.png", patterns=("*",)))) == {""}, "a file in the place of a folder"
 
 
 def _replace(folder: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_damaged_memory_is_a_warning(folder, capsys):
 
 
 def test_what_is_not_on_this_machine_stays_as_it_was(folder, capsys):
-    table = Files(Path("table.csv"))
+    table = SourceFiles(Path("table.csv"))
     Path("table.csv").write_text("x", encoding="utf-8")
     before = listing([table, PNG], "")
     folder.rename("elsewhere")
@@ -113,7 +113,7 @@ def test_what_is_not_on_this_machine_stays_as_it_was(folder, capsys):
     assert listing([PNG], "") == f"{HEAD}{ABSENT} 0 photos\n"
 
 
-def _csv(source: Path) -> list[Files]:
+def _csv(source: Path) -> list[SourceFiles]:
     return FORMATS.options("csv").Params(images="photos").reads(source)
 
 
@@ -128,7 +128,7 @@ def test_names_are_read_again_where_the_table_has_changed(folder):
         "deep/c.png": False,
         "gone.png": True,
     }
-    stored = Files.from_json(json.loads(json.dumps(pictures.as_json())))
+    stored = SourceFiles.from_json(json.loads(json.dumps(pictures.as_json())))
     assert content(stored) == found
     table.write_text("image,caption\nB.PNG,x\n", encoding="utf-8")
     with pytest.raises(NamesUnknown):
@@ -184,7 +184,7 @@ def test_what_is_said_of_remote_files():
     system = fsspec.filesystem("memory")
     for name in ("train-0.tar", "train-1.tar", "notes.md"):
         system.pipe(f"/bucket/marks/{name}", b"x")
-    group = Files(Path("memory:/bucket/marks"), patterns=("train*.tar",))
+    group = SourceFiles(Path("memory:/bucket/marks"), patterns=("train*.tar",))
     before = content(group)
     assert set(before) == {"train-0.tar", "train-1.tar"}
     assert set(remote.marks(Path("memory:/bucket/marks/train-0.tar"), ("*",))) == {""}
@@ -206,7 +206,7 @@ def test_every_member_that_may_read_files_says_which():
 def test_params_are_read_where_something_has_changed_and_not_else(folder, monkeypatch):
     calls = []
 
-    def find() -> dict[str, list[Files]]:
+    def find() -> dict[str, list[SourceFiles]]:
         calls.append(1)
         return {"prepare@mine": _csv(Path("table.csv")), "report": []}
 

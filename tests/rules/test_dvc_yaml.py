@@ -7,7 +7,7 @@ import pytest
 from dvc.repo import Repo
 from ruamel.yaml import YAML
 
-from pipeline.project import code
+from pipeline.project import code, paths
 from pipeline.project.nodes import declarations, nodes
 from pipeline.project.params.document import read_document
 from pipeline.project.params.load import load
@@ -15,7 +15,7 @@ from pipeline.tools.check import dvc_stages as resolved
 from pipeline.tools.check.dvc_yaml import uncovered
 from tests.rules.sources import ROOT
 
-LINES, CODE_DEPENDENCIES = 200, 88
+LINES, CODE_DEPENDENCIES = 210, 88
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +114,7 @@ def test_no_dependency_on_code_that_no_entry_runs(written):
 
 def test_outputs_lie_where_the_code_writes_them(stages, params):
     found = {name: {out.def_path for out in stage.outs} for name, stage in stages.items()}
+    assert found.pop("sources") == {str(paths.SOURCES)}
     assert found.pop("report") >= {"reports/index.html", "reports/metrics.json"}
     assert found == {node.stage: {str(node.out)} for node in nodes(params)}
 
@@ -132,7 +133,7 @@ def test_only_the_report_has_outputs_outside_the_cache(stages):
 
 def test_long_stages_keep_what_they_have(stages):
     kept = {name.partition("@")[0] for name, stage in stages.items() if all(out.persist for out in stage.outs)}
-    assert kept == {"extract", "train"}
+    assert kept == {"sources", "extract", "train"}
 
 
 def test_of_embed_only_transfers_are_kept(written):
@@ -146,7 +147,7 @@ def test_the_lock_file_belongs_to_this_code():
     lock = YAML(typ="safe").load((ROOT / "dvc.lock").read_text())
     stale = set()
     for stage in lock["stages"].values():
-        for dep in stage["deps"]:
+        for dep in stage.get("deps", ()):
             path = ROOT / dep["path"]
             if dep["path"].startswith("pipeline/") and path.is_file():
                 digest = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from pipeline.core.strict import Digest, Strict, WeightsName
-from pipeline.project.sources import Files, weights_file
+from pipeline.project.sources import SourceFiles, weights_file
 
 Channels = Annotated[list[float], Field(min_length=3, max_length=3)]
 Scales = Annotated[list[PositiveFloat], Field(min_length=3, max_length=3)]
@@ -27,7 +27,7 @@ class FeatureParams(Strict):
     """images in one shard, rounded up to whole batches: what a killed extraction loses at most, and what is in
     memory twice while it is written"""
 
-    def reads(self) -> list[Files]:
+    def reads(self) -> list[SourceFiles]:
         """Files from outside of the pipeline, beside the pictures."""
         return []
 
@@ -72,5 +72,5 @@ class ImageParams(FeatureParams):
             raise ValueError("sha256 is given, but random weights have no file to compare it with")
         return self
 
-    def reads(self) -> list[Files]:
+    def reads(self) -> list[SourceFiles]:
         return weights_file(self.weights)

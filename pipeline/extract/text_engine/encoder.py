@@ -8,7 +8,7 @@ from pydantic import PositiveInt
 from pipeline.core.errors import MissingResource
 from pipeline.extract.text_engine.method import State
 from pipeline.extract.text_engine.params import VectorParams
-from pipeline.project.sources import EVERYTHING, Files
+from pipeline.project.sources import EVERYTHING, SourceFiles
 
 # Parts of a name on the hub, at most: whose, and which.
 _OF_NAME = 2
@@ -38,9 +38,9 @@ class EncoderParams(VectorParams):
         on_hub = len(folder.parts) <= _OF_NAME and not folder.is_absolute() and not self.model.startswith(".")
         return {} if on_hub else {folder: ""}
 
-    def reads(self) -> list[Files]:
+    def reads(self) -> list[SourceFiles]:
         """The folder, also where there is none: a name on the hub counts as a folder as soon as there is one of that name."""
-        return [Files(Path(self.model).expanduser(), endings=EVERYTHING)]
+        return [SourceFiles(Path(self.model).expanduser(), endings=EVERYTHING)]
 
 
 def known(params: EncoderParams) -> State:

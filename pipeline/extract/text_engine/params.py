@@ -7,7 +7,7 @@ from pydantic import PositiveInt, StringConstraints
 
 from pipeline.core.strict import Strict
 from pipeline.project.params.typed import Member
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -19,9 +19,9 @@ class TextParams(Strict):
         """Files outside the project that the result depends on, each with the sha256 it must have, or nothing."""
         return {}
 
-    def reads(self) -> list[Files]:
+    def reads(self) -> list[SourceFiles]:
         """The same for DVC: files that the folders do not hold yet are seen when they come."""
-        return [Files(path) for path in self.files()]
+        return [SourceFiles(path) for path in self.files()]
 
     def further(self) -> list[Member]:
         """Other methods that take part."""

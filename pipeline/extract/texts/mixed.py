@@ -13,7 +13,7 @@ from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.extract.text_engine.params import TextParams, VectorParams
 from pipeline.project.params.typed import Member
 from pipeline.project.registry import TEXT_FEATURES
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 from pipeline.project.traits import TextFeatureTraits
 
 TRAITS = TextFeatureTraits(mixes=True)
@@ -49,7 +49,7 @@ class Params(VectorParams):
                 found[path] = digest or found.get(path, "")
         return found
 
-    def reads(self) -> list[Files]:
+    def reads(self) -> list[SourceFiles]:
         return list(dict.fromkeys(one for part in self.parts for one in part.options.reads()))
 
     def objection(self) -> str | None:

@@ -11,7 +11,7 @@ from pipeline.core.errors import IntegrityError
 from pipeline.extract.engine.pair.params import PairParams
 from pipeline.extract.text_engine.method import Corpus, State
 from pipeline.extract.text_engine.params import VectorParams
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 from pipeline.project.traits import TextFeatureTraits
 
 TRAITS = TextFeatureTraits(libraries=("open_clip_torch", "torch"))
@@ -33,8 +33,8 @@ class Params(PairParams, VectorParams):
         found = {path: "" for path in (self.described, *self._of_tokenizer()) if path is not None}
         return found | ({} if self.file is None else {self.file: self.sha256 or ""})
 
-    def reads(self) -> list[Files]:
-        tokenizer = [Files(Path(self.tokenizer).expanduser(), patterns=("*",))] if self.tokenizer else []
+    def reads(self) -> list[SourceFiles]:
+        tokenizer = [SourceFiles(Path(self.tokenizer).expanduser(), patterns=("*",))] if self.tokenizer else []
         return [*PairParams.reads(self), *tokenizer]
 
     def _of_tokenizer(self) -> list[Path]:

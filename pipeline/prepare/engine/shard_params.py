@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, model_validator
 
 from pipeline.core.strict import Strict
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 # Of numbers with leading zeros: {0000..0041}
 RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
@@ -38,9 +38,9 @@ class ShardParams(Strict):
             raise ValueError(f"val and test must leave a share to train, got {self.val} + {self.test}")
         return self
 
-    def reads(self, source: Path) -> list[Files]:
+    def reads(self, source: Path) -> list[SourceFiles]:
         """The shards of all splits; of a range of numbers all that it could name."""
         if RANGE.search(source.name):
-            return [Files(source.parent, patterns=(RANGE.sub("*", source.name),))]
+            return [SourceFiles(source.parent, patterns=(RANGE.sub("*", source.name),))]
         patterns = (one for one in (self.train, self.val, self.test) if isinstance(one, str))
-        return [Files(source, patterns=tuple(RANGE.sub("*", one) for one in patterns))]
+        return [SourceFiles(source, patterns=tuple(RANGE.sub("*", one) for one in patterns))]

@@ -9,7 +9,7 @@ from pipeline.project.lock import Lock
 from pipeline.project.nodes import beside_data, nodes, sources
 from pipeline.project.params.typed import Params
 from pipeline.project.problems import DIGEST, NOTE, Problem, collected
-from pipeline.project.sources import Files, listing, places
+from pipeline.project.sources import SourceFiles, listing, places
 
 _SHOWN = 3
 # Each output of a stage has one of these.
@@ -69,7 +69,7 @@ def stale(params: Params, lock: Lock, skip: set[str]) -> list[Problem]:
     return found + report(params)
 
 
-def _changed_sources(recorded: str | None, groups: list[Files]) -> list[str]:
+def _changed_sources(recorded: str | None, groups: list[SourceFiles]) -> list[str]:
     """The places of files from outside that are not what they were when DVC ran the stage. recorded: their list then, None where it
     is nowhere."""
     if recorded is None:

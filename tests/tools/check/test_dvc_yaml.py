@@ -50,6 +50,12 @@ def test_sources_on_object_storage_are_not_looked_for_on_the_disk(made):
 
 
 EDITS = [
+    (
+        '"data/sources/inject/${key}"',
+        '"data/inject"',
+        "dvc.yaml inject@clean: data/sources/inject/clean, which lists the files from outside that it reads, is no dependency; add "
+        "`- data/sources/inject/clean` to its deps",
+    ),
     ("foreach: ${runs}", "foreach: ${losses}", "dvc.yaml train: ${losses}: params.yaml has no such value"),
     ('outs: ["data/embed/${key}"]', 'outs: ["data/embedded/${key}"]', "dvc.yaml embed@sum: writes data/embedded/sum"),
     ("${cli} embed --run ${key}", "${cli} embed", "expected `vse-pipe embed --run sum`"),

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, PositiveInt
 
 from pipeline.extract.engine.params import FeatureParams, ShardSize
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 from pipeline.project.traits import BackboneTraits
 
 
@@ -23,8 +23,8 @@ class Params(FeatureParams):
     normalise: bool = False
     shard_size: ShardSize = 256
 
-    def reads(self) -> list[Files]:
-        return [Files(Path(name).expanduser(), patterns=("*.tsv", "*.tsv.*")) for name in self.tsv]
+    def reads(self) -> list[SourceFiles]:
+        return [SourceFiles(Path(name).expanduser(), patterns=("*.tsv", "*.tsv.*")) for name in self.tsv]
 
 
 TRAITS = BackboneTraits(by_content=False, alone=True)

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from pipeline.extract.engine.params import Channels, Digest, FeatureParams, Scales, ShardSize, WeightsName
-from pipeline.project.sources import Files, weights_file
+from pipeline.project.sources import SourceFiles, weights_file
 from pipeline.project.traits import BackboneTraits
 
 
@@ -56,7 +56,7 @@ class Params(FeatureParams):
                 raise ValueError(f"{name} is given, but random weights have no file to compare it with")
         return self
 
-    def reads(self) -> list[Files]:
+    def reads(self) -> list[SourceFiles]:
         return [*weights_file(self.weights), *weights_file(self.detector_weights)]
 
 

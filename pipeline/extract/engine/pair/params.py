@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from pipeline.core.strict import Digest, Strict
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 _FILES = (".safetensors", ".pt", ".pth", ".bin")
 HUB = "hf-hub:"
@@ -49,6 +49,6 @@ class PairParams(Strict):
         """The file of the architecture, where it is none of open_clip's."""
         return Path(self.model).expanduser() if self.model.endswith(".json") else None
 
-    def reads(self) -> list[Files]:
+    def reads(self) -> list[SourceFiles]:
         """Files from outside of the pipeline, beside pictures and captions."""
-        return [Files(path) for path in (self.file, self.described) if path is not None]
+        return [SourceFiles(path) for path in (self.file, self.described) if path is not None]

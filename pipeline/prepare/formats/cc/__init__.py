@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pipeline.core.strict import Strict
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 from pipeline.project.traits import FormatTraits
 
 ORDER = ("train", "dev", "test")
@@ -21,9 +21,9 @@ class Params(Strict):
     splits: Annotated[list[Literal["train", "dev", "test"]], Field(min_length=1, default_factory=lambda: list(ORDER))]
     """which to read"""
 
-    def reads(self, source: Path) -> list[Files]:
+    def reads(self, source: Path) -> list[SourceFiles]:
         patterns = [f"{prefix}_{end}" for prefix in self.splits for end in ("caps.tsv", "ims.npy")]
-        return [Files(source, patterns=tuple(patterns))]
+        return [SourceFiles(source, patterns=tuple(patterns))]
 
 
 # A noise protocol that claims to know which train pairs match is refused for such data.

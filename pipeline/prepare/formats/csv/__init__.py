@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from pipeline.core.strict import Strict
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 _Share = Annotated[float, Field(ge=0, lt=1)]
 
@@ -28,10 +28,10 @@ class Params(Strict):
             raise ValueError(f"val and test must leave a share to train, got {self.val} + {self.test}")
         return self
 
-    def reads(self, source: Path) -> list[Files]:
+    def reads(self, source: Path) -> list[SourceFiles]:
         """The table, and the pictures that it names."""
-        pictures = Files(source.parent / self.images, listed_in=(source,), names=lambda: _named(source))
-        return [Files(source), pictures]
+        pictures = SourceFiles(source.parent / self.images, listed_in=(source,), names=lambda: _named(source))
+        return [SourceFiles(source), pictures]
 
 
 def _named(source: Path) -> Iterator[str]:

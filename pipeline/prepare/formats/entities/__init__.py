@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.core.strict import Strict
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 SPLITS = ("train", "val", "test")
 
@@ -18,15 +18,17 @@ class Params(Strict):
     images: str = "flickr30k-images"
     """the folder of the pictures ``<id>.jpg``, relative to ``source``"""
 
-    def reads(self, source: Path) -> list[Files]:
+    def reads(self, source: Path) -> list[SourceFiles]:
         """The lists of pictures, their sentences and annotations, and the pictures."""
         lists = tuple(source / f"{split}.txt" for split in SPLITS)
         parts = ("Sentences/{}.txt", "Annotations/{}.xml")
-        texts = Files(
+        texts = SourceFiles(
             source, listed_in=lists, names=lambda: (part.format(one) for one in _ids(lists) for part in parts)
         )
-        pictures = Files(source / self.images, listed_in=lists, names=lambda: (f"{one}.jpg" for one in _ids(lists)))
-        return [Files(source, patterns=tuple(path.name for path in lists)), texts, pictures]
+        pictures = SourceFiles(
+            source / self.images, listed_in=lists, names=lambda: (f"{one}.jpg" for one in _ids(lists))
+        )
+        return [SourceFiles(source, patterns=tuple(path.name for path in lists)), texts, pictures]
 
 
 def _ids(lists: tuple[Path, ...]) -> Iterator[str]:

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from pipeline.core.strict import Strict
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 _KINDS = "jpg jpeg jpe jfif png webp gif bmp tif tiff ppm pgm pbm pnm jp2 j2k avif heic heif"
 ENDINGS = tuple(f".{kind}" for kind in _KINDS.split())
 
 
 class Params(Strict):
-    def reads(self, source: Path) -> list[Files]:
-        return [Files(source, endings=ENDINGS)]
+    def reads(self, source: Path) -> list[SourceFiles]:
+        return [SourceFiles(source, endings=ENDINGS)]

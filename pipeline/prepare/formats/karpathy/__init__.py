@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import PositiveInt
 
 from pipeline.core.strict import Strict
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 
 class Params(Strict):
@@ -23,13 +23,13 @@ class Params(Strict):
     include_restval: bool = True
     """COCO's ``restval`` images count as train"""
 
-    def reads(self, source: Path) -> list[Files]:
+    def reads(self, source: Path) -> list[SourceFiles]:
         """The json, and the pictures that it names."""
         inside = sorted(source.glob("dataset_*.json"))
         # Where it is missing, the folder tells when it comes.
         document, folder = (inside[0] if inside else source, source) if source.is_dir() else (source, source.parent)
-        pictures = Files(folder / self.images, listed_in=(document,), names=lambda: _named(document))
-        return [Files(source, patterns=("dataset_*.json",)), pictures]
+        pictures = SourceFiles(folder / self.images, listed_in=(document,), names=lambda: _named(document))
+        return [SourceFiles(source, patterns=("dataset_*.json",)), pictures]
 
 
 def _named(document: Path) -> Iterator[str]:

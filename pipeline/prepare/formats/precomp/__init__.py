@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from pipeline.core.strict import Strict
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 ORDER = ("train", "dev", "test")
 
@@ -28,6 +28,6 @@ class Params(Strict):
         """Of the files of each split that is read, in their order."""
         return [self.test if name == "test" else name for name in ORDER if name in self.splits]
 
-    def reads(self, source: Path) -> list[Files]:
+    def reads(self, source: Path) -> list[SourceFiles]:
         endings = ("ims.npy", "caps.txt", "ids.txt")
-        return [Files(source, patterns=tuple(f"{prefix}_{end}" for prefix in self.prefixes for end in endings))]
+        return [SourceFiles(source, patterns=tuple(f"{prefix}_{end}" for prefix in self.prefixes for end in endings))]

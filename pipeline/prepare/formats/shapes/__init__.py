@@ -3,12 +3,12 @@
 from pathlib import Path
 
 from pipeline.prepare.engine.scenes.params import ShapesParams
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 
 class Params(ShapesParams):
     """The options of the renderer."""
 
-    def reads(self, source: Path) -> list[Files]:
+    def reads(self, source: Path) -> list[SourceFiles]:
         """None: the pictures are drawn."""
         return []

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pipeline.core.strict import Digest, Strict
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 from pipeline.project.traits import ProposalTraits
 
 TRAITS = ProposalTraits(reads="path")
@@ -25,5 +25,5 @@ class Params(Strict):
     first_pixel: Literal[0, 1] = 0
     """the number of the first pixel, 1 in MATLAB"""
 
-    def reads(self) -> list[Files]:
-        return [Files(Path(self.path))]
+    def reads(self) -> list[SourceFiles]:
+        return [SourceFiles(Path(self.path))]

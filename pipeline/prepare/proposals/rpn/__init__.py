@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field, PositiveInt, model_validator
 
 from pipeline.core.strict import Digest, Strict, WeightsName
-from pipeline.project.sources import Files, weights_file
+from pipeline.project.sources import SourceFiles, weights_file
 from pipeline.project.traits import ProposalTraits
 
 TRAITS = ProposalTraits(threads=False)
@@ -33,5 +33,5 @@ class Params(Strict):
             raise ValueError("sha256 is given, but random weights have no file to compare it with")
         return self
 
-    def reads(self) -> list[Files]:
+    def reads(self) -> list[SourceFiles]:
         return weights_file(self.weights)

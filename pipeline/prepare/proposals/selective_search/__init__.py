@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import PositiveInt
 
 from pipeline.core.strict import Strict
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 
 class Params(Strict):
@@ -14,5 +14,5 @@ class Params(Strict):
     longer: PositiveInt = 500
     """a picture whose longer side has more pixels is scaled to so many"""
 
-    def reads(self) -> list[Files]:
+    def reads(self) -> list[SourceFiles]:
         return []

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, PositiveFloat
 
 from pipeline.core.strict import Strict
-from pipeline.project.sources import Files
+from pipeline.project.sources import SourceFiles
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -16,5 +16,5 @@ class Params(Strict):
     ratios: Annotated[list[PositiveFloat], Field(min_length=1)] = Field(default_factory=lambda: [1.0, 0.5, 2.0])
     """of a window's width to its height, its area being kept"""
 
-    def reads(self) -> list[Files]:
+    def reads(self) -> list[SourceFiles]:
         return []
