@@ -1,5 +1,5 @@
 """data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv and, where the run's scheme
-recorded it, costs.csv."""
+recorded it, costs.csv. ``data`` in metrics.json has the digest of the images and captions of train."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.artifacts._run import of_folder
+from pipeline.artifacts.joins import Origin
 from pipeline.core import tables
 from pipeline.core.files import read_json, require, write_csv, write_json
 from pipeline.core.frames import read_csv
@@ -49,6 +50,11 @@ def write(folder: Path, pairs: pa.Table, metrics: dict, histogram: pd.DataFrame,
     if costs is not None:
         write_csv(folder / COSTS, costs)
     write_json(folder / METRICS, metrics)
+
+
+def origin(folder: Path, metrics: dict, mend: str) -> Origin:
+    """What the pairs are of. metrics: as ``read_metrics`` gives it; mend: as of ``Origin``."""
+    return Origin(folder, mend, metrics.get("data", {}))
 
 
 def read_pairs(folder: Path) -> pa.Table:

@@ -6,8 +6,12 @@ metrics.json of an ensemble has ``ensemble``: its ``runs``, and ``weights``, ``w
 ``cascade``. Nothing is told of a pair, the plain mean of ``first`` and ``second``. ``tuned_on`` names the validation data that chose
 parameters where it is of another data set than the one that is ranked.
 
+``made_from`` in metrics.json holds digests of what was ranked: ``models`` (of weights, by run), ``vectors`` (of the embedding files, of all members
+of an ensemble), ``prepared`` (of the split's images and captions) and ``bank`` (of its embedding files, where the bank is none of the run's own). The criteria of a run are
+written together and agree in it.
+
 data/evaluate/<run>/unmeasured.json says why there are no figures: ``why`` of a data set without captions, ``criteria`` by name of
-those whose parameters nothing could choose."""
+those that cannot be computed on these data, or whose parameters nothing could choose."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.artifacts.joins import Origin
 from pipeline.artifacts.names import TextIds
 from pipeline.core import tables
 from pipeline.core.files import read_json, write_json
@@ -25,6 +30,7 @@ RELAXATION = "relaxation.parquet"
 JUDGED, PLAUSIBLE = "judged.parquet", "plausible.parquet"
 # In data/evaluate/<run>/: why there are no figures, or none under some criteria.
 UNMEASURED = "unmeasured.json"
+MADE_FROM = "made_from"
 FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION, JUDGED, PLAUSIBLE)
 DIRECTIONS = ("image_to_text", "text_to_image")
 KS = (1, 5, 10)
@@ -159,11 +165,6 @@ def few_items(metrics: dict) -> list[str]:
     return said
 
 
-def write_unmeasured(folder: Path, about: dict, criteria: dict[str, str]) -> None:
-    """folder: data/evaluate/<run>/; about: the run and its data set; criteria: why each of them has no figures."""
-    write_json(folder / UNMEASURED, {**about, "criteria": criteria})
-
-
 def read_unmeasured(folder: Path) -> dict[str, str]:
     """Why criteria have no figures, by name; empty where none is left out. folder: data/evaluate/<run>/."""
     path = folder / UNMEASURED
@@ -172,6 +173,21 @@ def read_unmeasured(folder: Path) -> dict[str, str]:
 
 def read_metrics(folder: Path) -> dict:
     return read_json(folder / METRICS)
+
+
+def together(one: dict, other: dict) -> bool:
+    """Are two metrics documents of one run of the same models, vectors and data, and, where both have the same bank, of the same
+    vectors in it? Documents of an earlier version, which do not say, belong to each other alone."""
+    ours, theirs = ({**document.get(MADE_FROM, {})} for document in (one, other))
+    banks = ours.pop("bank", None), theirs.pop("bank", None)
+    return ours == theirs and (one.get("bank") != other.get("bank") or banks[0] == banks[1])
+
+
+def origin(folder: Path, metrics: dict, mend: str) -> Origin:
+    """What a metrics document of ``folder`` says of the split that was ranked. mend: as of ``Origin``."""
+    whole = None if "left_out" in metrics else metrics.get("data")
+    digest = metrics.get(MADE_FROM, {}).get("prepared", whole)
+    return Origin(folder, mend, {str(metrics.get("split")): digest})
 
 
 def read_ranks(folder: Path) -> pa.Table:

@@ -1,4 +1,5 @@
-"""data/localize/<run>/: metrics.json and ranks.parquet (a row per mention of a phrase)."""
+"""data/localize/<run>/: metrics.json and ranks.parquet (a row per mention of a phrase). ``source_data`` in metrics.json has by split the digest of the
+whole pictures and their captions."""
 
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pyarrow as pa
 
 from pipeline.artifacts import _boxes, phrases, regions
 from pipeline.artifacts._run import of_folder
+from pipeline.artifacts.joins import Origin
 from pipeline.core import tables
 from pipeline.core.files import read_json, require, sha256, write_json
 
@@ -53,6 +55,12 @@ def data(prepared: Path) -> dict[str, str]:
     files that are not there are left out."""
     names = (phrases.NAME, regions.NAME)
     return {name: sha256(prepared / name) for name in names if (prepared / name).is_file()}
+
+
+def origin(folder: Path, metrics: dict, mend: str) -> Origin:
+    """What the whole pictures are. metrics: as ``read_metrics`` gives it; mend: as of ``Origin``."""
+    split = str(metrics.get("split"))
+    return Origin(folder, mend, {split: metrics.get("source_data", {}).get(split)})
 
 
 def source(ranks: pa.Table) -> Path:

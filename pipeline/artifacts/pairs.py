@@ -1,10 +1,12 @@
-"""data/inject/<dataset>/<noise>/pairs.parquet: which image each caption is shown with, and the truth."""
+"""data/inject/<dataset>/<noise>/pairs.parquet: which image each caption is shown with, and the truth. The footer has the digests of the
+tables whose ids these are, as ``images_sha256`` and ``captions_sha256``."""
 
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.artifacts import joins, teachers
 from pipeline.core import tables
 
 NAME = "pairs.parquet"
@@ -33,6 +35,18 @@ def write(folder: Path, table: pa.Table, metadata: dict[str, str]) -> None:
 
 def read(folder: Path) -> pa.Table:
     return tables.read(folder / NAME, SCHEMA, f"vse-pipe inject --noise {folder.name}", problems=problems)
+
+
+def read_for(folder: Path, prepared: Path) -> pa.Table:
+    """As ``read``, to be joined with the images and captions of ``prepared``. Raises IntegrityError where the pairs are of other ones
+    than lie there now."""
+    table, name = read(folder), folder.name
+    mend = joins.mend(f"inject@{name}", f"vse-pipe inject --noise {name}")
+    if (folder / teachers.NAME).is_file():
+        mend = joins.mend(f"inject_teachers@{name}", f"vse-pipe inject --teacher {name}")
+    for what in ("images", "captions"):
+        joins.require_file(folder / NAME, tables.footer(table), what, prepared, mend)
+    return table
 
 
 def problems(table: pa.Table) -> list[str]:

@@ -26,9 +26,17 @@ SCHEMA = pa.schema(
 )
 
 
-def write(folder: Path, table: pa.Table, source: str, recall: dict[str, dict] | None = None) -> None:
-    """source: the folder of the data set that has the whole pictures; recall: as ``recall`` gives it."""
+def write(
+    folder: Path,
+    table: pa.Table,
+    source: str,
+    recall: dict[str, dict] | None = None,
+    source_data: dict[str, str] | None = None,
+) -> None:
+    """source: the folder of the data set that has the whole pictures; source_data: as ``joins.digests`` gives it of that; recall: as
+    ``recall`` gives it."""
     footer = {"source": source, "recall": json.dumps(recall or {}, sort_keys=True)}
+    footer |= {"source_data": json.dumps(source_data, sort_keys=True)} if source_data else {}
     tables.write(folder / NAME, table, SCHEMA, footer, problems)
 
 
@@ -41,6 +49,11 @@ def read(folder: Path) -> pa.Table:
 def source(table: pa.Table) -> Path:
     """The folder of the data set that has the whole pictures."""
     return Path(tables.footer(table)["source"])
+
+
+def source_data(table: pa.Table) -> dict[str, str]:
+    """By split, the digest of the whole pictures and their captions whose numbers the rows have; empty where the file does not say."""
+    return json.loads(tables.footer(table).get("source_data", "{}"))
 
 
 def recall(table: pa.Table) -> dict[str, dict]:

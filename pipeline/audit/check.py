@@ -1,6 +1,6 @@
-"""data/audit/<run>/: readable, and of the model that is there now."""
+"""data/audit/<run>/: readable, and of the model and the data set that are there now."""
 
-from pipeline.artifacts import audit, model_files
+from pipeline.artifacts import audit, joins, model_files
 from pipeline.project import paths
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params
@@ -15,4 +15,5 @@ def problems(params: Params, node: Node) -> list[Problem]:
         audit.read_histogram(node.out)
         now = model_files.digest_of(paths.trained(node.name), node.name)
         found += digest(node.out, "weights", metrics.get("model_sha256"), now, node.advice)
+        joins.require(paths.prepared(params.dataset(node.name)), audit.origin(node.out, metrics, node.advice))
     return found

@@ -8,7 +8,7 @@ import pyarrow as pa
 import torch
 
 from pipeline.artifacts import audit as artefact
-from pipeline.artifacts import captions, features, model_files, pairs, rematching
+from pipeline.artifacts import captions, features, joins, model_files, pairs, rematching
 from pipeline.audit.engine import costs, gallery, outcome
 from pipeline.audit.engine.measure import Measured, batches, measure, search
 from pipeline.core import console
@@ -64,6 +64,7 @@ def audit(params: Params, run: str, threshold: float = 0.5, limit: int = 12, dev
         metrics = {
             "run": run,
             "model_sha256": files.digest,
+            "data": {"train": joins.digests(paths.prepared(node.dataset))["train"]},
             "gallery": ids[shown].tolist(),
             "partners_from": "batch" if model.fragments else "all",
             **outcome.metrics(content, truth, mixture, threshold),
@@ -98,8 +99,8 @@ def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTa
         raise IntegrityError(
             f"run {run} was trained on other pairs than data/inject now holds for noise '{node.noise}'; {again}"
         )
-    shown = pairs.read(paths.injected(node.dataset, node.noise))
     prepared = paths.prepared(node.dataset)
+    shown = pairs.read_for(paths.injected(node.dataset, node.noise), prepared)
     said, mentions = captions.read(prepared), mentions_of(prepared)
     table = TrainTable.join(said, shown, source, seen, same_text=node.train.same_text, mentions=mentions)
     truth = shown.take(pa.array(table.train_rows))

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from pipeline.artifacts import captions, embeddings, fragments, images, model_files
+from pipeline.artifacts import captions, embeddings, fragments, images, joins, model_files
 from pipeline.core.files import require
 from pipeline.project import paths
 from pipeline.project.nodes import Node
@@ -41,6 +41,8 @@ def _folder(params: Params, node: Node, folder: Path, key: str) -> list[Problem]
     now = model_files.digest_of(paths.trained(run), run)
     found += digest(folder, "weights", about.get(key), now, node.advice)
     prepared = paths.prepared(params.dataset(node.name))
+    with collected(found):
+        joins.require(prepared, embeddings.origin(folder, about, images.SPLITS, node.advice))
     if prepared.is_dir():
         for side, kind, name, read in [
             (sides[0], "image_id", images.NAME, images.read),

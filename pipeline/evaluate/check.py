@@ -5,13 +5,13 @@ import math
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import embeddings, evaluation
+from pipeline.artifacts import current, embeddings, evaluation
 from pipeline.core import tables
 from pipeline.project import paths
 from pipeline.project.nodes import Node
 from pipeline.project.params import criteria
 from pipeline.project.params.typed import Params
-from pipeline.project.problems import ARTEFACT, DIGEST, Problem, collected, ids, settings
+from pipeline.project.problems import ARTEFACT, DIGEST, Problem, collected, digest, ids, settings
 
 _PROTOCOL = ("split", "protocol", "ties")
 
@@ -23,7 +23,19 @@ def problems(params: Params, node: Node) -> list[Problem]:
         if paths.evaluated(node.name, inference).is_dir():
             with collected(found):
                 found += _criterion(params, node, inference)
+    with collected(found):
+        current.require(params, node.name)
+        found += _vectors(params, node)
     return found
+
+
+def _vectors(params: Params, node: Node) -> list[Problem]:
+    """All criteria agree in what they were made from; one is compared with the embeddings that are there now."""
+    told = [evaluation.read_metrics(path.parent) for path in node.out.glob(f"*/{evaluation.METRICS}")]
+    known = [one[evaluation.MADE_FROM]["vectors"] for one in told if evaluation.MADE_FROM in one]
+    if not known or not all(path.is_file() for path in node.declaration.inputs(params, node.name)):
+        return []
+    return digest(node.out, "embeddings", known[0], current.made_from(params, node.name)["vectors"], node.advice)
 
 
 def _criterion(params: Params, node: Node, inference: str) -> list[Problem]:

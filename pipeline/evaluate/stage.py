@@ -2,25 +2,25 @@
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.artifacts import captions, evaluation, judged
+from pipeline.artifacts import captions, current, evaluation, judged
 from pipeline.artifacts import names as named
 from pipeline.artifacts.names import TextIds
 from pipeline.core import console, locks, workers
 from pipeline.core.console import say
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError, UsageError
-from pipeline.core.files import write_json
+from pipeline.core.files import read_json, write_json
 from pipeline.core.unknown import unknown
-from pipeline.core.whole import require_ours, whole_folder
+from pipeline.core.whole import whole_folder
 from pipeline.evaluate.engine import members
 from pipeline.evaluate.engine.ensemble import Ensemble
 from pipeline.evaluate.engine.further import Further
 from pipeline.evaluate.engine.measure import Inputs, Result, is_open, measure, open_parameters
-from pipeline.project import paths, timing
+from pipeline.project import paths, repetitions, timing
 from pipeline.project.params import criteria as grammar
 from pipeline.project.params.schema import EvaluateParams
 from pipeline.project.params.typed import Params
@@ -50,54 +50,62 @@ def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = 
     chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve(device)
     _must_rank(params, run, inferences)
     dataset, out = params.dataset(run), paths.evaluations(run)
-    own = params.evaluate.of(dataset)
-    written: dict[str, dict] = {}
     alone = [one.name for one in chosen if one.matching]
     if alone and workers.elsewhere():
         say(f"evaluate {run}: {', '.join(alone)}: the queries are matched in this process, by no worker")
     with locks.claim(out):
-        unmeasured = {name: why for name, why in evaluation.read_unmeasured(out).items() if name not in inferences}
-        (out / evaluation.UNMEASURED).unlink(missing_ok=True)
         if captions.absent(paths.prepared(dataset)):
             say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
-            write_json(out / evaluation.UNMEASURED, {"run": run, "dataset": dataset, "why": "no captions"})
-            return written
-        embedded = members.embedded(params, run, target)
-        lender = members.lender(params, run, target)
-        to_choose = any(is_open(one, own) for one in chosen)
-        home = members.at_home(params, run, target) if to_choose and not _has_validation(embedded, own) else None
-        given = read_inputs(embedded, run, own, target, lender, home)
-        if not len(given.ranked.caption_ids):
-            raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
-        inputs = replace(given, seed=params.seed, further=_further(own, dataset))
-        warn_of_collapse(inputs.ranked, str(embedded.folder))
-        unmeasured |= _leave_out(run, chosen, inputs, own)
-        if unmeasured:
-            evaluation.write_unmeasured(out, {"run": run, "dataset": dataset}, unmeasured)
-        if own.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
-            console.warn(
-                f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked"
-            )
-            own = own.model_copy(update={"calibrate": "none"})
-        for result in measure(inputs, [one for one in chosen if one.name not in unmeasured], own):
-            written[result.criterion.name] = result.metrics
-            write(paths.evaluated(run, result.criterion.name), result, inputs.names)
+            with whole_folder(out, repetitions.patterns(FILES)) as folder:
+                why = {"run": run, "dataset": dataset, "why": "no captions"}
+                write_json(folder / evaluation.UNMEASURED, why)
+            return {}
+        written = _measured(params, run, chosen, target)
     timing.record(out, time.monotonic() - started)
     return written
 
 
-def _leave_out(run: str, chosen: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -> dict[str, str]:
-    """Why, by name of a criterion, nothing can choose its parameters. What an earlier call measured under it goes."""
+def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> dict[str, dict]:
+    """Rank under each criterion and replace what lies in data/evaluate/<run>/: all of it appears together."""
+    dataset, out, written = params.dataset(run), paths.evaluations(run), {}
+    own = params.evaluate.of(dataset)
+    embedded = members.embedded(params, run, device)
+    lender = members.lender(params, run, device)
+    to_choose = any(is_open(one, own) for one in chosen)
+    home = members.at_home(params, run, device) if to_choose and not _has_validation(embedded, own) else None
+    given = read_inputs(embedded, run, own, device, lender, home)
+    if not len(given.ranked.caption_ids):
+        raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
+    bank = None if given.bank.folder in (None, embedded.folder) else given.bank.folder
+    made_from = {**current.made_from(params, run, bank), **_prepared(embedded, own.split)}
+    about = {**given.about, evaluation.MADE_FROM: made_from}
+    further = _further(own, dataset, embedded)
+    inputs = replace(given, seed=params.seed, further=further, about=about)
+    warn_of_collapse(inputs.ranked, str(embedded.folder))
+    if own.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
+        console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
+        own = own.model_copy(update={"calibrate": "none"})
+    with whole_folder(out, repetitions.patterns(FILES)) as folder:
+        unmeasured = _open(chosen, inputs, own)
+        for result in measure(inputs, [one for one in chosen if one.name not in unmeasured], own, unmeasured):
+            written[result.criterion.name] = result.metrics
+            write(folder / result.criterion.name, result, inputs.names)
+        kept = _keep(run, out, folder, {"bank": inputs.bank.name, evaluation.MADE_FROM: made_from}, unmeasured)
+        for name, why in unmeasured.items():
+            console.warn(f"evaluate {run}: {name} is left out: {why}")
+        if unmeasured | kept:
+            told = {"run": run, "dataset": dataset, evaluation.MADE_FROM: made_from}
+            write_json(folder / evaluation.UNMEASURED, {**told, "criteria": unmeasured | kept})
+    return written
+
+
+def _open(chosen: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -> dict[str, str]:
+    """Why, by name of a criterion, nothing can choose its parameters."""
     unmeasured = {}
-    for one in chosen if inputs.tuning is None else ():
-        if names := open_parameters(one, params):
+    for criterion in chosen if inputs.tuning is None else ():
+        if names := open_parameters(criterion, params):
             mended = " or take evaluate.tune: false" if params.tune else ""
-            unmeasured[one.name] = f"{inputs.untuned}; set {', '.join(names)} in params.yaml{mended}"
-            console.warn(f"evaluate {run}: {one.name} is left out: {unmeasured[one.name]}")
-            folder = paths.evaluated(run, one.name)
-            if folder.is_dir():
-                require_ours(folder, evaluation.FILES)
-                shutil.rmtree(folder)
+            unmeasured[criterion.name] = f"{inputs.untuned}; set {', '.join(names)} in params.yaml{mended}"
     return unmeasured
 
 
@@ -109,14 +117,41 @@ def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
         raise InputError("\n".join(lines))
 
 
-def _further(params: EvaluateParams, dataset: str) -> Further | None:
-    """What judgements and labels say of the data set."""
+def _prepared(embedded: Embedded | Ensemble, split: str) -> dict[str, str]:
+    digest = embedded.origin(split).splits[split]
+    return {} if digest is None else {"prepared": digest}
+
+
+def _keep(run: str, out: Path, folder: Path, measured: dict, unmeasured: Collection[str]) -> dict[str, str]:
+    """Copy from ``out`` to ``folder`` the criteria that are not measured now and belong to what is; say which do not. Returns those
+    of them that could not be computed, with the reason. measured: ``bank`` and ``made_from`` of the metrics documents of now."""
+    now = {path.name for path in folder.iterdir()} | set(unmeasured)
+    removed = []
+    for path in sorted(out.glob(f"*/{evaluation.METRICS}")):
+        if path.parent.name in now:
+            continue
+        if evaluation.together(measured, evaluation.read_metrics(path.parent)):
+            shutil.copytree(path.parent, folder / path.parent.name)
+        else:
+            removed.append(path.parent.name)
+    if removed:
+        console.warn(
+            f"evaluate {run}: removed {', '.join(removed)}, which were evaluated on other embeddings; "
+            f"`vse-pipe evaluate --run {run}` makes all criteria of grid.inferences"
+        )
+    before = evaluation.read_unmeasured(out)
+    same = before and evaluation.together(measured, {**measured, **read_json(out / evaluation.UNMEASURED)})
+    return {name: why for name, why in before.items() if name not in now} if same else {}
+
+
+def _further(params: EvaluateParams, dataset: str, embedded: Embedded | Ensemble) -> Further | None:
+    """What judgements and labels say of the data set, whose images and captions are those that are ranked."""
     if not (params.judgements or params.labels):
         return None
     # pandas takes half a second to import.
     from pipeline.evaluate.judgements import names, read
 
-    return read.further(params, *names.of_dataset(paths.prepared(dataset)))
+    return read.further(params, *names.of_dataset(paths.prepared(dataset), embedded.origin(params.split)))
 
 
 def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
@@ -234,7 +269,8 @@ def _bank(
         other = Embedded.read(Path(params.bank))
         embedded.must_match(other)
         folder, name, split = other.folder, params.bank, other.whole(device)
-    return BankSource(name, split if names is None or folder == embedded.folder else _as_ranked(split, names, folder))
+    shown = split if names is None or folder == embedded.folder else _as_ranked(split, names, folder)
+    return BankSource(name, shown, folder)
 
 
 def _as_ranked(split: Split, names: TextIds, folder: Path) -> Split:

@@ -55,10 +55,14 @@ def extract(params: Params, features: str, device: str = "auto", work: Work | No
         _clear(out)
         left_out = unreadable.read(out)
         policy.check(node, left_out, job.table.num_rows, features)
-    said = f"{job.table.num_rows - left_out.num_rows} of {job.table.num_rows}" if left_out.num_rows else job.table.num_rows
+    said = (
+        f"{job.table.num_rows - left_out.num_rows} of {job.table.num_rows}" if left_out.num_rows else job.table.num_rows
+    )
     say(f"extract {features}: {said} images{_unreadable(left_out)}, {time.monotonic() - started:.1f} s")
     if left_out.num_rows:
-        warn(f"extract {features}: {left_out.num_rows} images have no features; {out / unreadable.NAME} names them and says why")
+        warn(
+            f"extract {features}: {left_out.num_rows} images have no features; {out / unreadable.NAME} names them and says why"
+        )
     return out
 
 

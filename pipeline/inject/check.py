@@ -1,11 +1,11 @@
 """data/inject/<dataset>/<noise>/: the pairs against the captions they shuffle."""
 
-from pipeline.artifacts import captions, pairs
+from pipeline.artifacts import captions, joins, pairs
 from pipeline.core import tables
 from pipeline.project import paths
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params
-from pipeline.project.problems import Problem, collected, ids, settings
+from pipeline.project.problems import Problem, collected, digest, ids, settings
 
 
 def problems(params: Params, node: Node) -> list[Problem]:
@@ -20,6 +20,9 @@ def problems(params: Params, node: Node) -> list[Problem]:
         if source.is_file():
             shown, known = (table["caption_id"].to_numpy(), captions.read(source.parent)["caption_id"].to_numpy())
             file = node.out / pairs.NAME
+            for what, there in joins.made_of(source.parent).items():
+                name = what.removesuffix("_sha256")
+                found += digest(file, name, made_with.get(what), there, node.advice)
             found += ids(file, "caption_id", shown, known, source, node.advice)
             found += ids(source, "caption_id", known, shown, file, node.advice)
     return found

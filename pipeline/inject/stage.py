@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import captions, images, noise_index, pairs
+from pipeline.artifacts import captions, images, joins, noise_index, pairs
 from pipeline.core.console import say
 from pipeline.core.locks import claim
 from pipeline.core.whole import whole_folder
@@ -33,8 +33,9 @@ def inject(params: Params, noise: str) -> Path:
         table = _pairs(images.read(source), said, node.protocol, params.seed)
         train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
         share = _share(table)
+        about = {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share}
         with whole_folder(out, [pairs.NAME]) as folder:
-            pairs.write(folder, table, {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share})
+            pairs.write(folder, table, about | joins.made_of(source))
     timing.record(out, time.monotonic() - started)
     if not table.num_rows:
         say(f"inject {noise}: data set '{node.dataset}' has no captions, so there are no pairs")

@@ -19,14 +19,15 @@ TRAIN = "train"
 def teach(params: Params, name: str) -> Path:
     """Write data/inject/<dataset>/<name>/: pairs.parquet as it is in the node that ``noise`` names, and teachers.json.
 
-    Raises InputError for a run that is not embedded, or not with its training split.
+    Raises InputError for a run that is not embedded, or not with its training split, IntegrityError for pairs or vectors of other
+    images or captions than are prepared now.
     """
     started = time.monotonic()
     node = params.teachers[name]
     out, base = paths.injected(node.dataset, name), paths.injected(node.dataset, node.noise)
     models = params.models(node.run)
     with claim(out):
-        pairs.read(base)
+        pairs.read_for(base, paths.prepared(node.dataset))
         entries = teachers.read(base) if node.noise in params.teachers else []
         entries += [one for run in models for one in _entries(params, run, node.weight / len(models))]
         with whole_folder(out, [pairs.NAME, teachers.NAME]) as folder:

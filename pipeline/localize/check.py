@@ -1,6 +1,6 @@
-"""data/localize/<run>/: readable, and of the model, the phrases and the boxes that are there now."""
+"""data/localize/<run>/: readable, and of the model, the phrases, the boxes and the whole pictures that are there now."""
 
-from pipeline.artifacts import localisation, model_files
+from pipeline.artifacts import joins, localisation, model_files
 from pipeline.project import paths
 from pipeline.project.nodes import Node
 from pipeline.project.params.typed import Params
@@ -11,7 +11,8 @@ def problems(params: Params, node: Node) -> list[Problem]:
     found: list[Problem] = []
     with collected(found):
         metrics = localisation.read_metrics(node.out)
-        localisation.read_ranks(node.out)
+        source = localisation.source(localisation.read_ranks(node.out))
+        joins.require(source, localisation.origin(node.out, metrics, node.advice))
         now = model_files.digest_of(paths.trained(node.name), node.name)
         found += digest(node.out, "weights", metrics.get("model_sha256"), now, node.advice)
         made_from = metrics.get("data", {})

@@ -46,6 +46,7 @@ def localize(params: Params, run: str, device: str = "auto") -> dict:
         metrics = {
             "run": run,
             "model_sha256": about.get("model_sha256"),
+            "source_data": given.source_data,
             "data": artefact.data(paths.prepared(params.runs[run].dataset)),
             "similarity": given.embedded.compared_by,
             **chosen.model_dump(),

@@ -48,7 +48,8 @@ def prepare(params: Params, dataset: str, device: str = "auto") -> Path:
         if source.phrases is not None:
             phrases.write(folder, source.phrases)
         if source.regions is not None:
-            regions.write(folder, source.regions.table, source.regions.source, source.regions.recall)
+            boxes = source.regions
+            regions.write(folder, boxes.table, boxes.source, boxes.recall, boxes.source_data)
             beside = {phrases.NAME: sha256(folder / phrases.NAME)}
         if source.names is not None:
             names.write(folder, source.names)

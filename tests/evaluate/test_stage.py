@@ -54,7 +54,8 @@ def test_metrics_are_those_of_the_loops(project):
 
 def test_the_circumstances_are_stated(project):
     metrics = measured(params(project), "nns")
-    stated = {key: value for key, value in metrics.items() if key not in (*DIRECTIONS, "rsum", "hs_sum", "intervals")}
+    figures = (*DIRECTIONS, "rsum", "hs_sum", "intervals", evaluation.MADE_FROM)
+    stated = {key: value for key, value in metrics.items() if key not in figures}
     assert stated == {
         "run": "sum",
         "inference": "nns",
@@ -249,6 +250,8 @@ def test_a_folder_of_the_same_model_is_a_bank(project):
     assert from_folder.pop("bank") == str(folder)
     from_split = measured(params(project, bank="train"), "is")
     from_split.pop("bank")
+    bank = from_folder.pop(evaluation.MADE_FROM).pop("bank")
+    assert bank != from_split.pop(evaluation.MADE_FROM)["vectors"]
     assert from_folder == from_split
     other = replace(images, about={**images.about, "model_sha256": "1" * 64})
     embeddings.write(folder / "images.parquet", other)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image, ImageDraw
 
-from pipeline.artifacts import captions, evaluation, history, images
+from pipeline.artifacts import captions, evaluation, history, images, joins
 from pipeline.core.files import write_json
 from pipeline.core.strict import Strict
 from pipeline.project import paths
@@ -150,8 +150,10 @@ def _history(folder: Path, strength: float) -> None:
     history.write(folder, rows)
 
 
-# Of what write_evaluation ranks.
-DATA = "00f1e2d3c4b5a697"
+def data(folder: Path) -> str:
+    """Digest of what write_evaluation ranks. folder: data/ or anything below it."""
+    root = next(one for one in (folder, *folder.parents) if one.name == "data")
+    return joins.digests(root / "prepare" / "shapes")["test"]
 
 
 def write_evaluation(folder: Path, run: str, inference: str, strength: float) -> None:
@@ -180,7 +182,7 @@ def write_evaluation(folder: Path, run: str, inference: str, strength: float) ->
         "hs_sum": sum(side[f"skew@{k}"] for side in metrics.values() for k in (1, 5, 10)),
         "protocol": "full", "folds": 1, "bank": "none" if inference == "nns" else "test", "transductive": inference != "nns", "ties": "pessimistic", "split": "test",
         "intervals": {} if inference == "is" else {"rsum": [300.25, 433.75], "image_to_text": {"r@1": [20.15, 61.55]}},
-        "notes": {}, "tuned": {"image_to_text": {"lambda": {"1": 2.5}} if "rgm" in inference else {}, "text_to_image": {}}, "run": run, "inference": inference, "data": DATA, "similarity": "cosine",
+        "notes": {}, "tuned": {"image_to_text": {"lambda": {"1": 2.5}} if "rgm" in inference else {}, "text_to_image": {}}, "run": run, "inference": inference, "data": data(folder), "similarity": "cosine",
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     curve = _relaxation() if "rgm" in inference else None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.artifacts import audit
-from pipeline.core.errors import InputError
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import write_json
 from pipeline.report.stage import report
 from tests.report import project as artefacts
@@ -138,14 +138,18 @@ def _without(name):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_edited(model_sha256="b" * 64), r"of another model than data/train/hal now holds; run `vse-pipe audit"),
-        (_without("gallery"), r"gallery is missing; run `vse-pipe audit --run hal` again"),
+        (
+            _edited(model_sha256="b" * 64),
+            r"made by another model than data/train/hal now holds; run `dvc repro audit@hal`",
+        ),
+        (_edited(data={"train": "b"}), r"made from other images or captions of split train than data/prepare/shapes"),
+        (_without("gallery"), r"gallery is missing; run `dvc repro audit@hal`, or `vse-pipe audit --run hal` again"),
         (_edited(gallery=[1]), r"caption_id 1 of the gallery is no row of pairs\.parquet"),
         (lambda folder: (folder / audit.PAIRS).unlink(), r"pairs\.parquet does not exist"),
     ],
 )
 def test_an_audit_that_cannot_be_shown_stops_the_report(project, damage, message):
     damage(write_audit(project, "hal"))
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(IntegrityError if "made" in message else InputError, match=message):
         _page(["hal"])
     assert not (project / "reports").exists()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.artifacts import captions, localisation
-from pipeline.core.errors import InputError
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import sha256
 from pipeline.project import paths
 from pipeline.project.params.schema import LocalizeParams
@@ -148,10 +148,14 @@ def test_figures_of_a_row_of_phrases_stand_beside_the_printed_ones(project) -> N
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_sha256": "0" * 64}, "it is of another model than data/train/hal now holds"),
+        ({"model_sha256": "0" * 64}, "made by another model than data/train/hal now holds"),
         (
             {"data": {"regions.parquet": "0" * 64}},
-            "it is of another regions.parquet than data/prepare/shapes now holds",
+            "made from another regions.parquet than data/prepare/shapes now holds",
+        ),
+        (
+            {"source_data": {"test": "0"}},
+            "made from other images or captions of split test than data/prepare/shapes now holds",
         ),
         ({"threshold": 0.7}, "threshold is 0.7, params.yaml localize.threshold is 0.5"),
     ],
@@ -160,9 +164,10 @@ def test_a_stale_localisation_is_one_line(project, changes, message) -> None:
     (project / paths.prepared("shapes") / "regions.parquet").write_bytes(b"as it is now")
     now = {"regions.parquet": sha256(project / paths.prepared("shapes") / "regions.parquet")}
     write(project, **{"data": now, **changes})
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError if "threshold" in changes else IntegrityError) as caught:
         section(["hal"])
-    wanted = f"data/localize/hal/metrics.json: {message}; run `vse-pipe localize --run hal` again"
+    mend = "run `dvc repro localize@hal`, or `vse-pipe localize --run hal` again"
+    wanted = f"data/localize/hal/metrics.json: {message}; {mend}"
     assert str(caught.value) == wanted
 
 

@@ -47,8 +47,8 @@ def test_metrics_are_finite_numbers_and_never_times(metrics):
     assert not [address for address, _ in found if "seconds" in address[-1] or address[-1] in ("queries", "items")]
 
 
-def test_figures_name_the_data_they_belong_to(metrics):
-    assert {metrics[run]["data"] for run in artefacts.RUNS} == {artefacts.DATA}
+def test_figures_name_the_data_they_belong_to(finished, metrics):
+    assert {metrics[run]["data"] for run in artefacts.RUNS} == {artefacts.data(finished / paths.DATA)}
 
 
 def test_keys_are_sorted(finished):

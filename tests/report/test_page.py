@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from pipeline.artifacts import captions, evaluation
+from pipeline.core.errors import IntegrityError
 from pipeline.core.files import read_json, write_json
 from pipeline.project import paths
 from pipeline.report.engine import page as page_module
@@ -274,9 +275,16 @@ def test_recall_among_few_items_is_to_be_read_with_care(project):
     assert said in summary_of(project, images=4)
 
 
-def test_evaluations_of_different_data_are_said_to_be_so(project):
+def test_evaluations_that_do_not_say_of_which_data_they_are(project):
     assert "Not comparable" not in summary_of(project)
-    assert "made on different states of the data set shapes" in summary_of(project, data="another")
+    assert "made on different states of the data set shapes" in summary_of(project, data=None)
+
+
+def test_evaluations_of_other_data_are_refused(project):
+    with pytest.raises(
+        IntegrityError, match=r"hal/nns: made from other images or captions of split test.*evaluate@hal`"
+    ):
+        summary_of(project, data="another")
 
 
 def test_a_page_without_a_title_of_its_own_names_the_data_sets():

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.artifacts import captions, images
-from pipeline.core.errors import InputError, LockedError, UsageError
+from pipeline.core.errors import InputError, IntegrityError, LockedError, UsageError
 from pipeline.core.locks import claim
 from pipeline.project import paths, timing
 from pipeline.project.params.schema import EnsembleNode, SweepNode
@@ -131,13 +131,24 @@ def other_ids(folder):
             r"intervals.image_to_text.r@1 is \[1.0, nan\], expected two finite numbers",
         ),
         (edited(bank=None), r"bank is None, expected the name of the query bank"),
-        (other_ids, r"prepare/shapes: no caption_id \d+, but the evaluation names it; run `vse-pipe evaluate` again"),
     ],
 )
 def test_what_cannot_be_reported_leaves_no_file(project, damage, message):
     damage(paths.DATA / "evaluate" / "sum")
     with pytest.raises(InputError, match=message):
         report(artefacts.params(runs=["sum"], inferences=["nns", "csls"]))
+    assert not (project / "reports").exists()
+
+
+def test_other_ids_are_refused_whether_or_not_the_evaluation_says_of_which_data_it_is(project):
+    other_ids(paths.DATA / "evaluate" / "sum")
+    asked = artefacts.params(runs=["sum"], inferences=["nns", "csls"])
+    with pytest.raises(IntegrityError, match=r"sum/nns: made from other images or captions of split test than"):
+        report(asked)
+    for path in (paths.DATA / "evaluate" / "sum").glob("*/metrics.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "data": None}))
+    with pytest.raises(InputError, match=r"prepare/shapes: no caption_id \d+, but the evaluation names it; run `vse"):
+        report(asked)
     assert not (project / "reports").exists()
 
 

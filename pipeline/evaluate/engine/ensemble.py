@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from pipeline.artifacts import embeddings
+from pipeline.artifacts.joins import Origin
 from pipeline.core.errors import InputError, IntegrityError
 from pipeline.project.params.typed import Params
 from pipeline.ranking.engine.bank_source import cosine
@@ -63,6 +64,10 @@ class Ensemble:
                     f"{part.folder}: embedded from other data than {self.folder}; embed the runs again"
                 )
         return first
+
+    def origin(self, *splits: str) -> Origin:
+        """As of one run: ``data`` refuses runs of other data."""
+        return self.parts[0].origin(*splits)
 
     def transfer(self, split: str) -> dict[str, object]:
         """As of ``Embedded``, of the two networks of a run."""

@@ -70,10 +70,13 @@ class Result:
     further: dict[str, pa.Table] = field(default_factory=dict)
 
 
-def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams) -> Iterator[Result]:
+def measure(
+    inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParams, unmeasured: dict[str, str] | None = None
+) -> Iterator[Result]:
     """One result a criterion, in turn. Scores that fit into ``params.memory`` are computed once for all of them.
 
-    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. Raises InputError
+    Recalls and other shares are percentages; under ``folds`` every metric is the mean over the folds. unmeasured: gains the names of
+    criteria that cannot be computed on these data, with the reason, unless none can be. Raises InputError
     for embeddings that cannot be ranked, and where parameters are to be chosen and there is nothing to choose them on.
     """
     folds = protocol.folds(inputs.ranked, params)
@@ -83,13 +86,21 @@ def measure(inputs: Inputs, criteria: Sequence[Criterion], params: EvaluateParam
     ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
     to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
     finder = _finder(inputs, criteria, ground, params)
+    failed: list[InputError] = []
     for criterion in criteria:
-        chosen = {
-            direction: tuning.tuned(criterion, to_choose_on.get(direction, []), params.tune) for direction in DIRECTIONS
-        }
-        curved = is_calibrated(criterion, inputs.similarity, params)
-        sure = _calibrated(inputs, chosen, folds, ground, to_choose_on, params) if curved else {}
-        yield _result(inputs, criterion, chosen, folds, ground, params, sure, finder)
+        try:
+            trials_of = to_choose_on.get
+            chosen = {side: tuning.tuned(criterion, trials_of(side, []), params.tune) for side in DIRECTIONS}
+            curved = is_calibrated(criterion, inputs.similarity, params)
+            sure = _calibrated(inputs, chosen, folds, ground, to_choose_on, params) if curved else {}
+            result = _result(inputs, criterion, chosen, folds, ground, params, sure, finder)
+        except InputError as error:
+            failed.append(error)
+            if unmeasured is None or len(failed) == len(criteria):
+                raise failed[0] from error
+            unmeasured[criterion.name] = str(error)
+        else:
+            yield result
 
 
 def _finder(

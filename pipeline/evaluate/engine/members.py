@@ -16,8 +16,7 @@ _DIGITS = 6
 
 def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ensemble:
     """Weights that are to be chosen are chosen here. Raises InputError as ``Embedded.read`` does, and where there is no
-    split val to choose them on; IntegrityError for embeddings of another model or of
-    other data than there are now."""
+    split val to choose them on; IntegrityError for embeddings of another model than there is now."""
     node = params.ensembles.get(name)
     if node is None:
         return of_run(params, name)

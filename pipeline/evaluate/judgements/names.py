@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from jaxtyping import Int64
 
-from pipeline.artifacts import captions, images
+from pipeline.artifacts import captions, images, joins
 from pipeline.artifacts import names as text_names
 from pipeline.artifacts.names import TextIds
 
@@ -45,11 +45,15 @@ class Names:
         return np.where(places == NOWHERE, NOWHERE, self.ids[places])
 
 
-def of_dataset(folder: Path) -> tuple[Names, Names]:
-    """Images and captions of data/prepare/<dataset>/. An image goes by its id, its path and the name of its file; a caption by
-    its id, and by the file's name with ``#0``, ``#1``, ... in the order of the data set, as Flickr8k and Flickr30k have it.
-    File names that occur in several folders name nothing."""
-    seen, read, known = images.read(folder).to_pandas(), captions.read(folder).to_pandas(), text_names.read(folder)
+def of_dataset(folder: Path, ranked: joins.Origin) -> tuple[Names, Names]:
+    """Images and captions of data/prepare/<dataset>/. ranked: of the vectors whose ids the names stand for.
+
+    An image goes by its id, its path and the name of its file; a caption by its id, and by the file's name with ``#0``, ``#1``, ... in the
+    order of the data set, as Flickr8k and Flickr30k have it. File names that occur in several folders name nothing. Raises as
+    ``joins.compared``."""
+    with joins.compared(folder, ranked):
+        seen, read = (of.read(folder).to_pandas() for of in (images, captions))
+        known = text_names.read(folder)
     files = seen["file"].str.rpartition("/")[2]
     files = files.mask(files.duplicated(keep=False))
     pictures = Names.of_key("image_id", seen["image_id"].to_numpy(), known).also(

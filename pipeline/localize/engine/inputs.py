@@ -20,13 +20,15 @@ from pipeline.ranking.engine.embedded import Embedded
 
 @dataclass(frozen=True)
 class LocalizeInputs:
-    """source: the folder of the data set that has the whole pictures; recall: of the proposals, as ``regions.recall`` has it."""
+    """source: the folder of the data set that has the whole pictures; recall: of the proposals, as ``regions.recall`` has it;
+    source_data: as ``regions.source_data`` has it."""
 
     embedded: Embedded
     mentions: BoxSide
     proposals: BoxSide
     source: Path
     recall: dict[str, dict]
+    source_data: dict[str, str]
 
 
 def read(params: Params, run: str) -> LocalizeInputs:
@@ -65,6 +67,7 @@ def read(params: Params, run: str) -> LocalizeInputs:
         BoxSide.of(candidates, "source_id", _boxes.of(candidates), proposed.vectors[here]),
         regions.source(boxes),
         regions.recall(boxes),
+        regions.source_data(boxes),
     )
 
 

@@ -31,11 +31,12 @@ _SPLITS = {"train": "train", "restval": "train", "val": "val", "dev": "val", "te
 
 @dataclass(frozen=True)
 class RegionRows:
-    """table: the columns of ``pipeline.artifacts.regions``; source, recall: as of its ``write``."""
+    """table: the columns of ``pipeline.artifacts.regions``; source, recall, source_data: as of its ``write``."""
 
     table: pa.Table
     source: str
     recall: dict[str, dict]
+    source_data: dict[str, str]
 
 
 @dataclass(frozen=True)

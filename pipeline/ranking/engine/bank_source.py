@@ -1,6 +1,7 @@
 """Where the queries of a bank come from, for any fold and direction."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from torch import Tensor
@@ -17,10 +18,12 @@ OWN = "test"
 
 @dataclass(frozen=True)
 class BankSource:
-    """name: what metrics call it; split: its images and captions, None for the very queries that are ranked."""
+    """name: what metrics call it; split: its images and captions, None for the very queries that are ranked; folder: of its
+    embeddings, where they are read from one."""
 
     name: str
     split: Split | None = None
+    folder: Path | None = None
 
     @property
     def own(self) -> bool:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from pipeline.artifacts import evaluation
+from pipeline.artifacts import current, evaluation
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.unknown import unknown
 from pipeline.project import paths
@@ -42,7 +42,8 @@ def judged(params: Params, file: ClaimsFile, resamples: int, seed: int, skip_unk
     A claim holds where the interval of left - right lies on the side it names and the corrected p is below 0.05, it does not
     where the same is true of the other side, and otherwise these data cannot tell. Of equality the sides are within the
     margin and beyond it. There is no verdict on sides that are not evaluated, have too few trainings, are below the floor or
-    have not converged, or that cannot be paired. Raises UsageError with all runs that do not exist, unless ``skip_unknown``.
+    have not converged, or that cannot be paired. Raises UsageError with all runs that do not exist, unless ``skip_unknown``;
+    IntegrityError for evaluations of another model or of other data than there are now.
     """
     known = sorted({*params.evaluated(), *params.groups})
     sides = [side for claim in file.claims for side in (claim.left, claim.right)]
@@ -87,6 +88,7 @@ def _objection(params: Params, file: ClaimsFile, claim: PaperClaim, run: str, cr
         folder = paths.evaluated(model, criterion)
         if not all((folder / name).is_file() for name in _FILES):
             return f"{folder} is not there; `vse-pipe evaluate --run {model} --inference {criterion}` makes it"
+        current.require(params, model, [criterion])
     if len(models) < file.seeds:
         return f"{run} has {len(models)} training{'s' if len(models) > 1 else ''}, the file asks for {file.seeds}"
     if why := converged.below(params, run, criterion, file.floor_of(claim)):

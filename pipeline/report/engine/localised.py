@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from pipeline.artifacts import captions, images, localisation, names
-from pipeline.core.errors import InputError
+from pipeline.artifacts import captions, images, joins, localisation, names
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.files import sha256
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
-from pipeline.report.engine.audits import model_of
+from pipeline.project.repetitions import entry
 from pipeline.report.engine.results import DatasetIndex
 
 _NEEDED = ("model_sha256", "data", "proposals", "split", "threshold", "all", "types")
@@ -37,8 +37,8 @@ class Localisation:
 
 
 def read(params: Params) -> dict[str, Localisation]:
-    """By run, in the order of report.localized. Raises InputError for what is missing, made with another model, of other
-    phrases or boxes, or measured otherwise than params.yaml now asks for."""
+    """By run, in the order of report.localized. Raises InputError for what is missing or measured otherwise than params.yaml now
+    asks for, IntegrityError for what was made with another model or is of other phrases, boxes or pictures."""
     catalogues: dict[Path, DatasetIndex] = {}
     return {run: _localisation(params, run, catalogues) for run in params.report.localized}
 
@@ -51,18 +51,22 @@ def _localisation(params: Params, run: str, catalogues: dict[Path, DatasetIndex]
         (f"{name} is {metrics.get(name)!r}, params.yaml localize.{name} is {value!r}" for name, value in asked.items() if metrics.get(name) != value),
         "",
     )  # fmt: skip
-    if not problem and metrics["model_sha256"] != model_of(run):
-        problem = f"it is of another model than {paths.trained(run)} now holds"
+    where, mend = (
+        folder / localisation.METRICS,
+        joins.mend(f"localize@{entry(run)}", f"vse-pipe localize --run {run}"),
+    )
+    if problem:
+        raise InputError(f"{where}: {problem}; {mend}")
+    joins.require_model(where, metrics["model_sha256"], paths.trained(run), run, mend)
     prepared = paths.prepared(params.runs[run].dataset)
     held = localisation.data(prepared).items()
-    if not problem and (changed := [name for name, digest in held if metrics["data"].get(name) != digest]):
-        problem = f"it is of another {changed[0]} than {prepared} now holds"
-    if problem:
-        raise InputError(f"{folder / localisation.METRICS}: {problem}; run `vse-pipe localize --run {run}` again")
+    if changed := [name for name, digest in held if metrics["data"].get(name) != digest]:
+        raise IntegrityError(f"{where}: made from another {changed[0]} than {prepared} now holds; {mend}")
     ranks = localisation.read_ranks(folder)
-    source = _named(localisation.source(ranks))
+    source, origin = _named(localisation.source(ranks)), localisation.origin(where, metrics, mend)
+    joins.require(source, origin)
     if source not in catalogues:
-        catalogues[source] = catalogue(source)
+        catalogues[source] = catalogue(source, origin)
     return Localisation(run, metrics, ranks.to_pandas().set_index("phrase_id"), catalogues[source])
 
 
@@ -72,9 +76,10 @@ def _named(folder: Path) -> Path:
     return own if own.resolve() == folder.resolve() else folder.resolve()
 
 
-def catalogue(folder: Path) -> DatasetIndex:
-    pictures = images.read(folder)
-    texts = captions.read(folder).to_pandas().set_index("caption_id")
+def catalogue(folder: Path, *origins: joins.Origin) -> DatasetIndex:
+    """Of a prepared data set. origins: of what is shown with its pictures and captions. Raises as ``joins.compared``."""
+    pictures = joins.images_of(folder, *origins)
+    texts = joins.captions_of(folder, *origins).to_pandas().set_index("caption_id")
     digests = {name: sha256(folder / name) for name in (images.NAME, captions.NAME)}
     table = pictures.to_pandas().set_index("image_id")
     return DatasetIndex(folder, table, texts, images.root(pictures), digests, names.read(folder))

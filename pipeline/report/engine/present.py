@@ -48,11 +48,11 @@ def present(params: Params) -> Present:
             missing.append((f"{kind} {name}", f"not evaluated; {_made('evaluate', name)}"))
         else:
             inferences[name] = found
-            whys = evaluation.read_unmeasured(paths.evaluations(name))
+            why = evaluation.read_unmeasured(paths.evaluations(name))
             missing += [
-                (f"{kind} {name} under {one}, which has open parameters", whys[one]) for one in absent if one in whys
+                (f"{kind} {name} under {one}", f"cannot be computed: {why[one]}") for one in absent if one in why
             ]
-            if absent := [one for one in absent if one not in whys]:
+            if absent := [one for one in absent if one not in why]:
                 made = _made("evaluate", name, f" --inference {','.join(absent)}")
                 missing.append((f"{kind} {name} under {', '.join(absent)}", f"not evaluated; {made}"))
     beside = {"audits": (paths.audited, audit.METRICS), "localized": (paths.localized, localisation.METRICS)}

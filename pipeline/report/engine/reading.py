@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 
-from pipeline.artifacts import evaluation, history
+from pipeline.artifacts import current, evaluation, history
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.files import read_json
 from pipeline.project import paths
@@ -14,7 +14,7 @@ from pipeline.project.registry import SCHEMES
 from pipeline.report.engine import audits, localised
 from pipeline.report.engine.present import CONFIG, present
 from pipeline.report.engine.repeated import repeated
-from pipeline.report.engine.results import Evaluation, Group, Results, RunResult, TrainedRun
+from pipeline.report.engine.results import DatasetIndex, Evaluation, Group, Results, RunResult, TrainedRun
 
 _SHOWN = 5
 _NEEDED = ("r@1", "r@5", "r@10", "skew@1", "skew@5", "skew@10")
@@ -23,7 +23,8 @@ _CURVES = ("epoch", "loss", "val_rsum")
 
 def read(params: Params) -> Results:
     """What there is of everything params names, nothing else; no group where no data set has captions. Raises InputError for what
-    is stale or not finite, or where nothing is there that could be, UsageError when params names no run."""
+    is not finite or measured otherwise than params.yaml asks for, or where nothing is there that could be, IntegrityError for what was
+    made from another model or other data than there are now, UsageError when params names no run."""
     if not params.runs:
         raise UsageError("params.yaml runs: there is no run to report on")
     there, all_runs = present(params), params.runs
@@ -34,6 +35,8 @@ def read(params: Params) -> Results:
         name: {inference: _evaluation(params, name, inference) for inference in found}
         for name, found in there.inferences.items()
     }
+    for name, found in there.inferences.items():
+        current.require(there.params, name, found)
     by_dataset: dict[str, list[RunResult]] = {}
     trained = {
         name: TrainedRun(
@@ -60,8 +63,21 @@ def read(params: Params) -> Results:
         elsewhere = [moved[one] for one in params.models(name)]
         found = repeated(name, elsewhere, params) if name in params.groups else elsewhere[0]
         by_dataset.setdefault(params.dataset(elsewhere[0].name), []).append(found)
-    groups = [Group(localised.catalogue(paths.prepared(dataset)), runs) for dataset, runs in by_dataset.items()]
+    groups = [Group(_catalogue(dataset, runs), runs) for dataset, runs in by_dataset.items()]
     return Results(params, groups, audits.read(params), there.missing, localised.read(params))
+
+
+def _catalogue(dataset: str, runs: list[RunResult]) -> DatasetIndex:
+    """What the runs' queries and items are."""
+    models = [one for run in runs for one in run.repetitions or (run,)]
+    origins = [
+        evaluation.origin(
+            paths.evaluated(model.name, name), one.metrics, f"run `vse-pipe evaluate --run {model.name}` again"
+        )
+        for model in models
+        for name, one in model.evaluations.items()
+    ]
+    return localised.catalogue(paths.prepared(dataset), *origins)
 
 
 def told(missing: list[tuple[str, str]]) -> list[str]:

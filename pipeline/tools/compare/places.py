@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.artifacts import evaluation
+from pipeline.artifacts import current, evaluation
 from pipeline.core.errors import InputError, UsageError
 from pipeline.core.unknown import missing, unknown
 from pipeline.project import paths, repetitions
@@ -62,7 +62,7 @@ class Place:
 
 def find(name: str, start: Path, params: Params | None, files: Files) -> Place:
     """A name with a path separator is a folder, any other a run of the project if it has one of that name,
-    else a folder."""
+    else a folder. Raises IntegrityError for a run whose evaluations are of other models or data than there are now."""
     folder = start / name
     known = [] if params is None else sorted({*params.evaluated(), *params.groups})
     if params is not None and (name in known or (not is_path(name) and paths.evaluations(name).is_dir())):
@@ -110,6 +110,7 @@ def _run(name: str, params: Params, files: Files) -> Place:
         folder = paths.evaluations(model)
         if not folder.is_dir():
             raise InputError(f"{folder} does not exist; make it with `vse-pipe evaluate --run {model}` or `dvc repro`")
+        current.require(params, model)
         folders["" if model == name else str(repetitions.seed(model))] = folder
     return Place(name, folders, False, files)
 

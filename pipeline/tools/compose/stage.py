@@ -33,11 +33,14 @@ _DIGITS = 6
 
 def compose_run(params: Params, run: str, sets: Path, device: str = "auto") -> dict:
     """The figures of a run or an ensemble on images and captions of the split that ``evaluate.split`` names. Raises InputError
-    for a file that is not of sets, or names what is not embedded."""
+    for a file that is not of sets, or names what is not embedded, IntegrityError for
+    embeddings of another model or of other data than there are now."""
     where = resolve(device)
     own = params.evaluate.model_copy(update={"bank": "test"})  # nothing is corrected, so no bank need be there
-    given = stage.read_inputs(members.embedded(params, run, where), run, own, where)
-    return _figures(sets, given, of_dataset(paths.prepared(params.dataset(run))), params.evaluate)
+    embedded = members.embedded(params, run, where)
+    given = stage.read_inputs(embedded, run, own, where)
+    names = of_dataset(paths.prepared(params.dataset(run)), embedded.origin(own.split))
+    return _figures(sets, given, names, params.evaluate)
 
 
 def compose_files(files: InputFiles, params: EvaluateParams, sets: Path, device: str = "auto") -> dict:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from pipeline.artifacts import embeddings, evaluation
+from pipeline.artifacts import current, embeddings, evaluation
 from pipeline.core.errors import InputError, MissingResource, UsageError
 from pipeline.project import code, paths
 from pipeline.project.params import criteria as grammar
@@ -135,5 +135,6 @@ def _with_tuned(params: Params, run: str, criterion: Rescoring, direction: str) 
             f"{folder / evaluation.METRICS} does not exist: evaluate.tune is set and no evaluation has chosen the parameters "
             f"of {criterion.name} yet; run `vse-pipe evaluate --run {run} --inference {criterion.name}`"
         )
+    current.require(params, run, [criterion.name])
     chosen = evaluation.read_metrics(folder)["parameters"][direction]
     return Rescoring(criterion.name, criterion.params.model_copy(update=chosen))

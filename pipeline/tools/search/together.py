@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pipeline.artifacts import embeddings, evaluation, joins, model_files
+from pipeline.artifacts import current, embeddings, evaluation, joins, model_files
 from pipeline.core.errors import InputError, MissingResource, UsageError
 from pipeline.project import paths
 from pipeline.project.nodes import dvc_stage
@@ -124,6 +124,7 @@ def _weights(params: Params, run: str) -> tuple[float, ...] | None:
         if (folder / evaluation.METRICS).is_file():
             told = evaluation.read_metrics(folder).get("ensemble", {})
             if node.tells(told):
+                current.require(params, run, [inference])
                 return tuple(told["weights"])
     raise MissingResource(
         f"{paths.evaluations(run)}: no evaluation has chosen the weights of the runs of '{run}' yet; run `vse-pipe evaluate --run {run}`"

@@ -50,7 +50,7 @@ def table(
         pictures = encoder.Pictures.of(node.dataset, stored, trained.described, device, drawing)
     features.require_images(stored, prepared)
     texts.require_captions(words, prepared)
-    shown, mentions = pairs.read(injected), mentions_of(prepared)
+    shown, mentions = pairs.read_for(injected, prepared), mentions_of(prepared)
     alike = node.train.same_text or mentions is not None
     said = captions.read(prepared, "train", ("caption_id", "image_id", "split", *(["text"] if alike else [])))
     return TrainTable.join(said, shown, stored, texts.read(words), pictures, node.train.same_text, mentions)

@@ -10,7 +10,8 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from pipeline.artifacts import images, regions
+from pipeline.artifacts import captions as captions_artefact
+from pipeline.artifacts import images, joins, regions
 from pipeline.core import memory
 from pipeline.core.console import track
 from pipeline.core.errors import UnreadableImage
@@ -72,7 +73,8 @@ def assembled(
         if reasons[number]
     ]
     root = str(images.root(mentions.pictures))
-    return Source(rows[0], captions, root, broken, spoken, RegionRows(rows[1], str(source), recall))
+    told = joins.digests(source) if (source / captions_artefact.NAME).is_file() else {}
+    return Source(rows[0], captions, root, broken, spoken, RegionRows(rows[1], str(source), recall, told))
 
 
 def _seen(mentions: Mentions) -> tuple[list[Seen], list[str]]:
