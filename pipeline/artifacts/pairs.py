@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.artifacts import joins, teachers
-from pipeline.core import tables
+from pipeline.core import parquet, tables
+from pipeline.core.files import require
 
 NAME = "pairs.parquet"
 SCHEMA = pa.schema(
@@ -37,16 +38,16 @@ def read(folder: Path) -> pa.Table:
     return tables.read(folder / NAME, SCHEMA, f"vse-pipe inject --noise {folder.name}", problems=problems)
 
 
-def read_for(folder: Path, prepared: Path) -> pa.Table:
-    """As ``read``, to be joined with the images and captions of ``prepared``. Raises IntegrityError where the pairs are of other ones
-    than lie there now."""
-    table, name = read(folder), folder.name
+def require_for(folder: Path, prepared: Path) -> None:
+    """Raises IntegrityError where the pairs are of other images or captions than ``prepared`` now holds."""
+    name = folder.name
     mend = joins.mend(f"inject@{name}", f"vse-pipe inject --noise {name}")
     if (folder / teachers.NAME).is_file():
         mend = joins.mend(f"inject_teachers@{name}", f"vse-pipe inject --teacher {name}")
+    with parquet.opened(require(folder / NAME, f"vse-pipe inject --noise {name}")) as file:
+        about = {key.decode(): value.decode() for key, value in (file.schema.metadata or {}).items()}
     for what in ("images", "captions"):
-        joins.require_file(folder / NAME, tables.footer(table), what, prepared, mend)
-    return table
+        joins.require_file(folder / NAME, about, what, prepared, mend)
 
 
 def problems(table: pa.Table) -> list[str]:

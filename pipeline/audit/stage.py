@@ -100,7 +100,8 @@ def _inputs(node: Run, run: str, files: model_files.ModelFiles) -> tuple[TrainTa
             f"run {run} was trained on other pairs than data/inject now holds for noise '{node.noise}'; {again}"
         )
     prepared = paths.prepared(node.dataset)
-    shown = pairs.read_for(paths.injected(node.dataset, node.noise), prepared)
+    pairs.require_for(paths.injected(node.dataset, node.noise), prepared)
+    shown = pairs.read(paths.injected(node.dataset, node.noise))
     said, mentions = captions.read(prepared), mentions_of(prepared)
     table = TrainTable.join(said, shown, source, seen, same_text=node.train.same_text, mentions=mentions)
     truth = shown.take(pa.array(table.train_rows))

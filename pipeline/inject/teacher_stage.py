@@ -27,7 +27,8 @@ def teach(params: Params, name: str) -> Path:
     out, base = paths.injected(node.dataset, name), paths.injected(node.dataset, node.noise)
     models = params.models(node.run)
     with claim(out):
-        pairs.read_for(base, paths.prepared(node.dataset))
+        pairs.require_for(base, paths.prepared(node.dataset))
+        pairs.read(base)
         entries = teachers.read(base) if node.noise in params.teachers else []
         entries += [one for run in models for one in _entries(params, run, node.weight / len(models))]
         with whole_folder(out, [pairs.NAME, teachers.NAME]) as folder:

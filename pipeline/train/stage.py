@@ -93,6 +93,7 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
     depends = None if network is None else network.depends
     done = False
     if ranks.first() and all(path.is_file() for path in read):  # what is missing is said where it is read
+        inputs.require(node, stored)
         mark = fingerprint.of(node, seed, read, device, depends)
         kept = node.train.keep_state
         done = finished.is_finished(out, mark, kept) and model_files.read_config(out).get("run", name) == name

@@ -38,6 +38,14 @@ def network(
     return IMAGE_ENCODERS.load(node.image.name).load_network(node.features, source, stored, seed, device)
 
 
+def require(node: Run, stored: features.Features) -> None:
+    """Raises IntegrityError where features, texts or pairs are of other images or captions than are prepared now."""
+    prepared = paths.prepared(node.dataset)
+    features.require_images(stored, prepared)
+    texts.require_captions(paths.extracted(node.dataset, node.texts), prepared)
+    pairs.require_for(paths.injected(node.dataset, node.noise), prepared)
+
+
 def table(
     node: Run, stored: features.Features, trained: PixelNetwork | None, seed: int, device: torch.device
 ) -> TrainTable:
@@ -48,9 +56,8 @@ def table(
         encoder = IMAGE_ENCODERS.load(node.image.name)
         drawing = encoder.Drawing.of(node.image.params, seed)
         pictures = encoder.Pictures.of(node.dataset, stored, trained.described, device, drawing)
-    features.require_images(stored, prepared)
-    texts.require_captions(words, prepared)
-    shown, mentions = pairs.read_for(injected, prepared), mentions_of(prepared)
+    require(node, stored)
+    shown, mentions = pairs.read(injected), mentions_of(prepared)
     alike = node.train.same_text or mentions is not None
     said = captions.read(prepared, "train", ("caption_id", "image_id", "split", *(["text"] if alike else [])))
     return TrainTable.join(said, shown, stored, texts.read(words), pictures, node.train.same_text, mentions)

@@ -1,0 +1,269 @@
+"""Each upstream artefact made anew, and then each reader called: the right result or status 5, never a join by old numbers."""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.artifacts import captions, images, model_files
+from pipeline.audit.stage import audit
+from pipeline.core.errors import IntegrityError
+from pipeline.core.files import sha256
+from pipeline.embed.stage import embed
+from pipeline.evaluate.stage import evaluate
+from pipeline.extract.stage import extract
+from pipeline.extract.text_stage import extract_texts
+from pipeline.inject.stage import inject
+from pipeline.inject.teacher_stage import teach
+from pipeline.project import paths
+from pipeline.project.nodes import nodes
+from pipeline.project.params.typed import Params
+from pipeline.project.problems import DIGEST
+from pipeline.report.stage import report
+from pipeline.tools.compare.stage import compare
+from pipeline.tools.export.stage import export_run
+from pipeline.tools.hub.stage import pack
+from pipeline.tools.search.engine import Engine
+from pipeline.train.stage import train
+from tests.tools.search import project as artefacts
+
+RUNS = ("sum", "given")
+CRITERIA = ["nns", "csls"]
+SECTIONS: dict = {
+    "runs": {name: artefacts.RUNS[name] for name in RUNS},
+    "ensembles": {"both": {"first": "sum", "second": "given"}},
+    "teachers": {"taught": {"run": "sum", "dataset": "toy", "noise": "clean"}},
+    "grid": {"inferences": CRITERIA},
+}
+
+
+def params(**changes: object) -> Params:
+    return artefacts.params(Path(), **{**SECTIONS, **changes})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """Every artefact, before anything is made anew."""
+    root = tmp_path_factory.mktemp("stale")
+    with contextlib.chdir(root):
+        artefacts.write(root, RUNS)
+        evaluated()
+        audit(params(), "sum", device="cpu")
+        report(params())
+    return root
+
+
+@pytest.fixture
+def project(whole, tmp_path, monkeypatch) -> Path:
+    shutil.copytree(whole, tmp_path / "project")
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+def evaluated() -> None:
+    for name in (*RUNS, "both"):
+        evaluate(params(), name, CRITERIA, "cpu")
+
+
+# What is made anew.
+
+
+def _prepared(change: Callable[[dict, dict], None]) -> None:
+    folder = paths.prepared("toy")
+    pictures, texts = images.read(folder), captions.read(folder)
+    rows = pictures.to_pydict(), texts.to_pydict()
+    change(*rows)
+    images.write(folder, pa.table(rows[0], schema=images.SCHEMA.remove_metadata()), str(images.root(pictures)))
+    captions.write(folder, pa.table(rows[1], schema=captions.SCHEMA.remove_metadata()))
+
+
+def row_on_top() -> None:
+    """A picture of test with a caption, of which all others move on by one number."""
+
+    def change(pictures: dict, texts: dict) -> None:
+        last = pictures["image_id"][-1] + 3
+        moved = dict(zip(pictures["image_id"], [*pictures["image_id"][1:], last], strict=True))
+        first = {"image_id": pictures["image_id"][0], "split": "test"}
+        about = {**first, "file": "new.png", "width": 40, "height": 40, "sha256": "9"}
+        shutil.copy(Path(artefacts.ROOT) / pictures["file"][0], Path(artefacts.ROOT) / "new.png")
+        for name, values in pictures.items():
+            new = [moved[one] for one in values] if name == "image_id" else values
+            pictures[name] = [about[name], *new]
+        said = {**first, "caption_id": texts["caption_id"][0], "text": "a new disc"}
+        texts["image_id"] = [moved[one] for one in texts["image_id"]]
+        texts["caption_id"] = [one + 1 for one in texts["caption_id"]]
+        for name, values in texts.items():
+            texts[name] = [said[name], *values]
+
+    _prepared(change)
+
+
+def picture(split: str) -> None:
+    def change(pictures: dict, texts: dict) -> None:
+        pictures["sha256"][pictures["split"].index(split)] = "9" * 64
+
+    _prepared(change)
+
+
+def caption(split: str) -> None:
+    def change(pictures: dict, texts: dict) -> None:
+        texts["text"][texts["split"].index(split)] = "a green box, seen from above"
+
+    _prepared(change)
+
+
+def other_split() -> None:
+    """A picture of val becomes one of test."""
+
+    def change(pictures: dict, texts: dict) -> None:
+        place = pictures["split"].index("val")
+        pictures["split"][place] = "test"
+        own = np.array(texts["image_id"]) == pictures["image_id"][place]
+        texts["split"] = np.where(own, "test", texts["split"]).tolist()
+
+    _prepared(change)
+
+
+def trained() -> None:
+    train(params(train={**artefacts.SECTIONS["train"], "lr": 0.03}), "sum", "cpu")
+
+
+def embedded() -> None:
+    """By a model that was trained anew, too."""
+    trained()
+    embed(params(), "sum", "cpu")
+
+
+def injected() -> None:
+    inject(params(noises={"clean": {"dataset": "toy", "protocol": "caption", "rate": 0.5}}), "clean")
+
+
+def extracted() -> None:
+    options = {**artefacts.SECTIONS["features"], "filters": {**artefacts.SECTIONS["features"]["filters"], "filters": 8}}
+    extract(params(features=options), "filters", "cpu")
+
+
+def extracted_texts() -> None:
+    extract_texts(params(texts={"words": {"dataset": "toy", "method": "words", "min_count": 3}}), "words")
+
+
+# Who reads. What each returns is the same for the same inputs.
+
+
+def _search() -> object:
+    hits = Engine.open(params(), "sum", "nns", "test", "cpu").by_text("a red disc", 5).hits
+    return [(hit.image_id, hit.file, hit.text, hit.score) for hit in hits]
+
+
+def _report(**sections: object) -> object:
+    shutil.rmtree("reports")
+    report(params(**sections))
+    return Path("reports/metrics.json").read_text()
+
+
+def _compare() -> object:
+    found = compare("sum", ["given"], Path.cwd(), params(), resamples=20)
+    return [(row.address, row.difference) for one in found for row in one.rows]
+
+
+def _check() -> None:
+    """What it finds is raised, as the command ends with its status."""
+    asked = params()
+    problems = [one for node in nodes(asked) if node.out.exists() for one in _problems(asked, node)]
+    lines = [one.line for one in problems if one.status == DIGEST]
+    if lines:
+        raise IntegrityError("\n".join(lines))
+
+
+def _problems(asked: Params, node) -> list:
+    return node.declaration.beside(node.declaration.check).problems(asked, node)
+
+
+def _train() -> object:
+    return sha256(train(params(), "sum", "cpu") / model_files.MODEL)
+
+
+def _taught() -> object:
+    return (teach(params(), "taught") / "pairs.parquet").read_bytes()
+
+
+READERS: dict[str, Callable[[], object]] = {
+    "train": _train,
+    "teach": _taught,
+    "embed": lambda: sha256(embed(params(), "sum", "cpu") / "images.parquet"),
+    "evaluate": lambda: evaluate(params(), "sum", CRITERIA, "cpu"),
+    "ensemble": lambda: evaluate(params(), "both", CRITERIA, "cpu"),
+    "search": _search,
+    "export": lambda: export_run(params(), "sum", "csls", "npy", "text_to_image", Path("out"), "cpu"),
+    "audit": lambda: audit(params(), "sum", device="cpu"),
+    "report": _report,
+    "audited": lambda: _report(report={"audits": ["sum"]}),
+    "compare": _compare,
+    "pack": lambda: pack(params(), "sum", Path("packed"), None),
+    "check": _check,
+}
+# refused: status 5. same: nothing that it joins has changed. anew: it reads what there is now.
+REFUSED, SAME, ANEW = "refused", "same", "anew"
+_ALL = dict.fromkeys(READERS, REFUSED)
+_OF_TEST = ("evaluate", "ensemble", "search", "export", "report", "compare")
+_OF_TRAIN = _ALL | dict.fromkeys(_OF_TEST, SAME)
+# What is made anew, and what each reader then does.
+CASES: dict[str, tuple[Callable[[], None], dict[str, str]]] = {
+    "a row on top": (row_on_top, _ALL),
+    "a picture of test": (lambda: picture("test"), _ALL),
+    "a picture of train": (lambda: picture("train"), _OF_TRAIN),
+    "a caption of test": (lambda: caption("test"), _ALL),
+    "a caption of train": (lambda: caption("train"), _OF_TRAIN),
+    "another split": (other_split, _ALL),
+    "train": (
+        trained,
+        _ALL | {"train": ANEW, "embed": ANEW, "audit": ANEW},
+    ),
+    "embed": (
+        embedded,
+        _ALL | dict.fromkeys(("train", "teach", "embed", "evaluate", "ensemble", "search", "export", "audit"), ANEW),
+    ),
+    "inject": (
+        injected,
+        _ALL | {"train": ANEW, "teach": ANEW, "embed": SAME, "audited": SAME} | dict.fromkeys(_OF_TEST, SAME),
+    ),
+    "extract": (
+        extracted,
+        _ALL | {"train": ANEW, "teach": SAME, "audited": SAME} | dict.fromkeys(_OF_TEST, SAME),
+    ),
+    "texts": (
+        extracted_texts,
+        # A sentence is read with the vocabulary of the texts.
+        _ALL | {"train": ANEW, "teach": SAME, "audited": SAME} | dict.fromkeys(_OF_TEST, SAME) | {"search": REFUSED},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def before(whole, tmp_path_factory) -> dict[str, object]:
+    found = {}
+    for name, reader in READERS.items():
+        root = tmp_path_factory.mktemp("before") / "project"
+        shutil.copytree(whole, root)
+        with contextlib.chdir(root):
+            found[name] = reader()
+    return found
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("case", CASES)
+def test_an_artefact_made_anew_is_joined_with_nothing_that_was_made_from_the_old(project, before, case, reader):
+    change, expected = CASES[case]
+    change()
+    if expected[reader] == REFUSED:
+        with pytest.raises(IntegrityError, match=r"run `(dvc repro|vse-pipe) ") as caught:
+            READERS[reader]()
+        assert reader in ("check", "pack") or "\n" not in str(caught.value)
+    else:
+        found = READERS[reader]()
+        assert expected[reader] == ANEW or json.dumps(found, default=repr) == json.dumps(before[reader], default=repr)
