@@ -76,7 +76,7 @@ def test_a_criterion_that_nothing_could_tune_is_named_with_the_reason(project, p
     (folder / evaluation.UNMEASURED).write_text(json.dumps({"criteria": {"rgm": "data/embed/moved/1 holds no split val"}}))
     page = report(dataclasses.replace(params, grid=grid)).read_text(encoding="utf-8")
     assert "transfer moved/1 under rgm" in page
-    expected = "transfer moved/1 under rgm: data/embed/moved/1 holds no split val"
+    expected = "transfer moved/1 under rgm: cannot be computed: data/embed/moved/1 holds no split val"
     assert expected in " ".join(capsys.readouterr().err.split())
 
 
