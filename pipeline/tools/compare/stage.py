@@ -12,7 +12,7 @@ from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.ranking.confidence.difference import Comparison, compared
 from pipeline.ranking.confidence.intervals import holm
-from pipeline.tools.compare import places
+from pipeline.tools.compare import contents, places
 from pipeline.tools.compare.files import Disk
 from pipeline.tools.compare.places import Place
 
@@ -48,7 +48,8 @@ def compare(
         if params:
             _warn_of_precision(a, b, params)
         for of_a, of_b in _chosen(a, b, inference, params):
-            found.append(compared(a.read(of_a), b.read(of_b), resamples, seed))
+            pair = a.read(of_a), b.read(of_b)
+            found.append(compared(pair[0], contents.aligned(a, b, pair, params), resamples, seed))
     return found if len(sides) == 1 else _corrected(found)
 
 
