@@ -73,7 +73,9 @@ def test_what_is_not_evaluated_is_left_out_and_named(project, params, capsys):
 def test_a_criterion_that_nothing_could_tune_is_named_with_the_reason(project, params, capsys):
     grid = params.grid.model_copy(update={"inferences": ["nns", "rgm"]})
     folder = project / paths.evaluations("moved/1")
-    (folder / evaluation.UNMEASURED).write_text(json.dumps({"criteria": {"rgm": "data/embed/moved/1 holds no split val"}}))
+    (folder / evaluation.UNMEASURED).write_text(
+        json.dumps({"criteria": {"rgm": "data/embed/moved/1 holds no split val"}})
+    )
     page = report(dataclasses.replace(params, grid=grid)).read_text(encoding="utf-8")
     assert "transfer moved/1 under rgm" in page
     expected = "transfer moved/1 under rgm: cannot be computed: data/embed/moved/1 holds no split val"

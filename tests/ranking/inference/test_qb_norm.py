@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.inference.qb_norm import criterion as qb_norm
 from pipeline.ranking.engine.scores import Scores
+from pipeline.ranking.inference.qb_norm import criterion as qb_norm
 from tests.naive import criteria as naive
 from tests.naive.evaluate import inverted_softmax
 from tests.ranking.dense import dense, own, whole
