@@ -104,9 +104,9 @@ def greedy(scores: Scores, settings: Sequence[Allowance], mode: Mode) -> Iterato
 
 
 def _matched(scores: Scores, lists: _Lists, k: int, quota: int, mode: Mode) -> MatchedPairs:
-    rows, columns, values = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-    if quota:
-        rows, columns, values = _Assignment(scores, lists, k, quota).solve()
+    if quota == 0:
+        return MatchedPairs(np.empty(0, np.int64), np.empty(0, np.int64), same=lists.same)
+    rows, columns, values = _Assignment(scores, lists, k, quota).solve()
     order = _best_first(values, rows, columns)
     if mode == "literal":
         order = order[: min(scores.shape) * k]

@@ -48,7 +48,7 @@ class Ties:
         return members[~answered[members]]
 
     def _answered(self, group: Int[np.ndarray, " group"], held: dict[int, Levels]) -> Bool[np.ndarray, " group"]:
-        """Of queries with the same scores, which are answered in the worst case."""
+        """Of queries with the same scores, which are answered: as many as in the worst case, of those that are at their places."""
         places = [frozenset(held[query].items()) for query in group.tolist()]
         kinds = {place: kind for kind, place in enumerate(dict.fromkeys(places))}
         answers = np.array([[_answers(dict(place), self.wrong[query]) for place in kinds] for query in group.tolist()])
@@ -57,7 +57,8 @@ class Ties:
         from scipy.optimize import linear_sum_assignment
 
         every = answers[:, [kinds[place] for place in places]]
-        return every[linear_sum_assignment(every)]
+        fewest, found = every[linear_sum_assignment(every)].sum(), every.diagonal()
+        return found & (found.cumsum() <= fewest)
 
     def _count_wrong(self, queries: Int[np.ndarray, " queries"]) -> None:
         """Of each query the scores of its right items, and how many wrong ones have them too."""
