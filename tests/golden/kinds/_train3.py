@@ -55,7 +55,7 @@ def _steps(
     optimizer = optimizer_for(model, train)
     images, tokens, lengths = (torch.tensor(arrays[name]) for name in ("images", "tokens", "lengths"))
     batch = Batch(images, (tokens, lengths), torch.arange(len(images)), np.arange(len(images)))
-    losses = [step(Scheme(setting), optimizer, batch) for _ in arrays["losses"]]
+    losses = [step(Scheme(setting), optimizer, batch)[0] for _ in arrays["losses"]]
     return losses, model.state_dict()
 
 
