@@ -62,17 +62,11 @@ TABLE = [
         _NO_WEIGHTS,
     ),
     Rewriting(
-        r"vse-pipe apply mine\.yaml",
-        "vse-pipe -S features.main.weights=random -S features.main.image_size=64 apply mine.yaml",
-        f"{_NO_WEIGHTS}, and small pictures for a network of 152 layers",
-        r"README\.md",
-    ),
-    Rewriting(
         r"(vse-pipe -S datasets\.mine\.source=\S+) apply strong",
         r"\1 -S features.main.weights=random -S features.main.image_size=64 "
         r"-S 'texts.both={dataset: mine, method: tfidf, size: 50}' apply strong",
-        f"{_NO_WEIGHTS}, and no sentence encoder",
-        r"docs/recipes\.md",
+        f"{_NO_WEIGHTS}, small pictures for a network of 152 layers, and no sentence encoder",
+        r"README\.md|docs/recipes\.md",
     ),
     Rewriting(
         r"(vse-pipe -S \S+) apply (flickr8k_strong|flickr8k_precomp_noise)",

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -6,6 +7,7 @@ from pipeline.core.errors import MissingResource, ParamsError, UsageError
 from pipeline.project.params import overlay, sweeps
 from pipeline.project.params.document import read_document
 from pipeline.project.params.load import load
+from pipeline.project.registry import INFERENCES
 from pipeline.project.repetitions import entry
 from tests.rules.sources import ROOT
 from tests.toy_project import write_params
@@ -18,7 +20,17 @@ def params(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("name", overlay.names())
+def test_all_criteria_are_one_overlay_that_leaves_the_rest_as_it_is(params):
+    before = load(params)
+    overlay.apply(params, "all_criteria", [])
+    loaded = load(params)
+    assert replace(loaded, grid=before.grid, inference=before.inference) == before
+    assert before.grid.inferences == ["nns", "is", "csls", "rgm"]
+    parts = {part for name in loaded.grid.inferences for part in name.split("+")}
+    assert parts == set(INFERENCES.names()) - {"hungarian"}, "which is for some thousand items at most"
+
+
+@pytest.mark.parametrize("name", [name for name in overlay.names() if name != "all_criteria"])
 def test_every_packaged_overlay_validates_and_replaces_the_nodes(params, name):
     overlay.apply(params, name, [])
     loaded, content = load(params), read_document(overlay.find(name))
@@ -165,7 +177,7 @@ def test_only_nodes_can_be_replaced(params, tmp_path, replace):
 
 @pytest.mark.parametrize("name", ["my-overlay.yaml", "overlays/mine"])
 def test_a_file_that_is_not_there_is_no_unknown_overlay(params, name):
-    with pytest.raises(MissingResource, match=f"{name}: no such file; packaged overlays are clip, figures_hal_aaai, "):
+    with pytest.raises(MissingResource, match=f"{name}: no such file; packaged overlays are all_criteria, clip, "):
         overlay.apply(params, name, [])
 
 
