@@ -32,12 +32,8 @@ def index(
         str | None,
         typer.Option(help="weights of --model: a file, or the name of published weights, such as laion2b_s34b_b79k"),
     ] = None,
-    sha256: Annotated[
-        str | None, typer.Option(help="sha256 that the weights must have (default for a file: its present sha256)")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="name of the collection in params.yaml (default: the folder's name)")
-    ] = None,
+    sha256: Annotated[str | None, typer.Option(help="the weights' sha256 (default for a file: its own)")] = None,
+    name: Annotated[str | None, typer.Option(help="name in params.yaml (default: the folder's name)")] = None,
     to: Annotated[
         str | None,
         typer.Option(

@@ -27,9 +27,7 @@ def search(
         typer.Argument(help="a sentence, a picture's file, or several with + and -: 'dog:2 + pool.jpg - fruit'"),
     ] = None,
     image: Annotated[Path | None, typer.Option(help="a photo; find captions for it")] = None,
-    image_id: Annotated[
-        str | None, typer.Option(help="an image of the data set, by its id; find captions for it")
-    ] = None,
+    image_id: Annotated[str | None, typer.Option(help="id of an image of the data set; find captions for it")] = None,
     run: Annotated[
         str | None,
         typer.Option(
@@ -57,9 +55,7 @@ def search(
         float | None,
         typer.Option(help="show only results that match with at least this probability, 0 to 1, as learnt from val"),
     ] = None,
-    probability: Annotated[
-        bool, typer.Option("--probability", help="show the probability that a result matches")
-    ] = False,
+    probability: Annotated[bool, typer.Option("--probability", help="show the probability of each match")] = False,
     pictures: Annotated[
         bool, typer.Option(help="show pictures in terminals that can: kitty, iTerm2, WezTerm, Ghostty")
     ] = True,

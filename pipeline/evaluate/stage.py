@@ -19,7 +19,7 @@ from pipeline.core.whole import whole_folder
 from pipeline.evaluate.engine import members
 from pipeline.evaluate.engine.ensemble import Ensemble
 from pipeline.evaluate.engine.further import Further
-from pipeline.evaluate.engine.measure import Inputs, Result, is_open, measure, open_parameters
+from pipeline.evaluate.engine.measure import Inputs, Result, measure, open_parameters
 from pipeline.project import paths, repetitions, timing
 from pipeline.project.params import criteria as grammar
 from pipeline.project.params.schema import EvaluateParams
@@ -71,7 +71,7 @@ def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> 
     own = params.evaluate.of(dataset)
     embedded = members.embedded(params, run, device)
     lender = members.lender(params, run, device)
-    to_choose = any(is_open(one, own) for one in chosen)
+    to_choose = any(open_parameters(one, own) for one in chosen)
     home = members.at_home(params, run, device) if to_choose and not _has_validation(embedded, own) else None
     given = read_inputs(embedded, run, own, device, lender, home)
     if not len(given.ranked.caption_ids):

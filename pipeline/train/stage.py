@@ -82,8 +82,7 @@ def train(params: Params, run: str, device: str = "auto", out: Path | None = Non
 
 
 def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
-    started, node = time.monotonic(), params.runs[name]
-    seed = node.seed
+    started, node, seed = time.monotonic(), params.runs[name], params.runs[name].seed
     if device.type == "cpu":
         allocator.keep_freed()
     stored = features.read(paths.extracted(node.dataset, node.features))
@@ -127,9 +126,8 @@ def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
 
     if not ranks.first():
         return
-    ended = loop.ending(scheme, progress)
-    if stuck := watch.end(progress.history[-1], node.train.batch_size):
-        ended["stuck"] = stuck
+    stuck = watch.end(progress.history[-1], node.train.batch_size)
+    ended = loop.ending(scheme, progress) | ({"stuck": stuck} if stuck else {})
     config = {**_config(params, name, table, stored, progress), "ended": ended, "run": name, "pairs_sha256": shown}
     if progress.processes > 1:
         config["processes"] = progress.processes

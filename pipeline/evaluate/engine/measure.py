@@ -81,7 +81,7 @@ def measure(
     """
     folds = protocol.folds(inputs.ranked, params)
     is_curved = any(is_calibrated(criterion, inputs.similarity, params) for criterion in criteria)
-    to_tune = is_curved or any(is_open(criterion, params) for criterion in criteria)
+    to_tune = is_curved or any(open_parameters(criterion, params) for criterion in criteria)
     sets = 2 if to_tune else 1
     ground = trials(folds, inputs.bank, inputs.similarity, params.memory, sets)
     to_choose_on = tuning_ground(inputs, params, sets) if to_tune else {}
@@ -89,8 +89,7 @@ def measure(
     failed: list[InputError] = []
     for criterion in criteria:
         try:
-            trials_of = to_choose_on.get
-            chosen = {side: tuning.tuned(criterion, trials_of(side, []), params.tune) for side in DIRECTIONS}
+            chosen = {side: tuning.tuned(criterion, to_choose_on.get(side, []), params.tune) for side in DIRECTIONS}
             curved = is_calibrated(criterion, inputs.similarity, params)
             sure = _calibrated(inputs, chosen, folds, ground, to_choose_on, params) if curved else {}
             result = _result(inputs, criterion, chosen, folds, ground, params, sure, finder)
@@ -113,11 +112,6 @@ def _finder(
 
     approximate.check(params, criteria, inputs.ranked, str(inputs.about["similarity"]), inputs.bank.own)
     return approximate.Finder.of(inputs.ranked, ground, params, inputs.bank.own, inputs.seed)
-
-
-def is_open(criterion: Criterion, params: EvaluateParams) -> bool:
-    """Has it parameters that validation data must choose?"""
-    return bool(open_parameters(criterion, params))
 
 
 def open_parameters(criterion: Criterion, params: EvaluateParams) -> list[str]:
@@ -182,7 +176,7 @@ def _result(
         **_circumstances(inputs, criterion, params, len(folds)),
         "parameters": {direction: _parameters(tuned) for direction, tuned in chosen.items()},
         "tuned": {direction: _chosen(criterion, tuned, params) for direction, tuned in chosen.items()},
-        **({"tuned_on": inputs.tuned_on} if inputs.tuned_on and is_open(criterion, params) else {}),
+        **({"tuned_on": inputs.tuned_on} if inputs.tuned_on and open_parameters(criterion, params) else {}),
         "notes": {direction: noted for direction, noted in notes.items() if noted},
         **_metrics(outcomes, folds, inputs.ranked),
         "intervals": _intervals(ranks, occurrence, params.resamples, inputs.seed),

@@ -11,7 +11,7 @@ from pipeline.core import locks
 from pipeline.core.device import resolve
 from pipeline.core.errors import UsageError
 from pipeline.core.strict import Strict
-from pipeline.evaluate.engine.measure import Inputs, Result, is_calibrated, is_open, measure
+from pipeline.evaluate.engine.measure import Inputs, Result, is_calibrated, measure, open_parameters
 from pipeline.evaluate.external import inputs
 from pipeline.evaluate.external.given import require_room
 from pipeline.evaluate.external.inputs import InputFiles
@@ -72,7 +72,7 @@ def evaluate_files(
 
 def must_be_given(given: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
     """Raises UsageError when a criterion's parameters are open and there is no validation data."""
-    names = [one.name for one in chosen if is_open(one, params)]
+    names = [one.name for one in chosen if open_parameters(one, params)]
     if names and given.tuning is None:
         raise UsageError(
             f"{', '.join(names)}: parameters are to be chosen and there is nothing to choose them on; give --val-images "

@@ -12,7 +12,7 @@ _LONGEST = 6
 
 
 @dataclass(frozen=True)
-class Setting:
+class OptionValue:
     """text: an option and its value, ``gamma 30``, or the name of a member; now: the value in params.yaml where it differs."""
 
     text: str
@@ -20,13 +20,13 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Row:
+class MemberOptions:
     """One member of a run with its options. recorded: whether the run's config.json has them; else they are those of
     params.yaml."""
 
     kind: str
-    member: Setting
-    options: list[Setting] = field(default_factory=list)
+    member: OptionValue
+    options: list[OptionValue] = field(default_factory=list)
     recorded: bool = True
 
     @property
@@ -35,15 +35,15 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Ranked:
+class CriterionOptions:
     """The options that a criterion ranked ``runs`` with."""
 
-    options: list[Setting]
+    options: list[OptionValue]
     runs: list[str]
     recorded: bool = True
 
 
-def of_run(run: TrainedRun, params: Params) -> list[Row]:
+def of_run(run: TrainedRun, params: Params) -> list[MemberOptions]:
     """Its inputs, its members, its training and its seed."""
     node, config = run.params, run.config
     inputs = {
@@ -60,23 +60,31 @@ def of_run(run: TrainedRun, params: Params) -> list[Row]:
     if SCHEMES.traits(node.scheme.name).trains:
         now = node.train.model_dump(mode="json")
         trained = config.get("train")
-        rows.append(Row("train", Setting(""), compared(trained or now, {} if copied else now), trained is not None))
+        rows.append(
+            MemberOptions(
+                "train", OptionValue(""), compared(trained or now, {} if copied else now), trained is not None
+            )
+        )
         seed = config.get("seed")
         (option,) = compared({"seed": node.seed if seed is None else seed}, {} if copied else {"seed": node.seed})
         rows.append(
-            Row("seed", Setting(""), [Setting(option.text.removeprefix("seed "), option.now)], seed is not None)
+            MemberOptions(
+                "seed", OptionValue(""), [OptionValue(option.text.removeprefix("seed "), option.now)], seed is not None
+            )
         )
     return rows
 
 
-def _member(kind: str, made: dict | None, now: Member | None, named: Member) -> Row:
+def _member(kind: str, made: dict | None, now: Member | None, named: Member) -> MemberOptions:
     """made: as config.json describes it; now: what to compare it with; named: what stands for it where nothing is recorded."""
     if made is None:
-        return Row(kind, Setting(named.name), compared(named.params.model_dump(mode="json"), {}), recorded=False)
+        return MemberOptions(
+            kind, OptionValue(named.name), compared(named.params.model_dump(mode="json"), {}), recorded=False
+        )
     other = now is not None and now.name != made["name"]
     known = {} if now is None or other else now.params.model_dump(mode="json")
-    name = Setting(str(made["name"]), now.name if now and other else None)
-    return Row(kind, name, compared(made.get("params", {}), known))
+    name = OptionValue(str(made["name"]), now.name if now and other else None)
+    return MemberOptions(kind, name, compared(made.get("params", {}), known))
 
 
 def trained_at(run: TrainedRun, address: str) -> object:
@@ -89,12 +97,12 @@ def trained_at(run: TrainedRun, address: str) -> object:
     return flat(made["params"]).get(option) if isinstance(made, dict) else None
 
 
-def of_criteria(results: Results) -> list[tuple[str, list[Ranked]]]:
+def of_criteria(results: Results) -> list[tuple[str, list[CriterionOptions]]]:
     """By criterion in the order of the grid; several where runs, or directions, were ranked with different options."""
     return [(name, _criterion(name, results)) for name in results.params.grid.inferences]
 
 
-def _criterion(name: str, results: Results) -> list[Ranked]:
+def _criterion(name: str, results: Results) -> list[CriterionOptions]:
     now = criteria.options(results.params, name)
     variants: dict[str, tuple[dict, list[str]]] = {}
     for run in results.runs():
@@ -106,14 +114,14 @@ def _criterion(name: str, results: Results) -> list[Ranked]:
                 known = run.name if alike else f"{run.name}, {direction.replace('_', ' ')}"
                 runs += [known] if known not in runs else []
     if not variants:
-        return [Ranked(compared(now, {}), [], recorded=False)]
-    return [Ranked(compared(flat(values), now), runs) for values, runs in variants.values()]
+        return [CriterionOptions(compared(now, {}), [], recorded=False)]
+    return [CriterionOptions(compared(flat(values), now), runs) for values, runs in variants.values()]
 
 
-def compared(made: dict, now: dict) -> list[Setting]:
+def compared(made: dict, now: dict) -> list[OptionValue]:
     """Each value of ``made``, in the order of ``now``, with that of ``now`` where it has another one of that name."""
     return [
-        Setting(f"{key} {shown(made[key])}", shown(now[key]) if key in now and now[key] != made[key] else None)
+        OptionValue(f"{key} {shown(made[key])}", shown(now[key]) if key in now and now[key] != made[key] else None)
         for key in dict.fromkeys([*(key for key in now if key in made), *made])
     ]
 

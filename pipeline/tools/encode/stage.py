@@ -15,7 +15,8 @@ from pipeline.core.console import say, warn
 from pipeline.core.device import resolve
 from pipeline.core.errors import InputError, MissingResource, PipelineError, UsageError
 from pipeline.prepare.engine.source import caption_text, read_lines
-from pipeline.prepare.formats.folder.read import ENDINGS, walked
+from pipeline.prepare.engine.walk import walked
+from pipeline.prepare.formats.folder import ENDINGS
 from pipeline.project.params.typed import Params
 from pipeline.tools.encode.encoder import Encoder
 

@@ -18,7 +18,7 @@ from pipeline.core.unknown import unknown
 from pipeline.core.whole import whole_folder
 from pipeline.evaluate.engine import members
 from pipeline.evaluate.engine.ensemble import Ensemble
-from pipeline.evaluate.engine.measure import Inputs, is_open, tuning_ground
+from pipeline.evaluate.engine.measure import Inputs, open_parameters, tuning_ground
 from pipeline.evaluate.external import inputs as external
 from pipeline.evaluate.external.given import require_room
 from pipeline.evaluate.external.inputs import InputFiles
@@ -85,7 +85,7 @@ def export_run(
             f"{', '.join(_INNER_PRODUCTS)}"
         )
     lender, home = members.lender(params, run, where), None
-    if is_open(criterion, params.evaluate):
+    if open_parameters(criterion, params.evaluate):
         home = members.at_home(params, run, where)
     given = read_inputs(embedded, run, params.evaluate, where, lender, home)
     sources = _digests([folder / embeddings.IMAGES, folder / embeddings.CAPTIONS])
@@ -151,7 +151,7 @@ def _export(
     require_room(out)
     if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
         raise UsageError(f"--out: {out} exists and is not an export; choose another folder")
-    if is_open(criterion, params):
+    if open_parameters(criterion, params):
         trials = tuning_ground(given, params)[direction]
         criterion = tuning.tuned(criterion, trials, params.tune).criterion
     bias = _bias(given, criterion, direction, params)

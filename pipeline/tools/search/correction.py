@@ -122,10 +122,10 @@ def _with_tuned(params: Params, run: str, criterion: Rescoring, direction: str) 
     """Under ``evaluate.tune``, with the parameters that the evaluation of this direction chose."""
     if not params.evaluate.tune:
         return criterion
-    from pipeline.evaluate.engine.measure import is_open
+    from pipeline.evaluate.engine.measure import open_parameters
     from pipeline.ranking.engine.criteria import parse
 
-    if not is_open(parse(criterion.name, params.inference), params.evaluate):
+    if not open_parameters(parse(criterion.name, params.inference), params.evaluate):
         return criterion
     folder = paths.evaluated(run, criterion.name)
     if why := evaluation.read_unmeasured(paths.evaluations(run)).get(criterion.name):

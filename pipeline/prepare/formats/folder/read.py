@@ -1,7 +1,5 @@
 """The pictures below a folder; of those that an earlier call has read and that have not changed only size and time are looked at."""
 
-import os
-from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,12 +8,11 @@ import pyarrow as pa
 
 from pipeline.artifacts.images import UNREAD
 from pipeline.artifacts.names import TextIds
-from pipeline.core import text_ids
 from pipeline.core.errors import InputError
-from pipeline.pictures.address import is_path
 from pipeline.prepare.engine.scan import Read, readings
 from pipeline.prepare.engine.seen import SeenPictures, Stamp
-from pipeline.prepare.engine.source import Source, caption_table, existing, image_table, is_text
+from pipeline.prepare.engine.source import Source, caption_table, existing, image_table
+from pipeline.prepare.engine.walk import stamp_of, walked
 from pipeline.prepare.formats.folder import ENDINGS, Params
 from pipeline.project import paths
 
@@ -24,14 +21,6 @@ _SPLIT = "test"
 # Readings of a file that is written meanwhile.
 _TRIES = 3
 _CHANGING = ((0, 0), 1, UNREAD, "changes while it is read")
-
-
-@dataclass
-class _Found:
-    """stamps: of the pictures, by name below the folder; left_out: a line for whatever else could have been one."""
-
-    stamps: dict[str, Stamp] = field(default_factory=dict)
-    left_out: list[str] = field(default_factory=list)
 
 
 def read(source: Path, out: Path, params: Params, seed: int) -> Source:
@@ -75,7 +64,7 @@ def _readings(source: Path, stamps: dict[str, Stamp], seen: SeenPictures) -> dic
         again = []
         made = readings(source, ((file, str(source / file)) for file in wanted), len(wanted))
         for file, result in zip(wanted, made, strict=True):
-            now = _stamp(source / file)
+            now = stamp_of(source / file)
             if now is None or now == stamps[file]:
                 results[file] = result
                 seen.add(file, stamps[file], result)
@@ -86,71 +75,6 @@ def _readings(source: Path, stamps: dict[str, Stamp], seen: SeenPictures) -> dic
             break
         wanted = again
     return results
-
-
-def _stamp(place: Path | os.DirEntry) -> Stamp | None:
-    """None where there is no such file any more."""
-    try:
-        status = place.stat()
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def walked(source: Path) -> _Found:
-    """Strings and one look at each file: a million of them are no rarity."""
-    found, waiting = _Found(), [("", str(source))]
-    for below, folder in waiting:
-        try:
-            with os.scandir(folder) as listed:
-                entries = [one for one in listed if not one.name.startswith(".")]
-        except OSError as error:
-            found.left_out.append(f"{_shown(folder)}: the folder cannot be read ({error.strerror})")
-            continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append((f"{below}{entry.name}/", entry.path))
-            elif entry.is_symlink() and os.path.isdir(entry):  # noqa: PTH112 (entry.is_dir raises of loops)
-                found.left_out.append(f"{_shown(entry.path)}: a link to a folder is not followed")
-            elif entry.name.lower().endswith(ENDINGS):
-                _take(found, source, below + entry.name, entry)
-    _refuse_ids(found, source)
-    return found
-
-
-def _take(found: _Found, source: Path, file: str, entry: os.DirEntry) -> None:
-    """Into ``stamps``, or with the reason into ``left_out``."""
-    why, stamp = _objection(source, file, entry), _stamp(entry)
-    if why is None and stamp is not None:
-        found.stamps[file] = stamp
-    else:
-        found.left_out.append(f"{_shown(entry.path)}: {why or 'it was removed meanwhile'}")
-
-
-def _objection(source: Path, file: str, entry: os.DirEntry) -> str | None:
-    if not is_text(file):
-        return "its name is not UTF-8; rename it"
-    if not is_path(file):
-        return "its name reads as a place in another file; rename it"
-    if entry.is_symlink():
-        try:
-            target = Path(entry.path).resolve(strict=True)
-        except (OSError, RuntimeError):  # the latter of a loop
-            return "a link that leads to no file"
-        if not target.is_relative_to(source.resolve()):
-            return f"a link that leads out of {source}"
-    return None
-
-
-def _refuse_ids(found: _Found, source: Path) -> None:
-    files = sorted(found.stamps)
-    for row, why in text_ids.objections(pa.array(files, pa.string())).items():
-        del found.stamps[files[row]]
-        found.left_out.append(f"{_shown(str(source / files[row]))}: its path {why} and cannot be an id; rename it")
-
-
-def _shown(path: str) -> str:
-    return path if path.isprintable() else ascii(path)
 
 
 def _number(file: str) -> int:
