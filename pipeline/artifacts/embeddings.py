@@ -78,7 +78,7 @@ def of_side(side: str, kind: str, column: pa.Field) -> pa.Schema:
 @dataclass(frozen=True)
 class Side:
     """ids: int64 (n,); image_ids: int64 (n,), equal to ids for images; splits: str (n,); vectors: float32 (n, D). Of ``write_each``
-    alone ids may be text, and image_ids None."""
+    alone ids may be text, and image_ids empty."""
 
     ids: np.ndarray
     image_ids: np.ndarray
@@ -100,7 +100,7 @@ def write(path: Path, side: Side) -> None:
 def write_each(path: Path, sides: Iterable[Side], about: dict[str, str], kind: str | None = None) -> None:
     """``write`` for consecutive parts, of which one is in memory at a time; there is at least one, and each is a row group.
 
-    kind: ``images`` or ``captions``, the name of the file when left out. Ids may be text, and captions may have no ``image_ids``: such
+    kind: ``images`` or ``captions``, the name of the file when left out. Ids may be text, and captions may have no ``image_ids``, an empty array: such
     files are not read by ``read`` but as vectors from elsewhere are (``pipeline.evaluate.external``).
     """
     made = (_table(path, side, kind or path.stem) for side in sides)
@@ -116,11 +116,11 @@ def _table(path: Path, side: Side, kind: str) -> tuple[pa.Table, pa.Schema]:
     vector_type = pa.list_(pa.field("element", pa.float32(), nullable=False), dim)
     columns = {
         "caption_id": pa.array(side.ids),
-        "image_id": None if side.image_ids is None else pa.array(side.image_ids),
+        "image_id": pa.array(side.image_ids),
         "split": pa.array(side.splits, pa.string()),
         "embedding": pa.FixedSizeListArray.from_arrays(flat, type=vector_type),
     }
-    columns = {name: column for name, column in columns.items() if column is not None}
+    columns = {name: column for name, column in columns.items() if len(column) == len(side.ids)}
     wanted = schema(kind, dim)
     fields = [
         field.with_type(pa.string()) if pa.types.is_string(columns[field.name].type) else field

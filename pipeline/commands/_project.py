@@ -39,6 +39,15 @@ RankedName = Annotated[
         autocompletion=_completion.section("runs", "ensembles", "transfers"),
     ),
 ]
+SearchedName = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        help="a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run in the "
+        "report)",
+        autocompletion=_completion.section("runs", "ensembles", "transfers"),
+    ),
+]
 OnDataset = Annotated[
     str | None,
     typer.Option(

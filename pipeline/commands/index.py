@@ -9,6 +9,20 @@ from pipeline.commands import _completion, _project
 from pipeline.commands._project import AsJson, Device
 from pipeline.core.errors import UsageError
 
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="pretrained pair to use instead of a run: an architecture of open_clip, such as ViT-B-32, or a file that describes one"
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(help="weights of --model: a file, or the name of published weights, such as laion2b_s34b_b79k"),
+]
+Sha256 = Annotated[
+    str | None, typer.Option(help="sha256 that the weights must have (default for a file: its present sha256)")
+]
+
 
 def index(
     folder: Annotated[
@@ -22,18 +36,12 @@ def index(
             autocompletion=_completion.section("runs"),
         ),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="pretrained pair to use instead of a run: an architecture of open_clip, such as ViT-B-32, or a file that describes one"
-        ),
+    model: Model = None,
+    weights: Weights = None,
+    sha256: Sha256 = None,
+    name: Annotated[
+        str | None, typer.Option(help="name of the collection in params.yaml (default: the folder's name)")
     ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(help="weights of --model: a file, or the name of published weights, such as laion2b_s34b_b79k"),
-    ] = None,
-    sha256: Annotated[str | None, typer.Option(help="the weights' sha256 (default for a file: its own)")] = None,
-    name: Annotated[str | None, typer.Option(help="name in params.yaml (default: the folder's name)")] = None,
     to: Annotated[
         str | None,
         typer.Option(

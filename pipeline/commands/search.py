@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline.commands import _project
-from pipeline.commands._project import AsJson, Device
+from pipeline.commands._project import AsJson, Device, SearchedName
 from pipeline.core.errors import MissingResource, UsageError
 
 if TYPE_CHECKING:
@@ -27,13 +27,10 @@ def search(
         typer.Argument(help="a sentence, a picture's file, or several with + and -: 'dog:2 + pool.jpg - fruit'"),
     ] = None,
     image: Annotated[Path | None, typer.Option(help="a photo; find captions for it")] = None,
-    image_id: Annotated[str | None, typer.Option(help="id of an image of the data set; find captions for it")] = None,
-    run: Annotated[
-        str | None,
-        typer.Option(
-            help="a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run in the report)"
-        ),
+    image_id: Annotated[
+        str | None, typer.Option(help="an image of the data set, by its id; find captions for it")
     ] = None,
+    run: SearchedName = None,
     inference: Annotated[
         str, typer.Option(help="how to rank: nns, or a criterion against hubs: is, csls, nnn, dual_is, sinkhorn")
     ] = "nns",
@@ -55,7 +52,9 @@ def search(
         float | None,
         typer.Option(help="show only results that match with at least this probability, 0 to 1, as learnt from val"),
     ] = None,
-    probability: Annotated[bool, typer.Option("--probability", help="show the probability of each match")] = False,
+    probability: Annotated[
+        bool, typer.Option("--probability", help="show the probability that a result matches")
+    ] = False,
     pictures: Annotated[
         bool, typer.Option(help="show pictures in terminals that can: kitty, iTerm2, WezTerm, Ghostty")
     ] = True,

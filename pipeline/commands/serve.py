@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pipeline.commands import _project
-from pipeline.commands._project import Device
+from pipeline.commands._project import Device, SearchedName
 from pipeline.commands.evaluate import criteria_named
 from pipeline.core.errors import InputError, MissingResource
 
@@ -15,12 +15,7 @@ _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 
 
 def serve(
-    run: Annotated[
-        str | None,
-        typer.Option(
-            help="a name under runs:, ensembles: or transfers: (default: the only collection without captions, else the best run in the report)"
-        ),
-    ] = None,
+    run: SearchedName = None,
     inference: Annotated[
         list[str], typer.Option(help="criteria to choose from on the page; several with commas, or repeat the option")
     ] = ["nns"],  # noqa: B006 (typer never changes it)

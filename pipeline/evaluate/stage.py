@@ -196,7 +196,7 @@ def read_inputs(
     Raises InputError where they do not fit."""
     ranked = embedded.split(params.split, device)
     tuning = embedded.split("val", device) if _has_validation(embedded, params) else None
-    tuned_on = untuned = None
+    tuned_on, untuned = None, ""
     if tuning is None:
         tuning, untuned = _val_at_home(embedded, params, home, ranked, device)
         tuned_on = f"val of {embedded.transfer(params.split)['trained_on']}" if tuning is not None else None
@@ -224,8 +224,8 @@ def read_inputs(
             f"evaluate {run}: {missing['images']} images of split '{params.split}' that could not be read are left out, "
             f"with {missing['captions']} captions; figures are those of the others"
         )
-    chosen_by = {"tuned_on": tuned_on} | ({"untuned": untuned} if untuned else {})
-    return Inputs(ranked, bank, tuning, tuning_bank, embedded.similarity(device), about, names=names, **chosen_by)
+    similarity = embedded.similarity(device)
+    return Inputs(ranked, bank, tuning, tuning_bank, similarity, about, names=names, tuned_on=tuned_on, untuned=untuned)
 
 
 def _has_validation(embedded: Embedded | Ensemble, params: EvaluateParams) -> bool:

@@ -1,4 +1,4 @@
-"""The pictures in a folder and in the folders below it, with the reason for whatever else could have been one."""
+"""The pictures below a folder, and what tells that one of them has changed."""
 
 import os
 from dataclasses import dataclass, field
@@ -14,16 +14,16 @@ from pipeline.prepare.formats.folder import ENDINGS
 
 
 @dataclass
-class PictureFiles:
+class FolderPictures:
     """stamps: of the pictures, by name below the folder; left_out: a line for whatever else could have been one."""
 
     stamps: dict[str, Stamp] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 
 
-def walked(source: Path) -> PictureFiles:
+def walked(source: Path) -> FolderPictures:
     """Strings and one look at each file: a million of them are no rarity."""
-    found, waiting = PictureFiles(), [("", str(source))]
+    found, waiting = FolderPictures(), [("", str(source))]
     for below, folder in waiting:
         try:
             with os.scandir(folder) as listed:
@@ -42,7 +42,7 @@ def walked(source: Path) -> PictureFiles:
     return found
 
 
-def _take(found: PictureFiles, source: Path, file: str, entry: os.DirEntry) -> None:
+def _take(found: FolderPictures, source: Path, file: str, entry: os.DirEntry) -> None:
     """Into ``stamps``, or with the reason into ``left_out``."""
     why, stamp = _objection(source, file, entry), stamp_of(entry)
     if why is None and stamp is not None:
@@ -66,7 +66,7 @@ def _objection(source: Path, file: str, entry: os.DirEntry) -> str | None:
     return None
 
 
-def _refuse_ids(found: PictureFiles, source: Path) -> None:
+def _refuse_ids(found: FolderPictures, source: Path) -> None:
     files = sorted(found.stamps)
     for row, why in text_ids.objections(pa.array(files, pa.string())).items():
         del found.stamps[files[row]]

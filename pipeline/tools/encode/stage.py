@@ -48,7 +48,7 @@ def encode_captions(
             start = 0
             for vectors in encoder.captions(listed, len(listed)):
                 rows = slice(start, start := start + len(vectors))
-                owners = None if listed.image_ids is None else listed.image_ids[rows]
+                owners = np.empty(0) if listed.image_ids is None else listed.image_ids[rows]
                 yield Side(listed.ids[rows], owners, np.full(len(vectors), _SPLIT), vectors, {})
 
         embeddings.write_each(out, sides(), {**encoder.about, _ENCODED: str(source)}, "captions")
@@ -119,9 +119,8 @@ class CaptionFile:
             return cls(path, None, np.arange(count), None)
         header = next(_cells(path), [])
         texts = _column(header, (column,) if column else _TEXTS, path)
-        keys = {
-            name: [] for name in (_CAPTION_ID, next((name for name in _IMAGES if name in header), "")) if name in header
-        }
+        owner = next((name for name in _IMAGES if name in header), "")
+        keys: dict[str, list[str]] = {name: [] for name in (_CAPTION_ID, owner) if name in header}
         for row in _rows(path):
             caption_text(row[texts], row[""])
             for name, column_ids in keys.items():
