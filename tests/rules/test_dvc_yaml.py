@@ -38,7 +38,7 @@ def written() -> dict:
 
 
 def _code_dependencies(stage: dict) -> list[str]:
-    return [dep for dep in stage.get("do", stage).get("deps", []) if dep.startswith("pipeline/")]
+    return [dep for dep in stage.get("do", stage).get("deps", ()) if dep.startswith("pipeline/")]
 
 
 def test_it_stays_short(written):
