@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import captions, embeddings, features, pairs, texts
+from pipeline.artifacts import captions, current, embeddings, evaluation, features, images, joins, pairs, texts
 from pipeline.audit.stage import audit
-from pipeline.core.errors import InputError
+from pipeline.core.errors import InputError, IntegrityError
 from pipeline.core.tables import read as read_table
 from pipeline.embed.stage import embed
 from pipeline.evaluate.stage import evaluate
@@ -143,3 +143,23 @@ def test_nothing_left_to_train_on_is_said(project) -> None:
     all_failed = features.Features(source.array, source.image_ids, source.rows, source.meta, None, every)
     with pytest.raises(InputError, match=r"train and val captions that have features \(\d+ have none\)"):
         TrainTable.join(captions.read(paths.prepared("toy")), shown, all_failed, table.texts)
+
+
+def test_what_is_left_out_counts_where_the_data_set_is_compared(project):
+    """Vectors with images left out are used; once one of these images is another one they are not."""
+    params, folder = project[0], paths.prepared("toy")
+    evaluate(params, "sum", ["nns"], "cpu")
+    told = evaluation.read_metrics(paths.evaluated("sum", "nns"))
+    held = joins.digests(folder)["test"]
+    assert told[evaluation.MADE_FROM]["prepared"] == held
+    assert told["data"] != held
+    table = images.read(folder)
+    digests = table["sha256"].to_pylist()
+    digests[table["image_id"].to_pylist().index(397)] = "1"
+    images.write(folder, table.set_column(table.schema.get_field_index("sha256"), "sha256", [digests]), ".")
+    try:
+        for read in (lambda: evaluate(params, "sum", ["nns"], "cpu"), lambda: current.require(params, "sum")):
+            with pytest.raises(IntegrityError, match="made from other images or captions of split test"):
+                read()
+    finally:
+        images.write(folder, table, ".")

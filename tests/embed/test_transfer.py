@@ -257,3 +257,22 @@ def test_twice_gives_the_same_bytes_and_nothing_is_left(project):
     transfer.embed(project, "sum_on_strange", "cpu")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert {path.name for path in Path("data/embed").iterdir() if path.is_dir()} == {*project.runs, *project.transfers}
+
+
+def test_one_is_refused_once_either_data_set_means_other_captions(project):
+    """Under its own bank the data set it is on counts; under one that is lent that of its run, too."""
+    folders = {name: paths.prepared(name) for name in ("strange", "toy")}
+    whole = {name: captions.read(folder) for name, folder in folders.items()}
+    for dataset, split, refused in (("strange", "test", ["sum_on_strange", "lent"]), ("toy", "train", ["lent"])):
+        table = whole[dataset]
+        texts = table["text"].to_pylist()
+        texts[table["split"].to_pylist().index(split)] = "other words"
+        captions.write(folders[dataset], table.set_column(2, "text", [texts]))
+        for name in ("sum_on_strange", "lent"):
+            if name in refused:
+                where = name if dataset == "strange" else "sum"
+                with pytest.raises(IntegrityError, match=rf"embed/{where}: made from other .* split {split} than"):
+                    _under(project, name, "train")
+            else:
+                _under(project, name, "train")
+        captions.write(folders[dataset], table)

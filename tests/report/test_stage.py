@@ -152,6 +152,16 @@ def test_other_ids_are_refused_whether_or_not_the_evaluation_says_of_which_data_
     assert not (project / "reports").exists()
 
 
+def test_a_criterion_that_cannot_be_computed_is_named_with_the_reason(project, capsys):
+    out = paths.evaluations("sum")
+    shutil.rmtree(out / "is")
+    (out / "unmeasured.json").write_text(json.dumps({"criteria": {"is": "there is one query"}}))
+    page = report(artefacts.params(runs=["sum"], inferences=["nns", "is"])).read_text()
+    said = "run sum under is: cannot be computed: there is one query"
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert "run sum under is (cannot be computed: there is one query)" in " ".join(page.split())
+
+
 def test_nothing_to_report_is_an_error(project):
     shutil.rmtree(paths.DATA / "evaluate")
     with pytest.raises(InputError) as caught:

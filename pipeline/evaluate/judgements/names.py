@@ -52,8 +52,7 @@ def of_dataset(folder: Path, ranked: joins.Origin) -> tuple[Names, Names]:
     order of the data set, as Flickr8k and Flickr30k have it. File names that occur in several folders name nothing. Raises as
     ``joins.compared``."""
     with joins.compared(folder, ranked):
-        seen, read = (of.read(folder).to_pandas() for of in (images, captions))
-        known = text_names.read(folder)
+        seen, read, known = images.read(folder).to_pandas(), captions.read(folder).to_pandas(), text_names.read(folder)
     files = seen["file"].str.rpartition("/")[2]
     files = files.mask(files.duplicated(keep=False))
     pictures = Names.of_key("image_id", seen["image_id"].to_numpy(), known).also(

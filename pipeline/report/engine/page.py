@@ -21,6 +21,7 @@ from pipeline.project.params.typed import Params
 from pipeline.report.engine import charts, formatting
 from pipeline.report.engine.collector import Collector
 from pipeline.report.engine.notes import notes
+from pipeline.report.engine.present import UNCOMPUTED
 from pipeline.report.engine.results import Results
 
 SECTIONS = (
@@ -75,7 +76,7 @@ def _document(
         .get_template("template/page.html")
         .render(
             title=title(results.params),
-            missing=[what for what, _ in results.missing],
+            missing=[f"{what} ({why})" if why.startswith(UNCOMPUTED) else what for what, why in results.missing],
             sections=sections,
             symbols=symbols,
             reduced_to=side if side < collector.side else None,

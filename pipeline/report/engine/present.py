@@ -10,6 +10,8 @@ from pipeline.project.params.sweeps import EPOCH
 from pipeline.project.params.typed import Params
 
 CONFIG = "config.json"
+# How the reason begins where no command would help.
+UNCOMPUTED = "cannot be computed"
 # What a run may have besides, and the command that makes it.
 _BESIDE = (("audit", "audit"), ("localisation", "localize"))
 _EVALUATED = (evaluation.METRICS, evaluation.RANKS, evaluation.OCCURRENCE)
@@ -49,9 +51,7 @@ def present(params: Params) -> Present:
         else:
             inferences[name] = found
             why = evaluation.read_unmeasured(paths.evaluations(name))
-            missing += [
-                (f"{kind} {name} under {one}", f"cannot be computed: {why[one]}") for one in absent if one in why
-            ]
+            missing += [(f"{kind} {name} under {one}", f"{UNCOMPUTED}: {why[one]}") for one in absent if one in why]
             if absent := [one for one in absent if one not in why]:
                 made = _made("evaluate", name, f" --inference {','.join(absent)}")
                 missing.append((f"{kind} {name} under {', '.join(absent)}", f"not evaluated; {made}"))

@@ -1,0 +1,86 @@
+"""Digests of what was prepared, and who is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.artifacts import captions, images, joins, names
+from pipeline.artifacts.joins import Origin
+from pipeline.artifacts.names import TextIds
+from pipeline.core.errors import IntegrityError
+from pipeline.core.files import sha256
+
+MEND = "run `dvc repro embed@sum`"
+
+
+def prepared(folder: Path, texts=("a cat", "a dog", "a cow"), named=None) -> Path:
+    columns = {"image_id": [5, 8, 11], "file": ["a", "b", "c"], "split": ["train", "val", "test"]}
+    sizes = {"width": np.ones(3, np.int32), "height": np.ones(3, np.int32), "sha256": ["1", "2", "3"]}
+    beside = {}
+    if named:
+        names.write(folder, TextIds.of(image_id=(np.array([5, 8, 11]), pa.array(named))))
+        beside = {names.NAME: sha256(folder / names.NAME)}
+    images.write(folder, pa.table({**columns, **sizes}), ".", beside)
+    said = {"caption_id": [0, 1, 2], "image_id": [5, 8, 11], "text": list(texts), "split": columns["split"]}
+    captions.write(folder, pa.table(said))
+    return folder
+
+
+def origin(folder: Path, *splits: str, **more) -> Origin:
+    held = joins.digests(folder)
+    return Origin(Path("data/embed/sum"), MEND, {split: held[split] for split in splits}, **more)
+
+
+def test_only_the_splits_in_use_are_compared(tmp_path):
+    folder = prepared(tmp_path / "toy")
+    of_val, of_test = origin(folder, "val"), origin(folder, "test")
+    prepared(folder, ("a cat", "a dog", "another cow"))
+    joins.require(folder, of_val)
+    with pytest.raises(
+        IntegrityError, match=r"sum: made from other images or captions of split test than .*toy now.*`dvc"
+    ):
+        joins.require(folder, of_val, of_test)
+    with pytest.raises(IntegrityError):
+        joins.images_of(folder, of_test)
+    assert joins.captions_of(folder, of_val, columns=["text"])["text"].to_pylist()[2] == "another cow"
+
+
+def test_a_split_that_is_gone_is_another_one(tmp_path):
+    folder = prepared(tmp_path / "toy")
+    joins.require(folder, Origin(Path("x"), MEND, {"proposal": None}))
+    with pytest.raises(IntegrityError, match="of split proposal"):
+        joins.require(folder, Origin(Path("x"), MEND, {"proposal": "0"}))
+
+
+def test_names_count_where_ids_are_text(tmp_path):
+    folder, copy = prepared(tmp_path / "toy", named=["x", "y", "z"]), prepared(tmp_path / "sum", named=["x", "y", "z"])
+    told = origin(folder, "test", names=copy)
+    joins.require(folder, told)
+    prepared(folder, named=["y", "x", "z"])
+    with pytest.raises(IntegrityError, match="made from other names of images or captions than"):
+        joins.require(folder, told)
+
+
+def test_an_artefact_that_does_not_say_is_believed_and_costs_nothing(tmp_path, monkeypatch):
+    folder = prepared(tmp_path / "toy")
+    monkeypatch.setattr(joins, "digests", lambda _: pytest.fail("computed"))
+    joins.require(folder, Origin(Path("x"), MEND, {"test": None}), Origin(Path("x"), MEND))
+    joins.require(tmp_path / "absent", Origin(Path("x"), MEND, {"test": "0"}))
+
+
+def test_tables_written_anew_while_they_are_read(tmp_path):
+    folder = prepared(tmp_path / "toy")
+    with (
+        pytest.raises(IntegrityError, match="written anew while it was read"),
+        joins.compared(folder, origin(folder, "test")),
+    ):
+        prepared(folder, ("a cat", "a dog", "another cow"))
+
+
+def test_digests_are_computed_once_for_the_same_files(tmp_path, monkeypatch):
+    folder = prepared(tmp_path / "toy")
+    first = joins.digests(folder)
+    monkeypatch.setattr(joins._content, "by_split", lambda *_: pytest.fail("computed again"))
+    assert joins.digests(folder) == first
