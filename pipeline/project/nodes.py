@@ -90,9 +90,8 @@ class Node:
 
 def dvc_stage(params: Params, stage: str, name: str) -> str:
     """What DVC calls the stage ``embed`` or ``evaluate`` of a run, an ensemble or a transfer; of a seed the run's."""
-    kinds = {f"{stage}_ensembles": params.ensembles, f"{stage}_transfers": params.transfers}
-    group = next((group for group, names in kinds.items() if name in names), stage)
-    return f"{group}@{repetitions.entry(name)}"
+    kind = "_ensembles" if name in params.ensembles else "_transfers" if name in params.transfers else ""
+    return f"{stage}{kind}@{repetitions.entry(name)}"
 
 
 @cache

@@ -148,6 +148,7 @@ def test_nothing_left_to_train_on_is_said(project) -> None:
 def test_what_is_left_out_counts_where_the_data_set_is_compared(project):
     """Vectors with images left out are used; once one of these images is another one they are not."""
     params, folder = project[0], paths.prepared("toy")
+    embed(params, "sum", "cpu")
     evaluate(params, "sum", ["nns"], "cpu")
     told = evaluation.read_metrics(paths.evaluated("sum", "nns"))
     held = joins.digests(folder)["test"]

@@ -35,8 +35,8 @@ def read(params: Params) -> Results:
         name: {inference: _evaluation(params, name, inference) for inference in found}
         for name, found in there.inferences.items()
     }
-    for name, found in there.inferences.items():
-        current.require(there.params, name, found)
+    for name, inferences in there.inferences.items():
+        current.require(there.params, name, inferences)
     by_dataset: dict[str, list[RunResult]] = {}
     trained = {
         name: TrainedRun(

@@ -47,7 +47,7 @@ class Catalogue:
                 tables.read(folder / of.NAME, pa.schema([of.SCHEMA.field(name) for name in names]), columns=names)
                 for of, names in ((images, _IMAGES), (captions, _CAPTIONS))
             ]
-        return cls(dataset, *found, origins)
+        return cls(dataset, *found, origins=origins)
 
     @cached_property
     def columns(self) -> pa.Table:
