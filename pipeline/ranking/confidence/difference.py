@@ -10,8 +10,7 @@ from pipeline.artifacts.evaluation import DIRECTIONS
 from pipeline.core.errors import InputError
 from pipeline.ranking.confidence import pairing
 from pipeline.ranking.confidence.compared import Compared, Method
-from pipeline.ranking.confidence.figures import Address, Figures, sample
-from pipeline.ranking.confidence.intervals import centred
+from pipeline.ranking.confidence.figures import Address, Figures, sample, swapped
 from pipeline.ranking.confidence.repeated import Drawn, Repetitions, Spread, of_difference, of_one
 
 METRICS = (
@@ -115,18 +114,22 @@ def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, l
     figures = [Figures.of(one.ranks, one.occurrence) for one in models]
     estimates = [_known(one, found.estimate()) for one, found in zip(models, figures, strict=True)]
     samples = sample(figures, resamples, seed)
+    changed = swapped(*figures, resamples, seed) if len(models) == 2 else {}
     found = []
     for address in (address for address in ADDRESSES if all(address in known for known in estimates)):
         values = np.array([known[address] for known in estimates])
         draws = np.stack([one[address] for one in samples]) if all(address in one for one in samples) else None
         of_a, of_b = np.split(values, [len(a)])
-        found.append(Difference(address, of_a, of_b, None if draws is None else _doubt(address, a, b, values, draws)))
+        doubt = Drawn(values[1] - values[0] + changed[address]) if address in changed else None
+        if doubt is None and draws is not None:
+            doubt = _doubt(a, b, values, draws)
+        found.append(Difference(address, of_a, of_b, doubt))
     return sum(figures[0].images().values()), found
 
 
-def _doubt(address: Address, a: Method, b: Method, values: np.ndarray, draws: np.ndarray) -> Spread | Drawn:
+def _doubt(a: Method, b: Method, values: np.ndarray, draws: np.ndarray) -> Spread | Drawn:
     if len(a) == len(b) == 1:
-        return Drawn(centred(address, draws[1] - draws[0], values[1] - values[0]))
+        return Drawn(draws[1] - draws[0])
     of_a, of_b = (Repetitions(values[part], draws[part]) for part in (slice(len(a)), slice(len(a), None)))
     return of_one(of_b - of_a) if paired(a, b) else of_difference(of_a, of_b)
 

@@ -55,17 +55,21 @@ class Figures:
             for direction, side in of_fold.items():
                 for metric, values in side.measure(weights[fold]).items():
                     parts.setdefault((direction, metric), []).append(values)
-        found = {address: np.mean(values, axis=0) for address, values in parts.items()}
-        for name, part in _SUMS.items():
-            summands = [(direction, f"{part}@{k}") for direction in DIRECTIONS for k in KS]
-            if all(address in found for address in summands):
-                found[(name,)] = np.sum([found[address] for address in summands], axis=0)
-        return found
+        return _with_sums({address: np.mean(values, axis=0) for address, values in parts.items()})
 
     def estimate(self) -> dict[Address, float]:
         """The figures themselves: every image once."""
         once = {fold: np.ones((1, images), np.int64) for fold, images in self.images().items()}
         return {address: float(values[0]) for address, values in self.measure(once).items()}
+
+
+def _with_sums(found: Sample) -> Sample:
+    """With the sums over both directions of which all parts are there."""
+    for name, part in _SUMS.items():
+        summands = [(direction, f"{part}@{k}") for direction in DIRECTIONS for k in KS]
+        if all(address in found for address in summands):
+            found[(name,)] = np.sum([found[address] for address in summands], axis=0)
+    return found
 
 
 def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE) -> list[Sample]:
@@ -97,6 +101,26 @@ def measured(
     )
     chunks = zip(*workers.each(partial(map, partial(_measured, evaluations)), drawn), strict=True)
     return [{address: np.concatenate([part[address] for part in parts]) for address in parts[0]} for parts in chunks]
+
+
+def swapped(a: Figures, b: Figures, draws: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE) -> Sample:
+    """B - A of the figures of hubness after A and B have changed places in every second image, drawn at random: what the difference
+    would be if it were chance which of the two a result is of. Both must have the same images and items; none of a matching."""
+    parts: dict[Address, list[np.ndarray]] = {}
+    for fold, images in a.images().items():
+        stream = seeds.generator(seed, "swap", fold)
+        step = max(1, at_once // images)
+        for start in range(0, draws, step):
+            stays = stream.integers(2, size=(min(step, draws - start), images))
+            first, second = np.hstack([stays, 1 - stays]), np.hstack([1 - stays, stays])
+            for direction, side in a.sides[fold].items():
+                both = side.beside(b.sides[fold][direction])
+                of_a, of_b = both.hubness(first), both.hubness(second)
+                for name, values in of_a.items():
+                    parts.setdefault((direction, name), []).append(of_b[name] - values)
+    folds = len(a.sides)
+    found = {address: np.concatenate(values).reshape(folds, draws).mean(axis=0) for address, values in parts.items()}
+    return _with_sums(found)
 
 
 def _measured(evaluations: Sequence[Figures], weights: dict[int, np.ndarray]) -> list[Sample]:

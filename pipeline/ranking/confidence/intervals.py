@@ -12,7 +12,7 @@ to 1,000 images, 1,000 to 5,000 items, k = 1 and 10) they covered it in 0% to 98
 in at most 20% for the Gini and Robin Hood indexes and in none for anti-hubs. The spread of the draws is about
 right, so hubness gets the draws moved to have their median at the estimate. Their percentiles covered it in
 93% to 98% (skewness), 96% to 98% (largest hub) and 82% to 100% (the other three; least at k = 1 with hardly
-any hubs).
+any hubs). The difference of two models has an exact test instead: ``figures.swapped``.
 """
 
 from collections.abc import Sequence

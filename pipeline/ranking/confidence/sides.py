@@ -1,6 +1,6 @@
 """One direction of one fold as arrays, and its metrics when every image counts as often as it was drawn."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -59,12 +59,31 @@ class FoldDirection:
             return found
         order = np.argsort(self.ranks, kind="stable")
         found["med_r"] = resampling.medians(weights, self.ranks[order], self.image_of[order])
+        return found | self.hubness(weights)
 
-        def hubness(k: int) -> np.ndarray:
-            return resampling.hubness(weights, self.image_of, self.starts, self.picks, self.items, k).T
+    def hubness(self, weights: Int[np.ndarray, "draws images"]) -> dict[str, Float[np.ndarray, " draws"]]:
+        """The figures of N_k under each row of weights; none of a matching."""
+        from pipeline.ranking.compiled import resampling
 
-        found |= {f"skew@{k}": hubness(k)[0] for k in (1, 5)}
-        return found | dict(zip(_SHAPES, hubness(10), strict=True))
+        if self.ranks is None:
+            return {}
+        one, five, ten = (
+            resampling.hubness(weights, self.image_of, self.starts, self.picks, self.items, k).T for k in (1, 5, 10)
+        )
+        return {"skew@1": one[0], "skew@5": five[0], **dict(zip(_SHAPES, ten, strict=True))}
+
+    def beside(self, other: "FoldDirection") -> "FoldDirection":
+        """The queries of both, the same images and items counted twice: an image of the other has its place behind all of these."""
+        ranks = None if self.ranks is None or other.ranks is None else np.concatenate([self.ranks, other.ranks])
+        return replace(
+            self,
+            images=np.concatenate([self.images, other.images]),
+            image_of=np.concatenate([self.image_of, other.image_of + len(self.images)]),
+            means={},
+            ranks=ranks,
+            starts=np.concatenate([self.starts, other.starts[1:] + self.starts[-1]]),
+            picks=np.concatenate([self.picks, other.picks]),
+        )
 
 
 def _means(ranks: pa.Table) -> dict[str, np.ndarray]:

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pipeline.core.errors import InputError
+from pipeline.core.seeds import generator
 from pipeline.ranking.confidence import difference
 from pipeline.ranking.confidence.compared import Compared, Method
-from pipeline.ranking.confidence.figures import Figures, sample
+from pipeline.ranking.confidence.figures import Figures, sample, swapped
+from pipeline.ranking.confidence.intervals import HUBNESS
 from tests.naive import confidence as naive
 from tests.ranking import ranked
 from tests.tools.compare.project import evaluation, of_tables
@@ -82,6 +84,40 @@ def test_equal_models_are_rarely_significant():
         found.append(_rows(compared(a, b, 199, seed))["image_to_text", "r@1"].p)
     assert np.mean(np.array(found) < 0.05) <= 0.15
     assert np.mean(found) > 0.3
+
+
+def test_hubness_is_judged_by_images_that_change_sides():
+    """Every draw by hand: an image that does not stay gives its result in A to B, and takes that of B."""
+    a, b = (evaluation(folds=2, images=6, quality=quality, seed=seed) for quality, seed in ((0.4, 1), (0.9, 2)))
+    rows, items, figures = [one.ranks.to_pylist() for one in (a, b)], {}, [Figures.of(one.ranks, one.occurrence) for one in (a, b)]
+    for row in a.occurrence.to_pylist():
+        items.setdefault((row["direction"], row["fold"]), []).append(row["item_id"])
+    found, images = swapped(*figures, 5, 7), figures[0].images()
+    stays = {fold: generator(7, "swap", fold).integers(2, size=(5, count)) for fold, count in images.items()}
+    ids = {fold: sorted({row["image_id"] for row in rows[0] if row["fold"] == fold}) for fold in images}
+    for draw in range(5):
+        kept = {(fold, image): stays[fold][draw, place] for fold in ids for place, image in enumerate(ids[fold])}
+        mixed = [[row for side in (0, 1) for row in rows[side] if kept[row["fold"], row["image_id"]] == (side == to)] for to in (0, 1)]
+        once = {fold: dict.fromkeys(ids[fold], 1) for fold in ids}
+        first, second = (naive.measure(part, items, once) for part in mixed)
+        for address, values in found.items():
+            of_a, of_b = (one[address[0]] if len(address) == 1 else one[address[0]][address[1]] for one in (first, second))
+            assert values[draw] == pytest.approx(of_b - of_a, abs=1e-9), address
+    assert {address[-1].partition("@")[0] for address in found} == {
+        *("skew", "robin_hood", "gini", "anti_hubs", "largest_hub", "hs_sum")
+    }
+
+
+@pytest.mark.acceptance
+def test_hubness_of_equal_models_is_rarely_significant():
+    """p < 0.05 in one case of twenty at most, within chance: 300 pairs of two models that answer alike."""
+    found: dict[tuple, list] = {}
+    for seed in range(300):
+        a, b = (evaluation(images=30, quality=0.7, seed=2 * seed + side) for side in (0, 1))
+        for address, row in _rows(compared(a, b, 99, seed)).items():
+            if address[-1].startswith(HUBNESS):
+                found.setdefault(address, []).append(row.p < 0.05)
+    assert max(np.mean(rejected) for rejected in found.values()) <= 0.05 + 3 * (0.05 * 0.95 / 300) ** 0.5
 
 
 def test_a_matching_has_figures_without_an_interval():
