@@ -64,7 +64,7 @@ def _repetition(digests: np.ndarray, where: str) -> int:
     repeats = lengths[lengths > 1].sum()
     if common == 1 and repeats * 2 > len(digests):
         raise InputError(
-            f"{where}: {repeats} of {len(digests)} rows repeat a neighbour, but not evenly, so the captions cannot be "
-            "grouped; keep one row per image, or set captions_per_image"
+            f"{where}: {repeats} of {len(digests)} rows are equal to the row before or after them, but not in groups of one size, "
+            "so nothing says which captions share an image; keep one row per image, or set captions_per_image"
         )
     return common

@@ -96,6 +96,10 @@ def locate(root: Path, file: str, where: str, in_shards: bool) -> None:
     if Path(name).is_absolute():
         raise InputError(f"{where}: file {name!r} is absolute; names must be relative to {root} and stay below it")
     inside(root, name, where)
+    if not in_shards and ".." in name.split("/"):
+        raise InputError(
+            f"{where}: file {file!r}: a name with '..' can be a second name of a picture; write it without"
+        )
     if not is_text(file):
         raise InputError(f"{where}: file {file!r} is not UTF-8; rename it")
 

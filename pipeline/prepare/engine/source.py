@@ -105,6 +105,13 @@ def caption_text(text: str, where: str) -> str:
     return text
 
 
+def file_name(name: str) -> str:
+    """The one spelling of a picture's name: ``a/b.png`` of ``./a//b.png``. ``..`` is left in place, and is refused later."""
+    if name.startswith("/"):
+        return name
+    return "/".join(part for part in name.split("/") if part not in ("", "."))
+
+
 def is_text(value: str) -> bool:
     """Can it be written as UTF-8? Not so names of other encodings, as Python shows them, and some escapes of JSON."""
     try:

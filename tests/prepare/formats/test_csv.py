@@ -2,6 +2,7 @@
 
 import csv
 import io
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -65,7 +66,28 @@ def test_any_quoted_text_comes_back(tmp_path_factory, cells):
     stream = io.StringIO()
     csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("image", "caption"), *cells])
     path.write_bytes(stream.getvalue().encode())
-    assert _rows(path) == [{"image": image, "caption": caption} for image, caption in cells]
+    assert _rows(path)[1] == [{"image": image, "caption": caption} for image, caption in cells]
+
+
+@pytest.mark.parametrize("text", ["{0}{1}\n\n", "{0}{1}\r\n \r\n\r\n", "{0}\n\n{1}", "\ufeff{0}{1}\n\n\n"])
+def test_blank_lines_are_no_rows(tmp_path, text):
+    path = _table(tmp_path, text.format("image,caption\na.png,x\n", "b.png,y\na.png,z\n"), ["a.png", "b.png"])
+    source = read("csv", path, tmp_path / "out")
+    assert source.captions["text"].to_pylist() == ["x", "y", "z"]
+    assert source.captions["image_id"].to_pylist() == [0, 1, 0]
+
+
+def test_one_picture_has_one_name(tmp_path):
+    """Its split is still that of the name as it stands in the table."""
+    names = ["./a.png", "sub//b.png", "a.png", "./sub/./b.png", "././a.png"]
+    for name in ("a.png", "sub/b.png"):
+        pictures(tmp_path / Path(name).parent, [Path(name).name])
+    path = _table(tmp_path, "image,caption\n" + "".join(f"{name},{name}\n" for name in names), ())
+    source = read("csv", path, tmp_path / "out", seed=3, val=0.4, test=0.4)
+    assert source.images["file"].to_pylist() == ["a.png", "sub/b.png"]
+    assert source.images["split"].to_pylist() == [hashed_split(3, name, 0.4, 0.4) for name in names[:2]]
+    assert source.captions["image_id"].to_pylist() == [0, 1, 0, 1, 0]
+    assert source.captions["split"].to_pylist() == [source.images["split"].to_pylist()[i] for i in (0, 1, 0, 1, 0)]
 
 
 def test_columns_in_any_order(tmp_path):
@@ -120,7 +142,9 @@ BAD = [
     ("empty split", "image,caption,split\na.png,x,\n", "row 2: unknown split ''; known: train, restval, val, dev, test"),
     ("few cells", "image,caption\na.png\n", "row 2: expected 2 cells (image,caption), found 1"),
     ("many cells", "image,caption\na.png,x,y\n", "row 2: expected 2 cells (image,caption), found 3"),
-    ("blank row", "image,caption\na.png,x\n\na.png,y\n", "row 3: expected 2 cells (image,caption), found 0"),
+    ("a row of commas", "image,caption\na.png,x\n,\n", "row 3: the caption is empty"),
+    ("rows after blank ones", "image,caption\n\na.png,x\n \n\na.png,\n", "row 6: the caption is empty"),
+    ("up and down", "image,caption\na.png,x\nx/../a.png,x\n", "row 3: file 'x/../a.png': a name with '..' can be"),
     ("no header", "a.png,x\n", "row 1: expected the columns image,caption"),
     ("typo in header", "image,caption,spilt\na.png,x,val\n", "found 'image,caption,spilt'"),
     ("column twice", "image,caption,caption\na.png,x,y\n", "found 'image,caption,caption'"),

@@ -118,6 +118,11 @@ BAD = [
         _changed(2, filename="0.png"),
         "images[2]: file '0.png' was given to dataset_tiny.json images[0]",
     ),
+    (
+        "filename twice in two spellings",
+        _changed(2, filename=".//0.png"),
+        "images[2]: file '0.png' was given to dataset_tiny.json images[0]",
+    ),
     ("empty", _sentence(raw=""), "images[2].sentences[1]: the caption is empty"),
     ("blank", _sentence(raw=" \u2003\n"), "images[2].sentences[1]: the caption is empty"),
     ("no sentences", _changed(1, sentences=[]), "images[1]: 1.png has no sentences"),

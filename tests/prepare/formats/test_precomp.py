@@ -43,6 +43,22 @@ def test_rows_repeated_per_caption_in_one_split_only(tmp_path):
     assert captions_by_file(source)["test_ims.npy#5"] == [f"test {i}" for i in range(5, 10)]
 
 
+def test_a_short_array_whose_length_divides_the_captions_is_refused(tmp_path):
+    """20 captions of 4 images, of whose rows 2 are left: 10 captions an image, where train has 5."""
+    splits = three_splits(5)
+    splits["test"] = (rows(2, 2), [f"test {i}" for i in range(20)])
+    precomp(tmp_path, splits)
+    with pytest.raises(
+        InputError, match=r"captions per image \(train 5, dev 5, test 10\).*complete test_ims.npy and test_caps.txt"
+    ):
+        read("precomp", tmp_path, tmp_path / "out")
+    with pytest.raises(InputError, match="with captions_per_image 5 there must be 5 captions a row"):
+        read("precomp", tmp_path, tmp_path / "out", captions_per_image=5)
+    source = read("precomp", tmp_path, tmp_path / "out", captions_per_image={"test": 10})
+    assert len(captions_by_file(source)["test_ims.npy#1"]) == 10
+    assert len(captions_by_file(source)["train_ims.npy#1"]) == 5
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     images=st.integers(2, 6),

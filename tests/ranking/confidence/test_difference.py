@@ -89,7 +89,11 @@ def test_equal_models_are_rarely_significant():
 def test_hubness_is_judged_by_images_that_change_sides():
     """Every draw by hand: an image that does not stay gives its result in A to B, and takes that of B."""
     a, b = (evaluation(folds=2, images=6, quality=quality, seed=seed) for quality, seed in ((0.4, 1), (0.9, 2)))
-    rows, items, figures = [one.ranks.to_pylist() for one in (a, b)], {}, [Figures.of(one.ranks, one.occurrence) for one in (a, b)]
+    rows, items, figures = (
+        [one.ranks.to_pylist() for one in (a, b)],
+        {},
+        [Figures.of(one.ranks, one.occurrence) for one in (a, b)],
+    )
     for row in a.occurrence.to_pylist():
         items.setdefault((row["direction"], row["fold"]), []).append(row["item_id"])
     found, images = swapped(*figures, 5, 7), figures[0].images()
@@ -97,11 +101,16 @@ def test_hubness_is_judged_by_images_that_change_sides():
     ids = {fold: sorted({row["image_id"] for row in rows[0] if row["fold"] == fold}) for fold in images}
     for draw in range(5):
         kept = {(fold, image): stays[fold][draw, place] for fold in ids for place, image in enumerate(ids[fold])}
-        mixed = [[row for side in (0, 1) for row in rows[side] if kept[row["fold"], row["image_id"]] == (side == to)] for to in (0, 1)]
+        mixed = [
+            [row for side in (0, 1) for row in rows[side] if kept[row["fold"], row["image_id"]] == (side == to)]
+            for to in (0, 1)
+        ]
         once = {fold: dict.fromkeys(ids[fold], 1) for fold in ids}
         first, second = (naive.measure(part, items, once) for part in mixed)
         for address, values in found.items():
-            of_a, of_b = (one[address[0]] if len(address) == 1 else one[address[0]][address[1]] for one in (first, second))
+            of_a, of_b = (
+                one[address[0]] if len(address) == 1 else one[address[0]][address[1]] for one in (first, second)
+            )
             assert values[draw] == pytest.approx(of_b - of_a, abs=1e-9), address
     assert {address[-1].partition("@")[0] for address in found} == {
         *("skew", "robin_hood", "gini", "anti_hubs", "largest_hub", "hs_sum")

@@ -15,6 +15,7 @@ from pipeline.prepare.engine.source import (
     caption_text,
     drawn_split,
     existing,
+    file_name,
     image_table,
     numbered,
     read_text,
@@ -34,34 +35,37 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     counted as a spreadsheet does (the header is row 1): a malformed or empty cell, an unknown split, an image in two splits
     or of two ids, an id of two images or captions.
     """
-    rows = _rows(existing(source))
+    places, rows = _rows(existing(source))
     numbers: dict[str, int] = {}
-    first_rows: list[int] = []
+    first_rows: list[int] = []  # of each image its place in rows
     splits: list[str] = []
     image_ids: list[int] = []
-    for row, cells in enumerate(rows, start=2):
-        where, image = f"{source} row {row}", cells["image"]
+    for at, cells in enumerate(rows):
+        where, image = f"{source} row {places[at]}", file_name(cells["image"])
         caption_text(cells["caption"], where)
         given = cells.get("split")
-        split = drawn_split(image, params.val, params.test, seed) if given is None else split_of(given, where)
         number = numbers.setdefault(image, len(numbers))
         if number == len(splits):
-            splits.append(split)
-            first_rows.append(row)
-        elif splits[number] != split:
-            raise InputError(
-                f"{where}: image '{image}' is in split {split} here, but in {splits[number]} in row {first_rows[number]}"
+            # Drawn by the name as it is written: another spelling of it moves no image of a data set that exists.
+            drawn = given is None
+            splits.append(
+                drawn_split(cells["image"], params.val, params.test, seed) if drawn else split_of(given, where)
             )
-        if cells.get("image_id") != (own := rows[first_rows[number] - 2]).get("image_id"):
+            first_rows.append(at)
+        elif given is not None and splits[number] != (split := split_of(given, where)):
+            raise InputError(
+                f"{where}: image '{image}' is in split {split} here, but in {splits[number]} in row {places[first_rows[number]]}"
+            )
+        if cells.get("image_id") != (own := rows[first_rows[number]]).get("image_id"):
             raise InputError(
                 f"{where}: image '{image}' has image_id {shown(cells['image_id'])} here, but {shown(own['image_id'])} in row "
-                f"{first_rows[number]}"
+                f"{places[first_rows[number]]}"
             )
         image_ids.append(number)
     root = source.parent / params.images
-    scanned = scan(root, list(numbers), lambda number: f"{source.name} row {first_rows[number]}")
-    keys, named = _ids(source, rows, "image_id", first_rows)
-    ids, called = _ids(source, rows, "caption_id", range(2, len(rows) + 2))
+    scanned = scan(root, list(numbers), lambda number: f"{source.name} row {places[first_rows[number]]}")
+    keys, named = _ids(source, rows, places, "image_id", first_rows)
+    ids, called = _ids(source, rows, places, "caption_id", range(len(rows)))
     images = image_table(keys, list(numbers), splits, scanned.widths, scanned.heights, scanned.digests)
     texts = [cells["caption"] for cells in rows]
     captions = caption_table(ids, [keys[i] for i in image_ids], texts, [splits[i] for i in image_ids])
@@ -69,32 +73,37 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
     return Source(images, captions, str(root), scanned.broken, names=names)
 
 
-def _ids(source: Path, rows: list[dict[str, str]], key: str, at: Sequence[int]) -> tuple[list[int], dict]:
-    """As of ``numbered``, from the cells in the rows ``at``; running numbers without that column."""
+def _ids(
+    source: Path, rows: list[dict[str, str]], places: list[int], key: str, at: Sequence[int]
+) -> tuple[list[int], dict]:
+    """As of ``numbered``, from the cells in the rows ``at``; running numbers without that column. places: their numbers."""
     if key not in rows[0]:
         return list(range(len(at))), {}
-    return numbered([rows[row - 2][key] for row in at], key, lambda place: f"{source} row {at[place]}")
+    return numbered([rows[row][key] for row in at], key, lambda place: f"{source} row {places[at[place]]}")
 
 
-def _rows(source: Path) -> list[dict[str, str]]:
-    """Each row's cells by their columns."""
+def _rows(source: Path) -> tuple[list[int], list[dict[str, str]]]:
+    """Of each row its number, and its cells by their columns. Blank lines are no rows, but are counted."""
     # newline="": the csv module itself cuts rows, so that a quoted line break stays in its caption.
     reader = csv.reader(io.StringIO(read_text(source), newline=""), strict=True)
     try:
         header = next(reader, [])
         _check(header, source)
-        rows = []
+        places, rows = [], []
         for number, cells in enumerate(reader, start=2):
+            if not any(cell.strip() for cell in cells) and len(cells) < 2:
+                continue
             if len(cells) != len(header):
                 raise InputError(
                     f"{source} row {number}: expected {len(header)} cells ({','.join(header)}), found {len(cells)}"
                 )
+            places.append(number)
             rows.append(dict(zip(header, cells, strict=True)))
     except csv.Error as error:
         raise InputError(f"{source} line {reader.line_num}: {error}; quote cells as RFC 4180 does") from error
     if not rows:
         raise InputError(f"{source}: no rows below the header")
-    return rows
+    return places, rows
 
 
 def _check(header: list[str], source: Path) -> None:

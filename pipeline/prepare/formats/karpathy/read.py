@@ -20,6 +20,7 @@ from pipeline.prepare.engine.source import (
     caption_table,
     caption_text,
     existing,
+    file_name,
     image_table,
     numbered,
     split_of,
@@ -127,7 +128,7 @@ def _images(name: str, entries: list[_Entry]) -> tuple[list[_Image], Named]:
         where = f"{name} images[{number}]"
         if (entry.imgid is not None) != given:
             raise InputError(f"{where}: imgid must be given for every image or for none")
-        file = files.add(f"{entry.filepath}/{entry.filename}" if entry.filepath else entry.filename, where)
+        file = files.add(file_name(f"{entry.filepath}/{entry.filename}" if entry.filepath else entry.filename), where)
         if not entry.sentences:
             raise InputError(f"{where}: {file} has no sentences; every image needs at least one caption")
         _refuse_strangers(entry, where)

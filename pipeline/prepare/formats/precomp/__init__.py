@@ -20,8 +20,9 @@ class Params(Strict):
     """which to read"""
     test: Literal["test", "testall"] = "test"
     """which files are the test split"""
-    captions_per_image: PositiveInt | None = None
-    """null to infer it per split"""
+    captions_per_image: PositiveInt | dict[Literal["train", "dev", "test"], PositiveInt] | None = None
+    """null to infer it from the files, which must then agree on one number; a number a split, such as ``{train: 5, test: 1}``, where
+    they do not; of a split that is not named it is inferred"""
 
     @property
     def prefixes(self) -> list[str]:

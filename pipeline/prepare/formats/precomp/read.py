@@ -38,11 +38,12 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
 
     image_id is the number in ids.txt where every split has whole numbers, none of them twice; else running numbers,
     as caption_id always is. Raises InputError: a missing, truncated or pickled file, captions and rows that do
-    not fit together, an empty caption or one that is not UTF-8, ids that are duplicated or too few.
+    not fit together, splits with different numbers of captions an image that nobody asked for, an empty caption or one that is not UTF-8, ids that are duplicated or too few.
     """
     existing(source)
     _warn_of_first_1k(source, params)
     splits = [_read_split(source, prefix, params, out) for prefix in params.prefixes]
+    _must_agree(source, splits, params)
     ids, tables = _image_ids(source, splits), Splits(out)
     for split, own in zip(splits, np.split(ids, np.cumsum([one.images for one in splits])[:-1]), strict=True):
         name = split_of(split.prefix.removesuffix("all"), split.prefix)
@@ -66,10 +67,29 @@ def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
     if not len(captions):
         raise InputError(f"{listed}: no captions")
     digests, broken = row_digests(open_array(features), features)
-    groups = group(len(captions), digests, params.captions_per_image, f"{listed} and {features.name}")
+    groups = group(len(captions), digests, _wanted(params, prefix), f"{listed} and {features.name}")
     names = _names(source / f"{prefix}_ids.txt", len(captions), groups)
     unfit = [broken[row] for row in broken if row % groups.rows == 0]
     return _Split(prefix, captions, groups, digests, names, unfit)
+
+
+def _wanted(params: Params, prefix: str) -> int | None:
+    """Captions an image that the parameters ask for; None to infer them."""
+    given = params.captions_per_image
+    return given.get(prefix.removesuffix("all")) if isinstance(given, dict) else given
+
+
+def _must_agree(source: Path, splits: list[_Split], params: Params) -> None:
+    """A file of features that lost rows can still divide the captions, into groups that are too large."""
+    inferred = {split.prefix: split.groups.captions for split in splits if _wanted(params, split.prefix) is None}
+    known = {split.prefix: split.groups.captions for split in splits}
+    other = next((prefix for prefix in inferred if known[prefix] != known[splits[0].prefix]), None)
+    if other is not None:
+        counts = ", ".join(f"{prefix} {count}" for prefix, count in known.items())
+        raise InputError(
+            f"{source}: the splits differ in captions per image ({counts}), so that captions may go to wrong images; "
+            f"complete {other}_ims.npy and {other}_caps.txt, or set captions_per_image, a number a split where they do differ"
+        )
 
 
 def _names(path: Path, captions: int, groups: Grouping) -> list[str] | None:
