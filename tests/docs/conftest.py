@@ -51,7 +51,7 @@ def prepared(tmp_path_factory) -> Path:
     project.run("git init -q -b main && git config user.email a@example.org && git config user.name a")
     if "html_template" in (root / ".dvc/config").read_text():
         project.run("vse-pipe plots")  # as `make setup` does
-    for stage in ("prepare", "extract", "inject", "train", "embed", "evaluate", "report"):
+    for stage in ("sources", "prepare", "extract", "inject", "train", "embed", "evaluate", "report"):
         project.run(f"vse-pipe {stage}")
     project.run("dvc commit --force && git add -A && git commit -qm start")
     return root
