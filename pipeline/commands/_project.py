@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import subprocess
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -191,3 +192,16 @@ def wrote(outs: list[Path], as_json: bool) -> None:
         from pipeline.core.console import document
 
         document({"outputs": [str(out) for out in outs]})
+
+
+def undo(path: Path) -> str:
+    """What a message adds of a file that is about to be written: how git brings back what it holds now. Empty where the last
+    commit does not have the file, or has it with another content, which `git checkout` would lose."""
+    try:
+        same = all(
+            subprocess.run(["git", *command], capture_output=True, check=False).returncode == 0  # noqa: S603, S607 (our own words)
+            for command in (("cat-file", "-e", f"HEAD:./{path}"), ("diff", "--quiet", "HEAD", "--", str(path)))
+        )
+    except OSError:  # no git here
+        return ""
+    return f", `git checkout {path}` takes it back" if same else ""

@@ -1,6 +1,5 @@
 """vse-pipe apply."""
 
-import subprocess
 from pathlib import Path
 from typing import Annotated
 
@@ -34,17 +33,8 @@ def apply(
 
     source = str(Path(overlay).resolve()) if Path(overlay).is_file() else overlay
     _project.enter_root()
+    undo = _project.undo(PARAMS)
     overlays.apply(PARAMS, source, _project.overrides, [rows.problems])
     if left := kept(PARAMS, source, _project.overrides):
         say(f"kept from before, unlike a new project: {', '.join(left)}")
-    undone = f", `git checkout {PARAMS}` takes it back" if _is_committed(str(PARAMS)) else ""
-    say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it{undone}")
-
-
-def _is_committed(name: str) -> bool:
-    """Does the last commit hold the file?"""
-    command = ["git", "cat-file", "-e", f"HEAD:./{name}"]
-    try:
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603 (our own words)
-    except OSError:
-        return False
+    say(f"{PARAMS} now describes {overlay}; `dvc repro` runs it{undo}")

@@ -30,6 +30,7 @@ def choose(
     """
     from pipeline.core.console import document, line, say
     from pipeline.papers import rows
+    from pipeline.project import paths
     from pipeline.tools.choose import grid as grids
     from pipeline.tools.choose import stage
 
@@ -51,6 +52,7 @@ def choose(
         return
     tried = {name: stage.tried(found[name], params, device) for name in names}
     best = {name: stage.best(ones) for name, ones in tried.items()}
+    back = _project.undo(paths.PARAMS)
     stage.write([one.setting for one in best.values()], seeds, further)
     if as_json:
         document(
@@ -60,8 +62,6 @@ def choose(
     for name in names:
         for one in sorted(tried[name], key=lambda one: -one.val_rsum):
             line(f"{'*' if one is best[name] else ' '} {name} {one.setting}: {one.figures}")
-    say(
-        "params.yaml now has the settings marked *; `dvc repro` trains them, `git checkout params.yaml` takes them back"
-    )
+    say(f"params.yaml now has the settings marked *; `dvc repro` trains them{back}")
     if _project.overrides:
         say(f"choose: tried with {', '.join(_project.overrides)}, which params.yaml does not have")

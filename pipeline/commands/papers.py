@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pipeline.commands import _completion
-from pipeline.commands._project import AsJson, enter_root
+from pipeline.commands._project import AsJson, enter_root, undo
 from pipeline.commands._project import overrides as _overrides
 from pipeline.core.errors import UsageError
 
@@ -92,11 +92,10 @@ def _apply(paper: str, row: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "row.yaml"
         path.write_text(render.text(entry, found), encoding="utf-8")
+        back = undo(PARAMS)
         overlays.apply(PARAMS, str(path), _overrides, [rows.problems])
     name = run_name(entry)
-    say(
-        f"{PARAMS} now describes {entry.marker} as run {name}; `dvc repro` runs it, `git checkout {PARAMS}` takes it back"
-    )
+    say(f"{PARAMS} now describes {entry.marker} as run {name}; `dvc repro` runs it{back}")
 
 
 def _document(found: object) -> None:
