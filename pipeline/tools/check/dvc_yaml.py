@@ -8,7 +8,7 @@ from pipeline.project import code, paths
 from pipeline.project.nodes import Declaration, Node, declarations, nodes
 from pipeline.project.params.document import lookup
 from pipeline.project.params.typed import Params
-from pipeline.project.problems import PARAMS, Problem
+from pipeline.project.problems import NOTE, PARAMS, Problem
 from pipeline.project.registry import Family
 from pipeline.tools.check import dvc_stages
 from pipeline.tools.check.dvc_stages import DVC_YAML, Stage
@@ -49,7 +49,7 @@ def problems(params: Params, document: dict) -> list[Problem]:
         advice = _NO_CODE if "code" in by_name else _RESTORE
         listed.append(Problem(PARAMS, str(DVC_YAML), "its stages depend on pipeline/, which is not there", advice))
     if not params.runs:
-        listed.append(Problem(PARAMS, "params.yaml runs", "there are none, and nothing to report on", _APPLY))
+        listed.append(Problem(NOTE, "params.yaml runs", "there are none, and nothing to report on", _APPLY))
     for stage in found:
         listed += _dependencies(stage, found) if params.runs or stage.group != "report" else []
         listed += _parameters(stage, document)

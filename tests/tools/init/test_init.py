@@ -37,6 +37,8 @@ def test_a_project_is_well_and_has_neither_code_nor_demo(call):
     assert own == {**packaged, **{name: {} for name in overlay.NODES}}
     (found,) = dvc_yaml.problems(load(Path("params.yaml")), own)
     assert found.line.startswith("params.yaml runs: there are none, and nothing to report on; `vse-pipe apply`")
+    status, said, _ = call("check")
+    assert (status, said.split()[0]) == (0, "note"), "a new project is no error"
     assert subprocess.run(["git", "log"], capture_output=True, text=True).returncode == 128
     ignored = subprocess.run(["git", "status", "--porcelain", "-uall"], capture_output=True, text=True).stdout
     assert ".dvc/plots/rsum.json" in ignored
