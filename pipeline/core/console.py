@@ -76,8 +76,14 @@ def outlive_readers() -> None:
 
 
 def plain(text: str) -> str:
-    """Without characters that a terminal would obey; spaces of all widths stay."""
-    return "".join(one if one.isprintable() or unicodedata.category(one) == "Zs" else "\ufffd" for one in text)
+    """On one line, without characters that a terminal would obey; line breaks and tabs become a space, spaces of all widths stay."""
+    return "".join(map(_printed, text.replace("\r\n", "\n")))
+
+
+def _printed(letter: str) -> str:
+    if letter.isprintable() or unicodedata.category(letter) == "Zs":
+        return letter
+    return " " if letter.isspace() else "\ufffd"
 
 
 def _shown(message: str) -> str:

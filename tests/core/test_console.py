@@ -33,6 +33,11 @@ def clock(monkeypatch):
     return items
 
 
+def test_captions_of_several_lines_are_printed_on_one():
+    assert console.plain("a dog\nruns\r\nfast\there\u2028now") == "a dog runs fast here now"
+    assert console.plain("\x1b[31mred\x07\u00a0\u3000") == "\ufffd[31mred\ufffd\u00a0\u3000"
+
+
 def test_plain_lines_come_now_and_then_and_end_with_one(clock, capsys):
     assert list(console.track(clock(5), 5, "work")) == [0, 1, 2, 3, 4]
     assert capsys.readouterr().err.splitlines() == [
