@@ -108,7 +108,9 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
         warn(f"embed {run}: {images_} images that could not be read are left out, with {captions_} captions")
     of = f" of {' and '.join(params.embed.splits or fragments.HELD_OUT)}" if model.fragments else ""
     twice = ", by two networks" if len(models) > 1 else ""
-    say(f"embed {run}: {counts[0]} images and {counts[1]} captions{of}, {dim} dimensions{twice}")
+    say(
+        f"embed {run}: {counts[0]} images{f' and {counts[1]} captions' if counts[1] else ''}{of}, {dim} dimensions{twice}"
+    )
 
 
 def left_out(whole: Sequence[pa.Table], kept: Sequence[pa.Table]) -> dict[str, str]:

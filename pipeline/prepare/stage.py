@@ -133,10 +133,13 @@ def _settled_root(root: str, folder: Path, out: Path) -> str:
 
 
 def _report(dataset: str, source: Source, seconds: float) -> None:
-    tables = {"images": source.images, "captions": source.captions}
+    tables = {"images": source.images}
+    tables |= {"captions": source.captions} if len(source.captions) else {}  # none of pictures that are only searched
     tables |= {"phrases": source.phrases} if source.phrases is not None else {}
     counts = []
     for split in images.SPLITS if source.regions is not None else images.DESCRIBED:
+        if "captions" not in tables and not pc.any(pc.equal(source.images["split"], split)).as_py():
+            continue
         found = [f"{pc.sum(pc.equal(table['split'], split)).as_py() or 0} {name}" for name, table in tables.items()]
         counts.append(f"{split} {' / '.join(found)}")
     if source.regions is not None:
@@ -146,9 +149,8 @@ def _report(dataset: str, source: Source, seconds: float) -> None:
     known = source.images.filter(pc.not_equal(source.images["sha256"], images.UNREAD))
     digests, texts = _hashes(known["sha256"]), _hashes(source.captions["text"])
     repeated = [len(one) - len(np.unique(one)) for one in (digests, texts)]
-    say(
-        f"prepare {dataset}: {', '.join(counts)}; repeated: {repeated[0]} images, {repeated[1]} captions; {seconds:.1f} s"
-    )
+    again = f"{repeated[0]} images" + (f", {repeated[1]} captions" if "captions" in tables else "")
+    say(f"prepare {dataset}: {', '.join(counts)}; repeated: {again}; {seconds:.1f} s")
     files, wheres = known["file"], known["split"]
     if repeated[0]:
         pairs = [f"{files[row]} as {files[first]}" for row, first in _first_repeated(digests)]

@@ -35,6 +35,9 @@ def test_one_command_makes_a_folder_searchable(call):
     assert status == 0, err
     told = " ".join(err.split())
     assert "index: params.yaml has datasets.My-Photos, features.filters_My-Photos, transfers.My-Photos now" in told
+    assert "prepare My-Photos: test 5 images; repeated: 0 images; " in told
+    assert "embed My-Photos: 5 images, " in told
+    assert "0 captions" not in told
     assert 'index My-Photos: 5 pictures; `vse-pipe search "..." --run My-Photos` searches them' in told
     document = read_document(Path("params.yaml"))
     source = str(Path("../My Photos").resolve())
