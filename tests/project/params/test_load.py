@@ -13,7 +13,7 @@ from tests.toy_project import PARAMS, load_params, write_params
 def test_the_projects_own_file_is_valid():
     params = load(ROOT / "params.yaml")
     assert set(params.runs) >= {"sum", "max", "hal"}
-    assert params.runs["hal"].loss.params.gamma == 30.0
+    assert params.runs["hal"].loss.params.gamma == 20.0
 
 
 def _run(**changes) -> dict:

@@ -57,7 +57,7 @@ BAD = [
     ({"x": "margin"}, "x: run 'a' has no value 'margin'"),
     ({"x": "epochs"}, "x: run 'a' has no value 'epochs'; did you mean 'epoch'? known: epoch, "),
     ({"x": "loss"}, "x: run 'a' has no value 'loss'"),
-    ({"x": "loss.variant", "runs": ["c"]}, "x: expected a number, but loss.variant of run 'c' is 'paper'"),
+    ({"x": "loss.variant", "runs": ["c"]}, "x: expected a number, but loss.variant of run 'c' is 'extended'"),
     ({"x": "text.use_abs"}, "x: expected a number, but text.use_abs of run 'a' is False"),
     ({"inference": "csls"}, "inference: 'csls' is not in grid.inferences; known: nns"),
     ({"inference": "nnss"}, "inference: 'nnss' is not in grid.inferences; did you mean 'nns'? known: nns"),
