@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.artifacts import names
-from pipeline.artifacts.joins import Origin
+from pipeline.artifacts.joins import FILES, Origin
 from pipeline.core import parquet, tables, unchanged
 from pipeline.core.errors import InputError
 from pipeline.core.files import require
@@ -57,7 +57,8 @@ def origin(folder: Path, about: Mapping[str, str], splits: Iterable[str], mend: 
         whole = None if left_out(about, split, where) else said(about, DATA, split, where)
         digest = said(about, PREPARED, split, where) or whole
         told[split] = None if digest is None else str(digest)
-    return Origin(folder, mend, told, folder if (folder / names.NAME).is_file() else None)
+    files = {key: about[key] for key in FILES if key in about}
+    return Origin(folder, mend, told, folder if (folder / names.NAME).is_file() else None, files)
 
 
 def schema(side: str, dim: int) -> pa.Schema:

@@ -21,6 +21,8 @@ from pipeline.core.files import require as existing
 from pipeline.core.files import sha256
 
 _TABLES = (images.NAME, captions.NAME)
+# What artefacts call the digests of these files.
+FILES = ("images_sha256", "captions_sha256")
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,15 @@ class Origin:
 
     artefact: its file or folder, for messages; mend: the command that makes it anew; splits: of each split in use the digest of its
     images and captions, as ``digests`` gives it, None where the artefact does not say; names: the folder that holds its copy of
-    names.parquet where ids are text, None for an artefact without one.
+    names.parquet where ids are text, None for an artefact without one; files: digests of both tables as of ``made_of``, where it keeps
+    them: files that have not changed need not be read.
     """
 
     artefact: Path
     mend: str
     splits: Mapping[str, str | None] = field(default_factory=dict)
     names: Path | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def mend(stage: str, command: str) -> str:
@@ -65,6 +69,8 @@ def require(prepared: Path, *origins: Origin) -> None:
     if not all((prepared / name).is_file() for name in _TABLES):
         return
     for origin in origins:
+        if origin.files and origin.files == made_of(prepared):
+            continue
         told = {split: digest for split, digest in origin.splits.items() if digest is not None}
         held = digests(prepared) if told else {}
         if changed := sorted(split for split, digest in told.items() if held.get(split) != digest):
@@ -122,7 +128,7 @@ def require_model(artefact: Path, digest: object, trained: Path, run: str, mend:
 
 def made_of(prepared: Path) -> dict[str, str]:
     """What a new artefact keeps of both files, for ``require_file``: their digests by ``images_sha256`` and ``captions_sha256``."""
-    return {f"{Path(name).stem}_sha256": sha256(unchanged.same(prepared / name)) for name in _TABLES}
+    return {key: sha256(unchanged.same(prepared / name)) for key, name in zip(FILES, _TABLES, strict=True)}
 
 
 def _same_names(folder: Path, prepared: Path) -> bool:

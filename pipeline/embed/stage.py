@@ -84,7 +84,7 @@ def write(params: Params, run: str, models: Sequence[Model], material: Material,
     data = {embeddings.DATA: json.dumps(digests, sort_keys=True)}
     if missing:
         data[embeddings.PREPARED] = json.dumps(joins.digests(prepared), sort_keys=True)
-    about = {**missing, **data, **material.about}
+    about = {**missing, **data, **joins.made_of(prepared), **material.about}
     with whole_folder(paths.embedded(run), repetitions.patterns(FILES)) as folder:
         if (named := names.read(prepared)) is not None:
             names.write(folder, named)

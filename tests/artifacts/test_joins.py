@@ -70,6 +70,19 @@ def test_an_artefact_that_does_not_say_is_believed_and_costs_nothing(tmp_path, m
     joins.require(tmp_path / "absent", Origin(Path("x"), MEND, {"test": "0"}))
 
 
+def test_files_that_have_not_changed_are_not_read(tmp_path, monkeypatch):
+    folder = prepared(tmp_path / "toy")
+    told = origin(folder, "test", files=joins.made_of(folder))
+    with monkeypatch.context() as patch:
+        patch.setattr(joins, "digests", lambda _: pytest.fail("computed"))
+        joins.require(folder, told)
+    prepared(folder, ("another cat", "a dog", "a cow"))
+    joins.require(folder, told)
+    prepared(folder, ("a cat", "a dog", "another cow"))
+    with pytest.raises(IntegrityError, match="of split test"):
+        joins.require(folder, told)
+
+
 def test_tables_written_anew_while_they_are_read(tmp_path):
     folder = prepared(tmp_path / "toy")
     with (

@@ -98,7 +98,7 @@ def test_5_a_copy_of_another_run_s_model(made):
     path.write_text(json.dumps(config), encoding="utf-8")
     status, out, err = run("evaluate", "--run", "sum", "--inference", "nns", cwd=made)
     assert (status, out) == (5, b"")
-    assert b"data/embed/sum: embeddings of another model than data/train/sum holds" in err
+    assert b"data/embed/sum: made by another model than data/train/sum now holds" in err
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,8 @@ def project(made, monkeypatch, capsys):
 def test_figures_stay_and_ranks_tell_the_text(project):
     _, metrics, before = project
     folder = paths.evaluated("sum", "csls")
-    assert read_json(folder / evaluation.METRICS) == metrics
+    found = read_json(folder / evaluation.METRICS)
+    assert {**found, evaluation.MADE_FROM: None} == {**metrics, evaluation.MADE_FROM: None}
     ranks = evaluation.read_ranks(folder)
     assert ranks.select(before.column_names).equals(before)
     for row in ranks.to_pylist():
@@ -270,7 +271,8 @@ def test_lines_are_split_at_any_space(made, monkeypatch, capsys, tmp_path):
     """Readers do so: one that cannot be broken is a space to Python."""
     path = paths.embedded("sum")
     ids = pq.read_table(path / "images.parquet")["image_id"].to_numpy()
-    names.write(path, TextIds.of(image_id=(ids, pa.array([f"a\u00a0{number}" for number in ids.tolist()]))))
+    for folder in (path, paths.prepared("toy")):
+        names.write(folder, TextIds.of(image_id=(ids, pa.array([f"a\u00a0{number}" for number in ids.tolist()]))))
     call = caller(monkeypatch, capsys)
     status, _, err = call("export", "--run", "sum", "--inference", "csls", "--to", "trec", "--out", tmp_path / "out")
     assert (status, "holds a space, at which lines are split" in " ".join(err.split())) == (3, True), err
@@ -283,4 +285,4 @@ def test_embeddings_of_another_model_are_not_exported(made, monkeypatch, capsys,
     status, _, err = caller(monkeypatch, capsys)(
         "export", "--run", "sum", "--inference", "csls", "--to", "npy", "--out", tmp_path / "out"
     )
-    assert (status, "embeddings of another model than data/train/sum holds" in " ".join(err.split())) == (5, True), err
+    assert (status, "made by another model than data/train/sum now holds" in " ".join(err.split())) == (5, True), err

@@ -43,11 +43,11 @@ class Catalogue:
                     f"{folder / name} does not exist; make it with `vse-pipe prepare --dataset {dataset}`"
                 )
         with joins.compared(folder, *origins):
-            found = [
+            seen, read = (
                 tables.read(folder / of.NAME, pa.schema([of.SCHEMA.field(name) for name in names]), columns=names)
                 for of, names in ((images, _IMAGES), (captions, _CAPTIONS))
-            ]
-        return cls(dataset, *found, origins=origins)
+            )
+        return cls(dataset, seen, read, origins)
 
     @cached_property
     def columns(self) -> pa.Table:
