@@ -47,8 +47,8 @@ def hal(
     weights: Matrix | None = None,
     extended: bool = False,
 ) -> list[float]:
-    """Eq. 7 of HAL for each pair; ``code`` adds the authors' zeroed diagonal to the inner sums, ``extended`` puts the
-    similarity itself in the place of the logarithm where it is below 0."""
+    """Eq. 7 of HAL for each pair; ``code`` adds the authors' zeroed diagonal to the inner sums, ``extended`` puts a
+    tenth of the similarity in the place of the logarithm where it is below 0."""
     n = len(scores)
     same = same or diagonal(n)
     factor = weights or [[1.0] * n for _ in range(n)]
@@ -62,7 +62,7 @@ def hal(
             if not same[i][j]:
                 texts += math.exp(gamma * factor[i][j] * (scores[i][j] - eps))
         strength = factor[i][i] * scores[i][i]
-        positive = strength if extended and strength < 0 else math.log(1 + max(0.0, strength))
+        positive = 0.1 * strength if extended and strength < 0 else math.log(1 + max(0.0, strength))
         shares.append(math.log(1 + images) / gamma + math.log(1 + texts) / gamma - positive)
     return shares
 

@@ -68,7 +68,7 @@ def test_a_run_may_go_on_though_it_is_dead_and_says_so_once(wide, capsys):
 def test_the_extended_loss_learns_where_the_paper_dies(wide):
     extended = {"loss": "hal", "options": {"loss": {"gamma": 30.0, "eps": 0.3, "variant": "extended"}}}
     train(_params(wide, extended, lr=0.05), "sum", "cpu")
-    assert history.read(paths.trained("sum")).val_rsum.iloc[-1] > 300
+    assert history.read(paths.trained("sum")).val_rsum.iloc[-1] > 250
 
 
 def _alike(build, *arguments):

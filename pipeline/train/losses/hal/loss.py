@@ -10,6 +10,9 @@ from pipeline.train.engine.loss.scored import Scored
 from pipeline.train.engine.loss.terms import LossTerms
 from pipeline.train.losses.hal import Params
 
+# Slope of ``extended`` below 0. With the slope at 0, which is 1, all vectors are first pulled together, and training on few pairs is slower.
+BELOW = 0.1
+
 
 def loss(batch: Scored, params: Params) -> LossTerms:
     """``1/g log(1 + sum_m E_mi) + 1/g log(1 + sum_n E_in) - log(1 + relu(W_ii S_ii))`` for pair i.
@@ -18,8 +21,8 @@ def loss(batch: Scored, params: Params) -> LossTerms:
 
     Source: HAL (Liu et al., AAAI 2020) Eq. 7; mean over the batch. The paper's ``log(1 + W_ii S_ii)`` is
     undefined for W_ii S_ii <= -1. ``paper`` and ``code`` use the authors' relu, which pulls no pair together whose similarity is
-    0 or below: training can start there, or be pushed there by one step too long, and stays. ``extended`` goes on below 0 along
-    the tangent at 0, which is ``W_ii S_ii``: the same loss above 0, and every pair is pulled. ``code`` also keeps the authors' zeroed
+    0 or below: training can start there, or be pushed there by one step too long, and stays. ``extended`` is the same above 0, and goes
+    on below it with a tenth of the slope at 0, so that every pair is pulled. ``code`` also keeps the authors' zeroed
     diagonal: each inner sum gains ``e^(-g eps)`` without weights and ``e^0 = 1`` with weights; ``paper``
     leaves the positive out. Computed by logsumexp: gamma may be large.
     """
@@ -31,7 +34,7 @@ def loss(batch: Scored, params: Params) -> LossTerms:
     texts = torch.cat([one, exponents], dim=1).logsumexp(dim=1) / params.gamma
     positive = torch.log1p(strength.relu())
     if params.variant == "extended":
-        positive = torch.where(strength > 0, positive, strength)
+        positive = torch.where(strength > 0, positive, BELOW * strength)
     parts = {"negatives": (images + texts).mean().detach(), "positives": positive.mean().detach()}
     return LossTerms(images + texts - positive, "mean", parts)
 
