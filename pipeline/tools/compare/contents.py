@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from pipeline.artifacts import _content, captions, images
 from pipeline.core.console import say
-from pipeline.core.errors import InputError, MissingResource
+from pipeline.core.errors import InputError, IntegrityError, MissingResource
 from pipeline.project import paths
 from pipeline.project.params.typed import Params
 from pipeline.ranking.confidence.compared import Compared, Method
@@ -28,7 +28,7 @@ class Contents:
 def aligned(a: Place, b: Place, sides: tuple[Method, Method], params: Params | None) -> Method:
     """B with the ids that A has for the same pictures and captions; B as it is where both ranked the same ids already.
 
-    Raises InputError where the pictures or captions differ, or data/prepare no longer holds what was ranked. Folders of an
+    Raises InputError where the pictures or captions differ, IntegrityError where data/prepare no longer holds what was ranked. Folders of an
     evaluation are left as they are: which data set they belong to is not known.
     """
     of_a, of_b = sides
@@ -37,21 +37,14 @@ def aligned(a: Place, b: Place, sides: tuple[Method, Method], params: Params | N
         return of_b
     if of_a.metrics.get("split") != of_b.metrics.get("split"):
         return of_b
-    contents = [_contents(place, side, params) for place, side in zip((a, b), sides, strict=True)]
-    if contents[0] is None or contents[1] is None:
+    first, second = (_contents(place, side, params) for place, side in zip((a, b), sides, strict=True))
+    if first is None or second is None:
         return of_b
-    ids = [
-        _ids(*pair, a.name, b.name, what)
-        for pair, what in zip(_pairs(contents), ("images with their captions", "captions"), strict=True)
-    ]
+    of_images = _ids(first.images, second.images, a.name, b.name, "images with their captions")
+    of_captions = _ids(first.captions, second.captions, a.name, b.name, "captions")
     say(f"compare: {a.name} and {b.name} ranked the same pictures and captions under other ids")
-    models = {seed: _renamed(model, *ids, str(data[0])) for seed, model in of_b.models.items()}
+    models = {seed: _renamed(model, of_images, of_captions, str(data[0])) for seed, model in of_b.models.items()}
     return Method(of_b.name, models)
-
-
-def _pairs(contents: list) -> list[tuple[pd.Series, pd.Series]]:
-    first, second = contents
-    return [(first.images, second.images), (first.captions, second.captions)]
 
 
 def _contents(place: Place, side: Method, params: Params) -> Contents | None:
@@ -67,7 +60,7 @@ def _contents(place: Place, side: Method, params: Params) -> Contents | None:
     except (InputError, MissingResource):
         return None
     if _content.by_split(pictures, texts).get(split) != side.metrics["data"]:
-        raise InputError(
+        raise IntegrityError(
             f"{place.name} was measured on other data than {place.files.shown(folder)} holds now; run `dvc repro`, or "
             f"`vse-pipe embed --run {run}` and `vse-pipe evaluate --run {run}` again"
         )

@@ -112,8 +112,8 @@ def test_a_data_set_that_was_prepared_anew_is_refused(run):
     _write("second", _shifted(*tables), "0123456789abcdef")
     _prepare("cleaned", tables[0], SHIFT)
     status, _, err = run("compare", "first", "second")
-    assert status == 3
-    assert "second was measured on other data than data/prepare/cleaned holds now" in err
+    assert status == 5
+    assert "made from other images or captions of split test than data/prepare/cleaned now holds" in err, err
 
 
 def test_folders_of_other_data_are_refused_with_what_to_do(run):
