@@ -61,7 +61,7 @@ def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: s
             f"{metrics[direction][metric]:.1f}" if metric in metrics[direction] else "" for direction, metric in columns
         ]
         style = "bold" if metrics["rsum"] == best and len(results) > 1 else ""
-        cells = [*names, *recalls, _rsum(metrics, joint), f"{metrics['hs_sum']:.2f}"]
+        cells = [*names, *recalls, _rsum(metrics, joint), _hs_sum(metrics)]
         table.add_row(*(Text(cell) for cell in cells), style=style)
     return table
 
@@ -77,8 +77,13 @@ def _width(column: str, results: dict[tuple[str, ...], dict], joint: str | None)
     if column == "rsum":
         return max(len(line) for metrics in results.values() for line in _rsum(metrics, joint).split("\n"))
     if column == "hs-sum":
-        return max(len(column), *(len(f"{metrics['hs_sum']:.2f}") for metrics in results.values()))
+        return max(len(column), *(len(_hs_sum(metrics)) for metrics in results.values()))
     return 5 if any(f"{side.get(column[4:], 0):.1f}" == "100.0" for side in _sides(results)) else 4
+
+
+def _hs_sum(metrics: dict) -> str:
+    """A dash where all items were retrieved equally often."""
+    return "-" if metrics["hs_sum"] is None else f"{metrics['hs_sum']:.2f}"
 
 
 def _sides(results: dict[tuple[str, ...], dict]) -> list[dict]:

@@ -265,3 +265,17 @@ def test_runs_of_a_project_are_keyed_by_run(call, tmp_path):
     assert list(json.loads(out)["sum"]) == ["csls", "is", "nns"]
     status, out, _ = call("evaluate")
     assert "test split, protocol full" in out
+
+
+def test_where_all_items_are_retrieved_alike_skewness_is_undefined(call, tmp_path):
+    """Six images: each query has all of them among its best ten."""
+    files = arguments(write(sample(images=6), tmp_path))
+    status, out, err = call("evaluate", *files, "--json", "--inference", "nns")
+    assert status == 0, err
+    found = json.loads(out)
+    assert (found["text_to_image"]["skew@10"], found["hs_sum"]) == (None, None)
+    assert found["image_to_text"]["skew@10"] is not None
+    assert "skew@10" not in found["intervals"]["text_to_image"]
+    assert "r@1" in found["intervals"]["text_to_image"]
+    status, out, err = call("evaluate", *files, "--inference", "nns,csls")
+    assert (status, next(line.split()[-1] for line in out.splitlines() if "csls" in line)) == (0, "-")

@@ -84,7 +84,7 @@ def skewness(counts):
     mean = sum(counts) / len(counts)
     variance = sum((count - mean) ** 2 for count in counts) / len(counts)
     if variance == 0:
-        return 0.0
+        return math.nan
     return sum((count - mean) ** 3 for count in counts) / len(counts) / variance**1.5
 
 

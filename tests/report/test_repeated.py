@@ -136,3 +136,9 @@ def test_hits_of_an_index_have_no_interval_over_the_seeds(params):
     row = json.loads((paths.REPORTS / "metrics.json").read_text())["max"]["csls"]
     assert "rsum" not in row["interval"]
     assert row["sd"]["rsum"]
+
+
+def test_a_figure_that_one_seed_leaves_undefined_has_no_mean():
+    documents = [{"hs_sum": 1.0, "a": {"skew@1": 2.0}}, {"hs_sum": None, "a": {"skew@1": None}}]
+    for both in (documents, documents[::-1]):
+        assert mean(both) == {"hs_sum": None, "a": {"skew@1": None}}

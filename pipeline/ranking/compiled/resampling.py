@@ -81,8 +81,7 @@ def _shape(counts):
         third += away * away * away
         distance += abs(away)
     shape = np.zeros(5)
-    if second > 0:
-        shape[0] = (third / items) / (second / items) ** 1.5
+    shape[0] = (third / items) / (second / items) ** 1.5 if second > 0 else np.nan
     # The sorted counts of the Gini index, by counting how many items share each value.
     sharing = np.bincount(counts)
     if total:

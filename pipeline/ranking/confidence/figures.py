@@ -58,9 +58,10 @@ class Figures:
         return _with_sums({address: np.mean(values, axis=0) for address, values in parts.items()})
 
     def estimate(self) -> dict[Address, float]:
-        """The figures themselves: every image once."""
+        """The figures themselves: every image once. Without those that are undefined, as the skewness of equal counts is."""
         once = {fold: np.ones((1, images), np.int64) for fold, images in self.images().items()}
-        return {address: float(values[0]) for address, values in self.measure(once).items()}
+        found = {address: float(values[0]) for address, values in self.measure(once).items()}
+        return {address: value for address, value in found.items() if np.isfinite(value)}
 
 
 def _with_sums(found: Sample) -> Sample:
@@ -76,15 +77,25 @@ def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: i
     """The metrics of each evaluation under the same ``resamples`` draws of images with replacement.
 
     Each fold draws as many images as it has, from its own generator. All evaluations must have the same
-    images. Draws in which a side has no query are left out; it takes images without captions and very few of them.
+    images. Draws in which a side has no query are left out; it takes images without captions and very few of them. Those in
+    which the skewness of one is undefined are left out of this figure; the figure is left out where that is all of them.
     """
     samples = measured(evaluations, resamples, seed, at_once)
-    defined = np.all([np.isfinite(values) for one in samples for values in one.values()], axis=0)
+    finite = [{address: np.isfinite(values) for address, values in one.items()} for one in samples]
+    defined = np.all([one[address] for one in finite for address in one if not _is_skewness(address)], axis=0)
     if not defined.any():
         raise InputError(
             f"none of {resamples} bootstrap draws has a query in every direction and fold; there are too few images"
         )
-    return [{address: values[defined] for address, values in one.items()} for one in samples]
+    every = {address for one in finite for address in one}
+    kept = {address: defined & np.all([one.get(address, defined) for one in finite], axis=0) for address in every}
+    return [
+        {address: values[kept[address]] for address, values in one.items() if kept[address].any()} for one in samples
+    ]
+
+
+def _is_skewness(address: Address) -> bool:
+    return address[-1].startswith((f"{_SUMS['hs_sum']}@", "hs_sum"))
 
 
 def measured(
@@ -105,7 +116,8 @@ def measured(
 
 def swapped(a: Figures, b: Figures, draws: int, seed: int, at_once: int = _WEIGHTS_AT_ONCE) -> Sample:
     """B - A of the figures of hubness after A and B have changed places in every second image, drawn at random: what the difference
-    would be if it were chance which of the two a result is of. Both must have the same images and items; none of a matching."""
+    would be if it were chance which of the two a result is of. Both must have the same images and items; none of a matching.
+    Draws in which a skewness is undefined are left out of it."""
     parts: dict[Address, list[np.ndarray]] = {}
     for fold, images in a.images().items():
         stream = seeds.generator(seed, "swap", fold)
@@ -120,7 +132,8 @@ def swapped(a: Figures, b: Figures, draws: int, seed: int, at_once: int = _WEIGH
                     parts.setdefault((direction, name), []).append(of_b[name] - values)
     folds = len(a.sides)
     found = {address: np.concatenate(values).reshape(folds, draws).mean(axis=0) for address, values in parts.items()}
-    return _with_sums(found)
+    defined = {address: values[np.isfinite(values)] for address, values in _with_sums(found).items()}
+    return {address: values for address, values in defined.items() if len(values)}
 
 
 def _measured(evaluations: Sequence[Figures], weights: dict[int, np.ndarray]) -> list[Sample]:

@@ -46,6 +46,8 @@ def intervals(
     (draws,) = sample([figures], resamples, seed)
     found: dict = {}
     for address, value in figures.estimate().items():
+        if address not in draws:
+            continue
         nest(found, address, within(address, interval(centred(address, draws[address], value), level)))
     return found
 

@@ -12,11 +12,11 @@ def occurrence(chosen: Integer[np.ndarray, " picks"], items: int) -> Int[np.ndar
 def skewness(counts: Int[np.ndarray, " items"]) -> float:
     """Skewness of N_k, Eq. 7 of HAL (EMNLP-IJCNLP submission): the third standardised moment, population variance.
 
-    Items that nobody retrieves count. 0 when all items are retrieved equally often, where the quotient is 0/0.
+    Items that nobody retrieves count. NaN when all items are retrieved equally often, where the quotient is 0/0.
     """
     away: Float[np.ndarray, " items"] = counts - counts.mean()
     variance = float((away**2).mean())
-    return float((away**3).mean() / variance**1.5) if variance > 0 else 0.0
+    return float((away**3).mean() / variance**1.5) if variance > 0 else float("nan")
 
 
 def robin_hood(counts: Int[np.ndarray, " items"]) -> float:

@@ -61,6 +61,13 @@ def test_pictures_of_all_folders_but_hidden_ones_in_the_order_of_their_paths(tmp
     assert (source.captions.num_rows, source.left_out, source.broken) == (0, [], [])
 
 
+def test_what_is_not_there_is_not_counted(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pictures(Path("photos"), ["a.png", "b.png"])
+    prepare("folder", "photos")
+    assert "prepare tiny: test 2 images; repeated: 0 images; " in capsys.readouterr().err
+
+
 def test_upright_animated_and_equal_pictures(tmp_path):
     folder = tmp_path / "photos"
     folder.mkdir()

@@ -88,7 +88,7 @@ def test_equal_models_are_rarely_significant():
 
 def test_hubness_is_judged_by_images_that_change_sides():
     """Every draw by hand: an image that does not stay gives its result in A to B, and takes that of B."""
-    a, b = (evaluation(folds=2, images=6, quality=quality, seed=seed) for quality, seed in ((0.4, 1), (0.9, 2)))
+    a, b = (evaluation(folds=2, images=16, quality=quality, seed=seed) for quality, seed in ((0.4, 1), (0.9, 2)))
     rows, items, figures = (
         [one.ranks.to_pylist() for one in (a, b)],
         {},
@@ -115,6 +115,17 @@ def test_hubness_is_judged_by_images_that_change_sides():
     assert {address[-1].partition("@")[0] for address in found} == {
         *("skew", "robin_hood", "gini", "anti_hubs", "largest_hub", "hs_sum")
     }
+
+
+def test_a_skewness_that_is_undefined_is_not_compared():
+    """Six images: each query has all of them among its best ten."""
+    a, b = (evaluation(images=6, seed=seed) for seed in (1, 2))
+    for one in (a, b):
+        one.metrics["text_to_image"]["skew@10"] = one.metrics["hs_sum"] = None
+    rows = _rows(compared(a, b, 40, 1))
+    assert {("text_to_image", "skew@10"), ("hs_sum",)} & rows.keys() == set()
+    assert rows["image_to_text", "skew@10"].p is not None
+    assert rows["text_to_image", "gini@10"].p == 1.0
 
 
 @pytest.mark.acceptance

@@ -5,7 +5,11 @@ from hypothesis import strategies as st
 
 from pipeline.core.errors import InputError
 from pipeline.project.registry import INFERENCES
+from pipeline.ranking.engine import criteria, outcome
 from pipeline.ranking.engine import scores as scores_module
+from pipeline.ranking.engine.bank import Bank
+from pipeline.ranking.engine.matching import Allowance
+from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, matrices, own, whole
 
@@ -74,3 +78,24 @@ def test_the_matrix_it_reads_is_left_alone():
     before = scores.copy()
     rescored(scores)
     assert np.array_equal(scores, before)
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["the ranked queries", "other queries"])
+@pytest.mark.parametrize("matching", ["", "+rgm"])
+def test_including_the_query_changes_no_rank_and_no_pair(is_own, matching):
+    """float32, cosines, and the largest beta of the grid."""
+    rng = np.random.default_rng(0)
+    for beta in (1.0, 30.0, 100.0):
+        vectors = [rng.standard_normal((60, 12)) for _ in range(3)]
+        images, queries, others = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in vectors)
+        scores, bank = ((side @ images.T).astype(np.float32) for side in (0.4 * queries + 0.6 * images, others))
+        truth, found = Truth.by_image(np.arange(60), np.arange(60)), []
+        for include in (False, True):
+            criterion = criteria.parse(f"is{matching}", {"is": Params(beta=beta, include_query=include)})
+            rescored = criterion.rerank(dense(scores), Bank(dense(scores if is_own else bank), is_own))
+            if matching:
+                pairs = next(criterion.match(rescored, [Allowance(5, 1.5)], truth))
+                found.append(sorted(zip(pairs.rows.tolist(), pairs.columns.tolist(), strict=True)))
+            else:
+                found.append(outcome.rank(rescored, truth, "pessimistic").ranks.tolist())
+        assert found[0] == found[1]

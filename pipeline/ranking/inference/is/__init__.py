@@ -15,7 +15,9 @@ class Params(Strict):
     beta: InverseTemperature = 30.0
     """inverse temperature"""
     include_query: bool = False
-    """sum over all queries, as MUSE does, not over the others (Eq. 5)"""
+    """sum over all queries, as MUSE does, not over the others (Eq. 5). No ranking and no matching changes: with the share p of
+    MUSE's form, Eq. 5 is p / (1 - p), which grows with p. Shares that float32 cannot tell from 1 tie, so leave it false where
+    scores are large"""
     beta_grid: list[InverseTemperature] = Field(
         min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
     )
