@@ -71,6 +71,7 @@ EXAMPLES = {
     "doctor": ("vse-pipe doctor",),
     "verify": ("vse-pipe verify", "vse-pipe verify data/train/hal"),
     "code": ("vse-pipe code",),
+    "sources": ("vse-pipe sources",),
 }
 # Options of vse-pipe itself, and what they look like.
 _BEFORE = dict.fromkeys(("-S", "--set"), " KEY=VALUE") | dict.fromkeys(("-q", "--quiet", "-v", "--verbose"), "")

@@ -28,6 +28,7 @@ from pipeline.core.seeds import generator
 from pipeline.core.whole import partial as partial_folder
 from pipeline.core.whole import require_ours
 from pipeline.project import paths, repetitions, timing
+from pipeline.project.params.training import NO_WEIGHT
 from pipeline.project.params.typed import Params, Run
 from pipeline.project.registry import LOSSES, SAMPLERS, SCHEMES
 from pipeline.train.engine import (
@@ -264,7 +265,7 @@ def _config(
     sizes = table.feature_shape, table.texts.inputs, node.train.embed_size
     config = described(node, *sizes, stored.meta, table.texts)
     config["inputs"]["pairs"] = describe(params.pairs(node.noise).protocol)
-    config |= {"train": node.train.model_dump(mode="json", exclude={"processes"}), "seed": node.seed}
+    config |= {"train": node.train.model_dump(mode="json", exclude=NO_WEIGHT), "seed": node.seed}
     learned = {key[5:]: value.tolist() for key, value in progress.best.items() if key.startswith("loss.")}
     config["loss"] |= {"learned": learned} if learned else {}
     return {**config, "best": {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}}

@@ -1,5 +1,7 @@
 """The audit of a trained run on a small project: what it writes, and what it refuses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -242,7 +244,9 @@ def test_pairs_of_a_single_image_have_nothing_to_compare_with(tmp_path, monkeypa
     table = pairs.read(paths.injected("toy", "own"))
     one = np.where(np.asarray(table["split"]) == "train", first, table["image_id"].to_numpy())
     pairs.write(paths.injected("toy", "own"), table.set_column(1, "image_id", pa.array(one)), {})
-    train(params, "own", "cpu")
+    node = params.runs["own"]
+    patient = replace(node, train=node.train.model_copy(update={"stop_when_dead": False}))
+    train(replace(params, runs={**params.runs, "own": patient}), "own", "cpu")
     with pytest.raises(InputError, match="all training pairs show one image; there is nothing to compare with"):
         stage.audit(params, "own", device="cpu")
 

@@ -47,7 +47,7 @@ def break_it(fault: str, one, tmp_path):
         "no_image": lambda: one.but(owners=np.r_[999, one.owners[1:]]),
         "no_caption": lambda: one.but(image_ids=np.r_[one.image_ids, 999], images=one.images[[*range(24), 0]]),
         "zero": lambda: one.but(captions=np.where(np.arange(60)[:, None] == 3, 0, one.captions)),
-        "strings": lambda: one.but(image_ids=one.image_ids.astype(str).astype(object)),
+        "strings": lambda: one.but(image_ids=np.char.add("x", one.image_ids.astype(str)).astype(object)),
         "rows": lambda: one.but(image_ids=one.image_ids[:0], images=one.images[:0]),
     }
     files = write(changed.get(fault, lambda: one)(), tmp_path)

@@ -98,7 +98,7 @@ def test_a_terminal_obeys_no_caption(call):
     from pipeline.core.console import plain
 
     assert plain("a\x1b[31m dog\x07") == "a\ufffd[31m dog\ufffd"
-    assert plain("two dogs\non\r\ngrass\tand\u2028sand") == "two dogs on  grass and sand"
+    assert plain("two dogs\non\r\ngrass\tand\u2028sand") == "two dogs on grass and sand"
     assert plain("caf\xe9\xa0\u3000") == "caf\xe9\xa0\u3000"
 
 

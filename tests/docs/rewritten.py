@@ -125,7 +125,6 @@ TABLE = [
     ),
     Rewriting(r"vse-pipe apply (FILE|my-sweep\.yaml)", "vse-pipe apply sweep_k", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe papers PAPER", "vse-pipe papers vsepp", _NO_PLACEHOLDER),
-    Rewriting(r"dvc repro -f (extract\w*|train)@NAME", r"dvc repro --dry -f \1", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe -S KEY=VALUE \.\.\.", "vse-pipe -S seed=2 timings", _NO_PLACEHOLDER),
     Rewriting(r"dvc exp run -S KEY=VALUE", "dvc exp run --help", _NO_PLACEHOLDER),
     Rewriting(r"vse-pipe evaluate --images \.\.\.", "vse-pipe evaluate --help", _NO_PLACEHOLDER),

@@ -150,7 +150,7 @@ def test_features_that_are_changed_while_they_are_read_are_refused(project, monk
 def test_rows_are_taken_from_row_groups_wherever_they_lie(project, computed, monkeypatch, capsys) -> None:
     """In parts of four rows; then with damage in the first row group, which the third part meets."""
     monkeypatch.setattr(
-        vectors, "_parts", lambda count, dim, memory: [slice(at, min(at + 4, count)) for at in range(0, count, 4)]
+        vectors, "parts_of", lambda count, dim, memory: [slice(at, min(at + 4, count)) for at in range(0, count, 4)]
     )
     pictures = [19, *range(11, -1, -1), 15, 4]
     holds(pictures)

@@ -35,8 +35,8 @@ def test_all_that_python_loads_for_the_stages_is_in_their_closure():
 
 
 def test_imports_inside_functions_count():
-    assert "pipeline.ranking.compiled.leading" in code.closure(INFERENCES.modules("is"))
-    assert "pipeline.ranking.compiled.leading" not in code.closure(INFERENCES.modules("nns"))
+    assert "pipeline.ranking.engine.shares" in code.closure(INFERENCES.modules("is"))
+    assert "pipeline.ranking.engine.shares" not in code.closure(INFERENCES.modules("nns"))
 
 
 def test_the_digest_is_of_names_and_contents(tmp_path, monkeypatch):

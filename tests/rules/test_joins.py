@@ -28,6 +28,7 @@ ALLOWED = {
     "pipeline/prepare/engine/regions/mentions.py": ALONE,
     "pipeline/ranking/engine/embedded.py": COMPARED,
     "pipeline/audit/stage.py": "features, texts and pairs are compared where they are read (restore.inputs, pairs.require_for)",
+    "pipeline/tools/compare/contents.py": COMPARED,
     "pipeline/tools/search/computed.py": "a bank from a folder of its own is compared by model (must_match)",
     "pipeline/train/encoders/image/finetune/pictures.py": COMPARED,
     "pipeline/train/engine/inputs.py": "features, texts and pairs are compared before (require)",

@@ -11,6 +11,7 @@ from pipeline.artifacts import _boxes, embeddings, joins, phrases, regions
 from pipeline.artifacts.embeddings import Side as Vectors
 from pipeline.artifacts.images import PROPOSAL
 from pipeline.core.errors import InputError, IntegrityError
+from pipeline.core.files import require as existing
 from pipeline.localize import localizable
 from pipeline.localize.engine.scenes import BoxSide
 from pipeline.project import paths
@@ -37,6 +38,7 @@ def read(params: Params, run: str) -> LocalizeInputs:
     localizable.check(params, run)
     dataset, split = params.runs[run].dataset, params.localize.split
     prepared, folder = paths.prepared(dataset), paths.embedded(run)
+    existing(prepared / regions.NAME, f"vse-pipe prepare --dataset {dataset}")  # before vectors that would need it
     embedded = Embedded.of_run(params, run)
     with joins.compared(prepared, embedded.origin(PROPOSAL, split)):
         boxes, spoken = regions.read(prepared), phrases.read(prepared)

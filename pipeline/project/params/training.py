@@ -6,6 +6,9 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from pipeline.core.strict import Strict, Width
 
+# Options that change no weight of a model.
+NO_WEIGHT = {"processes", "stop_when_dead", "keep_state"}
+
 
 class TrainParams(Strict):
     """train: how every run is optimised; ``runs.<name>.train`` overrides single values."""

@@ -9,6 +9,7 @@ import torch
 
 from pipeline.core.files import sha256
 from pipeline.project import code
+from pipeline.project.params.training import NO_WEIGHT
 from pipeline.project.params.typed import Run
 from pipeline.project.registry import RUN_FAMILIES
 from pipeline.train.engine.model import describe
@@ -25,7 +26,7 @@ def of(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: 
     parts = {
         "run": {key: describe(getattr(run, key)) for key in RUN_FAMILIES},
         # A killed run may go on with another number of processes, which changes rounding alone. The rest changes no weight.
-        "train": run.train.model_dump(exclude={"processes", "stop_when_dead", "keep_state"}),
+        "train": run.train.model_dump(exclude=NO_WEIGHT),
         "seed": seed,
         "inputs": [sha256(path) for path in inputs],
         "code": code_of(run),

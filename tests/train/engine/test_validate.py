@@ -14,7 +14,7 @@ def _table(pairs, val_texts=None) -> TrainTable:
     """Every pair validates, too."""
     images = np.unique(pairs.owners)
     rows = np.array([pairs.rows[np.flatnonzero(pairs.owners == image)[0]] for image in images])
-    given = pairs.array, pairs.texts, pairs, pairs.places, pairs.owners, images, rows, "0", np.arange(len(pairs))
+    given = pairs.array, pairs.texts, pairs, pairs.places, pairs.owners, images, rows, np.arange(len(pairs))
     return TrainTable(*given, val_texts=val_texts)
 
 
