@@ -168,6 +168,7 @@ TABLE = [
         r"vse-pipe train --run theirs", "vse-pipe train --help", "the project of these tests has no run of that name"
     ),
     Rewriting(r"vse-pipe index", "vse-pipe index --help", "named without the folder"),
+    Rewriting(r"vse-pipe encode", "vse-pipe encode --help", "named without its options"),
     Rewriting(r"vse-pipe serve", "vse-pipe serve --help", "a server runs until it is stopped"),
     Rewriting(r"vse-pipe search", "vse-pipe search --help", "named without what to search for"),
     Rewriting(r"vse-pipe (export|audit|localize)", r"vse-pipe \1 --help", "named without what to export or to audit"),

