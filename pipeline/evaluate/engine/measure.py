@@ -263,19 +263,20 @@ def _chosen(criterion: Criterion, tuned: Tuned, params: EvaluateParams) -> dict:
 def _metrics(outcomes: dict[str, list[Outcome]], folds: list[Split], split: Split) -> dict:
     """Per direction the mean over folds of each metric, and their two sums; items: of a fold;
     queries: of all folds; unjudged: queries that are in no figure. None for a figure that a fold leaves undefined."""
-    found = {}
+    means: dict[str, dict[str, float]] = {}
     for direction, of_folds in outcomes.items():
         rows = [one.metrics() for one in of_folds]
-        found[direction] = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+        means[direction] = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
     def rounded(value: float) -> float | None:
         return None if math.isnan(value) else round(value, tables.DIGITS)
 
     def total(kind: str) -> float | None:
-        return rounded(sum(values[f"{kind}@{k}"] for values in found.values() for k in KS))
+        return rounded(sum(values[f"{kind}@{k}"] for values in means.values() for k in KS))
 
+    found: dict[str, dict] = {}
     sums = {"rsum": total("r"), "hs_sum": total("skew")}
-    for direction, values in found.items():
+    for direction, values in means.items():
         found[direction] = {name: rounded(value) for name, value in values.items()}
         queries = sum(len(fold.ids(direction)[0]) for fold in folds)
         found[direction] |= {"queries": queries, "items": len(folds[0].ids(direction)[1])}

@@ -114,14 +114,16 @@ def differences(a: Method, b: Method, resamples: int, seed: int) -> tuple[int, l
     figures = [Figures.of(one.ranks, one.occurrence) for one in models]
     estimates = [_known(one, found.estimate()) for one, found in zip(models, figures, strict=True)]
     samples = sample(figures, resamples, seed)
-    changed = swapped(*figures, resamples, seed) if len(models) == 2 else {}
+    changed = swapped(figures[0], figures[1], resamples, seed) if len(models) == 2 else {}
     found = []
     for address in (address for address in ADDRESSES if all(address in known for known in estimates)):
         values = np.array([known[address] for known in estimates])
         draws = np.stack([one[address] for one in samples]) if all(address in one for one in samples) else None
         of_a, of_b = np.split(values, [len(a)])
-        doubt = Drawn(values[1] - values[0] + changed[address]) if address in changed else None
-        if doubt is None and draws is not None:
+        doubt: Spread | Drawn | None = None
+        if address in changed:
+            doubt = Drawn(values[1] - values[0] + changed[address])
+        elif draws is not None:
             doubt = _doubt(a, b, values, draws)
         found.append(Difference(address, of_a, of_b, doubt))
     return sum(figures[0].images().values()), found

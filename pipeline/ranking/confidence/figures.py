@@ -88,7 +88,7 @@ def sample(evaluations: Sequence[Figures], resamples: int, seed: int, at_once: i
             f"none of {resamples} bootstrap draws has a query in every direction and fold; there are too few images"
         )
     every = {address for one in finite for address in one}
-    kept = {address: defined & np.all([one.get(address, defined) for one in finite], axis=0) for address in every}
+    kept = {address: defined & np.all([one[address] for one in finite if address in one], axis=0) for address in every}
     return [
         {address: values[kept[address]] for address, values in one.items() if kept[address].any()} for one in samples
     ]

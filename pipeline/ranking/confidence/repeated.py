@@ -111,7 +111,7 @@ def repetitions(evaluations: Sequence[Figures], samples: Sequence[Sample]) -> di
     return {
         address: Repetitions(np.array([one[address] for one in estimates]), np.stack([one[address] for one in samples]))
         for address in estimates[0]
-        if all(address in one for one in [*estimates, *samples])
+        if all(address in one for one in estimates) and all(address in one for one in samples)
     }
 
 

@@ -80,7 +80,7 @@ class _Lists:
     def tied(self, rows: Int[np.ndarray, " pairs"], scores: Float[np.ndarray, " pairs"]) -> Bool[np.ndarray, " pairs"]:
         """May another item have this score for this query? Beyond the end of a list nobody knows."""
         found = (scores <= self.scores[rows, -1]) & (not self.complete)
-        unsure = np.flatnonzero(~found & self._repeated.any(axis=1)[rows])
+        unsure = np.flatnonzero(~found & np.any(self._repeated, axis=1)[rows])
         of_row = rows[unsure]
         found[unsure] = ((self.scores[of_row] == scores[unsure, None]) & self._repeated[of_row]).any(axis=1)
         return found

@@ -53,7 +53,7 @@ class Ties:
         kinds = {place: kind for kind, place in enumerate(dict.fromkeys(places))}
         answers = np.array([[_answers(dict(place), self.wrong[query]) for place in kinds] for query in group.tolist()])
         if len(group) > _DEALT or (answers == answers[:, :1]).all():
-            return answers.all(axis=1)
+            return np.all(answers, axis=1)
         from scipy.optimize import linear_sum_assignment
 
         every = answers[:, [kinds[place] for place in places]]

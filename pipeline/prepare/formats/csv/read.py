@@ -47,10 +47,8 @@ def read(source: Path, out: Path, params: Params, seed: int) -> Source:
         number = numbers.setdefault(image, len(numbers))
         if number == len(splits):
             # Drawn by the name as it is written: another spelling of it moves no image of a data set that exists.
-            drawn = given is None
-            splits.append(
-                drawn_split(cells["image"], params.val, params.test, seed) if drawn else split_of(given, where)
-            )
+            drawn = drawn_split(cells["image"], params.val, params.test, seed)
+            splits.append(drawn if given is None else split_of(given, where))
             first_rows.append(at)
         elif given is not None and splits[number] != (split := split_of(given, where)):
             raise InputError(

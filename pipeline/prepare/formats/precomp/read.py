@@ -75,8 +75,10 @@ def _read_split(source: Path, prefix: str, params: Params, out: Path) -> _Split:
 
 def _wanted(params: Params, prefix: str) -> int | None:
     """Captions an image that the parameters ask for; None to infer them."""
-    given = params.captions_per_image
-    return given.get(prefix.removesuffix("all")) if isinstance(given, dict) else given
+    wanted = params.captions_per_image
+    if not isinstance(wanted, dict):
+        return wanted
+    return next((count for split, count in wanted.items() if split == prefix.removesuffix("all")), None)
 
 
 def _must_agree(source: Path, splits: list[_Split], params: Params) -> None:
