@@ -29,12 +29,12 @@ setup: .venv/.ready .venv/.kernels .dvc/plots.html
 .venv/.kernels: .venv/.ready
 	@echo 'Compiling, one to two minutes'
 	python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true
-	python -m compileall -q pipeline
-	python -m pipeline.tools.kernels
+	python -m compileall -q pipeline/vse_pipe
+	python -m vse_pipe.tools.kernels
 	touch $@
 
 # The page that `dvc plots` fills, with Vega inside.
-.dvc/plots.html: .venv/.ready $(wildcard pipeline/tools/plots/plots_page.*)
+.dvc/plots.html: .venv/.ready $(wildcard pipeline/vse_pipe/tools/plots/plots_page.*)
 	vse-pipe plots
 
 demo: setup

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli
+from vse_pipe import cli
 
 Call = Callable[..., tuple[int, str, str]]
 

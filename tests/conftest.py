@@ -13,6 +13,8 @@ from jaxtyping import install_import_hook
 from tests import typechecker
 
 ROOT = Path(__file__).parents[1]
+# Processes that tests start import the code of this tree, whichever is installed.
+os.environ["PYTHONPATH"] = f"{ROOT}/pipeline:{ROOT}:{os.environ.get('PYTHONPATH', '')}".removesuffix(":")
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("untimed", deadline=None, max_examples=30)
@@ -25,9 +27,9 @@ def _with_shapes() -> list[str]:
     found = [
         path
         for room in ("extract", "pictures", "ranking", "train")
-        for path in (ROOT / "pipeline" / room).rglob("*.py")
+        for path in (ROOT / "pipeline/vse_pipe" / room).rglob("*.py")
     ]
-    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in found]
+    names = [".".join(path.relative_to(ROOT / "pipeline").with_suffix("").parts) for path in found]
     return [name for name in names if ".compiled." not in f"{name}." and not name.endswith(("__init__", "stage"))]
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.artifacts import captions, features, images
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.project.params.typed import Params
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
+from vse_pipe.artifacts import captions, features, images
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
 
 REGIONS, DIM = 5, 12
 

@@ -7,23 +7,23 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from pipeline.project import lock, paths
-from pipeline.project.params.document import read_document
-from pipeline.tools.check import dvc_stages
 from tests.rules.sources import ROOT
 from tests.toy_project import write_params, write_prepared
+from vse_pipe.project import lock, paths
+from vse_pipe.project.params.document import read_document
+from vse_pipe.tools.check import dvc_stages
 
 INFERENCES = ["nns", "csls"]
 
 
 def build(root: Path) -> None:
     """In the folder ``root``, which is left as the working directory."""
-    from pipeline.embed.stage import embed
-    from pipeline.evaluate.stage import evaluate
-    from pipeline.extract.text_stage import extract_texts
-    from pipeline.inject.stage import inject
-    from pipeline.project.params.load import load
-    from pipeline.train.stage import train
+    from vse_pipe.embed.stage import embed
+    from vse_pipe.evaluate.stage import evaluate
+    from vse_pipe.extract.text_stage import extract_texts
+    from vse_pipe.inject.stage import inject
+    from vse_pipe.project.params.load import load
+    from vse_pipe.train.stage import train
 
     os.chdir(root)
     small = {"epochs": 2, "batch_size": 8, "lr": 1e-2, "lr_update": 2, "embed_size": 12, "keep_state": True}

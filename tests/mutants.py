@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.core.errors import PipelineError
+from vse_pipe.core.errors import PipelineError
 
 
 def refusals(path: Path, contents: Iterable[bytes], read: Callable[[], object]) -> list[PipelineError]:

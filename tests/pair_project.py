@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from ruamel.yaml import YAML
 
-from pipeline.core.files import sha256
-from pipeline.project import paths
-from pipeline.project.params.load import load
-from pipeline.project.params.typed import Params
+from vse_pipe.core.files import sha256
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+from vse_pipe.project.params.typed import Params
 
 CONFIG = "open_clip_config.json"
 WEIGHTS = "open_clip_model.safetensors"
@@ -96,7 +96,7 @@ def write_model(kind: str, seed: int = 0, name: str = "") -> Path:
     """A folder that open_clip opens as ``local-dir:``, with weights that spread its vectors."""
     import open_clip
 
-    from pipeline.extract.engine.pair.model import folder
+    from vse_pipe.extract.engine.pair.model import folder
 
     out = Path("models") / (name or kind)
     out.mkdir(parents=True)

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from pipeline.artifacts import _content, captions, embeddings, features, images, phrases, regions
-from pipeline.artifacts.embeddings import Side
-from pipeline.core.files import sha256
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.project.params.typed import Params
 from tests.toy_project import PARAMS, load_params
+from vse_pipe.artifacts import _content, captions, embeddings, features, images, phrases, regions
+from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.core.files import sha256
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
 
 WHOLE, REGIONS, FEATURES, TEXTS, WORDS, NOISE = "scenes", "boxes", "colours", "bags", "words", "shown"
 COLOURS = {"red": (220, 30, 30), "green": (20, 160, 40), "blue": (30, 60, 220), "white": (240, 240, 240)}

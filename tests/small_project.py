@@ -79,7 +79,7 @@ def copy_compiled(root: Path) -> None:
     """What Python and numba made of this tree's modules, for copies with the same times below ``root``: half a minute saved. And
     Vega for the pages, of which the times do not matter."""
     for suffix in ("pyc", "nbi", "nbc", "bundle"):
-        for path in (ROOT / "pipeline").rglob(f"__pycache__/*.{suffix}"):
+        for path in (ROOT / "pipeline/vse_pipe").rglob(f"__pycache__/*.{suffix}"):
             copy = root / path.relative_to(ROOT)
             if copy.parent.parent.is_dir():
                 copy.parent.mkdir(exist_ok=True)

@@ -11,12 +11,12 @@ from importlib.metadata import version
 
 import pytest
 
-from pipeline.cli import app
-from pipeline.core import locks
-from pipeline.core.errors import IntegrityError, LockedError, MissingResource, PipelineError
-from pipeline.inject import stage as inject_stage
 from tests.command_line import caller
 from tests.toy_project import write_params, write_prepared
+from vse_pipe.cli import app
+from vse_pipe.core import locks
+from vse_pipe.core.errors import IntegrityError, LockedError, MissingResource, PipelineError
+from vse_pipe.inject import stage as inject_stage
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ STAGES = {
 }
 CALLED = """
 import sys
-from pipeline import cli
+from vse_pipe import cli
 for arguments in sys.argv[1:]:
     sys.argv[1:] = arguments.split()
     try:
@@ -185,7 +185,7 @@ def test_help_groups_the_commands_and_leaves_none_over(run):
 )
 @pytest.mark.parametrize(("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")])
 def test_ctrl_c_and_sigterm_are_one_line_and_a_status_of_their_own(run, monkeypatch, command, said, number, word):
-    from pipeline.train import stage as train_stage
+    from vse_pipe.train import stage as train_stage
 
     def interrupted(*arguments):
         os.kill(os.getpid(), number)
@@ -220,7 +220,7 @@ def test_out_of_memory_is_one_line_and_a_defect_keeps_its_traceback(run, monkeyp
 
 
 def test_help_of_apply_names_every_overlay(run):
-    from pipeline.project.params import overlay
+    from vse_pipe.project.params import overlay
 
     shown = "".join(run("apply", "--help")[1].replace("│", "").split())
     assert all(name in shown for name in overlay.names())

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 from ruamel.yaml import YAML
 
-from pipeline.artifacts import captions, features, images
-from pipeline.papers import rows
-from pipeline.project import paths
-from pipeline.project.params.load import load
-from pipeline.project.params.typed import Params
+from vse_pipe.artifacts import captions, features, images
+from vse_pipe.papers import rows
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+from vse_pipe.project.params.typed import Params
 
 WORDS = ["red", "blue", "green", "big", "small", "round", "square", "dog", "cat", "tree"]
 PARAMS = {

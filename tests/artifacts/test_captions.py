@@ -4,8 +4,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import captions
-from pipeline.core.errors import InputError
+from vse_pipe.artifacts import captions
+from vse_pipe.core.errors import InputError
 
 
 def _written(folder, texts: list[str]) -> None:

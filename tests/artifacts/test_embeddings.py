@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import contents, embeddings
-from pipeline.artifacts.embeddings import Side, StoredVectors
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.parquet import Parquet
+from vse_pipe.artifacts import contents, embeddings
+from vse_pipe.artifacts.embeddings import Side, StoredVectors
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.parquet import Parquet
 
 SIZES = (5, 1, 7)
 

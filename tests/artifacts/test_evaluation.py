@@ -3,9 +3,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import evaluation
-from pipeline.core import tables
-from pipeline.core.errors import InputError
+from vse_pipe.artifacts import evaluation
+from vse_pipe.core import tables
+from vse_pipe.core.errors import InputError
 
 RANKED = {"rank": [1.0, 2.5], **{name: [1.0, 0.25] for name in evaluation.MEASURES}}
 MATCHED = {name: [None, None] for name in RANKED}

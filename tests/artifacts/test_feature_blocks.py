@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import features
-from pipeline.core.errors import InputError, IntegrityError
+from vse_pipe.artifacts import features
+from vse_pipe.core.errors import InputError, IntegrityError
 
 ROWS = np.arange(30, dtype=np.float32).reshape(5, 3, 2)
 INDEX = pa.table({"image_id": list(range(5)), "row": list(range(5)), "status": ["ok"] * 5, "detail": [""] * 5})

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import features
-from pipeline.core.errors import InputError, IntegrityError
+from vse_pipe.artifacts import features
+from vse_pipe.core.errors import InputError, IntegrityError
 
 ROWS = np.arange(24, dtype=np.float32).reshape(4, 3, 2)
 BOXES = np.arange(48, dtype=np.float32).reshape(4, 3, 4)

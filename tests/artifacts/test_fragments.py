@@ -3,9 +3,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import fragments
-from pipeline.artifacts.fragments import FragmentRows
-from pipeline.core.errors import InputError, IntegrityError
+from vse_pipe.artifacts import fragments
+from vse_pipe.artifacts.fragments import FragmentRows
+from vse_pipe.core.errors import InputError, IntegrityError
 
 RNG = np.random.default_rng(2)
 

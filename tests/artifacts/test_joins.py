@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import captions, images, joins, names
-from pipeline.artifacts.joins import Origin
-from pipeline.artifacts.names import TextIds
-from pipeline.core.errors import IntegrityError
-from pipeline.core.files import sha256
+from vse_pipe.artifacts import captions, images, joins, names
+from vse_pipe.artifacts.joins import Origin
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.files import sha256
 
 MEND = "run `dvc repro embed@sum`"
 

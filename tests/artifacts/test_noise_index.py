@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.artifacts import noise_index
-from pipeline.core.errors import InputError, IntegrityError, MissingResource
-from pipeline.core.files import sha256
-from pipeline.project.registry import PROTOCOLS
 from tests.hostile import Hostile
+from vse_pipe.artifacts import noise_index
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
+from vse_pipe.core.files import sha256
+from vse_pipe.project.registry import PROTOCOLS
 
 PUBLISHED = Path("/work/shared/data/extra/noise_index/f30k_noise_index.npz")
 

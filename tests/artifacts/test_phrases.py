@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import phrases, regions
-from pipeline.core.errors import InputError
+from vse_pipe.artifacts import phrases, regions
+from vse_pipe.core.errors import InputError
 
 PHRASE = {
     "phrase_id": 1, "caption_id": 1, "image_id": 1, "chain": 7, "start": 0, "text": "a dog", "type": "animals",

@@ -1,7 +1,7 @@
 import pytest
 
-from pipeline.artifacts import rematching
-from pipeline.core.errors import InputError
+from vse_pipe.artifacts import rematching
+from vse_pipe.core.errors import InputError
 
 BINS = {"edges": [0.0, 1.0, 2.0], "matched": [5, 1], "mismatched": [0, 4]}
 WHOLE = {**dict.fromkeys(rematching.KEYS), "epoch": 1, "cost": BINS}

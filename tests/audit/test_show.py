@@ -1,6 +1,6 @@
 import json
 
-from pipeline.audit.show import show
+from vse_pipe.audit.show import show
 
 KNOWN = {
     "run": "sum",

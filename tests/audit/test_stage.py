@@ -7,25 +7,25 @@ import pyarrow as pa
 import pytest
 import torch
 
-from pipeline.artifacts import audit as artefact
-from pipeline.artifacts import captions, embeddings, features, model_files, pairs, phrases, rematching
-from pipeline.audit import stage
-from pipeline.core import tables
-from pipeline.core.errors import InputError, IntegrityError, LockedError
-from pipeline.core.files import read_json
-from pipeline.core.locks import claim
-from pipeline.core.seeds import generator
-from pipeline.embed.stage import embed
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.train.engine import encode, restore
-from pipeline.train.stage import train
 from tests import regions_project
 from tests.fragment_project import run_of, write_fragment_project
 from tests.naive import audit as naive
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train import painted
+from vse_pipe.artifacts import audit as artefact
+from vse_pipe.artifacts import captions, embeddings, features, model_files, pairs, phrases, rematching
+from vse_pipe.audit import stage
+from vse_pipe.core import tables
+from vse_pipe.core.errors import InputError, IntegrityError, LockedError
+from vse_pipe.core.files import read_json
+from vse_pipe.core.locks import claim
+from vse_pipe.core.seeds import generator
+from vse_pipe.embed.stage import embed
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.train.engine import encode, restore
+from vse_pipe.train.stage import train
 
 NOISES = {**PARAMS["noises"], "own": {"dataset": "toy", "protocol": "as_is"}}
 RUNS = {name: {**PARAMS["runs"]["sum"], "noise": name} for name in ("half", "own")}

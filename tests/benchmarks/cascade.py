@@ -9,16 +9,16 @@ A row for the first run alone, one for each K, and one for the second run alone,
 import argparse
 import time
 
-from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.evaluate.engine.ensemble import Ensemble
-from pipeline.project import paths
-from pipeline.ranking.engine import criteria, outcome
-from pipeline.ranking.engine.bank_source import BankSource
-from pipeline.ranking.engine.cascade import ScoredPairs, cascaded
-from pipeline.ranking.engine.embedded import Embedded
-from pipeline.ranking.engine.split import Split
-from pipeline.ranking.engine.trial import Trial, trials
 from tests.benchmarks import devices
+from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.evaluate.engine.ensemble import Ensemble
+from vse_pipe.project import paths
+from vse_pipe.ranking.engine import criteria, outcome
+from vse_pipe.ranking.engine.bank_source import BankSource
+from vse_pipe.ranking.engine.cascade import ScoredPairs, cascaded
+from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.ranking.engine.split import Split
+from vse_pipe.ranking.engine.trial import Trial, trials
 
 NNS = criteria.parse("nns", {})
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import torch
 
-from pipeline.core import device as devices
-from pipeline.core.errors import UsageError
+from vse_pipe.core import device as devices
+from vse_pipe.core.errors import UsageError
 
 CPU = torch.device("cpu")
 

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 from scipy.stats import binom
 
-from pipeline.ranking.confidence.estimated import excess, interval
+from vse_pipe.ranking.confidence.estimated import excess, interval
 
 
 def held(rng: np.random.Generator, recall: float, over: float, queries: int, sample: int) -> tuple[bool, bool, float]:

@@ -13,16 +13,16 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from pipeline.evaluate.engine.measure import Inputs, measure
-from pipeline.project.params.schema import EvaluateParams
-from pipeline.project.registry import INFERENCES
-from pipeline.ranking.engine import criteria, tuning
-from pipeline.ranking.engine.bank_source import BankSource
-from pipeline.ranking.engine.criteria import Criterion
-from pipeline.ranking.engine.matching import Allowance
-from pipeline.ranking.engine.split import Split
-from pipeline.ranking.engine.trial import trials
 from tests.benchmarks import devices
+from vse_pipe.evaluate.engine.measure import Inputs, measure
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.project.registry import INFERENCES
+from vse_pipe.ranking.engine import criteria, tuning
+from vse_pipe.ranking.engine.bank_source import BankSource
+from vse_pipe.ranking.engine.criteria import Criterion
+from vse_pipe.ranking.engine.matching import Allowance
+from vse_pipe.ranking.engine.split import Split
+from vse_pipe.ranking.engine.trial import trials
 
 OPEN = {"rgm": INFERENCES.options("rgm").Params(lam=2.0)}
 
@@ -90,7 +90,7 @@ def literal(split: Split, k: int = 10, lam: float = 2.0) -> float:
 
 def matching(split: Split, k: int = 10, lam: float = 2.0) -> tuple[float, float]:
     """Seconds of ours on the same scores: with the selection of top lists, and without."""
-    from pipeline.ranking.engine import matching as module
+    from vse_pipe.ranking.engine import matching as module
 
     scores = trials([split], BankSource("test"), product, EvaluateParams().memory)["image_to_text"][0].scores
     for _ in scores.blocks():

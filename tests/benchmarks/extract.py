@@ -52,8 +52,8 @@ def one(images: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         make(Path(folder), images, 32)
         # Everything up to here is the data set's; what a small extraction needs is in both sizes.
-        from pipeline.extract import stage
-        from pipeline.project.params.load import load
+        from vse_pipe.extract import stage
+        from vse_pipe.project.params.load import load
 
         params = load(Path("params.yaml"))
         started = time.monotonic()
@@ -80,11 +80,11 @@ def again(images: int) -> None:
     """Shards full of random numbers, written as an extraction would: what is measured never looks at an image."""
     import torch
 
-    from pipeline.extract.engine.backbone import Output
-    from pipeline.extract.engine.job import plan
-    from pipeline.extract.engine.shards import Shard, Shards
-    from pipeline.project.params.load import load
     from tests.extract import project
+    from vse_pipe.extract.engine.backbone import Output
+    from vse_pipe.extract.engine.job import plan
+    from vse_pipe.extract.engine.shards import Shard, Shards
+    from vse_pipe.project.params.load import load
 
     with tempfile.TemporaryDirectory() as folder:
         make(Path(folder), images, 1024)
@@ -94,7 +94,7 @@ def again(images: int) -> None:
             rows = random.standard_normal((len(job.ids(number)), 2048), dtype=np.float32)
             shards.write(number, Shard(Output(rows)), job.manifest(number))
         command = [str(Path(sys.executable).parent / "vse-pipe"), "extract", "--features", "small"]
-        code = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        code = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}/pipeline:{Path(__file__).parents[2]}"}
         for what in ["shards that are put together", *["features that are there"] * 3]:
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             started = time.monotonic()

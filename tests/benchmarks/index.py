@@ -30,7 +30,7 @@ _SMALL = (160, 120)
 _KINDS = 64
 _BATCH = 64
 _COMMAND = str(Path(sys.executable).parent / "vse-pipe")
-_CODE = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+_CODE = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}/pipeline:{Path(__file__).parents[2]}"}
 
 
 def link(photos: list[Path], folder: Path, names: range) -> None:
@@ -72,7 +72,7 @@ def network(model: Path, count: int) -> float:
     """Seconds of the pair's network on ``count`` pictures that are tensors already, in batches."""
     import open_clip
 
-    from pipeline.extract.engine.pair.model import folder
+    from vse_pipe.extract.engine.pair.model import folder
 
     config = json.loads((model / pair_project.CONFIG).read_text())
     with folder(config) as place:

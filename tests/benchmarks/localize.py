@@ -7,11 +7,11 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from pipeline.localize.engine.figures import metrics
-from pipeline.localize.engine.ranks import Ranks, joined
-from pipeline.localize.engine.scenes import BoxSide, scenes
-from pipeline.project.params.schema import LocalizeParams
 from tests.benchmarks import devices
+from vse_pipe.localize.engine.figures import metrics
+from vse_pipe.localize.engine.ranks import Ranks, joined
+from vse_pipe.localize.engine.scenes import BoxSide, scenes
+from vse_pipe.project.params.schema import LocalizeParams
 
 PICTURES, MENTIONS, PROPOSALS, PHRASES = 1000, 17, 100, 8000
 TYPES = ("people", "clothing", "bodyparts", "animals", "vehicles", "instruments", "scene", "other")

@@ -121,7 +121,7 @@ def run(folder: Path, *words: str) -> tuple[float, float]:
     """Processor seconds and MiB of a command. Ends the benchmark with what it said if it fails."""
     told = folder / "told.txt"
     with told.open("w") as out:
-        command = [sys.executable, "-c", "from pipeline.cli import main; main()", *words]
+        command = [sys.executable, "-c", "from vse_pipe.cli import main; main()", *words]
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)
         _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -49,15 +49,15 @@ def one(folder: Path, inference: str, queries: int, memory: int) -> None:
     """Print processor seconds of reading and of ranking ``queries`` images and all captions both ways, and peak MiB."""
     import torch
 
-    from pipeline.evaluate.external import inputs
-    from pipeline.evaluate.external.inputs import InputFiles
-    from pipeline.project.params.schema import EvaluateParams
-    from pipeline.ranking.engine import criteria
-    from pipeline.ranking.engine.bank import Bank
-    from pipeline.ranking.engine.outcome import Depths
-    from pipeline.ranking.engine.scores import Scores
-    from pipeline.ranking.engine.trial import Trial, Tuned, run_both
-    from pipeline.ranking.metrics.truth import Truth
+    from vse_pipe.evaluate.external import inputs
+    from vse_pipe.evaluate.external.inputs import InputFiles
+    from vse_pipe.project.params.schema import EvaluateParams
+    from vse_pipe.ranking.engine import criteria
+    from vse_pipe.ranking.engine.bank import Bank
+    from vse_pipe.ranking.engine.outcome import Depths
+    from vse_pipe.ranking.engine.scores import Scores
+    from vse_pipe.ranking.engine.trial import Trial, Tuned, run_both
+    from vse_pipe.ranking.metrics.truth import Truth
 
     torch.set_num_threads(1)
     spent = [time.process_time()]
@@ -94,7 +94,7 @@ def whole(folder: Path, options: argparse.Namespace) -> None:
     command = [word for each in overrides for word in ("-S", each)]
     command += ["evaluate", "--images", str(folder / FILES[0]), "--captions", str(folder / FILES[1])]
     command += ["--caption-images", str(folder / FILES[2]), "--inference", ",".join(options.inference), "--json"]
-    told = "import atexit, sys; from pipeline.cli import main; from tests.benchmarks.million import status\n"
+    told = "import atexit, sys; from vse_pipe.cli import main; from tests.benchmarks.million import status\n"
     told += "import time; atexit.register(lambda: sys.stderr.write(f'{time.process_time():.0f} s, {status(\"VmHWM\"):.0f} MiB\\n'))\nmain()"
     started = time.monotonic()
     done = subprocess.run([sys.executable, "-c", told, *command], capture_output=True, text=True, env=os.environ)

@@ -11,10 +11,10 @@ from unittest import mock
 
 import torch
 
-from pipeline.project.registry import LOSSES
-from pipeline.ranking.similarities.order import Params, score
-from pipeline.train.engine.loss.scored import Scored
 from tests.benchmarks.train import seconds, show
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.ranking.similarities.order import Params, score
+from vse_pipe.train.engine.loss.scored import Scored
 
 
 def differences(images: torch.Tensor, texts: torch.Tensor, params: Params) -> torch.Tensor:

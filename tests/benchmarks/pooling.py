@@ -16,17 +16,17 @@ from functools import partial
 import numpy as np
 import torch
 
-from pipeline.artifacts.texts import Texts
-from pipeline.core.tokens import Tokens
-from pipeline.project.params.training import TrainParams
-from pipeline.project.params.typed import Member
-from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, SIMILARITIES, TEXT_ENCODERS
-from pipeline.train.engine.data import Pairs
-from pipeline.train.engine.model import build, objective
-from pipeline.train.engine.optimise import optimizer_for, step
-from pipeline.train.engine.scheme.scheme import Scheme, Setting
 from tests.benchmarks import devices
 from tests.benchmarks.train import show
+from vse_pipe.artifacts.texts import Texts
+from vse_pipe.core.tokens import Tokens
+from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.typed import Member
+from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SIMILARITIES, TEXT_ENCODERS
+from vse_pipe.train.engine.data import Pairs
+from vse_pipe.train.engine.model import build, objective
+from vse_pipe.train.engine.optimise import optimizer_for, step
+from vse_pipe.train.engine.scheme.scheme import Scheme, Setting
 
 POOLINGS = ("mean", "gpo")
 WIDTH, DIM, WORDS = 2048, 1024, 8000

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.artifacts import embeddings, features
-from pipeline.project import paths
-from pipeline.train.engine import encode, restore
 from tests.benchmarks import devices
+from vse_pipe.artifacts import embeddings, features
+from vse_pipe.project import paths
+from vse_pipe.train.engine import encode, restore
 
 
 def main() -> None:

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.core import ranks
-from pipeline.train.engine import processes
-from pipeline.train.engine.optimise import optimizer_for, step
 from tests.benchmarks import devices, train
 from tests.benchmarks.train import seconds, show
+from vse_pipe.core import ranks
+from vse_pipe.train.engine import processes
+from vse_pipe.train.engine.optimise import optimizer_for, step
 
 _WARM = 2
 

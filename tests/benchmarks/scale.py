@@ -87,7 +87,7 @@ def make(root: Path, captions: int, dim: int, hidden: int, vocabulary: int) -> N
 # What ``--verbose`` tells is never less than the memory of the process that called it.
 _TOLD = """
 import atexit, sys, time
-from pipeline.cli import main
+from vse_pipe.cli import main
 def told():
     peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
     sys.stderr.write(f" {time.process_time()} {int(peak) / 1024}")

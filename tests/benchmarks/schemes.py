@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.project.registry import SAMPLERS, SCHEMES
-from pipeline.train.engine.optimise import optimizer_for, step
-from pipeline.train.engine.scheme.scheme import Scheme
 from tests.benchmarks import devices, train
 from tests.benchmarks.train import show
+from vse_pipe.project.registry import SAMPLERS, SCHEMES
+from vse_pipe.train.engine.optimise import optimizer_for, step
+from vse_pipe.train.engine.scheme.scheme import Scheme
 
 
 class Epoch:

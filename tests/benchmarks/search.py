@@ -26,15 +26,15 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from pipeline.artifacts import captions, embeddings, images, model_files, texts
-from pipeline.artifacts.embeddings import Side
-from pipeline.core.tokens import SPECIAL, Tokens
-from pipeline.project import paths
-from pipeline.project.params.load import load
-from pipeline.project.registry import RUN_FAMILIES
-from pipeline.train.engine.model import build, describe
 from tests.benchmarks import devices
 from tests.toy_project import write_params
+from vse_pipe.artifacts import captions, embeddings, images, model_files, texts
+from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.core.tokens import SPECIAL, Tokens
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+from vse_pipe.project.registry import RUN_FAMILIES
+from vse_pipe.train.engine.model import build, describe
 
 QUERY = "two dogs running on grass"
 WORDS = 10_000
@@ -111,7 +111,7 @@ def project(root: Path, items: int, described: int, dim: int, topics: int) -> No
 _CALLED = """
 import atexit, sys
 atexit.register(lambda: sys.stderr.write(open("/proc/self/status").read()))
-from pipeline.cli import main
+from vse_pipe.cli import main
 main()
 """
 
@@ -134,7 +134,7 @@ def call(root: Path, arguments: list[str]) -> tuple[Call, dict]:
 
 def warm(root: Path, inference: str, overrides: list[str], repeats: int, device: torch.device) -> list[float]:
     """Seconds of each answer of an engine that has answered before."""
-    from pipeline.tools.search.engine import Engine
+    from vse_pipe.tools.search.engine import Engine
 
     with contextlib.chdir(root):
         engine = Engine.open(load(Path("params.yaml"), overrides), "sum", inference, device=str(device))

@@ -22,11 +22,11 @@ SIZES = (2500, 5000, 10_000, 20_000)
 
 def one(images: int, dim: int, inference: str, memory: int, device: torch.device) -> None:
     """Print seconds and peak MiB of this process."""
-    from pipeline.evaluate.engine.measure import Inputs, measure
-    from pipeline.project.params.schema import EvaluateParams
-    from pipeline.ranking.engine import criteria
-    from pipeline.ranking.engine.bank_source import BankSource
     from tests.benchmarks.evaluate import OPEN, embeddings, product
+    from vse_pipe.evaluate.engine.measure import Inputs, measure
+    from vse_pipe.project.params.schema import EvaluateParams
+    from vse_pipe.ranking.engine import criteria
+    from vse_pipe.ranking.engine.bank_source import BankSource
 
     split = embeddings(images, 5 * images, dim, device)
     inputs = Inputs(split, BankSource("test"), None, BankSource("test"), product, {})

@@ -24,18 +24,18 @@ import pyarrow as pa
 import torch
 from PIL import Image, ImageFilter
 
-from pipeline.artifacts import images
-from pipeline.core import device as devices
-from pipeline.core import precision
-from pipeline.extract import stage
-from pipeline.extract.engine import job as jobs
-from pipeline.extract.engine.compute import Computer
-from pipeline.extract.engine.forward import Forward
-from pipeline.project import paths
-from pipeline.project.params.load import load
-from pipeline.project.params.typed import FeatureSet, Member, Params
-from pipeline.project.registry import BACKBONES
 from tests.extract import project
+from vse_pipe.artifacts import images
+from vse_pipe.core import device as devices
+from vse_pipe.core import precision
+from vse_pipe.extract import stage
+from vse_pipe.extract.engine import job as jobs
+from vse_pipe.extract.engine.compute import Computer
+from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+from vse_pipe.project.params.typed import FeatureSet, Member, Params
+from vse_pipe.project.registry import BACKBONES
 
 WIDTH, HEIGHT, QUALITY = 640, 480, 90
 

@@ -20,17 +20,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.artifacts.texts import Texts
-from pipeline.core.tokens import Tokens
-from pipeline.project.params.training import TrainParams
-from pipeline.project.params.typed import Member
-from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from pipeline.train.encoders.text.gru import packed_gru
-from pipeline.train.engine.data import Pairs
-from pipeline.train.engine.model import build, objective
-from pipeline.train.engine.optimise import optimizer_for, step
-from pipeline.train.engine.scheme.scheme import Scheme, Setting
 from tests.benchmarks import devices
+from vse_pipe.artifacts.texts import Texts
+from vse_pipe.core.tokens import Tokens
+from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.typed import Member
+from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from vse_pipe.train.encoders.text.gru import packed_gru
+from vse_pipe.train.engine.data import Pairs
+from vse_pipe.train.engine.model import build, objective
+from vse_pipe.train.engine.optimise import optimizer_for, step
+from vse_pipe.train.engine.scheme.scheme import Scheme, Setting
 
 FEATURES, WORD_DIM, DIM = 2048, 300, 1024
 KERNELS = ("nn.GRU", "own GRU")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from tests.rules.sources import ROOT
 
-COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'vse-pipe'; from pipeline.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "import sys; sys.argv[0] = 'vse-pipe'; from vse_pipe.cli import main; main()"]
 
 
 def environment(**changes: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "DVC_"))}
-    return {**kept, "PYTHONPATH": str(ROOT), **changes}
+    return {**kept, "PYTHONPATH": f"{ROOT}/pipeline:{ROOT}", **changes}
 
 
 def run(*arguments: object, cwd: Path, **changes: str) -> tuple[int, bytes, bytes]:

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from pipeline.audit import stage
 from tests.toy_project import write_params, write_prepared
+from vse_pipe.audit import stage
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import resource
 
 import pytest
 
-from pipeline.commands import _completion
-from pipeline.project.registry import INFERENCES
-from pipeline.tools.export.stage import TARGETS
 from tests.command_line import caller
 from tests.commands.script import run
 from tests.toy_project import PARAMS, write_params
+from vse_pipe.commands import _completion
+from vse_pipe.project.registry import INFERENCES
+from vse_pipe.tools.export.stage import TARGETS
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_completing_imports_nothing_heavy(tmp_path):
 
     write_params(tmp_path)
     code = (
-        "import sys; from pipeline.commands import _completion as c; c.section('runs')(''); c.inferences('');"
+        "import sys; from vse_pipe.commands import _completion as c; c.section('runs')(''); c.inferences('');"
         "c.overlays(''); c.papers(''); c.targets(''); print(*sorted({m.split('.')[0] for m in sys.modules}))"
     )
     done = subprocess.run(

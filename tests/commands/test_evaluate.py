@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import evaluation
 from tests.commands.options import arguments
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.external.files import sample, write, write_npy
 from tests.naive import evaluate as naive
 from tests.toy_project import write_params
+from vse_pipe.artifacts import evaluation
 
 
 def evaluated(call, files, *more: object, before: tuple = ()) -> dict:

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.artifacts import embeddings, evaluation
-from pipeline.project import paths
 from tests.evaluate.embedded import ABOUT, sides
 from tests.toy_project import PARAMS, write_params
+from vse_pipe.artifacts import embeddings, evaluation
+from vse_pipe.project import paths
 
 RUN = PARAMS["runs"]["sum"]
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.core.errors import InputError, UsageError
-from pipeline.evaluate.external.inputs import InputFiles
-from pipeline.evaluate.external.several import MoreFiles
-from pipeline.evaluate.external.stage import evaluate_files
-from pipeline.project.params.schema import EvaluateParams
 from tests.commands.options import arguments
 from tests.evaluate.external.files import Sample, sample, write, write_npy
 from tests.naive import evaluate as naive
 from tests.naive import fusion
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.evaluate.external.inputs import InputFiles
+from vse_pipe.evaluate.external.several import MoreFiles
+from vse_pipe.evaluate.external.stage import evaluate_files
+from vse_pipe.project.params.schema import EvaluateParams
 
 RULES = {"mean": lambda row: row, "zscore": fusion.standardised, "rrf": fusion.reciprocal_ranks}
 

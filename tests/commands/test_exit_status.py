@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core import locks
-from pipeline.core.files import sha256, write_json
-from pipeline.project import lock
 from tests.command_line import heed_ctrl_c
 from tests.commands.script import COMMAND, environment, run
 from tests.made import record
 from tests.small_project import set_params
 from tests.toy_project import PARAMS, write_params
+from vse_pipe.core import locks
+from vse_pipe.core.files import sha256, write_json
+from vse_pipe.project import lock
 
 pytestmark = pytest.mark.acceptance
 

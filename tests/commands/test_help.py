@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 import typer
 
-from pipeline.cli import app
-from pipeline.commands._help import EXAMPLES, WIDEST
+from vse_pipe.cli import app
+from vse_pipe.commands._help import EXAMPLES, WIDEST
 
 GROUP = typer.main.get_command(app)
 

@@ -5,9 +5,9 @@ import sys
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.project.params.load import load
 from tests.command_line import caller
 from tests.rules.sources import ROOT
+from vse_pipe.project.params.load import load
 
 
 @pytest.fixture
@@ -129,9 +129,9 @@ def test_wrong_usage(project, tmp_path, arguments, message):
 
 
 def test_listing_imports_nothing_heavy():
-    code = "from pipeline.papers import listing; import sys; listing.papers(); print(*sys.modules)"
+    code = "from vse_pipe.papers import listing; import sys; listing.papers(); print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout.split()
-    assert "pipeline.papers.catalogue" in loaded
+    assert "vse_pipe.papers.catalogue" in loaded
     assert not {"torch", "pandas", "pyarrow", "numba"} & set(loaded)

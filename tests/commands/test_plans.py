@@ -7,25 +7,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.commands._plan_table import show
-from pipeline.embed import plan as embed_plan
-from pipeline.evaluate import plan as evaluate_plan
-from pipeline.evaluate.external import plan as external_plan
-from pipeline.extract import plan as extract_plan
-from pipeline.extract import text_plan
-from pipeline.inject import plan as inject_plan
-from pipeline.prepare import plan as prepare_plan
-from pipeline.project import step as _step
-from pipeline.project import timing
-from pipeline.project.params.load import load
-from pipeline.project.step import AGAIN, BLOCKED, DONE, GOES_ON, RUNS, Earlier
-from pipeline.report import plan as report_plan
-from pipeline.tools.export import plan as export_plan
-from pipeline.train import plan as train_plan
-from pipeline.train.engine import finished
 from tests.command_line import caller
 from tests.made import INFERENCES
 from tests.toy_project import PARAMS, load_params
+from vse_pipe.commands._plan_table import show
+from vse_pipe.embed import plan as embed_plan
+from vse_pipe.evaluate import plan as evaluate_plan
+from vse_pipe.evaluate.external import plan as external_plan
+from vse_pipe.extract import plan as extract_plan
+from vse_pipe.extract import text_plan
+from vse_pipe.inject import plan as inject_plan
+from vse_pipe.prepare import plan as prepare_plan
+from vse_pipe.project import step as _step
+from vse_pipe.project import timing
+from vse_pipe.project.params.load import load
+from vse_pipe.project.step import AGAIN, BLOCKED, DONE, GOES_ON, RUNS, Earlier
+from vse_pipe.report import plan as report_plan
+from vse_pipe.tools.export import plan as export_plan
+from vse_pipe.train import plan as train_plan
+from vse_pipe.train.engine import finished
 
 COMMANDS = [
     ("prepare",),

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.commands import _project
-from pipeline.core.errors import UsageError
+from vse_pipe.commands import _project
+from vse_pipe.core.errors import UsageError
 
 
 def test_an_ensemble_is_refused_with_its_runs_where_a_model_is_needed():

@@ -95,7 +95,7 @@ def test_a_correction_says_when_it_was_computed(call):
 
 
 def test_a_terminal_obeys_no_caption(call):
-    from pipeline.core.console import plain
+    from vse_pipe.core.console import plain
 
     assert plain("a\x1b[31m dog\x07") == "a\ufffd[31m dog\ufffd"
     assert plain("two dogs\non\r\ngrass\tand\u2028sand") == "two dogs on grass and sand"

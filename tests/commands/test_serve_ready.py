@@ -1,8 +1,8 @@
 """What is made before the first visitor comes."""
 
-from pipeline.commands.serve import _warm
-from pipeline.core.errors import InputError
-from pipeline.tools.search.query import TO_CAPTIONS, TO_IMAGES
+from vse_pipe.commands.serve import _warm
+from vse_pipe.core.errors import InputError
+from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES
 
 
 class Recorded:

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import captions, evaluation, images, judged, names
-from pipeline.artifacts.names import TextIds
-from pipeline.core.files import read_json, sha256, write_json
-from pipeline.project import paths
 from tests.command_line import caller
 from tests.commands.options import arguments
 from tests.evaluate.external.files import sample, write
+from vse_pipe.artifacts import captions, evaluation, images, judged, names
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core.files import read_json, sha256, write_json
+from vse_pipe.project import paths
 
 
 def _image(number: int) -> str:

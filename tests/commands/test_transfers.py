@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import embeddings
-from pipeline.project import paths
-from pipeline.project.params.document import read_document
 from tests.command_line import caller
 from tests.toy_project import write_params, write_prepared
+from vse_pipe.artifacts import embeddings
+from vse_pipe.project import paths
+from vse_pipe.project.params.document import read_document
 
 
 @pytest.fixture

@@ -14,18 +14,18 @@ import pytest
 from ruamel.yaml import YAML
 from starlette.testclient import TestClient
 
-from pipeline import cli
-from pipeline.artifacts import images, model_files
-from pipeline.core.files import read_json, write_json
-from pipeline.project import paths
-from pipeline.project.params.load import load
-from pipeline.report.engine import page as pages
-from pipeline.tools.search.engine import Engine
-from pipeline.tools.serve.app import create
 from tests import made
 from tests.command_line import caller
 from tests.prepare._data import picture
 from tests.toy_project import PARAMS
+from vse_pipe import cli
+from vse_pipe.artifacts import images, model_files
+from vse_pipe.core.files import read_json, write_json
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+from vse_pipe.report.engine import page as pages
+from vse_pipe.tools.search.engine import Engine
+from vse_pipe.tools.serve.app import create
 
 SPLITS = {"train": 12, "val": 4, "test": 5}
 WORDS = ["red", "blue", "green", "dog"]

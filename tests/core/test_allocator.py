@@ -9,7 +9,7 @@ import pytest
 _FAULTS = """
 import resource
 import torch
-from pipeline.core import allocator
+from vse_pipe.core import allocator
 {call}
 for turn in range(24):
     if turn == 12:

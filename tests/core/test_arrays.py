@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.artifacts import features, noise_index
-from pipeline.core import arrays
-from pipeline.core.damage import Damage
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import sha256
-from pipeline.evaluate.external import npy
-from pipeline.evaluate.external.plan import plan
-from pipeline.prepare.engine.arrays import open_array
 from tests.hostile import Hostile
 from tests.mutants import mutants, refusals
+from vse_pipe.artifacts import features, noise_index
+from vse_pipe.core import arrays
+from vse_pipe.core.damage import Damage
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import sha256
+from vse_pipe.evaluate.external import npy
+from vse_pipe.evaluate.external.plan import plan
+from vse_pipe.prepare.engine.arrays import open_array
 
 DAMAGE = Damage(InputError, "copy it again")
 

@@ -7,10 +7,10 @@ import sys
 import pytest
 from rich.console import Console
 
-from pipeline.core import console
 from tests.command_line import caller
 from tests.commands.script import environment, run
 from tests.toy_project import write_params
+from vse_pipe.core import console
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +108,7 @@ def test_quiet_and_verbose(tmp_path, monkeypatch, capsys):
     assert "Traceback" in err
     assert "error: data/prepare/toy/captions.parquet does not exist" in err
     (tmp_path / "toy.csv").write_text("image,caption\n", encoding="utf-8")
-    monkeypatch.setattr("pipeline.prepare.stage.prepare", lambda *given: console.say("a log line") or tmp_path)
+    monkeypatch.setattr("vse_pipe.prepare.stage.prepare", lambda *given: console.say("a log line") or tmp_path)
     assert call("-q", "prepare", "--json") == (0, f'{{\n  "outputs": [\n    "{tmp_path}"\n  ]\n}}\n', "")
     assert call("prepare") == (0, "", "a log line\n")
 
@@ -149,6 +149,6 @@ def test_streams_that_can_show_everything_are_left_alone(monkeypatch):
 
 
 def test_bars_of_other_libraries_are_for_people_alone(tmp_path):
-    bar = "import sys; from pipeline.core import console; console.set_level(console.NORMAL); import tqdm; list(tqdm.tqdm(range(3)))"
+    bar = "import sys; from vse_pipe.core import console; console.set_level(console.NORMAL); import tqdm; list(tqdm.tqdm(range(3)))"
     done = subprocess.run([sys.executable, "-c", bar], env=environment(), capture_output=True, cwd=tmp_path, check=True)
     assert (done.stdout, done.stderr) == (b"", b"")

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.damage import Damage
-from pipeline.core.errors import IntegrityError
+from vse_pipe.core.damage import Damage
+from vse_pipe.core.errors import IntegrityError
 
 DAMAGE = Damage(IntegrityError, "fetch it again")
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from pipeline.core.device import resolve
-from pipeline.core.errors import UsageError
+from vse_pipe.core.device import resolve
+from vse_pipe.core.errors import UsageError
 
 
 def test_auto_takes_a_gpu_when_there_is_one(monkeypatch):

@@ -12,8 +12,8 @@ import torch
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
-from pipeline.core import files, frames, whole
-from pipeline.core.errors import InputError, PipelineError
+from vse_pipe.core import files, frames, whole
+from vse_pipe.core.errors import InputError, PipelineError
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
@@ -130,7 +130,7 @@ def test_a_failed_write_names_the_file_it_was_for(tmp_path, full_disk):
 LEAVE = """
 import os, sys, time
 from pathlib import Path
-from pipeline.core.files import whole_file
+from vse_pipe.core.files import whole_file
 with whole_file(Path(sys.argv[1])) as temporary:
     temporary.write_bytes(b"half")
     (temporary.parent / ".tmpXyZ").write_bytes(b"as safetensors does")

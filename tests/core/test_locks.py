@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.errors import LockedError, PipelineError
-from pipeline.core.locks import claim, share
+from vse_pipe.core.errors import LockedError, PipelineError
+from vse_pipe.core.locks import claim, share
 
-HOLD = "import sys, time; from pathlib import Path; from pipeline.core.locks import claim\nwith claim(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+HOLD = "import sys, time; from pathlib import Path; from vse_pipe.core.locks import claim\nwith claim(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_killed_writer_holds_nothing(tmp_path, holder):
     "asks", ["die_with_parent()", "signal.signal(15, signal.SIG_IGN); die_with_parent(signal.SIGKILL)"]
 )
 def test_a_stage_started_by_dvc_ends_with_its_parent(asks):
-    child = f"from pipeline.core.locks import die_with_parent; import os, signal, time; {asks}; print(os.getpid(), flush=True); time.sleep(60)"
+    child = f"from vse_pipe.core.locks import die_with_parent; import os, signal, time; {asks}; print(os.getpid(), flush=True); time.sleep(60)"
     parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
     orphan = int(process.stdout.readline())

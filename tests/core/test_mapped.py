@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from pipeline.core import mapped
-from pipeline.core.errors import IntegrityError
+from vse_pipe.core import mapped
+from vse_pipe.core.errors import IntegrityError
 
 # Read in the main thread, and by threads of torch's own that Python knows nothing of.
 READ = {
@@ -20,7 +20,7 @@ CUT = """
 import os, sys, warnings
 from pathlib import Path
 import numpy as np
-from pipeline.core import mapped
+from vse_pipe.core import mapped
 warnings.simplefilter("ignore")
 path = Path(sys.argv[1])
 array = np.load(path, mmap_mode="r")

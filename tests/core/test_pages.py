@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.pages import require_sound
+from vse_pipe.core.pages import require_sound
 
 ROWS = [[1, 2], None, []]
 

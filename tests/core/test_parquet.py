@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core import memory, parquet
-from pipeline.core.errors import InputError
 from tests import bombs
 from tests.mutants import mutants, refusals
+from vse_pipe.core import memory, parquet
+from vse_pipe.core.errors import InputError
 
 TEXTS = ["a" * 40, "b", "", None] * 300
 TABLES = {

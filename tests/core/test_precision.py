@@ -5,11 +5,11 @@ import pytest
 import torch
 from torchvision import models
 
-from pipeline.core import precision
-from pipeline.extract.engine.forward import Forward
-from pipeline.extract.engine.network import Extractor, without_classifier
-from pipeline.extract.engine.params import FeatureParams
-from pipeline.pictures.transforms import Transform
+from vse_pipe.core import precision
+from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.extract.engine.network import Extractor, without_classifier
+from vse_pipe.extract.engine.params import FeatureParams
+from vse_pipe.pictures.transforms import Transform
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core import arrays, sent
-from pipeline.core.damage import Damage
-from pipeline.core.errors import InputError, IntegrityError
+from vse_pipe.core import arrays, sent
+from vse_pipe.core.damage import Damage
+from vse_pipe.core.errors import InputError, IntegrityError
 
 
 @pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 3, 1, 2), (3, 2, 1, 0)])

@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from pipeline.core import memory, states
-from pipeline.core.errors import InputError, IntegrityError
 from tests.hostile import Hostile
 from tests.mutants import mutants, refusals
+from vse_pipe.core import memory, states
+from vse_pipe.core.errors import InputError, IntegrityError
 
 
 def network() -> nn.Module:

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import captions, embeddings, features, images, pairs
-from pipeline.artifacts.embeddings import Side
-from pipeline.core import tables as _table
-from pipeline.core.errors import InputError, IntegrityError
+from vse_pipe.artifacts import captions, embeddings, features, images, pairs
+from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.core import tables as _table
+from vse_pipe.core.errors import InputError, IntegrityError
 
 
 def _images(**columns) -> pa.Table:

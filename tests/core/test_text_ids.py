@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core import text_ids
+from vse_pipe.core import text_ids
 
 _LETTERS = st.sampled_from(list("aAbB01-_/. \t\u200b\u00e9\u00c9\U0001f408"))
 

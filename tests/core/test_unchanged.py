@@ -6,9 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.core import tables, unchanged
-from pipeline.core.errors import IntegrityError
-from pipeline.core.locks import claim
+from vse_pipe.core import tables, unchanged
+from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.locks import claim
 
 SCHEMA = pa.schema([tables.field("id", pa.int64(), "a number")])
 FOUND = r"ids\.parquet: written anew while it was read; run the same command again"

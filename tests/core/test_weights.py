@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core import download
-from pipeline.core.errors import IntegrityError, MissingResource, UsageError
-from pipeline.core.weights import WeightsFile, cache, locate, source_of
-from pipeline.extract.engine.params import ImageParams
+from vse_pipe.core import download
+from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
+from vse_pipe.core.weights import WeightsFile, cache, locate, source_of
+from vse_pipe.extract.engine.params import ImageParams
 
 CONTENT = b"weights"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.errors import InputError, UsageError
-from pipeline.core.word_vectors import read as _vectors
-from pipeline.core.word_vectors.read import read
 from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
 from tests.hostile import Hostile, bytes_as_text
 from tests.mutants import mutants, refusals
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.word_vectors import read as _vectors
+from vse_pipe.core.word_vectors.read import read
 
 ARRAY = vectors()
 TEXT = as_text(WORDS, ARRAY)

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.core import memory
-from pipeline.core.errors import InputError
-from pipeline.core.word_vectors.read import read
 from tests.extract.texts.vector_files import WORDS, as_npz, vectors
+from vse_pipe.core import memory
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.word_vectors.read import read
 
 ARRAY = vectors()
 

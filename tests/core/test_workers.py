@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.core import workers
 from tests.pools import Elsewhere
+from vse_pipe.core import workers
 
 
 def test_without_a_pool_the_work_is_done_here_part_by_part() -> None:

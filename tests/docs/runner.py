@@ -14,9 +14,9 @@ from unittest import mock
 from dvc.repo import Repo
 from ruamel.yaml import YAML
 
-from pipeline import cli
 from tests.acceptance import forked
 from tests.small_project import QUICK
+from vse_pipe import cli
 
 # What every `apply` and the project itself are reduced to.
 SIZES = {"train": 60, "val": 20, "test": 20}
@@ -34,7 +34,7 @@ class Project:
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "DVC_NO_ANALYTICS": "1",
-            "PYTHONPATH": str(root),
+            "PYTHONPATH": f"{root}/pipeline:{root}",
         }
 
     def run(self, command: str, status: int = 0) -> str:

@@ -6,12 +6,12 @@ import shutil
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.project.params.load import load
-from pipeline.project.params.overlay import apply
-from pipeline.project.params.schema import Root
 from tests.docs import pages, standins
 from tests.docs.runner import Project
 from tests.rules.sources import ROOT
+from vse_pipe.project.params.load import load
+from vse_pipe.project.params.overlay import apply
+from vse_pipe.project.params.schema import Root
 
 YAMLS = {
     f"{pages.name(path)}:{block.line}": block
@@ -61,7 +61,9 @@ def test_every_example_of_whole_runs_loads(place, tmp_path):
 def test_the_example_of_every_format_can_be_read(name, tmp_path):
     section = "## " + FORMATS[name]
     shutil.copy(ROOT / "params.yaml", tmp_path / "params.yaml")
-    shutil.copytree(ROOT / "pipeline/prepare/engine/scenes", tmp_path / "pipeline/prepare/engine/scenes")
+    shutil.copytree(
+        ROOT / "pipeline/vse_pipe/prepare/engine/scenes", tmp_path / "pipeline/vse_pipe/prepare/engine/scenes"
+    )
     overlays = [block for block in pages.blocks(section) if block.language == "yaml" and "\nruns:" in block.text]
     assert overlays, f"{name}: no overlay"
     (tmp_path / "mine.yaml").write_text(overlays[0].text)

@@ -17,7 +17,7 @@ PAGE = ROOT / "docs/extending.md"
 _SCRIPT = """
 import json, sys
 from pathlib import Path
-from pipeline.project import code
+from vse_pipe.project import code
 from tests.docs import runner
 root = Path(sys.argv[1])
 project = runner.Project(root)
@@ -29,8 +29,8 @@ for step in json.load(sys.stdin):
     else:
         project.run(step["run"])
         print("ran", step["run"])
-import pipeline
-print("code of", Path(pipeline.__file__).parents[1])
+import vse_pipe
+print("code of", Path(vse_pipe.__file__).parents[2])
 """
 
 
@@ -63,5 +63,9 @@ def test_a_loss_a_backbone_and_a_criterion_in_one_folder_each(copies):
 def test_every_family_of_the_page_is_a_family():
     files = [file for step in pages.steps(PAGE) if isinstance(step, Block) for file in step.files]
     folders = {file.rsplit("/", 2)[0] for file in files if file.endswith(".py")}
-    assert folders == {"pipeline/train/losses", "pipeline/extract/backbones", "pipeline/ranking/inference"}
+    assert folders == {
+        "pipeline/vse_pipe/train/losses",
+        "pipeline/vse_pipe/extract/backbones",
+        "pipeline/vse_pipe/ranking/inference",
+    }
     assert runner.read_yaml(ROOT / "params.yaml")["loss"].keys() & {"soft"} == set(), "the page must show a new name"

@@ -3,10 +3,10 @@
 import itertools
 import re
 
-from pipeline.project.params.schema import Root
-from pipeline.project.registry import FORMATS, INFERENCES, RUN_FAMILIES
 from tests.docs import pages
 from tests.rules.sources import ROOT
+from vse_pipe.project.params.schema import Root
+from vse_pipe.project.registry import FORMATS, INFERENCES, RUN_FAMILIES
 
 # Paths that the reader makes, or that are written when the commands run.
 MADE = re.compile(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.core.errors import PipelineError
 from tests.rules.sources import ROOT, modules
+from vse_pipe.core.errors import PipelineError
 
 TEXT = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
 # The part of each quoted message that no value interrupts.

@@ -6,12 +6,12 @@ from functools import cache
 
 import pytest
 
-from pipeline.papers import catalogue
-from pipeline.papers.overlay import needs
-from pipeline.project.params import overlay
-from pipeline.project.registry import RUN_FAMILIES, SECTIONS
 from tests.docs import pages
 from tests.rules.sources import ROOT
+from vse_pipe.papers import catalogue
+from vse_pipe.papers.overlay import needs
+from vse_pipe.project.params import overlay
+from vse_pipe.project.registry import RUN_FAMILIES, SECTIONS
 
 TEXT = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
 # Sections, and how many figures and tables the text at hand has.

@@ -5,11 +5,11 @@ import re
 import pyarrow as pa
 import pytest
 
-from pipeline.core.strict import Strict
-from pipeline.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 from tests.docs.reference import __main__ as reference
 from tests.docs.reference import artefacts, parameters
 from tests.rules.sources import PACKAGE
+from vse_pipe.core.strict import Strict
+from vse_pipe.project.registry import BACKBONES, FORMATS, INFERENCES, PROPOSALS, PROTOCOLS, RUN_FAMILIES, TEXT_FEATURES
 
 FAMILIES = {"format": FORMATS, "backbone": BACKBONES, "method": TEXT_FEATURES, "protocol": PROTOCOLS}
 FAMILIES |= {**RUN_FAMILIES, "proposals": PROPOSALS, "inference": INFERENCES}

@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from pipeline.core.strict import Strict
 from tests.docs.reference import descriptions
+from vse_pipe.core.strict import Strict
 
 
 class Base(Strict):

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, PositiveInt, StringConstraints
 
-from pipeline.core.strict import Strict, Width
 from tests.docs.reference import types
+from vse_pipe.core.strict import Strict, Width
 
 
 class Model(Strict):

@@ -5,17 +5,17 @@ import pyarrow.compute as pc
 import pytest
 import torch
 
-from pipeline.artifacts import embeddings, evaluation, fragments
-from pipeline.core.errors import InputError, IntegrityError, ParamsError, UsageError
-from pipeline.embed.engine import fragments as embed_fragments
-from pipeline.embed.stage import embed
-from pipeline.evaluate.stage import evaluate
-from pipeline.project import paths
-from pipeline.ranking.engine.embedded import Embedded
-from pipeline.tools.export.stage import export_run
-from pipeline.train.engine.restore import load
-from pipeline.train.stage import train
 from tests.fragment_project import fragment_params, run_of, write_fragment_project
+from vse_pipe.artifacts import embeddings, evaluation, fragments
+from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, UsageError
+from vse_pipe.embed.engine import fragments as embed_fragments
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.project import paths
+from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.tools.export.stage import export_run
+from vse_pipe.train.engine.restore import load
+from vse_pipe.train.stage import train
 
 SIMILARITIES = ("scan_t2i", "scan_i2t", "sgr", "saf")
 CPU = torch.device("cpu")
@@ -96,12 +96,12 @@ def test_the_ranks_are_those_of_the_models_scores(project):
 
 
 def test_an_ensemble_is_the_mean_of_its_runs_scores(project):
-    from pipeline.project.params.schema import EnsembleNode
+    from vse_pipe.project.params.schema import EnsembleNode
 
     params = _params(project, ensembles={"sgraf": EnsembleNode(first="sgr", second="saf")})
     found = evaluate(params, "sgraf", ["nns", "csls", "dual_is"], "cpu")
     assert found["nns"]["similarity"] == "sgr + saf"
-    from pipeline.evaluate.engine.ensemble import Ensemble
+    from vse_pipe.evaluate.engine.ensemble import Ensemble
 
     parts = tuple(Embedded.read(paths.embedded(name), name) for name in ("sgr", "saf"))
     whole = Ensemble(parts)
@@ -160,7 +160,7 @@ def test_a_footer_that_does_not_fit_is_refused(said, project, changes, message):
 
 
 def test_a_split_named_twice_is_embedded_once(project):
-    from pipeline.project.params.schema import EmbedParams
+    from vse_pipe.project.params.schema import EmbedParams
 
     params = _params(project, embed=EmbedParams(splits=["test", "val", "test"]))
     embed(params, "scan_t2i", "cpu")

@@ -11,18 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import captions, contents, embeddings, features, images, model_files
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.embed import transfer
-from pipeline.embed.engine import vectors
-from pipeline.embed.engine.earlier import made
-from pipeline.embed.engine.inputs import Sources
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.project.params.typed import Params
-from pipeline.train.stage import train
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
+from vse_pipe.artifacts import captions, contents, embeddings, features, images, model_files
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.embed import transfer
+from vse_pipe.embed.engine import vectors
+from vse_pipe.embed.engine.earlier import made
+from vse_pipe.embed.engine.inputs import Sources
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.train.stage import train
 
 POOL = np.random.default_rng(5).random((20, 10), dtype=np.float32)
 CHANGES = {

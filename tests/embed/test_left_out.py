@@ -6,18 +6,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import captions, current, embeddings, evaluation, features, images, joins, pairs, texts
-from pipeline.audit.stage import audit
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.tables import read as read_table
-from pipeline.embed.stage import embed
-from pipeline.evaluate.stage import evaluate
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.train.engine.table import TrainTable
-from pipeline.train.stage import train
 from tests.toy_project import load_params, write_prepared
+from vse_pipe.artifacts import captions, current, embeddings, evaluation, features, images, joins, pairs, texts
+from vse_pipe.audit.stage import audit
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.tables import read as read_table
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.train.engine.table import TrainTable
+from vse_pipe.train.stage import train
 
 # Of data set `toy`: images 0 to 29 are train, 30 to 37 val, 38 to 43 test; image k has id 10 k + 7 and 1 + k % 3 captions.
 FAILED = np.array([17, 57, 317, 397, 427])

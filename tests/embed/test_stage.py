@@ -7,20 +7,20 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pipeline.artifacts import captions, embeddings, features, model_files
-from pipeline.core import tables
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import sha256
-from pipeline.embed.engine import vectors
-from pipeline.embed.stage import embed
-from pipeline.extract.text_engine import tokens as _tokens
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.train.engine import encode
-from pipeline.train.engine.restore import load
-from pipeline.train.stage import train
 from tests.toy_project import load_params, write_prepared
+from vse_pipe.artifacts import captions, embeddings, features, model_files
+from vse_pipe.core import tables
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import sha256
+from vse_pipe.embed.engine import vectors
+from vse_pipe.embed.stage import embed
+from vse_pipe.extract.text_engine import tokens as _tokens
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.train.engine import encode
+from vse_pipe.train.engine.restore import load
+from vse_pipe.train.stage import train
 
 
 @pytest.fixture(scope="module")

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts import captions, embeddings, evaluation, features, model_files
-from pipeline.artifacts.embeddings import Side
-from pipeline.core import tables
-from pipeline.core.errors import IntegrityError, MissingResource
-from pipeline.core.tokens import END, START, UNK
-from pipeline.embed import stage, transfer
-from pipeline.evaluate.stage import evaluate
-from pipeline.extract.text_engine import tokens
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.project.params.typed import Params
-from pipeline.train.engine.restore import load
-from pipeline.train.stage import train
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
+from vse_pipe.artifacts import captions, embeddings, evaluation, features, model_files
+from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.core import tables
+from vse_pipe.core.errors import IntegrityError, MissingResource
+from vse_pipe.core.tokens import END, START, UNK
+from vse_pipe.embed import stage, transfer
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.extract.text_engine import tokens
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.train.engine.restore import load
+from vse_pipe.train.stage import train
 
 STRANGE = ["red", "azure", "green", "vast", "small", "round", "oblong", "dog", "ferret", "tree"]
 PRECOMP = {"backbone": "precomp"}

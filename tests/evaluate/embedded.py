@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from pipeline.artifacts import embeddings
-from pipeline.artifacts.embeddings import Side
-from pipeline.project import paths
+from vse_pipe.artifacts import embeddings
+from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.project import paths
 
 ABOUT = {
     "run": "sum",

@@ -1,8 +1,8 @@
 """The run of the ``project`` of these tests, evaluated."""
 
-from pipeline.evaluate.stage import evaluate
-from pipeline.project.params.typed import Params
 from tests.toy_project import load_params
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.project.params.typed import Params
 
 RGM = {"rgm": {"grid": [1.0, 1.5, 3.0]}}
 

@@ -4,22 +4,22 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import UsageError
-from pipeline.evaluate.engine.measure import Inputs, measure
-from pipeline.project.params.schema import EvaluateParams
-from pipeline.ranking.engine import criteria
-from pipeline.ranking.engine.bank import Bank, ItemBias
-from pipeline.ranking.engine.bank_source import BankSource, cosine
-from pipeline.ranking.engine.outcome import Depths
-from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.engine.split import Split
-from pipeline.ranking.metrics.truth import Relevance, Truth
 from tests.ranking.dense import unit_vectors
+from vse_pipe.core.errors import UsageError
+from vse_pipe.evaluate.engine.measure import Inputs, measure
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking.engine import criteria
+from vse_pipe.ranking.engine.bank import Bank, ItemBias
+from vse_pipe.ranking.engine.bank_source import BankSource, cosine
+from vse_pipe.ranking.engine.outcome import Depths
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.split import Split
+from vse_pipe.ranking.metrics.truth import Relevance, Truth
 
 pytest.importorskip("faiss", reason="faiss-cpu is not installed")
-from pipeline.ranking.engine import bounded, index
-from pipeline.ranking.engine.bounded import exact_ranks
-from pipeline.ranking.engine.nearest import Nearest, NearestScores
+from vse_pipe.ranking.engine import bounded, index
+from vse_pipe.ranking.engine.bounded import exact_ranks
+from vse_pipe.ranking.engine.nearest import Nearest, NearestScores
 
 IMAGES, EACH, DIM = 300, 2, 16
 

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.evaluate.engine.measure import is_calibrated
-from pipeline.evaluate.stage import evaluate
-from pipeline.project.params.schema import EvaluateParams
-from pipeline.ranking.engine.bank_source import BankSource, cosine
-from pipeline.ranking.engine.cascade import Cascade
-from pipeline.ranking.engine.criteria import parse
-from pipeline.ranking.engine.fusion import Fused
-from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.engine.split import Split
-from pipeline.ranking.metrics.calibration import ISOTONIC, fitted
 from tests.evaluate.embedded import sides, write
 from tests.naive import calibrated as naive
 from tests.toy_project import load_params
+from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.evaluate.engine.measure import is_calibrated
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking.engine.bank_source import BankSource, cosine
+from vse_pipe.ranking.engine.cascade import Cascade
+from vse_pipe.ranking.engine.criteria import parse
+from vse_pipe.ranking.engine.fusion import Fused
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.split import Split
+from vse_pipe.ranking.metrics.calibration import ISOTONIC, fitted
 
 SPLITS = {"train": 6, "val": 60, "test": 50}
 

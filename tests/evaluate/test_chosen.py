@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from pipeline.artifacts import evaluation
-from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.project import paths
 from tests.evaluate.embedded import sides, write
 from tests.evaluate.measured import RGM, measured, params
 from tests.naive import evaluate as naive
+from vse_pipe.artifacts import evaluation
+from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
+from vse_pipe.project import paths
 
 
 def test_lambda_is_chosen_on_validation_queries_and_reported(project):

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import captions, embeddings, evaluation, images, judged
-from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.evaluate import summary
-from pipeline.evaluate.stage import evaluate
-from pipeline.project import paths
 from tests.evaluate.embedded import sides, write
 from tests.naive import evaluate as naive
 from tests.naive import judged as naive_judged
 from tests.toy_project import PARAMS, load_params
+from vse_pipe.artifacts import captions, embeddings, evaluation, images, judged
+from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.evaluate import summary
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.project import paths
 
 SPLITS = {"train": 6, "val": 20, "test": 24}
 FILES = ("metrics.json", "ranks.parquet", "occurrence.parquet")

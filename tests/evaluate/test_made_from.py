@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.artifacts import current, embeddings, evaluation
-from pipeline.core import console
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.evaluate import stage
-from pipeline.evaluate.stage import evaluate
-from pipeline.project import paths
 from tests.evaluate.embedded import sides, write
 from tests.evaluate.measured import params
+from vse_pipe.artifacts import current, embeddings, evaluation
+from vse_pipe.core import console
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.evaluate import stage
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.project import paths
 
 COUNTS = {"train": 6, "val": 20, "test": 24}
 OUT = paths.evaluations("sum")

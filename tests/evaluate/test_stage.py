@@ -5,19 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.artifacts import embeddings, evaluation
-from pipeline.artifacts.embeddings import Side
-from pipeline.artifacts.evaluation import DIRECTIONS, KS
-from pipeline.core import console
-from pipeline.core.errors import InputError, LockedError, UsageError
-from pipeline.core.files import write_json
-from pipeline.core.locks import claim
-from pipeline.evaluate.stage import FILES, evaluate
-from pipeline.project import paths, repetitions, timing
-from pipeline.ranking.engine import outcome
 from tests.evaluate.embedded import sides, write
 from tests.evaluate.measured import measured, params
 from tests.naive import evaluate as naive
+from vse_pipe.artifacts import embeddings, evaluation
+from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
+from vse_pipe.core import console
+from vse_pipe.core.errors import InputError, LockedError, UsageError
+from vse_pipe.core.files import write_json
+from vse_pipe.core.locks import claim
+from vse_pipe.evaluate.stage import FILES, evaluate
+from vse_pipe.project import paths, repetitions, timing
+from vse_pipe.ranking.engine import outcome
 
 
 def expected_nns(images, captions) -> dict:

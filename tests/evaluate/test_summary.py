@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from pipeline.evaluate import summary
+from vse_pipe.evaluate import summary
 
 
 def metrics(inference: str = "nns", bank: str = "none", transductive: bool = False, **more: object) -> dict:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.core.console import stdout
-from pipeline.evaluate import summary
+from vse_pipe.core.console import stdout
+from vse_pipe.evaluate import summary
 
 NAMES = [("hal", "nns"), ("hal", "mutual_proximity"), ("a_run_with_a_long_name_of_its_own", "csls+rgm")]
 

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from pipeline.artifacts.evaluation import MEASURES, OCCURRENCE_SCHEMA, RANKS_SCHEMA
-from pipeline.evaluate.engine.tables import occurrence_table, rank_table
-from pipeline.ranking.engine import outcome
-from pipeline.ranking.engine.matching import MatchedPairs
-from pipeline.ranking.metrics.truth import Truth
 from tests.ranking.dense import dense
+from vse_pipe.artifacts.evaluation import MEASURES, OCCURRENCE_SCHEMA, RANKS_SCHEMA
+from vse_pipe.evaluate.engine.tables import occurrence_table, rank_table
+from vse_pipe.ranking.engine import outcome
+from vse_pipe.ranking.engine.matching import MatchedPairs
+from vse_pipe.ranking.metrics.truth import Truth
 
 OWNERS = np.array([30, 30, 40, 40, 40])
 TRUTH = Truth.by_image(OWNERS, np.array([30, 40]))

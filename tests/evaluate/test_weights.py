@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts import embeddings
-from pipeline.core.errors import InputError
-from pipeline.evaluate.engine.ensemble import Ensemble
-from pipeline.evaluate.engine.weights import ascent, tuned
-from pipeline.project.params.schema import EvaluateParams
-from pipeline.ranking.engine.embedded import Embedded
 from tests.evaluate.embedded import sides
 from tests.naive import evaluate as naive
 from tests.naive import fusion
+from vse_pipe.artifacts import embeddings
+from vse_pipe.core.errors import InputError
+from vse_pipe.evaluate.engine.ensemble import Ensemble
+from vse_pipe.evaluate.engine.weights import ascent, tuned
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking.engine.embedded import Embedded
 
 CPU = torch.device("cpu")
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from pipeline.artifacts import evaluation
-from pipeline.core import console
-from pipeline.core.errors import InputError, PipelineError
-from pipeline.evaluate.stage import evaluate, require_measured
-from pipeline.project import paths
 from tests.evaluate.embedded import sides, write
 from tests.evaluate.measured import RGM, params
+from vse_pipe.artifacts import evaluation
+from vse_pipe.core import console
+from vse_pipe.core.errors import InputError, PipelineError
+from vse_pipe.evaluate.stage import evaluate, require_measured
+from vse_pipe.project import paths
 
 
 @pytest.fixture

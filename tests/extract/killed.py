@@ -17,10 +17,10 @@ from pathlib import Path
 
 import torch
 
-from pipeline.extract import stage
-from pipeline.extract.engine.networks import random_filters  # noqa: F401
 from tests.extract import project
 from tests.faults import graph  # noqa: F401
+from vse_pipe.extract import stage
+from vse_pipe.extract.engine.networks import random_filters  # noqa: F401
 
 NEVER = -1
 

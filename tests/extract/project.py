@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from pipeline.artifacts import images
-from pipeline.project import paths
-from pipeline.project.params.load import load
-from pipeline.project.params.typed import FeatureSet, Member, Params
-from pipeline.project.registry import BACKBONES
+from vse_pipe.artifacts import images
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+from vse_pipe.project.params.typed import FeatureSet, Member, Params
+from vse_pipe.project.registry import BACKBONES
 
 PARAMS = """
 seed: 1

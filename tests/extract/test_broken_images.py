@@ -7,15 +7,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import features, unreadable
-from pipeline.artifacts import images as table
-from pipeline.artifacts.images import UNREAD
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.extract import stage
-from pipeline.project import paths
-from pipeline.project.params.typed import FeatureSet, Params
 from tests.extract import project
 from tests.extract.project import OUT
+from vse_pipe.artifacts import features, unreadable
+from vse_pipe.artifacts import images as table
+from vse_pipe.artifacts.images import UNREAD
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.extract import stage
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import FeatureSet, Params
 
 BROKEN = {2: b"", 5: b"<html>"}
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from pipeline.core.errors import UnreadableImage
-from pipeline.pictures.images import decode
 from tests.extract import corpus
+from vse_pipe.core.errors import UnreadableImage
+from vse_pipe.pictures.images import decode
 
 GOOD, BAD = corpus.good(), corpus.bad()
 

@@ -9,20 +9,20 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import images
-from pipeline.extract import plan, stage
-from pipeline.extract.engine.forward import Forward
-from pipeline.extract.engine.job import known
-from pipeline.extract.engine.work import Work
-from pipeline.project import paths
-from pipeline.project.params.typed import Params
-from pipeline.project.step import AGAIN
 from tests.acceptance import forked
 from tests.extract import project
 from tests.extract.test_resume import outputs
 from tests.faults import kill_extract
 from tests.rules.sources import ROOT
 from tests.small_project import QUICK
+from vse_pipe.artifacts import images
+from vse_pipe.extract import plan, stage
+from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.extract.engine.job import known
+from vse_pipe.extract.engine.work import Work
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.step import AGAIN
 
 OUT = project.OUT
 FILTERS = {"filters": 8, "batch_size": 4, "shard_size": 4}
@@ -234,7 +234,7 @@ def test_a_plan_says_how_many_are_new(folder: Path) -> None:
 @pytest.mark.acceptance
 def test_dvc_repro_grows_what_it_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = forked.folder(**QUICK)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}/pipeline:{ROOT}")
     kill_extract.make(folder)
     Path("dvc.yaml").write_text(kill_extract.DVC_YAML.replace(str(kill_extract.BIN), str(programs)))
     repro = [str(programs / "dvc"), "repro", "-q"]

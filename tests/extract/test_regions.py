@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.artifacts import features, unreadable
-from pipeline.extract import stage
-from pipeline.extract.engine.forward import Forward
-from pipeline.pictures import images
-from pipeline.pictures.address import Box
-from pipeline.pictures.images import Item
-from pipeline.project import paths
 from tests.extract import project
 from tests.extract.test_resume import outputs
+from vse_pipe.artifacts import features, unreadable
+from vse_pipe.extract import stage
+from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.pictures import images
+from vse_pipe.pictures.address import Box
+from vse_pipe.pictures.images import Item
+from vse_pipe.project import paths
 
 BOXES = [Box(x, y, 10 + 5 * x, 12 + y // 2) for x in range(3) for y in range(0, 20, 7)]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.extract import stage
-from pipeline.extract.engine.forward import Forward
 from tests.extract import project
+from vse_pipe.extract import stage
+from vse_pipe.extract.engine.forward import Forward
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -27,7 +27,7 @@ def killed(root: Path, rounds: int, before: int) -> list[dict]:
     """What ``tests.extract.killed`` tells of its runs."""
     command = [sys.executable, "-m", "tests.extract.killed", str(root), str(rounds), str(before)]
     # Byte code would be renamed into place too.
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, "PYTHONPATH": f"{REPOSITORY}/pipeline:{REPOSITORY}", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -11,14 +11,14 @@ from PIL import Image
 from torchvision import models
 from torchvision.transforms import v2
 
-from pipeline.artifacts import features, images
-from pipeline.core import precision
-from pipeline.core.errors import InputError, IntegrityError, LockedError
-from pipeline.core.locks import claim
-from pipeline.extract import stage
-from pipeline.extract.engine.forward import Forward
 from tests.extract import project
 from tests.naive import extract as naive
+from vse_pipe.artifacts import features, images
+from vse_pipe.core import precision
+from vse_pipe.core.errors import InputError, IntegrityError, LockedError
+from vse_pipe.core.locks import claim
+from vse_pipe.extract import stage
+from vse_pipe.extract.engine.forward import Forward
 
 OUT = project.OUT
 

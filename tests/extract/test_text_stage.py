@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from pipeline.artifacts import captions, texts
-from pipeline.core.errors import InputError, IntegrityError, LockedError, MissingResource
-from pipeline.core.locks import claim
-from pipeline.extract import text_stage
-from pipeline.extract.text_stage import extract_texts
-from pipeline.project import paths
-from pipeline.project.registry import TEXT_FEATURES
 from tests.extract.texts import project
 from tests.extract.texts.project import OUT
 from tests.extract.texts.vector_files import as_npz
+from vse_pipe.artifacts import captions, texts
+from vse_pipe.core.errors import InputError, IntegrityError, LockedError, MissingResource
+from vse_pipe.core.locks import claim
+from vse_pipe.extract import text_stage
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.project import paths
+from vse_pipe.project.registry import TEXT_FEATURES
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ class Encoder:
 def test_each_of_two_files_of_one_name_is_part_of_the_fingerprint(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, changed: str
 ) -> None:
-    from pipeline.extract.text_engine import encoder
+    from vse_pipe.extract.text_engine import encoder
 
     monkeypatch.setattr(text_stage, "version", lambda package: "1")
     monkeypatch.setattr(encoder, "_loaded", lambda *arguments: Encoder())

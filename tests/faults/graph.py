@@ -3,6 +3,6 @@
 grimp reads with threads, which no fork inherits: not for forks that read another copy of the code.
 """
 
-from pipeline.project import code
+from vse_pipe.project import code
 
 code._graph()

@@ -189,7 +189,7 @@ def main() -> int:
     kinds = [kill_stage, kill_dvc, kill_share, kill_stage, kill_dvc]
     if importlib.util.find_spec("ray"):
         kinds = [kill_stage, kill_dvc, kill_share, kill_worker, kill_driver]
-    os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
+    os.environ["PYTHONPATH"] = f"{Path(__file__).parents[2]}/pipeline:{Path(__file__).parents[2]}"
     drawn, wrong = random.Random(options.seed), 0
     with tempfile.TemporaryDirectory() as folder:
         make(Path(folder))

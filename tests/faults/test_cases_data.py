@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 import torch
 
-from pipeline.artifacts import captions, features, images, texts, unreadable
 from tests.commands.options import arguments
 from tests.evaluate.external.files import sample, write, write_npy
 from tests.extract import corpus
 from tests.hostile import Hostile
 from tests.prepare import _data
+from vse_pipe.artifacts import captions, features, images, texts, unreadable
 
 pytestmark = pytest.mark.acceptance
 _CSV, _PRECOMP = Path("raw/t.csv"), ("-S", "datasets.toy={format: precomp, source: given}")

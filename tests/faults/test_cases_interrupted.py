@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts import features
-from pipeline.core import whole
-from pipeline.core.files import read_json
-from pipeline.core.locks import claim
-from pipeline.extract.engine.networks import random_filters
-from pipeline.project import lock
-from pipeline.train.engine import checkpoint, loop
 from tests.commands.script import run as run_as_a_script
 from tests.faults import kill, kill_extract, warm
 from tests.made import record
 from tests.rules.sources import ROOT
+from vse_pipe.artifacts import features
+from vse_pipe.core import whole
+from vse_pipe.core.files import read_json
+from vse_pipe.core.locks import claim
+from vse_pipe.extract.engine.networks import random_filters
+from vse_pipe.project import lock
+from vse_pipe.train.engine import checkpoint, loop
 
 pytestmark = pytest.mark.acceptance
 _RUN = Path("data/train/sum")
@@ -49,7 +49,7 @@ def extraction(_extraction, monkeypatch):
     """A project under DVC in which nothing is extracted; the bytes that an extraction gives."""
     folder, whole = _extraction
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}/pipeline:{ROOT}")
     kill_extract.emptied()
     return whole
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core import download
-from pipeline.core.files import read_json
 from tests.commands.options import arguments
 from tests.commands.script import run as run_as_a_script
 from tests.evaluate.external.files import sample, write
 from tests.faults import kill
+from vse_pipe.core import download
+from vse_pipe.core.files import read_json
 
 pytestmark = pytest.mark.acceptance
 

@@ -10,27 +10,27 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import captions, images, model_files
-from pipeline.audit.stage import audit
-from pipeline.core.errors import IntegrityError
-from pipeline.core.files import sha256
-from pipeline.embed.stage import embed
-from pipeline.evaluate.stage import evaluate
-from pipeline.extract.stage import extract
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.inject.teacher_stage import teach
-from pipeline.project import paths
-from pipeline.project.nodes import nodes
-from pipeline.project.params.typed import Params
-from pipeline.project.problems import DIGEST
-from pipeline.report.stage import report
-from pipeline.tools.compare.stage import compare
-from pipeline.tools.export.stage import export_run
-from pipeline.tools.hub.stage import pack
-from pipeline.tools.search.engine import Engine
-from pipeline.train.stage import train
 from tests.tools.search import project as artefacts
+from vse_pipe.artifacts import captions, images, model_files
+from vse_pipe.audit.stage import audit
+from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.files import sha256
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.extract.stage import extract
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.inject.teacher_stage import teach
+from vse_pipe.project import paths
+from vse_pipe.project.nodes import nodes
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.problems import DIGEST
+from vse_pipe.report.stage import report
+from vse_pipe.tools.compare.stage import compare
+from vse_pipe.tools.export.stage import export_run
+from vse_pipe.tools.hub.stage import pack
+from vse_pipe.tools.search.engine import Engine
+from vse_pipe.train.stage import train
 
 RUNS = ("sum", "given")
 CRITERIA = ["nns", "csls"]

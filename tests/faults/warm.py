@@ -15,8 +15,8 @@ from collections.abc import Callable
 from multiprocessing import forkserver
 from pathlib import Path
 
-from pipeline import cli
 from tests.rules.sources import ROOT
+from vse_pipe import cli
 
 _LONGEST_S = 120.0
 _server = multiprocessing.get_context("forkserver")

@@ -2,18 +2,18 @@
 
 import torch
 
-from pipeline.audit import stage as audit  # noqa: F401
-from pipeline.embed import stage as embed  # noqa: F401
-from pipeline.evaluate import stage as evaluate  # noqa: F401
-from pipeline.extract import stage as extract  # noqa: F401
-from pipeline.extract import text_stage  # noqa: F401
-from pipeline.extract.engine.networks import random_filters  # noqa: F401
-from pipeline.inject import stage as inject  # noqa: F401
-from pipeline.prepare import stage as prepare  # noqa: F401
-from pipeline.project.registry import TEXT_ENCODERS
-from pipeline.report import stage as report  # noqa: F401
-from pipeline.tools.check import stage as check  # noqa: F401
-from pipeline.train import stage as train  # noqa: F401
+from vse_pipe.audit import stage as audit  # noqa: F401
+from vse_pipe.embed import stage as embed  # noqa: F401
+from vse_pipe.evaluate import stage as evaluate  # noqa: F401
+from vse_pipe.extract import stage as extract  # noqa: F401
+from vse_pipe.extract import text_stage  # noqa: F401
+from vse_pipe.extract.engine.networks import random_filters  # noqa: F401
+from vse_pipe.inject import stage as inject  # noqa: F401
+from vse_pipe.prepare import stage as prepare  # noqa: F401
+from vse_pipe.project.registry import TEXT_ENCODERS
+from vse_pipe.report import stage as report  # noqa: F401
+from vse_pipe.tools.check import stage as check  # noqa: F401
+from vse_pipe.train import stage as train  # noqa: F401
 
 torch.set_num_threads(1)
 # numba, which takes more than a second to load its first compiled loop; without a gradient, which starts threads beside a GPU.

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from pipeline.artifacts import captions, pairs
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import sha256
-from pipeline.inject.stage import inject
-from pipeline.project.paths import prepared
 from tests.toy_project import PARAMS, load_params, write_prepared
+from vse_pipe.artifacts import captions, pairs
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import sha256
+from vse_pipe.inject.stage import inject
+from vse_pipe.project.paths import prepared
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import captions, embeddings, images, localisation, phrases, regions
-from pipeline.core.errors import InputError, IntegrityError, UsageError
-from pipeline.localize import check, plan
-from pipeline.localize.stage import localize
-from pipeline.project import paths
-from pipeline.project.nodes import Node, declarations
 from tests import regions_project as made
 from tests.naive import localize as naive
 from tests.toy_project import load_params
+from vse_pipe.artifacts import captions, embeddings, images, localisation, phrases, regions
+from vse_pipe.core.errors import InputError, IntegrityError, UsageError
+from vse_pipe.localize import check, plan
+from vse_pipe.localize.stage import localize
+from vse_pipe.project import paths
+from vse_pipe.project.nodes import Node, declarations
 
 REPORTED = {"runs": {"toy": made.run_of()}, "report": {"localized": ["toy"]}}
 
@@ -176,7 +176,7 @@ def test_vectors_of_boxes_or_phrases_of_before_are_refused(project, column) -> N
 
 
 def test_fragments_are_refused(project, monkeypatch) -> None:
-    from pipeline.artifacts import fragments
+    from vse_pipe.artifacts import fragments
 
     ids = np.arange(2, dtype=np.int64)
     rows = [fragments.FragmentRows("test", ids, ids, np.ones(2, np.int64), np.ones((2, 3), np.float32))]

@@ -1,9 +1,9 @@
 import pytest
 
-from pipeline.core.errors import ParamsError, UsageError
-from pipeline.papers import catalogue
 from tests.papers.files import PAPER, changed, write
 from tests.rules.sources import ROOT
+from vse_pipe.core.errors import ParamsError, UsageError
+from vse_pipe.papers import catalogue
 
 ROWS = ("blocks", 0, "rows")
 SUM = {"id": "1.3", "method": "SUM", "settings": ["sum"], "published": [1.0, 2.0]}

@@ -2,10 +2,10 @@ from typing import get_args
 
 import pytest
 
-from pipeline.core.errors import UsageError
-from pipeline.papers import catalogue
-from pipeline.papers.compare import beside, cautions, label, measured, under
-from pipeline.papers.schema import Figure
+from vse_pipe.core.errors import UsageError
+from vse_pipe.papers import catalogue
+from vse_pipe.papers.compare import beside, cautions, label, measured, under
+from vse_pipe.papers.schema import Figure
 
 FIGURES = get_args(Figure)
 

@@ -4,12 +4,12 @@ import json
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.papers import catalogue
-from pipeline.papers.compare import cautions
-from pipeline.papers.differences import differences
-from pipeline.papers.overlay import overlay, run_name
-from pipeline.project.params.load import load
 from tests.rules.sources import ROOT
+from vse_pipe.papers import catalogue
+from vse_pipe.papers.compare import cautions
+from vse_pipe.papers.differences import differences
+from vse_pipe.papers.overlay import overlay, run_name
+from vse_pipe.project.params.load import load
 
 DEMO = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
 ENTRY = catalogue.find("hal-aaai2020", "2.12")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.papers import catalogue
-from pipeline.papers.schema import RECALLS
+from vse_pipe.papers import catalogue
+from vse_pipe.papers.schema import RECALLS
 
 ENTRIES = [entry for paper in catalogue.names() for entry in catalogue.entries(paper) if ":" not in entry.id]
 

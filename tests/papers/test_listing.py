@@ -1,7 +1,7 @@
 import pytest
 
-from pipeline.papers import listing
-from pipeline.project.registry import Family
+from vse_pipe.papers import listing
+from vse_pipe.project.registry import Family
 
 
 @pytest.fixture

@@ -7,16 +7,16 @@ import pytest
 from ruamel.yaml import YAML
 from torchvision.models import get_model_weights
 
-from pipeline.core.errors import UsageError
-from pipeline.extract.engine.networks import torchvision
-from pipeline.papers import catalogue, render
-from pipeline.papers.catalogue import Entry
-from pipeline.papers.overlay import ENSEMBLES, needs, overlay, run_name
-from pipeline.project.params import load as loading
-from pipeline.project.params import overlay as overlays
-from pipeline.project.params.load import load
-from pipeline.project.params.typed import Params
 from tests.rules.sources import ROOT
+from vse_pipe.core.errors import UsageError
+from vse_pipe.extract.engine.networks import torchvision
+from vse_pipe.papers import catalogue, render
+from vse_pipe.papers.catalogue import Entry
+from vse_pipe.papers.overlay import ENSEMBLES, needs, overlay, run_name
+from vse_pipe.project.params import load as loading
+from vse_pipe.project.params import overlay as overlays
+from vse_pipe.project.params.load import load
+from vse_pipe.project.params.typed import Params
 
 DEMO = YAML(typ="safe").load((ROOT / "params.yaml").read_text())
 ENTRIES = [entry for paper in catalogue.names() for entry in catalogue.entries(paper)]
@@ -82,7 +82,7 @@ def test_a_row_is_measured_with_pessimistic_ties_whatever_params_say():
 
 
 def test_what_is_missing_is_asked_of_the_families(monkeypatch):
-    from pipeline.project.registry import Family
+    from vse_pipe.project.registry import Family
 
     entry = catalogue.find("hal-aaai2020", "2.12")
     assert needs(entry) == []
@@ -96,8 +96,8 @@ def test_what_is_missing_is_asked_of_the_families(monkeypatch):
 
 def test_a_row_of_regions_brings_the_data_set_they_are_of(monkeypatch):
     """Each run that is localised is named in report.localized; what proposes boxes is asked for like any member."""
-    from pipeline.papers import overlay as module
-    from pipeline.project.registry import PROPOSALS, Family
+    from vse_pipe.papers import overlay as module
+    from vse_pipe.project.registry import PROPOSALS, Family
 
     names = Family.names
     monkeypatch.setattr(Family, "names", lambda family: [] if family is PROPOSALS else names(family))

@@ -1,8 +1,8 @@
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.papers import catalogue, render
-from pipeline.papers.overlay import overlay
+from vse_pipe.papers import catalogue, render
+from vse_pipe.papers.overlay import overlay
 
 
 def test_text_is_the_overlay_and_its_heading_comments():

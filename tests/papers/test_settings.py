@@ -1,5 +1,5 @@
-from pipeline.papers.schema import Settings
-from pipeline.papers.settings import merged
+from vse_pipe.papers.schema import Settings
+from vse_pipe.papers.settings import merged
 
 
 def test_later_settings_win_value_by_value():

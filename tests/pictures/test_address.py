@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.pictures.address import Box, Cell, TarMember, cut, parse, path_of
+from vse_pipe.pictures.address import Box, Cell, TarMember, cut, parse, path_of
 
 NUMBERS = st.integers(0, 10**17)
 NAMES = st.text(st.characters(exclude_characters="\0/"), min_size=1)

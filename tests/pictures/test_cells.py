@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core import memory
-from pipeline.core.errors import InputError
-from pipeline.pictures import cells
 from tests import bombs
 from tests.mutants import mutants, refusals
+from vse_pipe.core import memory
+from vse_pipe.core.errors import InputError
+from vse_pipe.pictures import cells
 
 ROWS = [bytes([row % 256]) * (row % 7 + 1) for row in range(100)]
 

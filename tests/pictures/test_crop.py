@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from pipeline.core.errors import IntegrityError, UnreadableImage
-from pipeline.pictures import crop, images
-from pipeline.pictures.address import Box, Cell, TarMember
-from pipeline.pictures.images import Item
-from pipeline.pictures.transforms import Transform
-from pipeline.prepare.engine.scan import scan
-from pipeline.report.engine.pictures import thumbnail
 from tests.naive.pictures import turned
+from vse_pipe.core.errors import IntegrityError, UnreadableImage
+from vse_pipe.pictures import crop, images
+from vse_pipe.pictures.address import Box, Cell, TarMember
+from vse_pipe.pictures.images import Item
+from vse_pipe.pictures.transforms import Transform
+from vse_pipe.prepare.engine.scan import scan
+from vse_pipe.report.engine.pictures import thumbnail
 
 DRAFT = Transform(8, 8, "exact", "bilinear", "center", (0.5,) * 3, (0.5,) * 3, draft=True)
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from PIL import Image
 
-from pipeline.core.states import seeded
-from pipeline.extract.engine.network import Extractor
-from pipeline.extract.engine.networks.random_filters import RandomFilters
-from pipeline.pictures import images
-from pipeline.pictures.images import Item
-from pipeline.pictures.transforms import MARGIN, Transform
-from pipeline.train.encoders.image.finetune.network import transform
+from vse_pipe.core.states import seeded
+from vse_pipe.extract.engine.network import Extractor
+from vse_pipe.extract.engine.networks.random_filters import RandomFilters
+from vse_pipe.pictures import images
+from vse_pipe.pictures.images import Item
+from vse_pipe.pictures.transforms import MARGIN, Transform
+from vse_pipe.train.encoders.image.finetune.network import transform
 
 
 def made(draft: bool, resize: int = 72, mode: str = "shorter") -> Transform:

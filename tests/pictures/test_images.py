@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.pictures.images import Item, decode, load
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.pictures.images import Item, decode, load
 
 
 def saved(image: Image.Image, kind: str, **options) -> bytes:

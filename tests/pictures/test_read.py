@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.errors import InputError, IntegrityError, UnreadableImage
-from pipeline.pictures import images, read
-from pipeline.pictures.address import Cell, TarMember
+from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
+from vse_pipe.pictures import images, read
+from vse_pipe.pictures.address import Cell, TarMember
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import features, images, unreadable
-from pipeline.core.errors import IntegrityError
-from pipeline.extract.stage import extract
-from pipeline.prepare.stage import prepare
-from pipeline.project import paths
-from pipeline.project.params.typed import Dataset, FeatureSet, Member, Params
-from pipeline.project.registry import BACKBONES, FORMATS
 from tests.extract import corpus, project
 from tests.prepare.formats.test_webdataset import shard
+from vse_pipe.artifacts import features, images, unreadable
+from vse_pipe.core.errors import IntegrityError
+from vse_pipe.extract.stage import extract
+from vse_pipe.prepare.stage import prepare
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Dataset, FeatureSet, Member, Params
+from vse_pipe.project.registry import BACKBONES, FORMATS
 
 CASES = [*corpus.good(), *corpus.bad()]
 ALL_TRAIN = {"val": 0.0, "test": 0.0}

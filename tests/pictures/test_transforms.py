@@ -10,12 +10,12 @@ from torch import nn
 from torchvision import transforms as v1
 from torchvision.transforms import v2
 
-from pipeline.core.errors import UsageError
-from pipeline.extract.engine.network import Extractor
-from pipeline.extract.engine.params import ImageParams
-from pipeline.extract.engine.published import Recipe, resolve
-from pipeline.pictures.transforms import Transform
 from tests.naive import extract as naive
+from vse_pipe.core.errors import UsageError
+from vse_pipe.extract.engine.network import Extractor
+from vse_pipe.extract.engine.params import ImageParams
+from vse_pipe.extract.engine.published import Recipe, resolve
+from vse_pipe.pictures.transforms import Transform
 
 PUBLISHED = Recipe(224, 256, "bilinear", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from pipeline.prepare import stage
-from pipeline.prepare.engine.source import Source
-from pipeline.project.params.schema import EvaluateParams, GridParams, ReportParams
-from pipeline.project.params.typed import Dataset, Member, Params
-from pipeline.project.registry import FORMATS
+from vse_pipe.prepare import stage
+from vse_pipe.prepare.engine.source import Source
+from vse_pipe.project.params.schema import EvaluateParams, GridParams, ReportParams
+from vse_pipe.project.params.typed import Dataset, Member, Params
+from vse_pipe.project.registry import FORMATS
 
 ODD_CAPTIONS = [
     "NA",

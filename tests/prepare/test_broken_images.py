@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import captions, images
-from pipeline.core.errors import InputError
-from pipeline.project import paths
 from tests.prepare._data import entry, karpathy, pictures, prepare
+from vse_pipe.artifacts import captions, images
+from vse_pipe.core.errors import InputError
+from vse_pipe.project import paths
 
 
 @pytest.fixture(autouse=True)

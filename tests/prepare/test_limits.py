@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core import memory
-from pipeline.core.errors import InputError
-from pipeline.prepare.engine.source import LONGEST_CAPTION
 from tests import bombs
 from tests.mutants import mutants, refusals
 from tests.prepare import _data
 from tests.prepare.formats.test_webdataset import sample, shard
+from vse_pipe.core import memory
+from vse_pipe.core.errors import InputError
+from vse_pipe.prepare.engine.source import LONGEST_CAPTION
 
 
 def _cc(folder: Path, text: str) -> Path:

@@ -9,14 +9,14 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from pipeline.artifacts import captions, images
-from pipeline.core import remote, urls
-from pipeline.core.errors import InputError, IntegrityError, MissingResource, PipelineError, UsageError
-from pipeline.pictures import cells
-from pipeline.pictures import read as sources
 from tests import bombs
 from tests.prepare._data import picture, prepare, read
 from tests.prepare.formats.test_webdataset import sample, shard
+from vse_pipe.artifacts import captions, images
+from vse_pipe.core import remote, urls
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, PipelineError, UsageError
+from vse_pipe.pictures import cells
+from vse_pipe.pictures import read as sources
 
 COUNT = 6
 OPTIONS = {"val": 0.0, "test": 0.0}

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import captions, images
-from pipeline.core.errors import InputError, LockedError, MissingResource
-from pipeline.prepare import stage
-from pipeline.prepare.engine.source import Source, caption_table, image_table
-from pipeline.project import paths, timing
-from pipeline.project.registry import FORMATS
 from tests.prepare._data import ODD_CAPTIONS, entry, karpathy, picture, pictures, precomp, prepare, rows, three_splits
+from vse_pipe.artifacts import captions, images
+from vse_pipe.core.errors import InputError, LockedError, MissingResource
+from vse_pipe.prepare import stage
+from vse_pipe.prepare.engine.source import Source, caption_table, image_table
+from vse_pipe.project import paths, timing
+from vse_pipe.project.registry import FORMATS
 
 
 @pytest.fixture(autouse=True)

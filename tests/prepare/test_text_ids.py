@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import images, names
-from pipeline.core import tables
-from pipeline.core.errors import InputError
-from pipeline.core.files import sha256
-from pipeline.prepare.check import problems
-from pipeline.prepare.engine.source import numbered
 from tests.prepare._data import entry, karpathy, picture, pictures, prepare, read
+from vse_pipe.artifacts import images, names
+from vse_pipe.core import tables
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.files import sha256
+from vse_pipe.prepare.check import problems
+from vse_pipe.prepare.engine.source import numbered
 
 IDS = ["urn:uuid:8c1f", "beach/boat.jpg", "007"]
 

@@ -7,20 +7,20 @@ import sys
 
 import pytest
 
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import code
-from pipeline.project.nodes import declarations
-from pipeline.project.registry import INFERENCES, LOSSES
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_prepared
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import code
+from vse_pipe.project.nodes import declarations
+from vse_pipe.project.registry import INFERENCES, LOSSES
 
 # Imports the modules named on the command line one after the other, the packages above each aside, and says what is there.
 _LOADED = """
 import importlib, json, sys
 for name in sys.argv[1:]:
     importlib.import_module(name)
-print(json.dumps([n for n, m in sys.modules.items() if n.startswith("pipeline.") and not hasattr(m, "__path__")]))
+print(json.dumps([n for n, m in sys.modules.items() if n.startswith("vse_pipe.") and not hasattr(m, "__path__")]))
 """
 
 
@@ -29,14 +29,14 @@ def test_all_that_python_loads_for_the_stages_is_in_their_closure():
     starts = sorted({declared.module for declared in declarations().values()})
     command = [sys.executable, "-c", _LOADED, *starts]
     loaded = set(json.loads(subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout))
-    effect = {one for one in loaded if not one.startswith("pipeline.project.")} - set(code._WITHOUT_EFFECT)
-    assert "pipeline.train.engine.loop" in effect
+    effect = {one for one in loaded if not one.startswith("vse_pipe.project.")} - set(code._WITHOUT_EFFECT)
+    assert "vse_pipe.train.engine.loop" in effect
     assert sorted(effect - code.closure(starts)) == []
 
 
 def test_imports_inside_functions_count():
-    assert "pipeline.ranking.engine.shares" in code.closure(INFERENCES.modules("is"))
-    assert "pipeline.ranking.engine.shares" not in code.closure(INFERENCES.modules("nns"))
+    assert "vse_pipe.ranking.engine.shares" in code.closure(INFERENCES.modules("is"))
+    assert "vse_pipe.ranking.engine.shares" not in code.closure(INFERENCES.modules("nns"))
 
 
 def test_the_digest_is_of_names_and_contents(tmp_path, monkeypatch):
@@ -69,10 +69,10 @@ def test_without_a_name_every_member_counts():
 _TRAINED = """
 import json, sys
 from pathlib import Path
-from pipeline.project.params.load import load
+from vse_pipe.project.params.load import load
 params = load(Path("params.yaml"))
 before = sorted(sys.modules)
-from pipeline.train.stage import train
+from vse_pipe.train.stage import train
 train(params, "hal", "cpu")
 print(json.dumps([before, sorted(sys.modules)]))
 """
@@ -85,7 +85,7 @@ def test_the_closure_of_a_run_is_what_the_run_imports(tmp_path, monkeypatch):
     write_prepared()
     inject(params, "clean")
     extract_texts(params, "words")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/pipeline:{ROOT}"}
     command = [sys.executable, "-c", _TRAINED]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -93,23 +93,23 @@ def test_the_closure_of_a_run_is_what_the_run_imports(tmp_path, monkeypatch):
     declared = declarations()["train"]
     needed = code.needed(declared, declared.members(params, "hal"))
     # What reading params.yaml imports decides how options are checked; a run does not come by most of it.
-    imported = {one for one in after - before if one.startswith("pipeline.") and code.file(one).read_bytes()}
-    effect = {one for one in imported if not one.startswith("pipeline.project.")} - set(code._WITHOUT_EFFECT)
-    assert "pipeline.train.losses.hal.loss" in effect
+    imported = {one for one in after - before if one.startswith("vse_pipe.") and code.file(one).read_bytes()}
+    effect = {one for one in imported if not one.startswith("vse_pipe.project.")} - set(code._WITHOUT_EFFECT)
+    assert "vse_pipe.train.losses.hal.loss" in effect
     assert sorted(effect - needed) == []
     # What reads history.csv, which a training writes; the loop of a pooling that this run's encoder has and does not use.
-    assert sorted(needed - after) == ["pipeline.core.frames", "pipeline.train.engine.compiled.descending"]
-    assert not [one for one in needed if one.startswith(("pipeline.extract", "pipeline.pictures"))]
+    assert sorted(needed - after) == ["vse_pipe.core.frames", "vse_pipe.train.engine.compiled.descending"]
+    assert not [one for one in needed if one.startswith(("vse_pipe.extract", "vse_pipe.pictures"))]
 
 
 def test_what_is_no_module_is_in_the_list_of_the_report_alone(tmp_path):
     listed = code.listings(load_params(tmp_path))
     named = {stage: {line.split()[0] for line in text.splitlines() if "/" in line} for stage, text in listed.items()}
     assert {
-        "pipeline/papers/vsepp.yaml",
-        "pipeline/report/template/page.css",
-        "pipeline/report/sections/judged.html",
+        "vse_pipe/papers/vsepp.yaml",
+        "vse_pipe/report/template/page.css",
+        "vse_pipe/report/sections/judged.html",
     } <= (named.pop("report"))
     assert set().union(*named.values()) == set()
     assert code.changed(listed["report"]) == []
-    assert code.changed(f"pipeline/papers/vsepp.yaml {'0' * 64}") == ["pipeline/papers/vsepp.yaml"]
+    assert code.changed(f"vse_pipe/papers/vsepp.yaml {'0' * 64}") == ["vse_pipe/papers/vsepp.yaml"]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core import remote
-from pipeline.project import sources
-from pipeline.project.registry import BACKBONES, FORMATS, PROPOSALS, TEXT_FEATURES
-from pipeline.project.sources import ABSENT, EVERYTHING, HEAD, NamesUnknown, SourceFiles, content, listing, places
-from pipeline.tools import source_lists
+from vse_pipe.core import remote
+from vse_pipe.project import sources
+from vse_pipe.project.registry import BACKBONES, FORMATS, PROPOSALS, TEXT_FEATURES
+from vse_pipe.project.sources import ABSENT, EVERYTHING, HEAD, NamesUnknown, SourceFiles, content, listing, places
+from vse_pipe.tools import source_lists
 
 
 @pytest.fixture

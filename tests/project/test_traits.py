@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from pipeline.project.registry import (
+from tests.rules.sources import ROOT
+from vse_pipe.project.registry import (
     IMAGE_ENCODERS,
     INFERENCES,
     LOSSES,
@@ -16,7 +17,6 @@ from pipeline.project.registry import (
     TEXT_ENCODERS,
     TEXT_FEATURES,
 )
-from tests.rules.sources import ROOT
 
 # A function that some members of the family have, and the trait that says so.
 TOLD = [
@@ -31,8 +31,8 @@ TOLD = [
 _READ = """
 import sys
 from pathlib import Path
-from pipeline.project.params.load import load
-from pipeline.papers import rows
+from vse_pipe.project.params.load import load
+from vse_pipe.papers import rows
 assert load(Path("params.yaml"), further=[rows.problems]).runs
 """
 _NAMED = "\nprint(' '.join(sorted({'torch', 'numba', 'pandas', 'PIL', 'pyarrow'} & set(sys.modules))))"
@@ -91,6 +91,6 @@ def test_options_of_every_member_are_read_without_torch():
             "PROPOSALS",
         ]
     )
-    script = f"import sys\nfrom pipeline.project.registry import {families}\n"
+    script = f"import sys\nfrom vse_pipe.project.registry import {families}\n"
     script += f"[family.options(name) for family in ({families}) for name in family.names()]"
     assert _imported(script) == ""

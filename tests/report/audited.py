@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.artifacts import audit
-from pipeline.core.files import write_json
-from pipeline.project import paths
 from tests.report.project import CAPTIONS_EACH, IMAGES, caption_ids
+from vse_pipe.artifacts import audit
+from vse_pipe.core.files import write_json
+from vse_pipe.project import paths
 
 DIGEST = "a" * 64
 

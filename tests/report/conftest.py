@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.report.stage import report
 from tests.report import project as artefacts
+from vse_pipe.report.stage import report
 
 HOSTILE = '<script>alert("1")</script> & <img src=x onerror=alert(2)>'
 

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image, ImageDraw
 
-from pipeline.artifacts import captions, evaluation, history, images, joins
-from pipeline.core.files import write_json
-from pipeline.core.strict import Strict
-from pipeline.project import paths
-from pipeline.project.params.schema import EvaluateParams, GridParams, ReportParams
-from pipeline.project.params.training import TrainParams
-from pipeline.project.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run, TextSet
+from vse_pipe.artifacts import captions, evaluation, history, images, joins
+from vse_pipe.core.files import write_json
+from vse_pipe.core.strict import Strict
+from vse_pipe.project import paths
+from vse_pipe.project.params.schema import EvaluateParams, GridParams, ReportParams
+from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.typed import Dataset, FeatureSet, Member, Noise, Params, Run, TextSet
 
 IMAGES, CAPTIONS_EACH = 60, 5
 CRITERIA = ["nns", "is", "csls", "gm", "rgm", "is+rgm", "csls+rgm"]

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import audit
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import write_json
-from pipeline.report.stage import report
 from tests.report import project as artefacts
 from tests.report.audited import write_audit
 from tests.report.conftest import HOSTILE
+from vse_pipe.artifacts import audit
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import write_json
+from vse_pipe.report.stage import report
 
 
 def _page(runs: list[str]) -> str:

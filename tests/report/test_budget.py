@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.artifacts import images
-from pipeline.project import paths
-from pipeline.report.engine import page as pages
-from pipeline.report.stage import report
 from tests.report import project as artefacts
+from vse_pipe.artifacts import images
+from vse_pipe.project import paths
+from vse_pipe.report.engine import page as pages
+from vse_pipe.report.stage import report
 
 MANY = {"runs": ["hal"], "inferences": ["nns", "csls"], "examples": 60}
 

@@ -6,12 +6,12 @@ import re
 import pytest
 import vl_convert
 
-from pipeline.artifacts import evaluation
-from pipeline.core.files import read_json, write_json
-from pipeline.project import paths
-from pipeline.report.engine import calibration_charts
-from pipeline.report.stage import report
 from tests.report import project as artefacts
+from vse_pipe.artifacts import evaluation
+from vse_pipe.core.files import read_json, write_json
+from vse_pipe.project import paths
+from vse_pipe.report.engine import calibration_charts
+from vse_pipe.report.stage import report
 
 BINS = [
     {"from": place / 10, "to": (place + 1) / 10, "pairs": 0 if place in (3, 7) else 40 - place}

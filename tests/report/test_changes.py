@@ -5,12 +5,12 @@ import re
 
 import pandas as pd
 
-from pipeline.artifacts import evaluation
-from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.project import paths
-from pipeline.report.stage import report
 from tests.naive import report as naive
 from tests.report import project as artefacts
+from vse_pipe.artifacts import evaluation
+from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.project import paths
+from vse_pipe.report.stage import report
 
 
 def _section(page: str) -> str:

@@ -2,8 +2,8 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from pipeline.report.engine import charts
-from pipeline.report.engine.sweeps import Point
+from vse_pipe.report.engine import charts
+from vse_pipe.report.engine.sweeps import Point
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import evaluation
-from pipeline.core.errors import MissingResource
-from pipeline.project import paths
-from pipeline.report.stage import report
 from tests.report import project as artefacts
 from tests.report.claims.test_converged import write_ended
+from vse_pipe.artifacts import evaluation
+from vse_pipe.core.errors import MissingResource
+from vse_pipe.project import paths
+from vse_pipe.report.stage import report
 
 FILE = """\
 title: <Two> papers

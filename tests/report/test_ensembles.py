@@ -3,10 +3,10 @@
 import csv
 import dataclasses
 
-from pipeline.project import paths
-from pipeline.project.params.schema import EnsembleNode
-from pipeline.report.stage import report
 from tests.report import project as artefacts
+from vse_pipe.project import paths
+from vse_pipe.project.params.schema import EnsembleNode
+from vse_pipe.report.stage import report
 
 
 def _rows(path) -> list[dict]:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import vl_convert
 
-from pipeline.report.engine import hub_charts
+from vse_pipe.report.engine import hub_charts
 
 
 def layers(spec):

@@ -3,11 +3,11 @@
 import json
 import re
 
-from pipeline.artifacts import evaluation
-from pipeline.core.files import read_json, write_json
-from pipeline.project import paths
-from pipeline.report.stage import report
 from tests.report import project as artefacts
+from vse_pipe.artifacts import evaluation
+from vse_pipe.core.files import read_json, write_json
+from vse_pipe.project import paths
+from vse_pipe.report.stage import report
 
 SIDE = {"queries": 1234, "r@1": 41.23, "map@r": 30.04, "r_precision": 33.3, "graded_ndcg@10": 70.0, "mrr": 50.0}
 SIDE |= {"kendall": {"judgements": 99, "tau_b": 0.4567, "tau_c": -0.1}, "kendall_foreign": {"judgements": 9}}

@@ -9,14 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import captions, localisation
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import sha256
-from pipeline.project import paths
-from pipeline.project.params.schema import LocalizeParams
-from pipeline.report.stage import report
 from tests.report import project as artefacts
 from tests.report.conftest import HOSTILE
+from vse_pipe.artifacts import captions, localisation
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import sha256
+from vse_pipe.project import paths
+from vse_pipe.project.params.schema import LocalizeParams
+from vse_pipe.report.stage import report
 
 FIGURES = {"mentions": 3, "phrases": 3, "pictures": 2, "r@1": 33.333333, "r@5": 66.7, "r@10": 66.7, "bound": 66.7}
 FIGURES |= {"random_r@1": 4.2, "random_r@5": 20.0, "random_r@10": 40.0, "map": 41.7}

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.artifacts import evaluation
-from pipeline.core.files import read_json, write_json
-from pipeline.project import paths
-from pipeline.report.engine import notes, reading
-from pipeline.report.stage import report
 from tests.report import project as artefacts
+from vse_pipe.artifacts import evaluation
+from vse_pipe.core.files import read_json, write_json
+from vse_pipe.project import paths
+from vse_pipe.report.engine import notes, reading
+from vse_pipe.report.stage import report
 
 
 def _top(**changes: object) -> str:

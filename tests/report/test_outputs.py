@@ -5,9 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pipeline.artifacts import evaluation
-from pipeline.project import paths
 from tests.report import project as artefacts
+from vse_pipe.artifacts import evaluation
+from vse_pipe.project import paths
 
 
 def leaves(node, address=()):
@@ -93,7 +93,7 @@ def test_occurrence_counts_every_item_once(finished):
 )
 def test_the_fields_of_a_dvc_template_are_columns(finished, template, table):
     content = json.loads(
-        Path(artefacts.__file__).parents[2].joinpath("pipeline/report/plots", f"{template}.json").read_text()
+        Path(artefacts.__file__).parents[2].joinpath("pipeline/vse_pipe/report/plots", f"{template}.json").read_text()
     )
     fields = {value for address, value in leaves_of(content) if address[-1] == "field"}
     made = {value for address, value in leaves_of(content) if address[-1] == "as"}

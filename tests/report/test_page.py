@@ -7,15 +7,15 @@ from itertools import pairwise
 
 import pytest
 
-from pipeline.artifacts import captions, evaluation
-from pipeline.core.errors import IntegrityError
-from pipeline.core.files import read_json, write_json
-from pipeline.project import paths
-from pipeline.report.engine import page as page_module
-from pipeline.report.engine import reading, settings
-from pipeline.report.sections import rankings, summary
 from tests.report import project as artefacts
 from tests.report.conftest import HOSTILE
+from vse_pipe.artifacts import captions, evaluation
+from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.files import read_json, write_json
+from vse_pipe.project import paths
+from vse_pipe.report.engine import page as page_module
+from vse_pipe.report.engine import reading, settings
+from vse_pipe.report.sections import rankings, summary
 
 EXTERNAL = [
     r'<(script|img|link|iframe|source|image|use|object|embed|video|audio)[^>]*\b(src|href|data|srcset)="?\s*(https?:)?//',

@@ -3,11 +3,11 @@ import re
 
 import pytest
 
-from pipeline.artifacts import evaluation
-from pipeline.core.errors import UsageError
-from pipeline.project import paths
-from pipeline.report.stage import report
 from tests.report import project as artefacts
+from vse_pipe.artifacts import evaluation
+from vse_pipe.core.errors import UsageError
+from vse_pipe.project import paths
+from vse_pipe.report.stage import report
 
 # Liu et al., AAAI 2020, Table 2: HAL with a memory bank, GRU and ResNet152, measured on five folds.
 ROW, RSUM = "hal-aaai2020 2.12", 466.7

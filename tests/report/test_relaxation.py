@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from pipeline.project import paths
-from pipeline.report.engine import relaxation_charts
-from pipeline.report.stage import report
 from tests.report import project as artefacts
+from vse_pipe.project import paths
+from vse_pipe.report.engine import relaxation_charts
+from vse_pipe.report.stage import report
 
 NAMES = {"validation": "validation", "ranked": "test"}
 

@@ -8,17 +8,17 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from pipeline.artifacts import evaluation
-from pipeline.core.errors import InputError
-from pipeline.project import paths
-from pipeline.project.params.schema import EvaluateParams, SweepNode
-from pipeline.project.params.typed import Params
-from pipeline.ranking.confidence.figures import Figures
-from pipeline.ranking.confidence.repeated import spreads
-from pipeline.report.engine.reading import read
-from pipeline.report.engine.repeated import mean
-from pipeline.report.stage import report
 from tests.report import project as artefacts
+from vse_pipe.artifacts import evaluation
+from vse_pipe.core.errors import InputError
+from vse_pipe.project import paths
+from vse_pipe.project.params.schema import EvaluateParams, SweepNode
+from vse_pipe.project.params.typed import Params
+from vse_pipe.ranking.confidence.figures import Figures
+from vse_pipe.ranking.confidence.repeated import spreads
+from vse_pipe.report.engine.reading import read
+from vse_pipe.report.engine.repeated import mean
+from vse_pipe.report.stage import report
 
 SEEDS = {1: 1.1, 2: 1.2, 5: 1.3}
 CRITERIA = ["nns", "csls"]

@@ -5,14 +5,14 @@ import re
 
 import pytest
 
-from pipeline.artifacts import evaluation
-from pipeline.core.files import read_json, write_json
-from pipeline.project import paths
-from pipeline.project.params.typed import Member
-from pipeline.report.engine import reading, settings
-from pipeline.report.engine.sweeps import collect
-from pipeline.report.stage import report
 from tests.report import project as artefacts
+from vse_pipe.artifacts import evaluation
+from vse_pipe.core.files import read_json, write_json
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Member
+from vse_pipe.report.engine import reading, settings
+from vse_pipe.report.engine.sweeps import collect
+from vse_pipe.report.stage import report
 
 MEMBERS = ("sampler", "loss", "scheme", "similarity", "text", "image")
 

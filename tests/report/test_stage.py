@@ -9,14 +9,14 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import captions, images
-from pipeline.core.errors import InputError, IntegrityError, LockedError, UsageError
-from pipeline.core.locks import claim
-from pipeline.project import paths, timing
-from pipeline.project.params.schema import EnsembleNode, SweepNode
-from pipeline.report.engine.present import present
-from pipeline.report.stage import report
 from tests.report import project as artefacts
+from vse_pipe.artifacts import captions, images
+from vse_pipe.core.errors import InputError, IntegrityError, LockedError, UsageError
+from vse_pipe.core.locks import claim
+from vse_pipe.project import paths, timing
+from vse_pipe.project.params.schema import EnsembleNode, SweepNode
+from vse_pipe.report.engine.present import present
+from vse_pipe.report.stage import report
 
 SMALL = {"runs": ["sum", "hal"], "inferences": ["nns", "csls"]}
 

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from pipeline.artifacts import evaluation, history
-from pipeline.project import paths
-from pipeline.report.engine import sweeps
-from pipeline.report.engine.reading import read
-from pipeline.report.stage import report
 from tests.report import project as artefacts
 from tests.rules.sources import ROOT
+from vse_pipe.artifacts import evaluation, history
+from vse_pipe.project import paths
+from vse_pipe.report.engine import sweeps
+from vse_pipe.report.engine.reading import read
+from vse_pipe.report.stage import report
 
 SMALL = {"inferences": ["nns", "csls"]}
 
@@ -130,7 +130,7 @@ def test_names_are_escaped(project):
 
 def test_the_template_of_dvc_plots_draws_them(finished):
     """As DVC fills it in: rows as strings, axes by name."""
-    path = ROOT / "pipeline/report/plots/sweeps.json"
+    path = ROOT / "pipeline/vse_pipe/report/plots/sweeps.json"
     with (finished / "reports/plots/sweeps.csv").open(newline="") as file:
         rows = [{**row, "rev": "workspace"} for row in csv.DictReader(file)]
     text = path.read_text().replace('"<DVC_METRIC_DATA>"', json.dumps(rows))

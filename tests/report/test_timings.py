@@ -4,9 +4,9 @@ import dataclasses
 import re
 from pathlib import Path
 
-from pipeline.project.params.schema import EnsembleNode
-from pipeline.report.engine import timings
 from tests.report import project as artefacts
+from vse_pipe.project.params.schema import EnsembleNode
+from vse_pipe.report.engine import timings
 
 
 def test_a_row_for_each_stage_that_params_names():

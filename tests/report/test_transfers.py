@@ -7,14 +7,14 @@ import shutil
 
 import pytest
 
-from pipeline.artifacts import captions, evaluation
-from pipeline.core.errors import InputError
-from pipeline.project import paths
-from pipeline.project.params.schema import TransferNode
-from pipeline.report.engine.present import present
-from pipeline.report.stage import report
-from pipeline.tools.check import leftover
 from tests.report import project as artefacts
+from vse_pipe.artifacts import captions, evaluation
+from vse_pipe.core.errors import InputError
+from vse_pipe.project import paths
+from vse_pipe.project.params.schema import TransferNode
+from vse_pipe.report.engine.present import present
+from vse_pipe.report.stage import report
+from vse_pipe.tools.check import leftover
 
 TOLD = {"run": "sum", "trained_on": "shapes", "dataset": "mine", "unknown_words": 0.125}
 

@@ -1,7 +1,7 @@
 import pytest
 import vl_convert
 
-from pipeline.report.engine import vega
+from vse_pipe.report.engine import vega
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "pipeline"
+PACKAGE = ROOT / "pipeline/vse_pipe"
 
 
 def tree(path: Path) -> ast.Module:

@@ -2,7 +2,9 @@
 
 import re
 
-from pipeline.project.registry import (
+from tests.docs.reference.parameters import anchor
+from tests.rules.sources import ROOT
+from vse_pipe.project.registry import (
     BACKBONES,
     FORMATS,
     INFERENCES,
@@ -12,8 +14,6 @@ from pipeline.project.registry import (
     TEXT_FEATURES,
     TRACKERS,
 )
-from tests.docs.reference.parameters import anchor
-from tests.rules.sources import ROOT
 
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 FAMILIES = {**RUN_FAMILIES, "format": FORMATS, "backbone": BACKBONES, "method": TEXT_FEATURES}

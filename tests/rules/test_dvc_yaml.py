@@ -7,13 +7,13 @@ import pytest
 from dvc.repo import Repo
 from ruamel.yaml import YAML
 
-from pipeline.project import code, paths
-from pipeline.project.nodes import declarations, nodes
-from pipeline.project.params.document import read_document
-from pipeline.project.params.load import load
-from pipeline.tools.check import dvc_stages as resolved
-from pipeline.tools.check.dvc_yaml import uncovered
 from tests.rules.sources import ROOT
+from vse_pipe.project import code, paths
+from vse_pipe.project.nodes import declarations, nodes
+from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.load import load
+from vse_pipe.tools.check import dvc_stages as resolved
+from vse_pipe.tools.check.dvc_yaml import uncovered
 
 LINES, CODE_DEPENDENCIES = 210, 88
 
@@ -67,7 +67,7 @@ def test_every_file_that_an_entry_runs_is_a_dependency_whichever_members_it_name
 def _resolved(dep: str, package: str, member: str) -> Path:
     """A dependency that names the member of this family by an expression, for an entry that names ``member``."""
     folder, _, last = str(dep).rpartition("/")
-    own = folder == package.replace(".", "/") and last.startswith("${")
+    own = folder == "pipeline/" + package.replace(".", "/") and last.startswith("${")
     return Path(folder) / (member + last.partition("}")[2]) if own else Path(dep)
 
 
@@ -91,7 +91,7 @@ def test_an_entry_depends_on_the_members_it_names_and_on_no_other(stages, params
     for node in nodes(params):
         deps = {dep.def_path for dep in stages[node.stage].deps}
         for family, name in node.declaration.members(params, node.name).items():
-            folder = family.package.replace(".", "/")
+            folder = "pipeline/" + family.package.replace(".", "/")
             members = {dep for dep in deps if dep.startswith(f"{folder}/")}
             whole = any(folder == dep or folder.startswith(f"{dep}/") for dep in deps)
             if not whole and members not in ({f"{folder}/{name}"}, {f"{folder}/{name}.py"}):

@@ -5,11 +5,11 @@ import ast
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.core.errors import UnknownMember
-from pipeline.core.strict import Strict
-from pipeline.project import code, registry
-from pipeline.project.registry import BACKBONES, ENGINES, LOSSES, RUN_FAMILIES, SECTIONS, Family
 from tests.rules.sources import PACKAGE, ROOT, tree
+from vse_pipe.core.errors import UnknownMember
+from vse_pipe.core.strict import Strict
+from vse_pipe.project import code, registry
+from vse_pipe.project.registry import BACKBONES, ENGINES, LOSSES, RUN_FAMILIES, SECTIONS, Family
 
 # Engines and sections of the page have no options.
 FAMILIES = [one for one in vars(registry).values() if isinstance(one, Family) and one not in (ENGINES, SECTIONS)]

@@ -23,9 +23,9 @@ NEEDED = {
 PROBE = """
 import importlib, sys
 from pathlib import Path
-from pipeline.project.params.load import load
+from vse_pipe.project.params.load import load
 load(Path("params.yaml"), [])
-importlib.import_module(f"pipeline.{sys.argv[1]}.stage")
+importlib.import_module(f"vse_pipe.{sys.argv[1]}.stage")
 print(*{name.partition(".")[0] for name in sys.modules})
 """
 

@@ -8,31 +8,31 @@ from tests.rules.sources import ROOT
 DIRECT = {"images": {"read"}, "captions": {"read", "blocks", "CaptionColumn"}, "Embedded": {"read"}}
 COMPARED = "compares digests itself, or within `joins.compared`"
 ALONE = "makes an artefact from these tables and reads nothing else by their ids"
-# Modules that may, and why; any other reads through `pipeline.artifacts.joins` and `Embedded.of_run`.
+# Modules that may, and why; any other reads through `vse_pipe.artifacts.joins` and `Embedded.of_run`.
 ALLOWED = {
-    "pipeline/artifacts/joins.py": COMPARED,
-    "pipeline/embed/check.py": COMPARED,
-    "pipeline/embed/stage.py": "features and texts are compared where they are read (restore.inputs, transfer)",
-    "pipeline/embed/transfer.py": ALONE,
-    "pipeline/evaluate/judgements/names.py": COMPARED,
-    "pipeline/evaluate/stage.py": "a bank from a folder of its own is compared by model (must_match)",
-    "pipeline/extract/check.py": COMPARED,
-    "pipeline/extract/engine/job.py": ALONE,
-    "pipeline/extract/engine/policy.py": ALONE,
-    "pipeline/extract/plan.py": "counts rows, by content",
-    "pipeline/extract/text_check.py": COMPARED,
-    "pipeline/extract/text_stage.py": ALONE,
-    "pipeline/inject/check.py": COMPARED,
-    "pipeline/inject/stage.py": ALONE,
-    "pipeline/prepare/check.py": ALONE,
-    "pipeline/prepare/engine/regions/mentions.py": ALONE,
-    "pipeline/ranking/engine/embedded.py": COMPARED,
-    "pipeline/audit/stage.py": "features, texts and pairs are compared where they are read (restore.inputs, pairs.require_for)",
-    "pipeline/tools/compare/contents.py": COMPARED,
-    "pipeline/tools/search/computed.py": "a bank from a folder of its own is compared by model (must_match)",
-    "pipeline/train/encoders/image/finetune/pictures.py": COMPARED,
-    "pipeline/train/engine/inputs.py": "features, texts and pairs are compared before (require)",
-    "pipeline/train/engine/teacher.py": "vectors are those that teachers.json has the digest of (require_same)",
+    "pipeline/vse_pipe/artifacts/joins.py": COMPARED,
+    "pipeline/vse_pipe/embed/check.py": COMPARED,
+    "pipeline/vse_pipe/embed/stage.py": "features and texts are compared where they are read (restore.inputs, transfer)",
+    "pipeline/vse_pipe/embed/transfer.py": ALONE,
+    "pipeline/vse_pipe/evaluate/judgements/names.py": COMPARED,
+    "pipeline/vse_pipe/evaluate/stage.py": "a bank from a folder of its own is compared by model (must_match)",
+    "pipeline/vse_pipe/extract/check.py": COMPARED,
+    "pipeline/vse_pipe/extract/engine/job.py": ALONE,
+    "pipeline/vse_pipe/extract/engine/policy.py": ALONE,
+    "pipeline/vse_pipe/extract/plan.py": "counts rows, by content",
+    "pipeline/vse_pipe/extract/text_check.py": COMPARED,
+    "pipeline/vse_pipe/extract/text_stage.py": ALONE,
+    "pipeline/vse_pipe/inject/check.py": COMPARED,
+    "pipeline/vse_pipe/inject/stage.py": ALONE,
+    "pipeline/vse_pipe/prepare/check.py": ALONE,
+    "pipeline/vse_pipe/prepare/engine/regions/mentions.py": ALONE,
+    "pipeline/vse_pipe/ranking/engine/embedded.py": COMPARED,
+    "pipeline/vse_pipe/audit/stage.py": "features, texts and pairs are compared where they are read (restore.inputs, pairs.require_for)",
+    "pipeline/vse_pipe/tools/compare/contents.py": COMPARED,
+    "pipeline/vse_pipe/tools/search/computed.py": "a bank from a folder of its own is compared by model (must_match)",
+    "pipeline/vse_pipe/train/encoders/image/finetune/pictures.py": COMPARED,
+    "pipeline/vse_pipe/train/engine/inputs.py": "features, texts and pairs are compared before (require)",
+    "pipeline/vse_pipe/train/engine/teacher.py": "vectors are those that teachers.json has the digest of (require_same)",
 }
 
 
@@ -42,9 +42,9 @@ def _readers(text: str) -> set[str]:
     names = {
         alias.asname or alias.name: alias.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pipeline.")
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vse_pipe.")
         for alias in node.names
-        if alias.name in DIRECT and (node.module == "pipeline.artifacts" or alias.name == "Embedded")
+        if alias.name in DIRECT and (node.module == "vse_pipe.artifacts" or alias.name == "Embedded")
     }
     names |= {"cls": "Embedded"} if "class Embedded" in text else {}
     return {
@@ -68,6 +68,6 @@ def test_tables_are_read_beside_another_artefact_through_joins_alone():
 
 
 def test_a_reader_by_another_name_is_seen():
-    text = "from pipeline.artifacts import images as artefact\nread = artefact.read\n"
+    text = "from vse_pipe.artifacts import images as artefact\nread = artefact.read\n"
     assert _readers(text) == {"images.read"}
-    assert _readers("from pipeline.pictures import images\nimages.read\n") == set()
+    assert _readers("from vse_pipe.pictures import images\nimages.read\n") == set()

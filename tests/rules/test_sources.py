@@ -98,7 +98,11 @@ def test_ruff_refuses_what_is_unsafe(code, rule):
     """In the package; among tests a pickle is allowed where one is planted."""
     command = [sys.executable, "-m", "ruff", "check", "--output-format=concise", "-"]
     done = subprocess.run(
-        [*command, "--stdin-filename", "pipeline/core/probe.py"], cwd=ROOT, input=code, capture_output=True, text=True
+        [*command, "--stdin-filename", "pipeline/vse_pipe/core/probe.py"],
+        cwd=ROOT,
+        input=code,
+        capture_output=True,
+        text=True,
     )
     assert rule in done.stdout, done.stdout + done.stderr
 
@@ -109,7 +113,7 @@ def test_ruff_finds_nothing():
 
 
 def test_the_command_line_starts_light():
-    code = "import sys, pipeline.cli; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    code = "import sys, vse_pipe.cli; print(*sorted({m.split('.')[0] for m in sys.modules}))"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout.split()

@@ -6,14 +6,14 @@ import sys
 
 from numba.core.dispatcher import Dispatcher
 
-from pipeline.tools import kernels
 from tests.rules.sources import PACKAGE, modules
+from vse_pipe.tools import kernels
 
 
 def _compiled() -> dict[str, Dispatcher]:
     """Every compiled function of the package by its place."""
     paths = [path for path in modules() if "@njit" in path.read_text(encoding="utf-8")]
-    names = [".".join(("pipeline", *path.relative_to(PACKAGE).with_suffix("").parts)) for path in paths]
+    names = [".".join(("vse_pipe", *path.relative_to(PACKAGE).with_suffix("").parts)) for path in paths]
     return {
         f"{name}.{key}": value
         for name in names

@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
 from tests.toy_project import load_params, write_prepared
 from tests.train.painted import extracted, loaded, painted
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from pipeline.ranking.engine.words import Words
-from pipeline.train.engine.data import Batch
-from pipeline.train.engine.model import DualEncoder
+from vse_pipe.ranking.engine.words import Words
+from vse_pipe.train.engine.data import Batch
+from vse_pipe.train.engine.model import DualEncoder
 
 
 class FragmentModel(DualEncoder):

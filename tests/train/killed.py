@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from pipeline.train.engine import checkpoint, loop
-from pipeline.train.stage import train
+from vse_pipe.train.engine import checkpoint, loop
+from vse_pipe.train.stage import train
 
 
 class Killed(BaseException):

@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
-from pipeline.artifacts import captions, images
-from pipeline.extract.stage import extract
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.project.params.typed import Params
-from pipeline.project.registry import BACKBONES
 from tests.toy_project import PARAMS, load_params
+from vse_pipe.artifacts import captions, images
+from vse_pipe.extract.stage import extract
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.registry import BACKBONES
 
 RAW = Path("raw")
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (30, 40, 220), "grey": (128, 128, 128)}

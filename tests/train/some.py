@@ -5,15 +5,15 @@ from functools import partial
 import numpy as np
 import torch
 
-from pipeline.artifacts.texts import Texts
-from pipeline.core.tokens import SPECIAL, Tokens
-from pipeline.project.params.training import TrainParams
-from pipeline.project.params.typed import Member
-from pipeline.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from pipeline.train.engine.data import Pairs
-from pipeline.train.engine.model import DualEncoder, build, objective
-from pipeline.train.engine.optimise import optimizer_for
-from pipeline.train.engine.scheme.scheme import Scheme, Setting
+from vse_pipe.artifacts.texts import Texts
+from vse_pipe.core.tokens import SPECIAL, Tokens
+from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.typed import Member
+from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from vse_pipe.train.engine.data import Pairs
+from vse_pipe.train.engine.model import DualEncoder, build, objective
+from vse_pipe.train.engine.optimise import optimizer_for
+from vse_pipe.train.engine.scheme.scheme import Scheme, Setting
 
 
 def some_tokens(count: int, longest: int = 5, words: int = 12, seed: int = 0) -> Texts:

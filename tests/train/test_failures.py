@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 import torch
 
-from pipeline.artifacts import features, history, model_files, pairs
-from pipeline.core.errors import InputError, IntegrityError, PipelineError
-from pipeline.project import paths
-from pipeline.train.engine import loop
-from pipeline.train.stage import train
 from tests.toy_project import PARAMS, load_params
 from tests.train.killed import killed_after
 from tests.train.some import some_pairs, some_scheme
+from vse_pipe.artifacts import features, history, model_files, pairs
+from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
+from vse_pipe.project import paths
+from vse_pipe.train.engine import loop
+from vse_pipe.train.stage import train
 
 
 def test_weights_that_are_not_finite_are_said_with_run_and_epoch(project, monkeypatch):

@@ -8,16 +8,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pipeline.artifacts import embeddings, features, model_files
-from pipeline.core.errors import IntegrityError, MissingResource
-from pipeline.embed.stage import embed
-from pipeline.extract.stage import extract
-from pipeline.project import paths
-from pipeline.project.registry import BACKBONES
-from pipeline.train.encoders.image.finetune.pictures import Pictures
-from pipeline.train.engine import encode
-from pipeline.train.stage import train
 from tests.train.painted import loaded, original
+from vse_pipe.artifacts import embeddings, features, model_files
+from vse_pipe.core.errors import IntegrityError, MissingResource
+from vse_pipe.embed.stage import embed
+from vse_pipe.extract.stage import extract
+from vse_pipe.project import paths
+from vse_pipe.project.registry import BACKBONES
+from vse_pipe.train.encoders.image.finetune.pictures import Pictures
+from vse_pipe.train.engine import encode
+from vse_pipe.train.stage import train
 
 
 def test_embeddings_are_those_of_the_trained_network(painted_project, monkeypatch):

@@ -7,24 +7,24 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pipeline.artifacts import features, history, model_files, rematching
-from pipeline.core.errors import UsageError
-from pipeline.embed.stage import embed
-from pipeline.evaluate.stage import evaluate
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.project.params.training import TrainParams
-from pipeline.project.registry import BACKBONES
-from pipeline.train import stage
-from pipeline.train.encoders.image.finetune import network as backbone
-from pipeline.train.encoders.image.finetune.pictures import Pictures
-from pipeline.train.engine import checkpoint, fingerprint, gradient_cache, inputs, loop
-from pipeline.train.engine.encoder.rate import OwnRate
-from pipeline.train.engine.schedule import Moment, set_rates
-from pipeline.train.stage import train
 from tests.train.killed import Killed, killed_after, killed_at
 from tests.train.painted import RUN, loaded, original
 from tests.train.some import adam
+from vse_pipe.artifacts import features, history, model_files, rematching
+from vse_pipe.core.errors import UsageError
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.registry import BACKBONES
+from vse_pipe.train import stage
+from vse_pipe.train.encoders.image.finetune import network as backbone
+from vse_pipe.train.encoders.image.finetune.pictures import Pictures
+from vse_pipe.train.engine import checkpoint, fingerprint, gradient_cache, inputs, loop
+from vse_pipe.train.engine.encoder.rate import OwnRate
+from vse_pipe.train.engine.schedule import Moment, set_rates
+from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts import embeddings, model_files
-from pipeline.embed.stage import embed
-from pipeline.evaluate.stage import evaluate
-from pipeline.project import paths
-from pipeline.tools.export.stage import export_run
-from pipeline.train.engine.restore import load
-from pipeline.train.stage import train
 from tests.fragment_project import DIM, REGIONS, run_of, write_fragment_project
 from tests.train.killed import killed_after
+from vse_pipe.artifacts import embeddings, model_files
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.project import paths
+from vse_pipe.tools.export.stage import export_run
+from vse_pipe.train.engine.restore import load
+from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance
 

@@ -13,12 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts import history, model_files
-from pipeline.core import ranks, whole
-from pipeline.core.errors import PipelineError, UsageError
-from pipeline.project import paths
-from pipeline.train.engine import checkpoint, processes
-from pipeline.train.stage import train
 from tests.regions_project import write_regions_project
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params
@@ -26,6 +20,12 @@ from tests.train.engine import rank_cases
 from tests.train.killed import killed_after
 from tests.train.ranked import on
 from tests.train.schemes.test_hard_negatives import MINED
+from vse_pipe.artifacts import history, model_files
+from vse_pipe.core import ranks, whole
+from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.project import paths
+from vse_pipe.train.engine import checkpoint, processes
+from vse_pipe.train.stage import train
 
 _DVC = """
 stages:
@@ -115,7 +115,7 @@ def test_a_run_of_two_that_one_ends_has_had_two(project):
 @pytest.mark.acceptance
 def test_no_process_outlives_the_one_that_holds_the_lock(tmp_path):
     code = f"""
-import torch; from pathlib import Path; from pipeline.train.engine import processes; from tests.train.ranked import asleep
+import torch; from pathlib import Path; from vse_pipe.train.engine import processes; from tests.train.ranked import asleep
 processes.run(asleep, (Path({str(tmp_path)!r}),), 2, torch.device("cpu"), "toy")
 """
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) as parent:
@@ -164,7 +164,7 @@ def test_the_first_failure_is_what_is_said(statuses, said, expected):
 @pytest.mark.acceptance
 def test_under_dvc_a_killed_process_ends_all_and_one_process_goes_on(project, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}/pipeline:{ROOT}")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     many = {**PARAMS["train"], "epochs": 40, "processes": 2}
     load_params(project, train=many)

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import history, model_files
-from pipeline.core.errors import ParamsError, PipelineError
-from pipeline.core.files import read_json
-from pipeline.project import nodes, paths
-from pipeline.project.params.document import read_document
-from pipeline.project.params.load import load
-from pipeline.tools.check.stage import check
 from tests.command_line import Call, caller
 from tests.toy_project import PARAMS, write_params
+from vse_pipe.artifacts import history, model_files
+from vse_pipe.core.errors import ParamsError, PipelineError
+from vse_pipe.core.files import read_json
+from vse_pipe.project import nodes, paths
+from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.load import load
+from vse_pipe.tools.check.stage import check
 
 SEED = PARAMS["seed"]
 

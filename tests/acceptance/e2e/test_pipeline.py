@@ -81,7 +81,7 @@ def test_hals_parameters_rerun_only_hals_stages(project, first):
 
 
 def test_hals_code_reruns_only_hals_stages(project, first):
-    module = project.root / "pipeline" / "train" / "losses" / "hal" / "loss.py"
+    module = project.root / "pipeline/vse_pipe/train" / "losses" / "hal" / "loss.py"
     text = module.read_text()
     module.write_text(text + "\n# edited\n")
     changed = set(re.findall(r"^(\S+):$", project.run("dvc", "status"), flags=re.M))
@@ -90,7 +90,7 @@ def test_hals_code_reruns_only_hals_stages(project, first):
         "sources",
         "train@hal",
         "audit@hal",
-    }  # an audit may find any loss: it watches all of pipeline/train
+    }  # an audit may find any loss: it watches all of pipeline/vse_pipe/train
 
 
 def test_an_entry_taken_out_leaves_no_row_and_a_seed_more_trains_that_seed_alone(project, first):

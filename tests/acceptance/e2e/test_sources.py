@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.project.lock import files_below
 from tests.small_project import Project, clone
+from vse_pipe.project.lock import files_below
 
 pytestmark = pytest.mark.acceptance
 

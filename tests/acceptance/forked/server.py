@@ -28,7 +28,7 @@ import tests.faults.warmed  # noqa: F401
 
 def main(address: str) -> None:
     dvc.cli.parser.get_main_parser()
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("pipeline", "tests")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("vse_pipe", "tests")]:
         del sys.modules[name]
     os.fsync = lambda handle: None  # as in tests/conftest.py
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
@@ -78,7 +78,7 @@ def _run(program: str, arguments: list[str]) -> int:
             sys.argv = arguments
             runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
         else:
-            importlib.import_module("pipeline.cli").main()
+            importlib.import_module("vse_pipe.cli").main()
     except SystemExit as stop:
         return int(stop.code or 0)
     except BaseException:

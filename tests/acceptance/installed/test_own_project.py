@@ -62,7 +62,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
     with zipfile.ZipFile(wheel) as archive:
         there = {name for name in archive.namelist() if ".dist-info/" not in name}
         assert there == wanted
-        template = "pipeline/tools/init/template/"
+        template = "pipeline/vse_pipe/tools/init/template/"
         assert archive.read(f"{template}stages.yaml") == (ROOT / "dvc.yaml").read_bytes()
 
 
@@ -78,7 +78,7 @@ def installed(wheel, tmp_path_factory) -> Path:
     (packages / "others.pth").write_text("\n".join(others))
     for path in PACKAGE.rglob("*.py"):
         times = path.stat()
-        os.utime(packages / path.relative_to(ROOT), ns=(times.st_atime_ns, times.st_mtime_ns))
+        os.utime(packages / path.relative_to(PACKAGE.parent), ns=(times.st_atime_ns, times.st_mtime_ns))
     copy_compiled(packages)
     return packages
 
@@ -93,7 +93,7 @@ def project(installed, tmp_path_factory) -> Project:
     made.environment.pop("PYTHONPATH", None)
     made.run("vse-pipe", "init", folder.name, "--overlay", "mine.yaml")
     made.root = folder
-    assert made.run("python", "-c", "import pipeline; print(pipeline.__file__)").startswith(str(installed))
+    assert made.run("python", "-c", "import vse_pipe; print(vse_pipe.__file__)").startswith(str(installed))
     # From here on the same package in forks, which need not import what it imports.
     made.environment |= {"PATH": f"{forked.folder(**QUICK)}:{made.environment['PATH']}", "PYTHONPATH": str(installed)}
     (folder / "photos").mkdir()
@@ -132,10 +132,10 @@ def test_a_run_more_is_the_only_one_that_trains(project, first):
 
 
 def test_an_upgrade_trains_again_what_it_changes(project, installed, first):
-    module = installed / "pipeline" / "train" / "losses" / "max" / "loss.py"
+    module = installed / "vse_pipe" / "train" / "losses" / "max" / "loss.py"
     module.write_text(module.read_text() + "\n# of the next version\n")
     stale = project.run("vse-pipe", "check", status=5)
-    assert "data/train/max: stale: pipeline.train.losses.max.loss changed since" in stale
+    assert "data/train/max: stale: vse_pipe.train.losses.max.loss changed since" in stale
     assert "data/train/sum" not in stale
     said = project.run("dvc", "repro", "train")
     assert _ran(said) == {"code", "train@max"}

@@ -9,8 +9,8 @@ from dvc.repo import Repo
 from dvc.stage import serialize
 from ruamel.yaml import YAML
 
-from pipeline.project.registry import BACKBONES, FORMATS, LOSSES, PROTOCOLS, TEXT_FEATURES
 from tests.rules.sources import ROOT
+from vse_pipe.project.registry import BACKBONES, FORMATS, LOSSES, PROTOCOLS, TEXT_FEATURES
 
 _SECTIONS = {
     "datasets": (FORMATS, "format"),

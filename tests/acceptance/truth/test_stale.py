@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 
-from pipeline.project.nodes import declarations, nodes
-from pipeline.project.params.load import load
-from pipeline.project.params.typed import Params
-from pipeline.project.registry import (
+from tests.acceptance.truth.every_member import finished
+from tests.rules.sources import ROOT
+from vse_pipe.project.nodes import declarations, nodes
+from vse_pipe.project.params.load import load
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.registry import (
     BACKBONES,
     ENGINES,
     FORMATS,
@@ -23,8 +25,6 @@ from pipeline.project.registry import (
     TEXT_FEATURES,
     Family,
 )
-from tests.acceptance.truth.every_member import finished
-from tests.rules.sources import ROOT
 
 pytestmark = pytest.mark.acceptance
 
@@ -36,16 +36,16 @@ FAMILIES = (
 WHOLE = {
     "prepare": (PROPOSALS.package,),
     "extract_texts": (TEXT_FEATURES.package,),
-    "inject_teachers": ("pipeline.ranking",),
+    "inject_teachers": ("vse_pipe.ranking",),
     "train": (SAMPLERS.package,),
-    "audit": ("pipeline.train", "pipeline.ranking"),
-    "localize": ("pipeline.ranking",),
+    "audit": ("vse_pipe.train", "vse_pipe.ranking"),
+    "localize": ("vse_pipe.ranking",),
 }
 Member = tuple[Family, str]
 
 
 def test_every_family_is_edited():
-    from pipeline.project import registry
+    from vse_pipe.project import registry
 
     known = [one for one in vars(registry).values() if isinstance(one, Family)]
     # Trackers hear of a training and decide nothing of it.

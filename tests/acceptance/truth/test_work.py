@@ -54,14 +54,14 @@ def project(tmp_path_factory) -> Project:
     shutil.copy(ROOT / "params.yaml", root)
     set_params(root / "params.yaml", TINY)
     made = Project(root, forked=True)
-    made.environment["PYTHONPATH"] = str(root)
+    made.environment["PYTHONPATH"] = str(root / "pipeline")
     for call in ("prepare", "inject", *reversed(CALLS)):
         assert "is up to date" not in made.run("vse-pipe", *call.split())
     return made
 
 
 def _edit(project: Project, name: str) -> None:
-    path = project.root / "pipeline" / name
+    path = project.root / "pipeline/vse_pipe" / name
     path.write_bytes(path.read_bytes() + b"\n# a comment\n")
 
 

@@ -1,5 +1,5 @@
-from pipeline.artifacts.audit import COSTS_COLUMNS
-from pipeline.audit.engine import costs
+from vse_pipe.artifacts.audit import COSTS_COLUMNS
+from vse_pipe.audit.engine import costs
 
 
 def test_a_row_per_epoch_and_bin():

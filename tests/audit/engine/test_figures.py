@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audit.engine import figures
-from pipeline.train.engine.mixture import beta
-from pipeline.train.engine.mixture.quality import auc
 from tests.naive import audit as naive
+from vse_pipe.audit.engine import figures
+from vse_pipe.train.engine.mixture import beta
+from vse_pipe.train.engine.mixture.quality import auc
 
 # Few values, so that ties are the rule.
 PAIRS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30)

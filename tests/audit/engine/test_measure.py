@@ -4,9 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audit.engine.measure import batches, measure, search
-from pipeline.train.engine.incidence import Incidence
 from tests.naive import audit as naive
+from vse_pipe.audit.engine.measure import batches, measure, search
+from vse_pipe.train.engine.incidence import Incidence
 
 
 def _dot(images: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:

@@ -2,9 +2,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.audit.engine import figures, outcome
-from pipeline.audit.engine.measure import Measured, Partners
-from pipeline.train.engine.mixture import beta
+from vse_pipe.audit.engine import figures, outcome
+from vse_pipe.audit.engine.measure import Measured, Partners
+from vse_pipe.train.engine.mixture import beta
 
 
 def _audited(true=(10, 20, 10, 40), shown=(10, 20, 30, 10)):

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.artifacts import embeddings, evaluation, features, images, unreadable
-from pipeline.core.whole import partial
-from pipeline.project import paths
-from pipeline.project.params.document import read_document
 from tests.commands.index.photos import NAMES, contents, photos
 from tests.commands.script import COMMAND, environment
 from tests.prepare._data import picture
 from tests.tools.search import project as artefacts
+from vse_pipe.artifacts import embeddings, evaluation, features, images, unreadable
+from vse_pipe.core.whole import partial
+from vse_pipe.project import paths
+from vse_pipe.project.params.document import read_document
 
 
 def _side(run: str) -> embeddings.Side:
@@ -61,7 +61,7 @@ def test_scores_are_those_of_each_picture_seen_alone(call):
     call("index", "../My Photos", "--run", "sum", "--device", "cpu")
     hits = json.loads(call("search", "a red disc", "--json", "--device", "cpu")[1])["hits"]
     assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
-    from pipeline.tools.search.engine import Engine
+    from vse_pipe.tools.search.engine import Engine
 
     engine = Engine.open(artefacts.load_params(Path(), **read_document(Path("params.yaml"))), "sum", device="cpu")
     asked = engine._network.sentence("a red disc").side
@@ -91,8 +91,8 @@ def test_how_probable_a_match_is_was_learnt_on_val_of_the_run(call):
     assert found["calibration"]["run"] == "sum"
     keys = ("run", "split", "queries", "pairs", "base_rate")
     assert [found["calibration"][key] for key in keys] == [own["calibration"][key] for key in keys]
-    from pipeline.tools.search.engine import Engine
-    from pipeline.tools.search.query import TO_IMAGES
+    from vse_pipe.tools.search.engine import Engine
+    from vse_pipe.tools.search.query import TO_IMAGES
 
     engine = Engine.open(artefacts.load_params(Path(), **read_document(Path("params.yaml"))), "sum", device="cpu")
     for hit in found["hits"]:

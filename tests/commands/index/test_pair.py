@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.project import paths
 from tests.commands.index.photos import NAMES, contents, photos
+from vse_pipe.project import paths
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def _by_hand(sentence: str, folder: Path) -> dict[str, float]:
     from PIL import Image
     from safetensors.torch import load_file
 
-    from pipeline.extract.engine.pair.model import folder as opened
     from tests.pair_project import MODELS
+    from vse_pipe.extract.engine.pair.model import folder as opened
 
     with opened(MODELS["clip"]) as place:
         model, _, transform = open_clip.create_model_and_transforms(place, load_weights=False)

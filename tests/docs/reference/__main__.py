@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from pipeline.core.whole import whole_file
 from tests.docs.reference import artefacts, parameters
+from vse_pipe.core.whole import whole_file
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGES = {"parameters.md": parameters.page, "artefacts.md": artefacts.page}

@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pyarrow as pa
 
-from pipeline import artifacts
 from tests.docs.reference.markdown import code, table, text
+from vse_pipe import artifacts
 
 _INTRODUCTION = """# Stages and their files
 

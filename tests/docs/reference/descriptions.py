@@ -3,8 +3,8 @@
 from pydantic import BaseModel
 from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 
-from pipeline.core.strict import Strict
 from tests.docs.reference.markdown import text
+from vse_pipe.core.strict import Strict
 
 
 def of_keys(model: type[BaseModel]) -> dict[str, str]:

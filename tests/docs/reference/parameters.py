@@ -8,10 +8,12 @@ from types import ModuleType
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from pipeline.core.strict import Strict
-from pipeline.project import code
-from pipeline.project.params import schema
-from pipeline.project.registry import (
+from tests.docs.reference import descriptions, types
+from tests.docs.reference.markdown import first_paragraph, text
+from vse_pipe.core.strict import Strict
+from vse_pipe.project import code
+from vse_pipe.project.params import schema
+from vse_pipe.project.registry import (
     BACKBONES,
     FORMATS,
     INFERENCES,
@@ -22,8 +24,6 @@ from pipeline.project.registry import (
     TRACKERS,
     Family,
 )
-from tests.docs.reference import descriptions, types
-from tests.docs.reference.markdown import first_paragraph, text
 
 _INTRODUCTION = """# Parameters
 
@@ -128,7 +128,7 @@ def _member(family: Family, name: str) -> str:
     source = re.search(r"Source: (.*?)(?:;|\.\s+[A-Z]|\.?$)", _callable_doc(module))
     if source:
         said.append(f"Source: {text(source.group(1))}.")
-    return " ".join([*said, f"([code](../{path.relative_to(code.PACKAGE.parent).as_posix()}))"])
+    return " ".join([*said, f"([code](../{path.relative_to(code.PACKAGE.parents[1]).as_posix()}))"])
 
 
 def _callable_doc(module: ModuleType) -> str:

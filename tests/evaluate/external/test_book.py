@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.errors import InputError
-from pipeline.evaluate.external import npy, parquet, qrels
-from pipeline.evaluate.external.book import Book
-from pipeline.evaluate.judgements import cells
-from pipeline.evaluate.judgements.names import Names
+from vse_pipe.core.errors import InputError
+from vse_pipe.evaluate.external import npy, parquet, qrels
+from vse_pipe.evaluate.external.book import Book
+from vse_pipe.evaluate.judgements import cells
+from vse_pipe.evaluate.judgements.names import Names
 
 _NUMBERS = [2**53 - 1, 2**53, 2**53 + 1, 10**18 - 1, 10**18, 1212345678901234567, 2**63 - 1, -(2**63), 0, 7]
 _BEYOND = ["7", str(2**63)]

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.core import arrays, memory
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.evaluate.external import npy, qrels, sides, vectors
-from pipeline.evaluate.external.book import Book
 from tests.hostile import Hostile
+from vse_pipe.core import arrays, memory
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.evaluate.external import npy, qrels, sides, vectors
+from vse_pipe.evaluate.external.book import Book
 
 
 @pytest.mark.parametrize("kind", ["<f2", "<f4", "<f8", ">f4"])

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.errors import InputError, IntegrityError, MissingResource
-from pipeline.core.parquet import Parquet
-from pipeline.evaluate.external import parquet
 from tests.hostile import bytes_as_text
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
+from vse_pipe.core.parquet import Parquet
+from vse_pipe.evaluate.external import parquet
 
 VALUES = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 

@@ -3,8 +3,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.errors import InputError, MissingResource
-from pipeline.evaluate.external import qrels
+from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.evaluate.external import qrels
 
 PAIRS = {(10, 1), (10, 2), (11, 2)}
 

@@ -3,9 +3,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.errors import InputError
-from pipeline.evaluate.external import sides
-from pipeline.evaluate.external.vectors import Vectors, checked, must_fit, must_pair, without_dropped
+from vse_pipe.core.errors import InputError
+from vse_pipe.evaluate.external import sides
+from vse_pipe.evaluate.external.vectors import Vectors, checked, must_fit, must_pair, without_dropped
 
 
 def given(vectors, ids=None, similarity="cosine") -> Vectors:

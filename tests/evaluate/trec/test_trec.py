@@ -4,13 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pipeline.core.errors import InputError, UsageError
-from pipeline.evaluate.trec import answered
-from pipeline.evaluate.trec.stage import evaluate_trec, measured
-from pipeline.project.params.schema import EvaluateParams
 from tests.evaluate.trec.files import drawn, write
 from tests.naive import evaluate as naive
 from tests.naive import listed as naive_listed
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.evaluate.trec import answered
+from vse_pipe.evaluate.trec.stage import evaluate_trec, measured
+from vse_pipe.project.params.schema import EvaluateParams
 
 PARAMS = EvaluateParams(recall=[3], ndcg=[5])
 MEASURES = {"map": naive.average_precision, "map@r": naive.average_precision_at_r, "r_precision": naive.r_precision}

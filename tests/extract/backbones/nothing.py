@@ -2,6 +2,6 @@
 
 from torch import nn
 
-from pipeline.extract.engine.backbone import Backbone
+from vse_pipe.extract.engine.backbone import Backbone
 
 NOTHING = Backbone(read=lambda root, item: None, module=nn.Identity())

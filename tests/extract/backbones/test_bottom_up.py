@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.artifacts import features
-from pipeline.core.errors import InputError, MissingResource
-from pipeline.extract import stage
-from pipeline.extract.backbones.bottom_up import Params
-from pipeline.extract.backbones.bottom_up import tsv as _tsv
-from pipeline.extract.backbones.bottom_up.build import build
-from pipeline.pictures.images import Item
 from tests.extract import project
 from tests.mutants import mutants, refusals
+from vse_pipe.artifacts import features
+from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.extract import stage
+from vse_pipe.extract.backbones.bottom_up import Params
+from vse_pipe.extract.backbones.bottom_up import tsv as _tsv
+from vse_pipe.extract.backbones.bottom_up.build import build
+from vse_pipe.pictures.images import Item
 
 RANDOM = np.random.default_rng(0)
 VALUES = RANDOM.standard_normal((4, 3, 5)).astype(np.float32)

@@ -12,17 +12,17 @@ from pydantic import ValidationError
 from torch import nn
 from torchvision import models
 
-from pipeline.artifacts import features
-from pipeline.core import download
-from pipeline.core.errors import InputError, MissingResource, UnknownMember, UsageError
-from pipeline.extract import stage
-from pipeline.extract.backbones.faster_rcnn import Params, regions
-from pipeline.extract.backbones.faster_rcnn.build import build
-from pipeline.extract.backbones.torchvision import build as torchvision
-from pipeline.extract.engine.backbone import Backbone
-from pipeline.pictures import detector
-from pipeline.pictures.images import Item
 from tests.extract import project
+from vse_pipe.artifacts import features
+from vse_pipe.core import download
+from vse_pipe.core.errors import InputError, MissingResource, UnknownMember, UsageError
+from vse_pipe.extract import stage
+from vse_pipe.extract.backbones.faster_rcnn import Params, regions
+from vse_pipe.extract.backbones.faster_rcnn.build import build
+from vse_pipe.extract.backbones.torchvision import build as torchvision
+from vse_pipe.extract.engine.backbone import Backbone
+from vse_pipe.pictures import detector
+from vse_pipe.pictures.images import Item
 
 SMALL = {
     "detector": "fasterrcnn_mobilenet_v3_large_320_fpn",

@@ -13,20 +13,20 @@ from pydantic import ValidationError
 from torch.nn import functional
 from torchvision import models
 
-from pipeline.artifacts import features
-from pipeline.core import states
-from pipeline.core.errors import InputError, UnknownMember, UsageError
-from pipeline.extract import stage
-from pipeline.extract.backbones.grid import Params
-from pipeline.extract.backbones.grid.build import build
-from pipeline.extract.backbones.random_filters import build as random_filters
-from pipeline.extract.backbones.timm import build as timm_backbone
-from pipeline.extract.backbones.torchvision import build as torchvision
-from pipeline.extract.engine.networks import grid
-from pipeline.pictures.images import Item
 from tests.extract import project
 from tests.naive import extract as naive_extract
 from tests.naive import regions as naive
+from vse_pipe.artifacts import features
+from vse_pipe.core import states
+from vse_pipe.core.errors import InputError, UnknownMember, UsageError
+from vse_pipe.extract import stage
+from vse_pipe.extract.backbones.grid import Params
+from vse_pipe.extract.backbones.grid.build import build
+from vse_pipe.extract.backbones.random_filters import build as random_filters
+from vse_pipe.extract.backbones.timm import build as timm_backbone
+from vse_pipe.extract.backbones.torchvision import build as torchvision
+from vse_pipe.extract.engine.networks import grid
+from vse_pipe.pictures.images import Item
 
 FILTERS = {"filters": 4, "size": 3, "stride": 2}
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.core import download
-from pipeline.core.errors import MissingResource
-from pipeline.extract.backbones.inception_resnet_v2 import build as inception_resnet_v2
-from pipeline.extract.engine import published
-from pipeline.extract.engine.networks import classifier as _classifier
 from tests.extract.backbones.nothing import NOTHING
+from vse_pipe.core import download
+from vse_pipe.core.errors import MissingResource
+from vse_pipe.extract.backbones.inception_resnet_v2 import build as inception_resnet_v2
+from vse_pipe.extract.engine import published
+from vse_pipe.extract.engine.networks import classifier as _classifier
 
 
 def test_1536_features_at_299_pixels(monkeypatch: pytest.MonkeyPatch) -> None:

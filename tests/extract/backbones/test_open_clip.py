@@ -8,16 +8,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from pipeline.core import download
-from pipeline.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
-from pipeline.core.files import sha256
-from pipeline.extract.backbones.open_clip import Params
-from pipeline.extract.backbones.open_clip.build import build
-from pipeline.extract.engine import network
-from pipeline.extract.engine.pair import published
-from pipeline.extract.engine.pair.params import PairParams
-from pipeline.extract.engine.pair.pixels import transform
 from tests import pair_project as pairs
+from vse_pipe.core import download
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
+from vse_pipe.core.files import sha256
+from vse_pipe.extract.backbones.open_clip import Params
+from vse_pipe.extract.backbones.open_clip.build import build
+from vse_pipe.extract.engine import network
+from vse_pipe.extract.engine.pair import published
+from vse_pipe.extract.engine.pair.params import PairParams
+from vse_pipe.extract.engine.pair.pixels import transform
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
 

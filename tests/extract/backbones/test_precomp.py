@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.artifacts import features, unreadable
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.extract import stage
 from tests.extract import project
 from tests.naive import extract as naive
+from vse_pipe.artifacts import features, unreadable
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.extract import stage
 
 OUT = project.OUT
 ORDER = [3, 0, 4, 1]

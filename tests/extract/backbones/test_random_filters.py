@@ -5,11 +5,11 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pipeline.extract.backbones.random_filters import Params
-from pipeline.extract.backbones.random_filters.build import build
-from pipeline.extract.engine.networks.random_filters import RandomFilters
-from pipeline.pictures.images import Item
 from tests.extract.project import pictures
+from vse_pipe.extract.backbones.random_filters import Params
+from vse_pipe.extract.backbones.random_filters.build import build
+from vse_pipe.extract.engine.networks.random_filters import RandomFilters
+from vse_pipe.pictures.images import Item
 
 SMALL = Params(filters=4, size=3, stride=2, image_size=9)
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from pipeline.extract.backbones.resnet152 import build as resnet152
-from pipeline.extract.engine import published
-from pipeline.extract.engine.networks import classifier as _classifier
 from tests.extract.backbones.nothing import NOTHING
+from vse_pipe.extract.backbones.resnet152 import build as resnet152
+from vse_pipe.extract.engine import published
+from vse_pipe.extract.engine.networks import classifier as _classifier
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import pytest
 import timm
 import torch
 
-from pipeline.core.errors import InputError, UnknownMember, UsageError
-from pipeline.extract.backbones.timm import Params
-from pipeline.extract.backbones.timm.build import build
-from pipeline.extract.engine.networks import timm as _timm
-from pipeline.extract.engine.params import ImageParams
+from vse_pipe.core.errors import InputError, UnknownMember, UsageError
+from vse_pipe.extract.backbones.timm import Params
+from vse_pipe.extract.backbones.timm.build import build
+from vse_pipe.extract.engine.networks import timm as _timm
+from vse_pipe.extract.engine.params import ImageParams
 
 # With the length of their features.
 NAMES = {

@@ -11,12 +11,12 @@ import torch
 from torchvision import models
 from torchvision.models.regnet import BlockParams
 
-from pipeline.core import download
-from pipeline.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
-from pipeline.extract.backbones.torchvision import Params
-from pipeline.extract.backbones.torchvision.build import build
-from pipeline.extract.engine.networks import torchvision
-from pipeline.extract.engine.params import ImageParams
+from vse_pipe.core import download
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
+from vse_pipe.extract.backbones.torchvision import Params
+from vse_pipe.extract.backbones.torchvision.build import build
+from vse_pipe.extract.engine.networks import torchvision
+from vse_pipe.extract.engine.params import ImageParams
 
 # With the length of their features.
 FAMILIES = {

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline.extract.backbones.vgg19 import build as vgg19
-from pipeline.extract.engine import published
-from pipeline.extract.engine.networks import classifier as _classifier
 from tests.extract.backbones.nothing import NOTHING
+from vse_pipe.extract.backbones.vgg19 import build as vgg19
+from vse_pipe.extract.engine import published
+from vse_pipe.extract.engine.networks import classifier as _classifier
 
 
 @pytest.fixture

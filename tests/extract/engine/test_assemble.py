@@ -11,16 +11,16 @@ import pytest
 import torch
 from safetensors.numpy import save
 
-from pipeline.artifacts import features
-from pipeline.core.errors import InputError, PipelineError
-from pipeline.extract import stage
-from pipeline.extract.engine.assemble import assemble
-from pipeline.extract.engine.backbone import Failure, Output
-from pipeline.extract.engine.forward import Forward
-from pipeline.extract.engine.job import Job, plan
-from pipeline.extract.engine.shards import Damaged, Shard, Shards
 from tests.extract import project
 from tests.extract.test_resume import outputs
+from vse_pipe.artifacts import features
+from vse_pipe.core.errors import InputError, PipelineError
+from vse_pipe.extract import stage
+from vse_pipe.extract.engine.assemble import assemble
+from vse_pipe.extract.engine.backbone import Failure, Output
+from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.extract.engine.job import Job, plan
+from vse_pipe.extract.engine.shards import Damaged, Shard, Shards
 
 OUT = project.OUT
 

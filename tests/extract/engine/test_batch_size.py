@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline.extract.engine import batch_size
-from pipeline.extract.engine.batch_size import Throughput, best, measure
-from pipeline.extract.engine.forward import Forward
-from pipeline.extract.engine.params import FeatureParams
+from vse_pipe.extract.engine import batch_size
+from vse_pipe.extract.engine.batch_size import Throughput, best, measure
+from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.extract.engine.params import FeatureParams
 
 IMAGES = np.zeros((300, 2), np.float32)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pipeline.extract.engine import fingerprint
-from pipeline.project import code
-from pipeline.project.registry import BACKBONES
 from tests.toy_project import PARAMS, load_params, write_prepared
+from vse_pipe.extract.engine import fingerprint
+from vse_pipe.project import code
+from vse_pipe.project.registry import BACKBONES
 
 # What ``extract`` runs besides and does not decide a number: how many images go at once, who computes which,
 # parameters, and what puts finished parts together.
@@ -13,14 +13,14 @@ DECIDES_NOTHING = {"assemble", "merge", "policy", "recognise", "reuse", "spread"
 
 
 def engine(modules: set[str]) -> set[str]:
-    start = "pipeline.extract.engine."
+    start = "vse_pipe.extract.engine."
     return {module.removeprefix(start) for module in modules if module.startswith(start)}
 
 
 def test_all_code_that_an_extraction_runs_counts_or_is_known_to_decide_nothing() -> None:
     """A new module must be imported by the work on an image or a batch, or be named here."""
     work = code.closure(fingerprint._WORK)
-    assert engine(code.closure(["pipeline.extract.stage"]) - work) == DECIDES_NOTHING
+    assert engine(code.closure(["vse_pipe.extract.stage"]) - work) == DECIDES_NOTHING
 
 
 def test_members_do_not_share_what_they_do_not_use() -> None:

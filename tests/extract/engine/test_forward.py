@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pipeline.core.errors import PipelineError
-from pipeline.extract.engine.backbone import Output
-from pipeline.extract.engine.forward import Forward
-from pipeline.extract.engine.params import FeatureParams, ImageParams
 from tests.naive import extract as naive
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.extract.engine.backbone import Output
+from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.extract.engine.params import FeatureParams, ImageParams
 
 CPU = torch.device("cpu")
 BATCH = np.array([[3.0, 4.0], [0.0, 0.0], [1e-3, -2.0]], dtype=np.float32)

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline.core.errors import UsageError
-from pipeline.extract.engine.network import Extractor, dimensions, without_classifier
-from pipeline.pictures.transforms import Transform
+from vse_pipe.core.errors import UsageError
+from vse_pipe.extract.engine.network import Extractor, dimensions, without_classifier
+from vse_pipe.pictures.transforms import Transform
 
 TRANSFORM = Transform(8, 8, "exact", "bilinear", "center", (0.5,) * 3, (0.25,) * 3)
 

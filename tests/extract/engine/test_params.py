@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from pipeline.extract.engine.params import ImageParams
-from pipeline.project.registry import BACKBONES
+from vse_pipe.extract.engine.params import ImageParams
+from vse_pipe.project.registry import BACKBONES
 
 REPOSITORY = Path(__file__).parents[3]
 

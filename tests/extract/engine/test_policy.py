@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.extract.engine.policy import limit
-from pipeline.project.params.typed import FeatureSet
+from vse_pipe.extract.engine.policy import limit
+from vse_pipe.project.params.typed import FeatureSet
 
 
 @pytest.mark.parametrize(

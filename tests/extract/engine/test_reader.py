@@ -5,9 +5,9 @@ import threading
 import numpy as np
 import pytest
 
-from pipeline.core.errors import InputError, UnreadableImage
-from pipeline.extract.engine.reader import batches
-from pipeline.pictures.images import Item
+from vse_pipe.core.errors import InputError, UnreadableImage
+from vse_pipe.extract.engine.reader import batches
+from vse_pipe.pictures.images import Item
 
 
 def items(start: int, stop: int) -> list[Item]:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.artifacts import features
-from pipeline.extract import stage
-from pipeline.extract.engine import recognise
-from pipeline.extract.engine.job import plan
 from tests.extract import project
 from tests.extract.test_stage import weights
+from vse_pipe.artifacts import features
+from vse_pipe.extract import stage
+from vse_pipe.extract.engine import recognise
+from vse_pipe.extract.engine.job import plan
 
 
 def settled(about: dict, params, seed: int = 1, device: str = "cpu") -> bool:
@@ -87,7 +87,7 @@ def test_other_images_code_and_libraries(tiny: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_precision_auto_is_what_torch_makes_of_it(tiny: Path) -> None:
-    from pipeline.core import precision
+    from vse_pipe.core import precision
 
     node = project.params().features["small"]
     told = recognise._precision(node, "cpu", "?")

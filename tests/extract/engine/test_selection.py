@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.errors import ParamsError, UnknownMember, UsageError
-from pipeline.extract.engine.selection import from_spec, with_backbone
 from tests.extract import project
+from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
+from vse_pipe.extract.engine.selection import from_spec, with_backbone
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.errors import LockedError
-from pipeline.core.locks import share
-from pipeline.extract import stage
-from pipeline.extract.engine.forward import Forward
-from pipeline.extract.engine.work import Work
 from tests.extract import project
 from tests.extract.test_resume import outputs
+from vse_pipe.core.errors import LockedError
+from vse_pipe.core.locks import share
+from vse_pipe.extract import stage
+from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.extract.engine.work import Work
 
 OUT = project.OUT
 
@@ -112,9 +112,9 @@ def test_a_share_leaves_shards_of_others_and_says_so(tiny: Path, capsys: pytest.
 def test_finished_work_is_recognised_without_torch(tiny: Path) -> None:
     """In a process of its own: features that are there, and shards that only need to be put together."""
     code = (
-        "import sys; from pathlib import Path; from pipeline.extract import stage\n"
-        "from pipeline.project.params.typed import FeatureSet, Member; from types import SimpleNamespace\n"
-        "from pipeline.extract.backbones.random_filters import Params\n"
+        "import sys; from pathlib import Path; from vse_pipe.extract import stage\n"
+        "from vse_pipe.project.params.typed import FeatureSet, Member; from types import SimpleNamespace\n"
+        "from vse_pipe.extract.backbones.random_filters import Params\n"
         "node = FeatureSet('tiny', Member('random_filters', Params(batch_size=2, shard_size=2)))\n"
         "params = SimpleNamespace(seed=1, features={'small': node})\n"
         "print(stage.finish(params, 'small', 'cpu'), 'torch' in sys.modules)"

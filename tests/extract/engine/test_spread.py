@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from pipeline.extract.engine.job import plan
-from pipeline.extract.engine.spread import shards
-from pipeline.project.params.engine import EngineParams
 from tests.extract import project
+from vse_pipe.extract.engine.job import plan
+from vse_pipe.extract.engine.spread import shards
+from vse_pipe.project.params.engine import EngineParams
 
 
 def test_only_what_is_asked_for_in_order(tiny: Path) -> None:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.errors import UsageError
-from pipeline.extract.engine.work import Work, work
-from pipeline.project.params.engine import EngineParams
+from vse_pipe.core.errors import UsageError
+from vse_pipe.extract.engine.work import Work, work
+from vse_pipe.project.params.engine import EngineParams
 
 
 @given(st.integers(1, 9), st.integers(0, 40))

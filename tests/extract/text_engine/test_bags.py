@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.extract.text_engine.bags import bags, known_words
-from pipeline.extract.text_engine.method import Corpus
-from pipeline.extract.texts import mean_vectors
 from tests.extract.texts.vector_files import as_npz
+from vse_pipe.extract.text_engine.bags import bags, known_words
+from vse_pipe.extract.text_engine.method import Corpus
+from vse_pipe.extract.texts import mean_vectors
 
 WORDS = ["a", "b", "c"]
 

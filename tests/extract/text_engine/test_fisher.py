@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from pipeline.extract.text_engine.fisher import fisher_vectors, improved
-from pipeline.extract.text_engine.mixture import Mixture
 from tests.extract.text_engine.test_mixture import drawn, plain
 from tests.naive import texts as naive
+from vse_pipe.extract.text_engine.fisher import fisher_vectors, improved
+from vse_pipe.extract.text_engine.mixture import Mixture
 
 
 def counted(seed: int, captions: int, words: int) -> csr_array:

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.extract.text_engine import mixture as _mixture
-from pipeline.extract.text_engine.mixture import Mixture
 from tests.naive import texts as naive
+from vse_pipe.extract.text_engine import mixture as _mixture
+from vse_pipe.extract.text_engine.mixture import Mixture
 
 
 def drawn(seed: int, components: int = 3, dim: int = 2) -> Mixture:

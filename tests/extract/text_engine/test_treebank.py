@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk.tokenize import word_tokenize
 
-from pipeline.extract.text_engine.treebank import word_tokenizer
 from tests.rules.sources import ROOT
+from vse_pipe.extract.text_engine.treebank import word_tokenizer
 
 _words = word_tokenizer()
 _PARTS = [
@@ -47,7 +47,7 @@ def test_words_are_those_of_nltk(text):
 
 def test_it_is_found_without_the_rest_which_can_still_be_imported():
     code = (
-        "import sys; from pipeline.extract.text_engine.treebank import word_tokenizer; words = word_tokenizer();"
+        "import sys; from vse_pipe.extract.text_engine.treebank import word_tokenizer; words = word_tokenizer();"
         "assert not {'nltk', 'sklearn', 'scipy', 'pandas'} & set(sys.modules), sorted(sys.modules);"
         "import nltk; from nltk.tokenize import word_tokenize;"
         "text = \"a dog's tail\"; assert words(text) == word_tokenize(text, preserve_line=True) == ['a', 'dog', \"'s\", 'tail']"

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 
-from pipeline.artifacts import captions
-from pipeline.project import paths
-from pipeline.project.params.typed import Member
-from pipeline.project.registry import TEXT_FEATURES
+from vse_pipe.artifacts import captions
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Member
+from vse_pipe.project.registry import TEXT_FEATURES
 
 TEXTS = ["a red ball", "the blue ball", "a big dog", "a small dog runs", "red dogs run", "zzz"]
 SPLITS = ["train", "train", "train", "train", "val", "test"]

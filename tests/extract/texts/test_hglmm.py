@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.core.errors import InputError
-from pipeline.extract.text_engine.method import Corpus, State
-from pipeline.extract.texts import hglmm as method
 from tests.extract.texts.vector_files import as_npz
 from tests.naive import texts as naive
+from vse_pipe.core.errors import InputError
+from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.extract.texts import hglmm as method
 
 WORDS = [f"w{number:02d}" for number in range(60)]
 RANDOM = np.random.default_rng(0)

@@ -5,17 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.artifacts import texts
-from pipeline.core.errors import ParamsError
-from pipeline.extract.text_engine.method import Corpus
-from pipeline.extract.text_stage import extract_texts
-from pipeline.extract.texts import mean_vectors, tfidf
-from pipeline.extract.texts import mixed as method
-from pipeline.tools.search.sentences import Reader
 from tests.extract.texts import project
 from tests.extract.texts.vector_files import WORDS, as_npz, vectors
 from tests.naive.texts import unit
 from tests.toy_project import PARAMS, load_params
+from vse_pipe.artifacts import texts
+from vse_pipe.core.errors import ParamsError
+from vse_pipe.extract.text_engine.method import Corpus
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.extract.texts import mean_vectors, tfidf
+from vse_pipe.extract.texts import mixed as method
+from vse_pipe.tools.search.sentences import Reader
 
 TEXTS = ["a red dog", "red red ball", "unknown zebra", "a big dog runs", "DOG"]
 CORPUS = Corpus(TEXTS, ["train", "train", "val", "train", "test"])

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import IntegrityError, MissingResource
-from pipeline.extract.engine.pair import model as models
-from pipeline.extract.text_engine.method import Corpus
-from pipeline.extract.texts import open_clip as method
 from tests import pair_project as pairs
+from vse_pipe.core.errors import IntegrityError, MissingResource
+from vse_pipe.extract.engine.pair import model as models
+from vse_pipe.extract.text_engine.method import Corpus
+from vse_pipe.extract.texts import open_clip as method
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
 

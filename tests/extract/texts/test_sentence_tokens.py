@@ -11,17 +11,17 @@ import pyarrow as pa
 import pytest
 import torch
 
-from pipeline.artifacts import texts
-from pipeline.core.errors import InputError, IntegrityError, MissingResource, UsageError
-from pipeline.core.files import read_json
-from pipeline.embed.engine.fitted import require_encoder
-from pipeline.extract import text_stage
-from pipeline.extract.text_engine import encoder
-from pipeline.extract.text_stage import extract_texts
-from pipeline.extract.texts import sentence_tokens as method
-from pipeline.tools.search.sentences import Reader
 from tests.extract.texts import project
 from tests.naive.texts import unit
+from vse_pipe.artifacts import texts
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
+from vse_pipe.core.files import read_json
+from vse_pipe.embed.engine.fitted import require_encoder
+from vse_pipe.extract import text_stage
+from vse_pipe.extract.text_engine import encoder
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.extract.texts import sentence_tokens as method
+from vse_pipe.tools.search.sentences import Reader
 
 
 class Encoder:

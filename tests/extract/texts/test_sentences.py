@@ -7,10 +7,10 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from pipeline.core.errors import MissingResource, UsageError
-from pipeline.extract.text_engine import encoder
-from pipeline.extract.text_engine.method import Corpus
-from pipeline.extract.texts import sentences as method
+from vse_pipe.core.errors import MissingResource, UsageError
+from vse_pipe.extract.text_engine import encoder
+from vse_pipe.extract.text_engine.method import Corpus
+from vse_pipe.extract.texts import sentences as method
 
 CORPUS = Corpus(["a dog", "two red balls"], ["train", "test"])
 

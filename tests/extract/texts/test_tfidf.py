@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from pipeline.core.errors import InputError
-from pipeline.extract.text_engine.method import Corpus
-from pipeline.extract.texts import tfidf as method
 from tests.naive import texts as naive
+from vse_pipe.core.errors import InputError
+from vse_pipe.extract.text_engine.method import Corpus
+from vse_pipe.extract.texts import tfidf as method
 
 TRAIN = ["Two dogs running .", "a dog runs on the grass", "the children's dogs", "men and children on stairs"]
 TERMS = [["two", "dog", "run"], ["dog", "run", "grass"], ["child", "dog"], ["man", "child", "stair"]]

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.tokens import END, PAD, SPECIAL, START, UNK
-from pipeline.extract.text_engine.method import Corpus
-from pipeline.extract.text_engine.tokens import build, encode, tokenize
-from pipeline.extract.texts import words as method
+from vse_pipe.core.tokens import END, PAD, SPECIAL, START, UNK
+from vse_pipe.extract.text_engine.method import Corpus
+from vse_pipe.extract.text_engine.tokens import build, encode, tokenize
+from vse_pipe.extract.texts import words as method
 
 
 def test_tokens_are_lower_case_treebank_words():

@@ -93,7 +93,7 @@ def _count(found: Found, folder: Path, numbers: list[int], status: int, megabyte
         trace = folder / child.TRACES / str(number)
         if trace.is_file():
             lines = trace.read_text(encoding="utf-8").splitlines()
-            places = [line.rpartition("/pipeline/")[2] for line in lines if "/pipeline/" in line]
+            places = [line.rpartition("/vse_pipe/")[2] for line in lines if "/vse_pipe/" in line]
             outcome = f"{lines[-1].partition(':')[0]} in {places[-1] if places else lines[-2]}"
             trace.unlink()
         if outcome not in (REFUSED, UNCHANGED, CHANGED) or (outcome == CHANGED and found.reader.digested):

@@ -16,9 +16,9 @@ import pyarrow as pa
 import torch
 from PIL import Image
 
-from pipeline.core.errors import PipelineError
-from pipeline.extract.engine.shards import Damaged
 from tests.faults.fuzz.mutate import mutated
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.extract.engine.shards import Damaged
 
 SECONDS = 20
 # Of address space beyond what the warm process has: what asks for more is refused by the kernel and not by the machine's end.

@@ -15,25 +15,6 @@ from PIL import Image
 from safetensors.torch import save_file
 from scipy import io
 
-from pipeline.artifacts import noise_index
-from pipeline.core import states
-from pipeline.core.files import sha256
-from pipeline.core.word_vectors import read as word_vectors
-from pipeline.evaluate.external import npy, qrels, sides
-from pipeline.extract.backbones import precomp
-from pipeline.extract.backbones.bottom_up import tsv
-from pipeline.extract.backbones.precomp import build as precomp_build
-from pipeline.pictures import images
-from pipeline.pictures.images import Item
-from pipeline.prepare.engine.regions.proposing import Seen
-from pipeline.prepare.proposals import file as from_file
-from pipeline.prepare.proposals.file import tables
-from pipeline.prepare.proposals.file.propose import proposer
-from pipeline.prepare.stage import check
-from pipeline.project.params.document import read_document
-from pipeline.project.params.load import load
-from pipeline.project.params.overlay import apply
-from pipeline.tools.check import dvc_stages
 from tests.evaluate.external import files as embedded
 from tests.extract.backbones import test_bottom_up as bottom_up
 from tests.extract.texts.vector_files import WORDS, as_binary, as_npz, as_text, vectors
@@ -43,6 +24,25 @@ from tests.prepare.formats.test_parquet import hub
 from tests.prepare.formats.test_webdataset import sample, shard
 from tests.prepare.proposals import test_file as boxes_files
 from tests.rules.sources import ROOT
+from vse_pipe.artifacts import noise_index
+from vse_pipe.core import states
+from vse_pipe.core.files import sha256
+from vse_pipe.core.word_vectors import read as word_vectors
+from vse_pipe.evaluate.external import npy, qrels, sides
+from vse_pipe.extract.backbones import precomp
+from vse_pipe.extract.backbones.bottom_up import tsv
+from vse_pipe.extract.backbones.precomp import build as precomp_build
+from vse_pipe.pictures import images
+from vse_pipe.pictures.images import Item
+from vse_pipe.prepare.engine.regions.proposing import Seen
+from vse_pipe.prepare.proposals import file as from_file
+from vse_pipe.prepare.proposals.file import tables
+from vse_pipe.prepare.proposals.file.propose import proposer
+from vse_pipe.prepare.stage import check
+from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.load import load
+from vse_pipe.project.params.overlay import apply
+from vse_pipe.tools.check import dvc_stages
 
 _KINDS = {"png": {}, "jpg": {}, "gif": {}, "webp": {}, "bmp": {}, "tiff": {"compression": "tiff_lzw"}, "ppm": {}}
 _INDEX = np.random.default_rng(0).permutation(12)

@@ -13,7 +13,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.artifacts import (
+from tests import made
+from tests.artifacts.test_phrases import PHRASE, REGION
+from tests.artifacts.test_rematching import WHOLE
+from tests.faults.fuzz.child import Reader
+from vse_pipe.artifacts import (
     audit,
     captions,
     embeddings,
@@ -31,17 +35,13 @@ from pipeline.artifacts import (
     texts,
     unreadable,
 )
-from pipeline.core.errors import IntegrityError
-from pipeline.extract.engine.backbone import Failure, Output
-from pipeline.extract.engine.shards import Shard, Shards
-from pipeline.project import timing
-from pipeline.project.lock import Lock
-from pipeline.tools.search import stored
-from pipeline.train.engine import checkpoint, restore
-from tests import made
-from tests.artifacts.test_phrases import PHRASE, REGION
-from tests.artifacts.test_rematching import WHOLE
-from tests.faults.fuzz.child import Reader
+from vse_pipe.core.errors import IntegrityError
+from vse_pipe.extract.engine.backbone import Failure, Output
+from vse_pipe.extract.engine.shards import Shard, Shards
+from vse_pipe.project import timing
+from vse_pipe.project.lock import Lock
+from vse_pipe.tools.search import stored
+from vse_pipe.train.engine import checkpoint, restore
 
 _TOY, _RUN = Path("data/extract/toy"), Path("data/train/sum")
 _OF_AUDIT = (audit.HISTOGRAM_COLUMNS, audit.COSTS_COLUMNS)

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from pipeline.project.registry import LOSSES, SIMILARITIES
-from pipeline.train.engine.loss.scored import Scored
 from tests.golden.compare import compare
+from vse_pipe.project.registry import LOSSES, SIMILARITIES
+from vse_pipe.train.engine.loss.scored import Scored
 
 
 def check_loss(loss: str, similarity: str, arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -6,17 +6,17 @@ from functools import partial
 import numpy as np
 import torch
 
-from pipeline.project.registry import INFERENCES
-from pipeline.ranking.engine import outcome
-from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.engine.matching import Allowance, MatchedPairs
-from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.inference.csls import criterion as csls
-from pipeline.ranking.inference.gm import criterion as gm
-from pipeline.ranking.inference.rgm import criterion as rgm
-from pipeline.ranking.metrics.hubness import skewness
-from pipeline.ranking.metrics.truth import Truth
 from tests.golden.compare import compare, exact
+from vse_pipe.project.registry import INFERENCES
+from vse_pipe.ranking.engine import outcome
+from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.engine.matching import Allowance, MatchedPairs
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.inference.csls import criterion as csls
+from vse_pipe.ranking.inference.gm import criterion as gm
+from vse_pipe.ranking.inference.rgm import criterion as rgm
+from vse_pipe.ranking.metrics.hubness import skewness
+from vse_pipe.ranking.metrics.truth import Truth
 
 KS = (1, 5, 10)
 _PAIRS = re.compile(r"rgm_(literal|rows)_k(\d+)_lam([0-9.]+)")

@@ -11,12 +11,12 @@ from functools import partial
 import numpy as np
 import torch
 
-from pipeline.project.registry import SIMILARITIES
-from pipeline.ranking.engine import outcome
-from pipeline.ranking.engine.outcome import Outcome
-from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.metrics import recall
-from pipeline.ranking.metrics.truth import Truth
+from vse_pipe.project.registry import SIMILARITIES
+from vse_pipe.ranking.engine import outcome
+from vse_pipe.ranking.engine.outcome import Outcome
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.metrics import recall
+from vse_pipe.ranking.metrics.truth import Truth
 
 Line = tuple[str, float, float]
 _CLOSE = 1e-6

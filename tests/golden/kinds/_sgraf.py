@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from pipeline.project.registry import SIMILARITIES
-from pipeline.ranking.engine.words import Words
+from vse_pipe.project.registry import SIMILARITIES
+from vse_pipe.ranking.engine.words import Words
 
 
 def scores(arrays: dict[str, np.ndarray], name: str, dtype: torch.dtype) -> torch.Tensor:

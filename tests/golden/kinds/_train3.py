@@ -10,16 +10,16 @@ from itertools import product
 import numpy as np
 import torch
 
-from pipeline.project.params.training import TrainParams
-from pipeline.project.params.typed import Member
-from pipeline.project.registry import LOSSES, SIMILARITIES
-from pipeline.train.encoders.image.linear import encoder as linear
-from pipeline.train.encoders.text.gru import encoder as gru
-from pipeline.train.engine.data import Batch, Pairs
-from pipeline.train.engine.model import DualEncoder, build
-from pipeline.train.engine.optimise import optimizer_for, step
-from pipeline.train.engine.scheme.scheme import Scheme, Setting
 from tests.golden.compare import compare
+from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.params.typed import Member
+from vse_pipe.project.registry import LOSSES, SIMILARITIES
+from vse_pipe.train.encoders.image.linear import encoder as linear
+from vse_pipe.train.encoders.text.gru import encoder as gru
+from vse_pipe.train.engine.data import Batch, Pairs
+from vse_pipe.train.engine.model import DualEncoder, build
+from vse_pipe.train.engine.optimise import optimizer_for, step
+from vse_pipe.train.engine.scheme.scheme import Scheme, Setting
 
 # A step asks for its batch and for no other pair.
 _NO_PAIRS = Pairs.__new__(Pairs)

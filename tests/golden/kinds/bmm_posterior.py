@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pipeline.train.engine.mixture import beta
 from tests.golden.compare import compare
+from vse_pipe.train.engine.mixture import beta
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from pipeline.ranking.engine.boxes import iou, kept
 from tests.golden.compare import compare, exact
+from vse_pipe.ranking.engine.boxes import iou, kept
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pipeline.train.schemes.cca.canonical import Moments, canonical
 from tests.golden.compare import compare
+from vse_pipe.train.schemes.cca.canonical import Moments, canonical
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

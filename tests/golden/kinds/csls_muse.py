@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.engine.top import mean_of_top
-from pipeline.ranking.inference.csls import criterion as csls
 from tests.golden.compare import compare
+from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.top import mean_of_top
+from vse_pipe.ranking.inference.csls import criterion as csls
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

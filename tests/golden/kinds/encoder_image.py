@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from pipeline.train.encoders.image.linear import Params
-from pipeline.train.encoders.image.linear.encoder import build
 from tests.golden.compare import compare
+from vse_pipe.train.encoders.image.linear import Params
+from vse_pipe.train.encoders.image.linear.encoder import build
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

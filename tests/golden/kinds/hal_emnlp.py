@@ -6,11 +6,11 @@ The reading of the equation is not stored. It is found by the exponent, which di
 import numpy as np
 import torch
 
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.losses.hal_emnlp import Params
-from pipeline.train.losses.hal_emnlp.hubs import exponents
-from pipeline.train.losses.hal_emnlp.loss import loss
 from tests.golden.compare import compare
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.losses.hal_emnlp import Params
+from vse_pipe.train.losses.hal_emnlp.hubs import exponents
+from vse_pipe.train.losses.hal_emnlp.loss import loss
 
 TIGHT = {"atol": 1e-9, "rtol": 1e-9}
 

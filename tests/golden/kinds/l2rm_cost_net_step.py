@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from pipeline.train.schemes.l2rm.cost import CostNetwork, supervised_cost
 from tests.golden.compare import compare
+from vse_pipe.train.schemes.l2rm.cost import CostNetwork, supervised_cost
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

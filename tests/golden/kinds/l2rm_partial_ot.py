@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from pipeline.train.schemes.l2rm.cost import CostNetwork
-from pipeline.train.schemes.l2rm.partial import partial_plan
 from tests.golden.compare import compare
+from vse_pipe.train.schemes.l2rm.cost import CostNetwork
+from vse_pipe.train.schemes.l2rm.partial import partial_plan
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

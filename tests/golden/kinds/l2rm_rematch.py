@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from pipeline.train.schemes.l2rm.rematch import rematch_loss
 from tests.golden.compare import compare
+from vse_pipe.train.schemes.l2rm.rematch import rematch_loss
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from pipeline.project.registry import LOSSES
-from pipeline.train.engine.loss.sample import sample_losses
-from pipeline.train.engine.loss.scored import Scored
 from tests.golden.compare import compare
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.train.engine.loss.sample import sample_losses
+from vse_pipe.train.engine.loss.scored import Scored
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from pipeline.project.registry import LOSSES
-from pipeline.train.engine.loss.chances import own_chances
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.schemes.crcl.targets import refined
 from tests.golden.compare import compare
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.train.engine.loss.chances import own_chances
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.schemes.crcl.targets import refined
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

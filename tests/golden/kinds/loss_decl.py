@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from pipeline.project.registry import LOSSES
-from pipeline.train.engine.loss.evidence import fits
-from pipeline.train.engine.loss.scored import Scored
 from tests.golden.compare import compare
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.train.engine.loss.evidence import fits
+from vse_pipe.train.engine.loss.scored import Scored
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.losses.sigmoid import Params
-from pipeline.train.losses.sigmoid.loss import loss, network
 from tests.golden.compare import compare
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.losses.sigmoid import Params
+from vse_pipe.train.losses.sigmoid.loss import loss, network
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from pipeline.ranking.engine.top import top_k
-from pipeline.ranking.metrics.ranks import best_ranks
-from pipeline.ranking.metrics.truth import Truth
 from tests.golden.compare import exact
+from vse_pipe.ranking.engine.top import top_k
+from vse_pipe.ranking.metrics.ranks import best_ranks
+from vse_pipe.ranking.metrics.truth import Truth
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

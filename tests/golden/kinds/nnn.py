@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.engine.top import mean_of_top
-from pipeline.ranking.inference.nnn import criterion as nnn
 from tests.golden.compare import compare
+from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.top import mean_of_top
+from vse_pipe.ranking.inference.nnn import criterion as nnn
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pipeline.inject.protocols import caption, image
 from tests.golden.compare import exact
+from vse_pipe.inject.protocols import caption, image
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from pipeline.train.engine.encoder.gpo import GPO
 from tests.golden.compare import compare
+from vse_pipe.train.engine.encoder.gpo import GPO
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.engine.top import ever_in_top
-from pipeline.ranking.inference.qb_norm import criterion as qb_norm
 from tests.golden.compare import compare, exact
+from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.top import ever_in_top
+from vse_pipe.ranking.inference.qb_norm import criterion as qb_norm
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from pipeline.project.registry import LOSSES, SIMILARITIES
-from pipeline.ranking.engine.words import Words
-from pipeline.train.engine.loss.scored import Scored
 from tests.golden.compare import compare
+from vse_pipe.project.registry import LOSSES, SIMILARITIES
+from vse_pipe.ranking.engine.words import Words
+from vse_pipe.train.engine.loss.scored import Scored
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -3,12 +3,12 @@
 import numpy as np
 import torch
 
-from pipeline.train.engine.loss.matches import Matches
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.losses.structure import Params
-from pipeline.train.losses.structure.loss import loss
-from pipeline.train.losses.structure.triplets import euclidean, hardest
 from tests.golden.compare import compare, exact
+from vse_pipe.train.engine.loss.matches import Matches
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.losses.structure import Params
+from vse_pipe.train.losses.structure.loss import loss
+from vse_pipe.train.losses.structure.triplets import euclidean, hardest
 
 TIGHT = {"atol": 1e-9, "rtol": 1e-9}
 

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.losses.structure import Params
-from pipeline.train.losses.structure.loss import loss
 from tests.golden.compare import compare
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.losses.structure import Params
+from vse_pipe.train.losses.structure.loss import loss
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -1,6 +1,6 @@
 import numpy as np
 
-from pipeline.project.registry import PROTOCOLS
+from vse_pipe.project.registry import PROTOCOLS
 
 member = PROTOCOLS.load("as_is")
 

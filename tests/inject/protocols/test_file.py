@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.project.registry import PROTOCOLS
+from vse_pipe.project.registry import PROTOCOLS
 
 member = PROTOCOLS.load("file")
 RNG = np.random.RandomState(0)

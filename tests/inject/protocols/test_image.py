@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.project.registry import PROTOCOLS
 from tests.naive import inject as naive
+from vse_pipe.project.registry import PROTOCOLS
 
 member = PROTOCOLS.load("image")
 

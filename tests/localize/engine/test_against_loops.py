@@ -5,11 +5,11 @@ import pytest
 import torch
 from torchvision import ops
 
-from pipeline.localize.engine.classes import classes
-from pipeline.localize.engine.ranks import Ranks, joined
-from pipeline.localize.engine.scenes import BoxScene
-from pipeline.ranking.engine import boxes
 from tests.naive import localize as naive
+from vse_pipe.localize.engine.classes import classes
+from vse_pipe.localize.engine.ranks import Ranks, joined
+from vse_pipe.localize.engine.scenes import BoxScene
+from vse_pipe.ranking.engine import boxes
 
 TEXTS, PICTURES, THRESHOLD = ("a man", "a dog", "two men", "a hat"), 5, 0.5
 Scenes = tuple[list[BoxScene], list[naive.Mention], dict[int, list[naive.Box]]]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.errors import InputError
-from pipeline.prepare.engine.groups import Grouping, group
 from tests.naive import prepare as naive
+from vse_pipe.core.errors import InputError
+from vse_pipe.prepare.engine.groups import Grouping, group
 
 
 def digests(values: list[int]) -> np.ndarray:

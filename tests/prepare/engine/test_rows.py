@@ -5,11 +5,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline.core import memory
-from pipeline.prepare.engine import rows
-from pipeline.prepare.engine.rows import Rows, blocks
 from tests.prepare._data import precomp, prepare
 from tests.prepare._data import rows as features
+from vse_pipe.core import memory
+from vse_pipe.prepare.engine import rows
+from vse_pipe.prepare.engine.rows import Rows, blocks
 
 SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False), pa.field("text", pa.string(), nullable=False)])
 

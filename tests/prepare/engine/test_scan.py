@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.artifacts.images import UNREAD
-from pipeline.core.errors import InputError
-from pipeline.prepare.engine import scan as scanning
-from pipeline.prepare.engine.scan import readings, scan
 from tests.prepare._data import picture, pictures
+from vse_pipe.artifacts.images import UNREAD
+from vse_pipe.core.errors import InputError
+from vse_pipe.prepare.engine import scan as scanning
+from vse_pipe.prepare.engine.scan import readings, scan
 
 
 def _saved(image: Image.Image, kind: str, **options) -> bytes:

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.core.errors import InputError, MissingResource, ParamsError
 from tests.prepare._data import prepare, read, rows
 from tests.toy_project import PARAMS, load_params
+from vse_pipe.core.errors import InputError, MissingResource, ParamsError
 
 LINES = {
     "train": ['1100_19\t"quoted , from the start', "1101_29\tcaf\u00e9 \u2028 on", "1102_11\tthe same"],

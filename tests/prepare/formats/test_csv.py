@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.core.errors import InputError, MissingResource
-from pipeline.prepare.formats.csv import Params
-from pipeline.prepare.formats.csv.read import _rows
 from tests.naive.prepare import hashed_split
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, pictures, read
+from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.prepare.formats.csv import Params
+from vse_pipe.prepare.formats.csv.read import _rows
 
 
 def _table(folder, text: str | bytes, names=("a.png", "b.png", "c.png")):

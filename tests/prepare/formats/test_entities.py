@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from pipeline.artifacts import captions, phrases
-from pipeline.core import memory
-from pipeline.core.errors import InputError, MissingResource, PipelineError
-from pipeline.pictures import images
-from pipeline.prepare.formats.entities.annotations import read as annotation
-from pipeline.prepare.formats.entities.annotations import turned as box_turned
-from pipeline.prepare.formats.entities.sentences import parse
 from tests import bombs
 from tests.naive.prepare import entities_sentence
 from tests.prepare._data import entities, marked, prepare, read
+from vse_pipe.artifacts import captions, phrases
+from vse_pipe.core import memory
+from vse_pipe.core.errors import InputError, MissingResource, PipelineError
+from vse_pipe.pictures import images
+from vse_pipe.prepare.formats.entities.annotations import read as annotation
+from vse_pipe.prepare.formats.entities.annotations import turned as box_turned
+from vse_pipe.prepare.formats.entities.sentences import parse
 
 LINES = [
     "[/EN#1/people Two young guys] with [/EN#2/bodyparts shaggy hair] look at [/EN#3/bodyparts/other their hands] .",

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pipeline.artifacts import captions, images, names
-from pipeline.artifacts.images import UNREAD
-from pipeline.core.errors import InputError, MissingResource
-from pipeline.prepare.check import problems
-from pipeline.project import paths
 from tests.prepare._data import picture, pictures, prepare, read
+from vse_pipe.artifacts import captions, images, names
+from vse_pipe.artifacts.images import UNREAD
+from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.prepare.check import problems
+from vse_pipe.project import paths
 
 
 @pytest.fixture(autouse=True)

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.artifacts import seen as artefact
-from pipeline.artifacts.images import UNREAD
-from pipeline.core import tables
-from pipeline.prepare.engine import scan
-from pipeline.prepare.engine import seen as seeing
-from pipeline.prepare.formats.folder import read as folder_format
-from pipeline.project import paths
 from tests.prepare._data import picture, pictures, prepare, read
 from tests.rules.sources import ROOT
+from vse_pipe.artifacts import seen as artefact
+from vse_pipe.artifacts.images import UNREAD
+from vse_pipe.core import tables
+from vse_pipe.prepare.engine import scan
+from vse_pipe.prepare.engine import seen as seeing
+from vse_pipe.prepare.formats.folder import read as folder_format
+from vse_pipe.project import paths
 
 LONG_AGO = 1_600_000_000
 
@@ -158,7 +158,9 @@ def test_killed_it_goes_on(tmp_path):
         pixels[0, 0, 0] = number
         Image.fromarray(pixels).save(folder / f"{number}.png", compress_level=0)
     code = "from tests.prepare._data import prepare; prepare('folder', 'photos')"
-    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)})
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": f"{ROOT}/pipeline:{ROOT}"}
+    )
     building = tmp_path / "data/prepare/tiny.partial"
     while not building.exists() and process.poll() is None:
         time.sleep(0.005)

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from pipeline.core.errors import InputError, MissingResource
 from tests.prepare._data import ODD_CAPTIONS, captions_by_file, entry, karpathy, picture, read
+from vse_pipe.core.errors import InputError, MissingResource
 
 
 def test_ids_splits_and_pixels(tmp_path):

@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from pipeline.core.errors import InputError
-from pipeline.pictures import read as sources
-from pipeline.prepare.formats.parquet import read as parquet
 from tests.hostile import bytes_as_text
 from tests.prepare._data import captions_by_file, picture, read
+from vse_pipe.core.errors import InputError
+from vse_pipe.pictures import read as sources
+from vse_pipe.prepare.formats.parquet import read as parquet
 
 
 def hub(first: int, count: int) -> list[dict]:

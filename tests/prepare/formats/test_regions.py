@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import phrases, regions
-from pipeline.core.errors import ParamsError
-from pipeline.prepare.check import problems
-from pipeline.project.nodes import nodes
-from pipeline.project.params.document import read_document
-from pipeline.project.step import waiting
-from pipeline.tools.check import dvc_yaml
 from tests.prepare._data import prepare
 from tests.prepare.engine.regions._whole import SOURCE, write
 from tests.rules.sources import ROOT
 from tests.toy_project import load_params
+from vse_pipe.artifacts import phrases, regions
+from vse_pipe.core.errors import ParamsError
+from vse_pipe.prepare.check import problems
+from vse_pipe.project.nodes import nodes
+from vse_pipe.project.params.document import read_document
+from vse_pipe.project.step import waiting
+from vse_pipe.tools.check import dvc_yaml
 
 
 @pytest.fixture(autouse=True)

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from pipeline.core.errors import InputError
-from pipeline.pictures import read as sources
-from pipeline.pictures.address import parse
-from pipeline.prepare.formats.webdataset import read as webdataset
 from tests import bombs
 from tests.prepare._data import captions_by_file, picture, read
+from vse_pipe.core.errors import InputError
+from vse_pipe.pictures import read as sources
+from vse_pipe.pictures.address import parse
+from vse_pipe.prepare.formats.webdataset import read as webdataset
 
 Members = list[tuple[str, bytes]]
 

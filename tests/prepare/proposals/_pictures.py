@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.core.errors import InputError
-from pipeline.pictures.images import Item
-from pipeline.prepare.engine.regions.proposing import Proposed, Seen, settled
-from pipeline.project.registry import PROPOSALS
+from vse_pipe.core.errors import InputError
+from vse_pipe.pictures.images import Item
+from vse_pipe.prepare.engine.regions.proposing import Proposed, Seen, settled
+from vse_pipe.project.registry import PROPOSALS
 
 
 def seen(root: Path, name: str, pixels: np.ndarray, image_id: int = 7) -> Seen:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy import io
 
-from pipeline.core import memory
-from pipeline.core.errors import InputError, IntegrityError, MissingResource
-from pipeline.prepare.engine.regions.proposing import Seen
-from pipeline.prepare.proposals.file import Params, tables
-from pipeline.prepare.proposals.file.propose import proposer
 from tests.mutants import mutants, refusals
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
+from vse_pipe.core import memory
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
+from vse_pipe.prepare.engine.regions.proposing import Seen
+from vse_pipe.prepare.proposals.file import Params, tables
+from vse_pipe.prepare.proposals.file.propose import proposer
 
 BOXES = np.array([[0, 0, 119, 79], [5, 6, 50, 60], [70.5, 30, 99, 69.25], [1, 2, 3, 4], [10, 10, 20, 20]])
 IMAGE = ["12", "12", "12", "7", "12"]

@@ -9,11 +9,11 @@ import pytest
 from scipy import io
 from scipy.io import matlab as scipy_matlab
 
-from pipeline.core import memory
-from pipeline.core.damage import Damage
-from pipeline.core.errors import InputError
-from pipeline.prepare.proposals.file import matlab, tables
 from tests.mutants import mutants, refusals
+from vse_pipe.core import memory
+from vse_pipe.core.damage import Damage
+from vse_pipe.core.errors import InputError
+from vse_pipe.prepare.proposals.file import matlab, tables
 
 DAMAGE = Damage(InputError, "write it again")
 # By MATLAB 6 and 7 on SPARC, which writes the high byte first, and on Linux; scipy brings them.

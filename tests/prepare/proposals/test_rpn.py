@@ -10,17 +10,17 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from pipeline.core import precision
-from pipeline.core.errors import IntegrityError, MissingResource, UnknownMember, UsageError
-from pipeline.core.weights import Weights
-from pipeline.pictures import detector
-from pipeline.prepare.engine.regions import dataset
-from pipeline.prepare.engine.regions.proposing import settled
-from pipeline.prepare.proposals.rpn import Params
-from pipeline.prepare.proposals.rpn.propose import proposer
 from tests.prepare._data import prepare
 from tests.prepare.engine.regions._whole import SOURCE, write
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
+from vse_pipe.core import precision
+from vse_pipe.core.errors import IntegrityError, MissingResource, UnknownMember, UsageError
+from vse_pipe.core.weights import Weights
+from vse_pipe.pictures import detector
+from vse_pipe.prepare.engine.regions import dataset
+from vse_pipe.prepare.engine.regions.proposing import settled
+from vse_pipe.prepare.proposals.rpn import Params
+from vse_pipe.prepare.proposals.rpn.propose import proposer
 
 SMALL = {"detector": "fasterrcnn_mobilenet_v3_large_320_fpn", "shorter": 96, "longer": 200}
 

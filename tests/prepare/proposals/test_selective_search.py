@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.core.errors import MissingResource
-from pipeline.prepare.proposals.selective_search import Params
-from pipeline.prepare.proposals.selective_search.propose import proposer
 from tests.naive.regions import overlap
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
+from vse_pipe.core.errors import MissingResource
+from vse_pipe.prepare.proposals.selective_search import Params
+from vse_pipe.prepare.proposals.selective_search.propose import proposer
 
 
 def test_it_is_missing_in_one_line_that_names_the_extra(tmp_path, monkeypatch):

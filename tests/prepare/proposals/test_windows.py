@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.pictures.images import Item
-from pipeline.prepare.engine.regions.proposing import Seen
 from tests.prepare.proposals._pictures import proposed
+from vse_pipe.pictures.images import Item
+from vse_pipe.prepare.engine.regions.proposing import Seen
 
 
 def picture(width: int, height: int) -> Seen:

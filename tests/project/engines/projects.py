@@ -20,21 +20,21 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.audit import stage as auditing
-from pipeline.core import workers
-from pipeline.core.errors import PipelineError
-from pipeline.embed.stage import embed
-from pipeline.evaluate.stage import evaluate
-from pipeline.project.params.engine import EngineParams
-from pipeline.project.params.ensemble_node import EnsembleNode
-from pipeline.project.params.typed import Params
-from pipeline.project.registry import ENGINES
-from pipeline.ranking.engine import matrix, scores
-from pipeline.train.engine import encode
-from pipeline.train.stage import train
 from tests.faults.kill_extract import workers_of
 from tests.fragment_project import run_of, write_fragment_project
 from tests.pools import Elsewhere
+from vse_pipe.audit import stage as auditing
+from vse_pipe.core import workers
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.project.params.engine import EngineParams
+from vse_pipe.project.params.ensemble_node import EnsembleNode
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.registry import ENGINES
+from vse_pipe.ranking.engine import matrix, scores
+from vse_pipe.train.engine import encode
+from vse_pipe.train.stage import train
 
 STAGES = ("embed", "evaluate", "audit")
 # Every kind of pass over the scores.

@@ -14,11 +14,11 @@ from types import ModuleType
 
 import pytest
 
-from pipeline.core import workers
-from pipeline.core.errors import InputError, MissingResource, PipelineError, UsageError
-from pipeline.project.engines import ray
-from pipeline.project.params.engine import EngineParams
 from tests.rules.sources import ROOT
+from vse_pipe.core import workers
+from vse_pipe.core.errors import InputError, MissingResource, PipelineError, UsageError
+from vse_pipe.project.engines import ray
+from vse_pipe.project.params.engine import EngineParams
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason='Ray is not installed (80 MB): pip install "vse-pipe[ray]"'

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.core.errors import PipelineError, UsageError
-from pipeline.project.engines import ray
-from pipeline.project.params.engine import EngineParams
 from tests.project.engines.standin import RayError, Standin
+from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.project.engines import ray
+from vse_pipe.project.params.engine import EngineParams
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def test_more_workers_than_can_be_placed_are_refused(
     monkeypatch: pytest.MonkeyPatch, resources: dict, device: str, message: str
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr("pipeline.core.device.resolve", torch.device)
+    monkeypatch.setattr("vse_pipe.core.device.resolve", torch.device)
     with pytest.raises(UsageError) as caught:
         list(pool(monkeypatch, 4, device, resources=resources).each(doubled, [1]))
     assert str(caught.value) == message

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pipeline.core.errors import ParamsError, UsageError
-from pipeline.project.params.load import load_measuring
-from pipeline.project.params.transfers import with_transfers
 from tests.project.params.test_transfers import CHANGES
 from tests.toy_project import load_params
+from vse_pipe.core.errors import ParamsError, UsageError
+from vse_pipe.project.params.load import load_measuring
+from vse_pipe.project.params.transfers import with_transfers
 
 TWO = {**CHANGES, "transfers": {"moved": {"run": "seen", "dataset": "mine"}}}
 

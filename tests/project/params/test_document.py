@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.project.params import document
+from vse_pipe.project.params import document
 
 
 def _parsed(text: str) -> object:

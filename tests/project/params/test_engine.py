@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.core.errors import ParamsError, UnknownMember, UsageError
-from pipeline.project.params.engine import EngineParams
-from pipeline.project.params.load import load
 from tests.rules.sources import ROOT
+from vse_pipe.core.errors import ParamsError, UnknownMember, UsageError
+from vse_pipe.project.params.engine import EngineParams
+from vse_pipe.project.params.load import load
 
 RAY = EngineParams(name="ray", workers=4, address="auto")
 

@@ -1,8 +1,8 @@
 import pytest
 
-from pipeline.core.errors import ParamsError
 from tests.project.params.test_sweeps import FAR, OTHER, RUN
 from tests.toy_project import load_params
+from vse_pipe.core.errors import ParamsError
 
 LISTED = {"first": None, "second": None}
 RUNS = {"a": RUN, "b": RUN, "far": FAR}

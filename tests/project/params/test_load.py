@@ -3,11 +3,11 @@ import time
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.core.errors import ParamsError, UsageError
-from pipeline.project.params.document import lookup, read_document
-from pipeline.project.params.load import load
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_params
+from vse_pipe.core.errors import ParamsError, UsageError
+from vse_pipe.project.params.document import lookup, read_document
+from vse_pipe.project.params.load import load
 
 
 def test_the_projects_own_file_is_valid():

@@ -3,14 +3,14 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.core.errors import MissingResource, ParamsError, UsageError
-from pipeline.project.params import overlay, sweeps
-from pipeline.project.params.document import read_document
-from pipeline.project.params.load import load
-from pipeline.project.registry import INFERENCES
-from pipeline.project.repetitions import entry
 from tests.rules.sources import ROOT
 from tests.toy_project import write_params
+from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
+from vse_pipe.project.params import overlay, sweeps
+from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.load import load
+from vse_pipe.project.registry import INFERENCES
+from vse_pipe.project.repetitions import entry
 
 
 @pytest.fixture

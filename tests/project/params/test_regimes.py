@@ -3,9 +3,9 @@
 import re
 import shutil
 
-from pipeline.project.params.load import load
-from pipeline.project.params.overlay import apply
 from tests.rules.sources import ROOT
+from vse_pipe.project.params.load import load
+from vse_pipe.project.params.overlay import apply
 
 TEXT = (ROOT / "docs/regimes.md").read_text(encoding="utf-8")
 EXAMPLES = dict(re.findall(r"^## ([^\n]+)\n(?:(?!^## ).)*?^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL))

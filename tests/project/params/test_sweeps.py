@@ -1,8 +1,8 @@
 import pytest
 
-from pipeline.core.errors import ParamsError
-from pipeline.project.params import sweeps
 from tests.toy_project import PARAMS, load_params
+from vse_pipe.core.errors import ParamsError
+from vse_pipe.project.params import sweeps
 
 RUN = PARAMS["runs"]["sum"]
 RUNS = {

@@ -1,11 +1,11 @@
 import pytest
 
-from pipeline.core.errors import ParamsError
-from pipeline.project.params.document import read_document
-from pipeline.tools.check import dvc_stages
 from tests.project.params.test_sweeps import FAR, OTHER, RUN
 from tests.rules.sources import ROOT
 from tests.toy_project import load_params
+from vse_pipe.core.errors import ParamsError
+from vse_pipe.project.params.document import read_document
+from vse_pipe.tools.check import dvc_stages
 
 TEACHER = {"dataset": "toy", "noise": "clean", "run": "big"}
 STUDENT = {**RUN, "scheme": "distil", "noise": "taught"}

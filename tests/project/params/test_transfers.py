@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline.core.errors import ParamsError, UsageError
-from pipeline.project.params.transfers import with_transfers
 from tests.toy_project import PARAMS, load_params
+from vse_pipe.core.errors import ParamsError, UsageError
+from vse_pipe.project.params.transfers import with_transfers
 
 RUN = PARAMS["runs"]["sum"]
 FILTERS = {"backbone": "random_filters", "image_size": 32}

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.errors import InputError
-from pipeline.ranking.confidence.figures import Figures, sample
-from pipeline.ranking.confidence.intervals import HUBNESS, centred, holm, interval, intervals, p_value
 from tests.naive import confidence as naive
 from tests.ranking import ranked
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.confidence.figures import Figures, sample
+from vse_pipe.ranking.confidence.intervals import HUBNESS, centred, holm, interval, intervals, p_value
 
 
 def _items(occurrence: pa.Table) -> dict:

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pipeline.core.errors import InputError
-from pipeline.core.seeds import generator
-from pipeline.ranking.confidence import difference
-from pipeline.ranking.confidence.compared import Compared, Method
-from pipeline.ranking.confidence.figures import Figures, sample, swapped
-from pipeline.ranking.confidence.intervals import HUBNESS
 from tests.naive import confidence as naive
 from tests.ranking import ranked
 from tests.tools.compare.project import evaluation, of_tables
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.seeds import generator
+from vse_pipe.ranking.confidence import difference
+from vse_pipe.ranking.confidence.compared import Compared, Method
+from vse_pipe.ranking.confidence.figures import Figures, sample, swapped
+from vse_pipe.ranking.confidence.intervals import HUBNESS
 
 
 def compared(a: Compared, b: Compared, *rest: int) -> difference.Comparison:

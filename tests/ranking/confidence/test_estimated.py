@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from pipeline.ranking.confidence.estimated import Excess, excess, interval
+from vse_pipe.ranking.confidence.estimated import Excess, excess, interval
 
 
 def test_the_excess_is_the_share_and_its_ends_those_of_clopper_and_pearson():

@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from pipeline.core.errors import InputError
-from pipeline.ranking.confidence import pairing
-from pipeline.ranking.confidence.compared import Compared
 from tests.tools.compare.project import evaluation
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.confidence import pairing
+from vse_pipe.ranking.confidence.compared import Compared
 
 
 def _changed(one: Compared, table: str, column: str, row: int, value: int) -> Compared:

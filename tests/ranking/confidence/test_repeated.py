@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pipeline.ranking.confidence.figures import Figures, sample
-from pipeline.ranking.confidence.repeated import Repetitions, of_difference, of_one, repetitions, spreads
 from tests.benchmarks import coverage
 from tests.naive import confidence as naive
 from tests.ranking import ranked
+from vse_pipe.ranking.confidence.figures import Figures, sample
+from vse_pipe.ranking.confidence.repeated import Repetitions, of_difference, of_one, repetitions, spreads
 
 
 def _drawn(rng: np.random.Generator, seeds: int, draws: int = 12, images: float = 1.0) -> Repetitions:

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
-from pipeline.project.registry import INFERENCES
-from pipeline.ranking.engine import criteria, outcome
-from pipeline.ranking.engine import trial as ranking
-from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.engine.bank_source import BankSource, halves
-from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.engine.split import Split
-from pipeline.ranking.metrics.truth import Truth
 from tests.ranking.dense import unit_vectors, whole
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.registry import INFERENCES
+from vse_pipe.ranking.engine import criteria, outcome
+from vse_pipe.ranking.engine import trial as ranking
+from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.engine.bank_source import BankSource, halves
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.split import Split
+from vse_pipe.ranking.metrics.truth import Truth
 
 RESCORINGS = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches]
 CORRECTIONS = [name for name in RESCORINGS if name != "nns"]

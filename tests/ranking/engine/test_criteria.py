@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from pipeline.core.errors import UnknownMember, UsageError
-from pipeline.project.registry import INFERENCES
-from pipeline.ranking.engine import criteria
-from pipeline.ranking.engine.matching import Allowance
-from pipeline.ranking.inference.csls import criterion as csls
-from pipeline.ranking.inference.rgm import criterion as rgm
-from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, own, whole
+from vse_pipe.core.errors import UnknownMember, UsageError
+from vse_pipe.project.registry import INFERENCES
+from vse_pipe.ranking.engine import criteria
+from vse_pipe.ranking.engine.matching import Allowance
+from vse_pipe.ranking.inference.csls import criterion as csls
+from vse_pipe.ranking.inference.rgm import criterion as rgm
+from vse_pipe.ranking.metrics.truth import Truth
 
 inverted_softmax = INFERENCES.load("is")
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts import embeddings, fragments
-from pipeline.artifacts.fragments import FragmentRows
-from pipeline.core.errors import InputError
-from pipeline.ranking.engine.embedded import Embedded
 from tests.evaluate.embedded import ABOUT, sides
+from vse_pipe.artifacts import embeddings, fragments
+from vse_pipe.artifacts.fragments import FragmentRows
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.engine.embedded import Embedded
 
 CPU = torch.device("cpu")
 SCAN = {**ABOUT, "similarity": "scan_t2i", "dim": "8"}

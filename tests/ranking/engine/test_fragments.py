@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ranking.engine.fragments import MeanScore, Several, plain, pooled, same, tables, take
-from pipeline.ranking.engine.words import Words
+from vse_pipe.ranking.engine.fragments import MeanScore, Several, plain, pooled, same, tables, take
+from vse_pipe.ranking.engine.words import Words
 
 RNG = np.random.default_rng(0)
 

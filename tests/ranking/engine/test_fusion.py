@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import InputError, UsageError
-from pipeline.ranking.engine.fragments import MeanScore, Several, pooled
-from pipeline.ranking.engine.fusion import RULES, Fused
-from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.engine.words import Words
 from tests.naive import fusion as naive
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.ranking.engine.fragments import MeanScore, Several, pooled
+from vse_pipe.ranking.engine.fusion import RULES, Fused
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.words import Words
 
 ORACLES = {"mean": lambda row: row, "zscore": naive.standardised, "rrf": naive.reciprocal_ranks}
 WEIGHTS = (0.5, 0.2, 0.3)

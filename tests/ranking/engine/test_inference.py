@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.project.registry import INFERENCES
-from pipeline.ranking.engine import criteria, outcome
-from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.engine.criteria import Criterion
-from pipeline.ranking.engine.matching import Allowance
-from pipeline.ranking.engine.outcome import Outcome
-from pipeline.ranking.engine.scores import STRIP, Scores
-from pipeline.ranking.inference.rgm import criterion as rgm
-from pipeline.ranking.metrics.truth import Truth
 from tests.ranking.dense import dense, unit_vectors
+from vse_pipe.project.registry import INFERENCES
+from vse_pipe.ranking.engine import criteria, outcome
+from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.engine.criteria import Criterion
+from vse_pipe.ranking.engine.matching import Allowance
+from vse_pipe.ranking.engine.outcome import Outcome
+from vse_pipe.ranking.engine.scores import STRIP, Scores
+from vse_pipe.ranking.inference.rgm import criterion as rgm
+from vse_pipe.ranking.metrics.truth import Truth
 
 RESCORINGS = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches]
 MATCHINGS = [name for name in INFERENCES.names() if INFERENCES.traits(name).matches]

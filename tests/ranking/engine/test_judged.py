@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
-from pipeline.ranking.engine import outcome
-from pipeline.ranking.engine.judged import judged, judged_pairs
-from pipeline.ranking.engine.matching import MatchedPairs
-from pipeline.ranking.engine.scores import STRIP, Scores
-from pipeline.ranking.metrics.truth import Truth
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.engine import outcome
+from vse_pipe.ranking.engine.judged import judged, judged_pairs
+from vse_pipe.ranking.engine.matching import MatchedPairs
+from vse_pipe.ranking.engine.scores import STRIP, Scores
+from vse_pipe.ranking.metrics.truth import Truth
 
 
 def truth(queries: int, items: int, every: int) -> Truth:

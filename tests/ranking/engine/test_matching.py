@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from pipeline.core.errors import InputError
-from pipeline.ranking.engine import matching
-from pipeline.ranking.engine.matching import Allowance, greedy
-from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.engine.top import top_k
 from tests.naive import evaluate as naive
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.engine import matching
+from vse_pipe.ranking.engine.matching import Allowance, greedy
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.top import top_k
 
 MODES = ["rows", "literal"]
 tied = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=11), elements=st.integers(0, 4).map(float))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.ranking.engine import matrix as kept
-from pipeline.ranking.engine.matrix import ScoreMatrix
-from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.engine.words import Words
+from vse_pipe.ranking.engine import matrix as kept
+from vse_pipe.ranking.engine.matrix import ScoreMatrix
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.words import Words
 
 RNG = np.random.default_rng(1)
 

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts.evaluation import DIRECTIONS
-from pipeline.ranking.engine import criteria, outcome
-from pipeline.ranking.engine.bank_source import BankSource
-from pipeline.ranking.engine.scores import STRIP
-from pipeline.ranking.engine.split import Split
-from pipeline.ranking.engine.trial import trials
-from pipeline.ranking.inference.csls import Params
 from tests.naive import evaluate as naive
+from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.ranking.engine import criteria, outcome
+from vse_pipe.ranking.engine.bank_source import BankSource
+from vse_pipe.ranking.engine.scores import STRIP
+from vse_pipe.ranking.engine.split import Split
+from vse_pipe.ranking.engine.trial import trials
+from vse_pipe.ranking.inference.csls import Params
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 IMAGES, EACH, K = STRIP + 44, 2, 8

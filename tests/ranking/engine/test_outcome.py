@@ -3,12 +3,12 @@ import pytest
 import pytrec_eval
 import torch
 
-from pipeline.ranking.engine import outcome
-from pipeline.ranking.engine.matching import MatchedPairs
-from pipeline.ranking.engine.scores import STRIP
-from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
+from vse_pipe.ranking.engine import outcome
+from vse_pipe.ranking.engine.matching import MatchedPairs
+from vse_pipe.ranking.engine.scores import STRIP
+from vse_pipe.ranking.metrics.truth import Truth
 
 HUBNESS = ["robin_hood@10", "gini@10", "anti_hubs@10", "largest_hub@10"]
 NAMES = [
@@ -138,7 +138,7 @@ def test_a_matching_counts_queries_without_a_match_as_misses():
 
 
 def test_large_lambda_hits_what_nearest_neighbours_hit():
-    from pipeline.ranking.engine.matching import Allowance, greedy
+    from vse_pipe.ranking.engine.matching import Allowance, greedy
 
     scores = np.random.default_rng(0).standard_normal((40, 30))
     truth = Truth.by_image(np.arange(40) % 30, np.arange(30))

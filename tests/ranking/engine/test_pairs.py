@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import UsageError
-from pipeline.ranking.engine import pairs
-from pipeline.ranking.engine.bank_source import cosine
-from pipeline.ranking.engine.cascade import Cascade
-from pipeline.ranking.engine.fusion import Fused
-from pipeline.ranking.engine.split import Split
 from tests.ranking.dense import unit_vectors
+from vse_pipe.core.errors import UsageError
+from vse_pipe.ranking.engine import pairs
+from vse_pipe.ranking.engine.bank_source import cosine
+from vse_pipe.ranking.engine.cascade import Cascade
+from vse_pipe.ranking.engine.fusion import Fused
+from vse_pipe.ranking.engine.split import Split
 
 IDS, OWNERS = np.arange(30), np.arange(70) % 30
 

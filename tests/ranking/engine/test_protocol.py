@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
-from pipeline.project.params.schema import EvaluateParams
-from pipeline.ranking.engine.protocol import folds, tuning_folds
-from pipeline.ranking.engine.split import Split
 from tests.ranking.dense import unit_vectors
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking.engine.protocol import folds, tuning_folds
+from vse_pipe.ranking.engine.split import Split
 
 
 def split(images: int) -> Split:

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from pipeline.artifacts.evaluation import KS
-from pipeline.ranking.engine import criteria, relaxation
-from pipeline.ranking.engine.matching import Allowance
-from pipeline.ranking.inference.rgm import criterion as rgm
-from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from tests.ranking.engine.test_tuning import GRID, trial
+from vse_pipe.artifacts.evaluation import KS
+from vse_pipe.ranking.engine import criteria, relaxation
+from vse_pipe.ranking.engine.matching import Allowance
+from vse_pipe.ranking.inference.rgm import criterion as rgm
+from vse_pipe.ranking.metrics.truth import Truth
 
 
 @pytest.mark.parametrize("mode", ["rows", "literal"])

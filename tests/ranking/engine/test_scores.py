@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import UsageError
-from pipeline.ranking.engine.scores import STRIP, Scores
+from vse_pipe.core.errors import UsageError
+from vse_pipe.ranking.engine.scores import STRIP, Scores
 
 BLOCKS = [1, 7, 512, 10_000]
 

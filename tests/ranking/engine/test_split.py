@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts.embeddings import Side
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.project import paths
-from pipeline.ranking.engine.embedded import Embedded
-from pipeline.ranking.engine.split import collapsed
-from pipeline.ranking.metrics.truth import Relevance
 from tests.evaluate.embedded import sides, write
 from tests.ranking.dense import unit_vectors
+from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.project import paths
+from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.ranking.engine.split import collapsed
+from vse_pipe.ranking.metrics.truth import Relevance
 
 CPU = torch.device("cpu")
 

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pipeline.project.registry import INFERENCES
-from pipeline.ranking.engine import criteria, matching, outcome, ties
-from pipeline.ranking.engine.matching import Allowance
-from pipeline.ranking.engine.relaxation import _answered
-from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
+from vse_pipe.project.registry import INFERENCES
+from vse_pipe.ranking.engine import criteria, matching, outcome, ties
+from vse_pipe.ranking.engine.matching import Allowance
+from vse_pipe.ranking.engine.relaxation import _answered
+from vse_pipe.ranking.metrics.truth import Truth
 
 RGM = INFERENCES.load("rgm")
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
-from pipeline.ranking.engine import criteria, outcome, tiles
-from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.engine.outcome import Depths
-from pipeline.ranking.engine.scores import Scores
-from pipeline.ranking.engine.top import mean_of_top
-from pipeline.ranking.engine.trial import Trial, Tuned, run, run_both
-from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.engine import criteria, outcome, tiles
+from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.engine.outcome import Depths
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.top import mean_of_top
+from vse_pipe.ranking.engine.trial import Trial, Tuned, run, run_both
+from vse_pipe.ranking.metrics.truth import Truth
 
 IMAGES, CAPTIONS = 900, 1700
 

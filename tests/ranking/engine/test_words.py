@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.errors import InputError
-from pipeline.ranking.engine.words import Words
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.engine.words import Words
 
 
 def _some(lengths: list[int], seed: int = 0) -> Words:

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.ranking.engine import scores as scores_module
-from pipeline.ranking.inference.csls import criterion as csls
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, matrices, own, whole
+from vse_pipe.ranking.engine import scores as scores_module
+from vse_pipe.ranking.inference.csls import criterion as csls
 
 
 def rescored(scores: np.ndarray, **params) -> np.ndarray:

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core import workers
-from pipeline.core.errors import InputError
-from pipeline.ranking.engine.bank import Bank, log_sum_exp
-from pipeline.ranking.engine.bank_source import cosine
-from pipeline.ranking.engine.scores import STRIP, Scores
-from pipeline.ranking.inference.dual_is import criterion as dual_is
 from tests.naive import criteria as naive
 from tests.ranking.dense import dense, own, unit_vectors, whole
+from vse_pipe.core import workers
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.engine.bank import Bank, log_sum_exp
+from vse_pipe.ranking.engine.bank_source import cosine
+from vse_pipe.ranking.engine.scores import STRIP, Scores
+from vse_pipe.ranking.inference.dual_is import criterion as dual_is
 
 
 @pytest.mark.parametrize("is_own", [False, True])

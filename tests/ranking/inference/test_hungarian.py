@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import linear_sum_assignment
 
-from pipeline.core.errors import InputError, UsageError
-from pipeline.ranking.engine import criteria
-from pipeline.ranking.engine.matching import Allowance, greedy
-from pipeline.ranking.inference.hungarian import Params, optimum
-from pipeline.ranking.inference.hungarian import criterion as hungarian
-from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.ranking.engine import criteria
+from vse_pipe.ranking.engine.matching import Allowance, greedy
+from vse_pipe.ranking.inference.hungarian import Params, optimum
+from vse_pipe.ranking.inference.hungarian import criterion as hungarian
+from vse_pipe.ranking.metrics.truth import Truth
 
 
 def matched(scores: np.ndarray, k: int, mode: str = "rows") -> tuple[np.ndarray, np.ndarray]:

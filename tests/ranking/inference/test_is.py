@@ -3,15 +3,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.errors import InputError
-from pipeline.project.registry import INFERENCES
-from pipeline.ranking.engine import criteria, outcome
-from pipeline.ranking.engine import scores as scores_module
-from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.engine.matching import Allowance
-from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense, matrices, own, whole
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.registry import INFERENCES
+from vse_pipe.ranking.engine import criteria, outcome
+from vse_pipe.ranking.engine import scores as scores_module
+from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.engine.matching import Allowance
+from vse_pipe.ranking.metrics.truth import Truth
 
 inverted_softmax = INFERENCES.load("is")
 Params = inverted_softmax.Params

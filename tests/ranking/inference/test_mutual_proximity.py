@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.inference.mutual_proximity import criterion as mutual_proximity
 from tests.naive import criteria as naive
 from tests.ranking.dense import dense, own, whole
+from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.inference.mutual_proximity import criterion as mutual_proximity
 
 PARAMS = mutual_proximity.Params()
 

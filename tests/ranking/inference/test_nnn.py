@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.inference.nnn import criterion as nnn
 from tests.naive import criteria as naive
 from tests.ranking.dense import dense, whole
+from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.inference.nnn import criterion as nnn
 
 
 @pytest.fixture

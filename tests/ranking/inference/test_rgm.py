@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from pipeline.ranking.engine.matching import Allowance
-from pipeline.ranking.inference.rgm import criterion as rgm
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
+from vse_pipe.ranking.engine.matching import Allowance
+from vse_pipe.ranking.inference.rgm import criterion as rgm
 
 SETTINGS = [Allowance(1, 1.0), Allowance(5, 1.5), Allowance(10, 6.0)]
 

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from pipeline.project.registry import INFERENCES
-from pipeline.ranking.engine.bank import Bank
-from pipeline.ranking.inference.sinkhorn import criterion as sinkhorn
 from tests.naive import criteria as naive
 from tests.ranking.dense import dense, whole
+from vse_pipe.project.registry import INFERENCES
+from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.inference.sinkhorn import criterion as sinkhorn
 
 inverted_softmax = INFERENCES.load("is")
 

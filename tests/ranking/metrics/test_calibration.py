@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ranking.metrics.calibration import BINS, ISOTONIC, PLATT, ece_draws, fitted, reliability
 from tests.naive import calibrated as naive
+from vse_pipe.ranking.metrics.calibration import BINS, ISOTONIC, PLATT, ece_draws, fitted, reliability
 
 PAIRS = st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=40)
 

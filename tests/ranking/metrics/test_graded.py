@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.ranking.engine import graded as engine
-from pipeline.ranking.engine.outcome import Depths
-from pipeline.ranking.metrics.correlation import kendall
-from pipeline.ranking.metrics.graded import Graded
 from tests.naive import evaluate as naive
 from tests.naive import judged as naive_judged
 from tests.ranking.dense import dense
+from vse_pipe.ranking.engine import graded as engine
+from vse_pipe.ranking.engine.outcome import Depths
+from vse_pipe.ranking.metrics.correlation import kendall
+from vse_pipe.ranking.metrics.graded import Graded
 
 QUERIES, ITEMS = np.arange(40) + 100, np.arange(60)[::-1] * 7
 

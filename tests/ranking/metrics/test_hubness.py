@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ranking.metrics.hubness import anti_hubs, gini, hub_share, largest_hub, occurrence, robin_hood, skewness
 from tests.naive import evaluate as naive
+from vse_pipe.ranking.metrics.hubness import anti_hubs, gini, hub_share, largest_hub, occurrence, robin_hood, skewness
 
 counts = st.lists(st.integers(0, 50), min_size=1, max_size=40)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.ranking.metrics import plausible
 from tests.naive import judged as naive
+from vse_pipe.ranking.metrics import plausible
 
 
 @pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])

@@ -5,10 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ranking.metrics import precision
-from pipeline.ranking.metrics.positions import positions
-from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
+from vse_pipe.ranking.metrics import precision
+from vse_pipe.ranking.metrics.positions import positions
+from vse_pipe.ranking.metrics.truth import Truth
 
 # Positions of one query; with average ties all of a query may be moved by a half.
 integral = st.sets(st.integers(0, 30), min_size=1, max_size=25).map(sorted)

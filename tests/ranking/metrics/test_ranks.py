@@ -4,11 +4,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.errors import InputError
-from pipeline.ranking.metrics.ranks import best_ranks
-from pipeline.ranking.metrics.truth import Truth
 from tests.naive import evaluate as naive
 from tests.ranking.dense import matrices
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.metrics.ranks import best_ranks
+from vse_pipe.ranking.metrics.truth import Truth
 
 POLICIES = ["pessimistic", "average", "optimistic"]
 few_values = matrices(elements=st.integers(0, 3).map(float))

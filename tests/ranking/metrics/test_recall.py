@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ranking.metrics.recall import chance, hits_at, mean_rank, median_rank, recall
 from tests.naive import evaluate as naive
+from vse_pipe.ranking.metrics.recall import chance, hits_at, mean_rank, median_rank, recall
 
 some_ranks = st.lists(st.integers(0, 20).map(float), min_size=1, max_size=30)
 

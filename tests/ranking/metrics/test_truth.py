@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
-from pipeline.ranking.metrics.truth import Relevance, Truth
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.metrics.truth import Relevance, Truth
 
 CPU = torch.device("cpu")
 

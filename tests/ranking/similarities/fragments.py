@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline.project.registry import SIMILARITIES
-from pipeline.ranking.engine.alignment import alignment, chunks, pairs
-from pipeline.ranking.engine.alignment.pairs import OfPairs, over_pairs
-from pipeline.ranking.engine.words import Words
+from vse_pipe.project.registry import SIMILARITIES
+from vse_pipe.ranking.engine.alignment import alignment, chunks, pairs
+from vse_pipe.ranking.engine.alignment.pairs import OfPairs, over_pairs
+from vse_pipe.ranking.engine.words import Words
 
 LENGTHS = [3, 1, 5, 3, 2, 3]
 SHAPE = (4, 3, 6)  # images, regions, dim

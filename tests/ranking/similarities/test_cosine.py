@@ -1,6 +1,6 @@
 import torch
 
-from pipeline.project.registry import SIMILARITIES
+from vse_pipe.project.registry import SIMILARITIES
 
 member = SIMILARITIES.load("cosine")
 

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from pipeline.project.registry import SIMILARITIES
-from pipeline.ranking.similarities.order import score as order
+from vse_pipe.project.registry import SIMILARITIES
+from vse_pipe.ranking.similarities.order import score as order
 
 member = SIMILARITIES.load("order")
 

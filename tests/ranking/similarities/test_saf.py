@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
 from tests.naive import fragments as naive
 from tests.ranking.similarities.fragments import (
     SHAPE,
@@ -14,6 +13,7 @@ from tests.ranking.similarities.fragments import (
     inputs,
     small_chunks,
 )
+from vse_pipe.core.errors import InputError
 
 
 def model(**options) -> Model:

@@ -1,9 +1,9 @@
 import torch
 from hypothesis import settings
 
-from pipeline.ranking.engine.words import Words
 from tests.ranking.similarities.fragments import Model
 from tests.ranking.similarities.scan import DRAWN, Scan
+from vse_pipe.ranking.engine.words import Words
 
 
 class TestScan(Scan):

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from pipeline.project import paths
 from tests.report.claims.test_converged import write_ended
 from tests.tools.compare import project
 from tests.toy_project import PARAMS, write_params
+from vse_pipe.project import paths
 
 SEEDS = (1, 2, 3)
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from pipeline.artifacts import model_files
-from pipeline.core.files import write_json
-from pipeline.project import paths
-from pipeline.report.claims import converged
 from tests.toy_project import PARAMS, load_params
+from vse_pipe.artifacts import model_files
+from vse_pipe.core.files import write_json
+from vse_pipe.project import paths
+from vse_pipe.report.claims import converged
 
 
 def write_ended(run: str, **ended: object) -> None:

@@ -5,14 +5,14 @@ import shutil
 import numpy as np
 import pytest
 
-from pipeline.core.errors import MissingResource, ParamsError, UsageError
-from pipeline.project import paths
-from pipeline.project.params.load import load
-from pipeline.ranking.confidence.intervals import holm
-from pipeline.report.claims import schema
-from pipeline.report.claims.verdict import FAILS, HOLDS, NONE, UNSURE, judged
 from tests.report.claims.project import claim, write
 from tests.report.claims.test_converged import write_ended
+from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+from vse_pipe.ranking.confidence.intervals import holm
+from vse_pipe.report.claims import schema
+from vse_pipe.report.claims.verdict import FAILS, HOLDS, NONE, UNSURE, judged
 
 
 @pytest.fixture

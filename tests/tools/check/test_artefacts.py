@@ -8,15 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import captions, evaluation, images, pairs, phrases
-from pipeline.core.files import read_json, write_json
-from pipeline.project import paths
-from pipeline.project.nodes import declarations
-from pipeline.project.params.load import load
-from pipeline.project.problems import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
-from pipeline.tools.check.stage import check
-from pipeline.train.stage import train
 from tests.artifacts.test_phrases import PHRASE
+from vse_pipe.artifacts import captions, evaluation, images, pairs, phrases
+from vse_pipe.core.files import read_json, write_json
+from vse_pipe.project import paths
+from vse_pipe.project.nodes import declarations
+from vse_pipe.project.params.load import load
+from vse_pipe.project.problems import ARTEFACT, DIGEST, NOTE, PARAMS, Problem, exit_status
+from vse_pipe.tools.check.stage import check
+from vse_pipe.train.stage import train
 
 
 def test_a_project_that_is_well_has_no_problems(made):

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.errors import UsageError
-from pipeline.project.params import overlay as overlays
-from pipeline.project.params.document import read_document
-from pipeline.project.params.load import load
-from pipeline.tools.check import dvc_yaml
 from tests.rules.sources import ROOT
+from vse_pipe.core.errors import UsageError
+from vse_pipe.project.params import overlay as overlays
+from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.load import load
+from vse_pipe.tools.check import dvc_yaml
 
 
 def _problems() -> list[str]:
@@ -92,7 +92,10 @@ def test_code_that_no_dependency_covers_is_named(tmp_path, monkeypatch):
     """With the source tree there, as in this repository: an import that dvc.yaml does not list, and a run's own loss."""
     shutil.copytree(ROOT / "pipeline", tmp_path / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
     text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
-    for line in ("        - pipeline/train/samplers\n", "        - pipeline/train/losses/${item.loss}\n"):
+    for line in (
+        "        - pipeline/vse_pipe/train/samplers\n",
+        "        - pipeline/vse_pipe/train/losses/${item.loss}\n",
+    ):
         assert line in text
         text = text.replace(line, "")
     (tmp_path / "dvc.yaml").write_text(text, encoding="utf-8")
@@ -101,7 +104,7 @@ def test_code_that_no_dependency_covers_is_named(tmp_path, monkeypatch):
         (tmp_path / "data" / folder).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     found = _problems()
-    file = "pipeline/train/samplers/captions.py"
+    file = "pipeline/vse_pipe/train/samplers/captions.py"
     assert f"dvc.yaml train: runs {file}, which is no dependency; add `- {file}` to its deps" in found
-    assert any("train: runs pipeline/train/losses/hal" in line for line in found)
+    assert any("train: runs pipeline/vse_pipe/train/losses/hal" in line for line in found)
     assert all("train/samplers/" in line or "train/losses/" in line for line in found), found

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-import pipeline
-from pipeline.commands import _project
-from pipeline.commands import code as command
-from pipeline.project import code, lock, paths
-from pipeline.project.nodes import declarations
-from pipeline.project.params.load import load
-from pipeline.project.registry import LOSSES
-from pipeline.tools import code_lists
-from pipeline.tools.check.stage import check
-from pipeline.tools.init import stages_yaml
+import vse_pipe
 from tests.made import record
+from vse_pipe.commands import _project
+from vse_pipe.commands import code as command
+from vse_pipe.project import code, lock, paths
+from vse_pipe.project.nodes import declarations
+from vse_pipe.project.params.load import load
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.tools import code_lists
+from vse_pipe.tools.check.stage import check
+from vse_pipe.tools.init import stages_yaml
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def test_each_stage_has_a_list_of_what_it_runs(listed):
     train = declarations()["train"]
     text = (paths.CODE / "train" / "sum").read_text(encoding="utf-8")
     assert text == code.listing(code.needed(train, train.members(params, "sum"))) + "\n"
-    assert "pipeline.train.losses.sum.loss " in text
-    assert "pipeline.train.losses.max" not in text
+    assert "vse_pipe.train.losses.sum.loss " in text
+    assert "vse_pipe.train.losses.max" not in text
 
 
 def test_a_module_that_changed_makes_stale_what_runs_it(listed, tmp_path, monkeypatch):
@@ -56,7 +56,7 @@ def test_a_module_that_changed_makes_stale_what_runs_it(listed, tmp_path, monkey
 def test_a_list_that_is_nowhere_any_more_says_nothing(listed):
     path = paths.CODE / "train" / "sum"
     lock.cached(lock.md5(path)).unlink()
-    path.write_text("pipeline.train.losses.sum.loss 0\n", encoding="utf-8")
+    path.write_text("vse_pipe.train.losses.sum.loss 0\n", encoding="utf-8")
     assert check([]).problems == []
 
 
@@ -87,7 +87,7 @@ def test_what_was_found_is_kept_until_a_module_or_the_parameters_change(tmp_path
     module.parent.mkdir(parents=True)
     module.write_text("one = 1\n")
     params.write_text("seed: 1\n")
-    monkeypatch.setattr(pipeline, "__file__", str(tmp_path / "package" / "__init__.py"))
+    monkeypatch.setattr(vse_pipe, "__file__", str(tmp_path / "package" / "__init__.py"))
     calls = []
 
     def finds(overrides: list[str] = []) -> bool:  # noqa: B006 (nobody changes it)

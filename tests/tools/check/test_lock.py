@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 
-from pipeline.core.errors import ParamsError
-from pipeline.project import lock
-from pipeline.project.lock import Lock
-from pipeline.project.params.document import read_document
-from pipeline.tools.check.stage import check
 from tests.made import record
+from vse_pipe.core.errors import ParamsError
+from vse_pipe.project import lock
+from vse_pipe.project.lock import Lock
+from vse_pipe.project.params.document import read_document
+from vse_pipe.tools.check.stage import check
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

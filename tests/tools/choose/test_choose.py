@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import history
-from pipeline.core.errors import DeadRun, MissingResource, ParamsError, UsageError
-from pipeline.project.params.load import load
-from pipeline.tools.choose import grid, stage
-from pipeline.train import stage as train_stage
 from tests.command_line import caller
 from tests.toy_project import PARAMS, write_params
+from vse_pipe.artifacts import history
+from vse_pipe.core.errors import DeadRun, MissingResource, ParamsError, UsageError
+from vse_pipe.project.params.load import load
+from vse_pipe.tools.choose import grid, stage
+from vse_pipe.train import stage as train_stage
 
 pytestmark = pytest.mark.acceptance
 

@@ -11,7 +11,7 @@ from tests.report.claims.project import claim, write
 @pytest.fixture
 def run(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pipeline.core.console.stdout.width", 240)
+    monkeypatch.setattr("vse_pipe.core.console.stdout.width", 240)
     write(tmp_path, title="Two | claims", claims=[claim(), claim(left="lone", text="lone beats weak")])
     return caller(monkeypatch, capsys)
 
@@ -44,7 +44,7 @@ def test_markdown_and_the_terminal_say_the_same(run):
 
 
 def test_a_narrow_terminal_has_an_interval_in_one_line(run, monkeypatch):
-    monkeypatch.setattr("pipeline.core.console.stdout.width", 80)
+    monkeypatch.setattr("vse_pipe.core.console.stdout.width", 80)
     first = json.loads(run("claims", "claims.yaml", "--json", "--resamples", "60")[1])["claims"][0]
     text = run("claims", "claims.yaml", "--resamples", "60")[1]
     assert "{:+.2f} to {:+.2f}".format(*first["interval"]) in text

@@ -5,13 +5,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.artifacts.evaluation import METRICS, OCCURRENCE, RANKS
-from pipeline.core.files import write_json
-from pipeline.project import paths
-from pipeline.ranking.confidence.compared import Compared
-from pipeline.ranking.confidence.figures import Figures
-from pipeline.ranking.confidence.intervals import nest
 from tests.ranking import ranked
+from vse_pipe.artifacts.evaluation import METRICS, OCCURRENCE, RANKS
+from vse_pipe.core.files import write_json
+from vse_pipe.project import paths
+from vse_pipe.ranking.confidence.compared import Compared
+from vse_pipe.ranking.confidence.figures import Figures
+from vse_pipe.ranking.confidence.intervals import nest
 
 ABOUT = {"split": "test", "protocol": "full", "ties": "pessimistic", "bank": "none", "inference": "nns"}
 

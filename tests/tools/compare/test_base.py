@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from dvc.repo import Repo
 
-from pipeline.project import paths
 from tests.command_line import caller
 from tests.tools.compare import project
 from tests.toy_project import PARAMS, write_params
+from vse_pipe.project import paths
 
 # Two revisions of the project below a DVC repository below a git repository: the roots need not agree.
 PLACE = Path("work") / "retrieval"

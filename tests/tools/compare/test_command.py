@@ -9,20 +9,20 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import features
-from pipeline.core.files import write_json
-from pipeline.project import paths
-from pipeline.ranking.confidence.intervals import holm
 from tests.command_line import caller
 from tests.tools.compare import project
 from tests.toy_project import PARAMS, write_params
+from vse_pipe.artifacts import features
+from vse_pipe.core.files import write_json
+from vse_pipe.project import paths
+from vse_pipe.ranking.confidence.intervals import holm
 
 
 @pytest.fixture
 def run(monkeypatch, tmp_path, capsys):
     """Call the command in a project with the runs sum and hal; returns (exit status, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pipeline.core.console.stdout.width", 120)
+    monkeypatch.setattr("vse_pipe.core.console.stdout.width", 120)
     runs = {name: dict(PARAMS["runs"]["sum"]) for name in ("sum", "hal", "max")}
     write_params(tmp_path, runs=runs, grid={"inferences": ["nns", "is", "csls"]})
     project.write_run("sum", "nns", "csls", "is", images=120, quality=0.3)
@@ -234,7 +234,7 @@ def test_runs_with_seeds_are_compared_by_seed_and_image(repeated):
 
 
 def test_a_narrow_terminal_cuts_no_figure(repeated, monkeypatch):
-    monkeypatch.setattr("pipeline.core.console.stdout.width", 80)
+    monkeypatch.setattr("vse_pipe.core.console.stdout.width", 80)
     status, out, _ = repeated("compare", "sum", "max", "hal", "--inference", "nns", "--resamples", "60")
     assert (status, "±" in out, "…" in out) == (0, True, False)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import _content, captions, images
-from pipeline.project import paths
 from tests.command_line import caller
 from tests.ranking import ranked
 from tests.tools.compare import project
 from tests.toy_project import PARAMS, write_params
+from vse_pipe.artifacts import _content, captions, images
+from vse_pipe.project import paths
 
 SHIFT = 3
 

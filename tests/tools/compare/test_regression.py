@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.core.errors import Regression
-from pipeline.ranking.confidence.compared import Method
-from pipeline.ranking.confidence.difference import Comparison, FigureRow
-from pipeline.tools.compare import regression
 from tests.tools.compare.project import evaluation
+from vse_pipe.core.errors import Regression
+from vse_pipe.ranking.confidence.compared import Method
+from vse_pipe.ranking.confidence.difference import Comparison, FigureRow
+from vse_pipe.tools.compare import regression
 
 
 def _comparison(*rows: FigureRow) -> Comparison:

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from pipeline.ranking.confidence.compared import Method
-from pipeline.ranking.confidence.difference import Comparison, FigureRow
-from pipeline.tools.compare import show
 from tests.tools.compare.project import evaluation
+from vse_pipe.ranking.confidence.compared import Method
+from vse_pipe.ranking.confidence.difference import Comparison, FigureRow
+from vse_pipe.tools.compare import show
 
 ROWS = [
     FigureRow(("image_to_text", "r@1"), 41.254, 39.75, [-2.5, -0.254], 0.01249),
@@ -55,7 +55,7 @@ def test_document(comparison):
 
 
 def test_terminal_shows_names_as_they_are(comparison, capsys, monkeypatch):
-    monkeypatch.setattr("pipeline.core.console.stdout.width", 120)
+    monkeypatch.setattr("vse_pipe.core.console.stdout.width", 120)
     show.terminal([comparison], 500, 3)
     out = capsys.readouterr().out
     assert "A: a|b (nns), B: [b] (nns)" in out

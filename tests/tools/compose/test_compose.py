@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.core.errors import InputError
-from pipeline.evaluate.external.inputs import InputFiles
-from pipeline.project.params.schema import EvaluateParams
-from pipeline.tools.compose.stage import compose_files
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.external.files import Sample, sample, write
 from tests.toy_project import write_params
+from vse_pipe.core.errors import InputError
+from vse_pipe.evaluate.external.inputs import InputFiles
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.tools.compose.stage import compose_files
 
 
 def two_by_two(score, rows) -> dict[str, float]:
@@ -106,9 +106,9 @@ def test_files_that_cannot_be_used(tmp_path, text, message):
 
 
 def test_a_run_on_the_command_line(tmp_path, monkeypatch, capsys):
-    from pipeline.artifacts import captions, images
-    from pipeline.project import paths
     from tests.command_line import caller
+    from vse_pipe.artifacts import captions, images
+    from vse_pipe.project import paths
 
     monkeypatch.chdir(tmp_path)
     call = caller(monkeypatch, capsys)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.tools.doctor import stage
-from pipeline.tools.doctor.checks import disk, dvc, git, machine, packages, python, torch, weights
-from pipeline.tools.doctor.line import FAIL, OK, WARN, Line
 from tests.command_line import caller
 from tests.toy_project import PARAMS, write_params
+from vse_pipe.tools.doctor import stage
+from vse_pipe.tools.doctor.checks import disk, dvc, git, machine, packages, python, torch, weights
+from vse_pipe.tools.doctor.line import FAIL, OK, WARN, Line
 
 FOUND = {
     "torch": "2.15.0",
@@ -162,7 +162,7 @@ def test_places_follow_the_environment(project, monkeypatch):
         "disk, DVC cache": project / ".dvc" / "cache",
         "disk, weights": Path("/w"),
     }
-    from pipeline.core import weights as real
+    from vse_pipe.core import weights as real
 
     for name, value in [
         ("VSE_PIPE_WEIGHTS", None),

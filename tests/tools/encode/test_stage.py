@@ -10,18 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pipeline.artifacts import captions, embeddings, images, model_files
-from pipeline.core.errors import InputError, UsageError
-from pipeline.core.files import read_json, write_json
-from pipeline.embed.stage import embed
-from pipeline.project import paths
-from pipeline.project.params.load import load
-from pipeline.tools.encode.encoder import Encoder
-from pipeline.tools.encode.stage import CaptionFile, encode_captions, encode_images
-from pipeline.train.stage import train
 from tests.command_line import caller
 from tests.train.conftest import extraction, painted_project  # noqa: F401 (fixtures)
 from tests.train.painted import RAW, RUN, loaded
+from vse_pipe.artifacts import captions, embeddings, images, model_files
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.files import read_json, write_json
+from vse_pipe.embed.stage import embed
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+from vse_pipe.tools.encode.encoder import Encoder
+from vse_pipe.tools.encode.stage import CaptionFile, encode_captions, encode_images
+from vse_pipe.train.stage import train
 
 
 def _vectors(path: Path) -> tuple[list, np.ndarray]:

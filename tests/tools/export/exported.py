@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import evaluation
+from vse_pipe.artifacts import evaluation
 
 # float32 sums of unit vectors differ by less.
 _APART = 2e-6

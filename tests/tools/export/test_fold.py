@@ -4,12 +4,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.errors import InputError
-from pipeline.project.registry import INFERENCES
-from pipeline.ranking.engine import criteria
-from pipeline.ranking.engine.bank import Bank, ItemBias
-from pipeline.ranking.engine.scores import Scores
-from pipeline.tools.export.fold import folded
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.registry import INFERENCES
+from vse_pipe.ranking.engine import criteria
+from vse_pipe.ranking.engine.bank import Bank, ItemBias
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.tools.export.fold import folded
 
 FOLDABLE = [name for name in INFERENCES.names() if INFERENCES.traits(name).item_bias]
 # Inner products further apart than this, float64, are in the same order whatever the order of summation.

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from pipeline.tools.export.fold import Folded, FoldedSide
-from pipeline.tools.export.indexed import recall
+from vse_pipe.tools.export.fold import Folded, FoldedSide
+from vse_pipe.tools.export.indexed import recall
 
 
 def given(rng: np.random.Generator, queries: int, items: int) -> Folded:

@@ -5,21 +5,21 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pipeline.core.errors import InputError, IntegrityError, MissingResource, UsageError
-from pipeline.core.files import sha256
-from pipeline.evaluate.external import inputs as external
-from pipeline.evaluate.external.stage import evaluate_files
-from pipeline.evaluate.stage import evaluate
-from pipeline.project.params.schema import EvaluateParams
-from pipeline.project.registry import INFERENCES
-from pipeline.ranking.engine.embedded import Embedded
-from pipeline.tools.export.stage import TARGETS, export_files, export_run
 from tests.evaluate.embedded import sides
 from tests.evaluate.embedded import write as write_run
 from tests.evaluate.external.files import sample, write, write_npy
 from tests.tools.export.exported import APPROXIMATE, DIRECTIONS, PACKAGES, TO, found, same, tops
 from tests.tools.export.test_fold import FOLDABLE
 from tests.toy_project import load_params
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
+from vse_pipe.core.files import sha256
+from vse_pipe.evaluate.external import inputs as external
+from vse_pipe.evaluate.external.stage import evaluate_files
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.project.registry import INFERENCES
+from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.tools.export.stage import TARGETS, export_files, export_run
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_a_failure_leaves_nothing(files, tmp_path, monkeypatch):
 def test_without_its_package_a_target_names_the_extra(files, tmp_path, monkeypatch, to):
     for name in (to, f"{to}.index"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, f"pipeline.tools.export.targets.{to}", raising=False)
+    monkeypatch.delitem(sys.modules, f"vse_pipe.tools.export.targets.{to}", raising=False)
     wanted = rf"--to {to} needs the package {PACKAGES[to]}, which is not installed: pip install 'vse-pipe\[{to}\]'"
     with pytest.raises(MissingResource, match=wanted):
         exported(files, "is", to, "text_to_image", tmp_path / "out")

@@ -9,19 +9,19 @@ import torch
 from safetensors.torch import save_file
 from torchvision import models
 
-from pipeline.artifacts import captions, embeddings, features
-from pipeline.core.errors import IntegrityError, UsageError
-from pipeline.core.files import read_json, sha256, write_json
-from pipeline.embed.stage import embed
-from pipeline.extract.stage import extract
-from pipeline.project import paths
-from pipeline.project.params.load import load
-from pipeline.tools.hub.card import LOADER
-from pipeline.tools.hub.model import networks
-from pipeline.tools.hub.stage import pack
-from pipeline.train.stage import train
 from tests.train.conftest import extraction, painted_project  # noqa: F401 (fixtures)
 from tests.train.painted import RAW, RUN, loaded
+from vse_pipe.artifacts import captions, embeddings, features
+from vse_pipe.core.errors import IntegrityError, UsageError
+from vse_pipe.core.files import read_json, sha256, write_json
+from vse_pipe.embed.stage import embed
+from vse_pipe.extract.stage import extract
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+from vse_pipe.tools.hub.card import LOADER
+from vse_pipe.tools.hub.model import networks
+from vse_pipe.tools.hub.stage import pack
+from vse_pipe.train.stage import train
 
 
 @pytest.fixture

@@ -8,16 +8,16 @@ import pytest
 from huggingface_hub import ModelCard
 from ruamel.yaml import YAML
 
-from pipeline.artifacts import embeddings, evaluation, model_files
-from pipeline.core.errors import InputError, IntegrityError, PipelineError
-from pipeline.core.files import sha256
-from pipeline.embed.stage import embed
-from pipeline.project import paths
-from pipeline.project.nodes import Node, declarations
-from pipeline.project.params.load import load
-from pipeline.tools.hub.stage import pack
-from pipeline.train import check, stage
 from tests.made import INFERENCES
+from vse_pipe.artifacts import embeddings, evaluation, model_files
+from vse_pipe.core.errors import InputError, IntegrityError, PipelineError
+from vse_pipe.core.files import sha256
+from vse_pipe.embed.stage import embed
+from vse_pipe.project import paths
+from vse_pipe.project.nodes import Node, declarations
+from vse_pipe.project.params.load import load
+from vse_pipe.tools.hub.stage import pack
+from vse_pipe.train import check, stage
 
 HUB = Path("hub/sum")
 

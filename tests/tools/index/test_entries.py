@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.core.errors import UsageError
-from pipeline.project.params.typed import Dataset, Member
-from pipeline.tools.index import entries
 from tests.report import project
+from vse_pipe.core.errors import UsageError
+from vse_pipe.project.params.typed import Dataset, Member
+from vse_pipe.tools.index import entries
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.tools.plots import plots_page
 from tests.command_line import caller
+from vse_pipe.tools.plots import plots_page
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.project.params import overlay
-from pipeline.project.params.document import read_document
-from pipeline.project.params.load import load
-from pipeline.tools.check import dvc_stages, dvc_yaml
-from pipeline.tools.init import requirement, stage, stages_yaml
 from tests.rules.sources import ROOT
+from vse_pipe.project.params import overlay
+from vse_pipe.project.params.document import read_document
+from vse_pipe.project.params.load import load
+from vse_pipe.tools.check import dvc_stages, dvc_yaml
+from vse_pipe.tools.init import requirement, stage, stages_yaml
 
 
 def _everything(root: Path) -> set[str]:
@@ -29,7 +29,7 @@ def test_a_project_is_well_and_has_neither_code_nor_demo(call):
     found = _everything(Path("mine"))
     assert {"params.yaml", "dvc.yaml", ".gitignore", ".dvcignore", "reports", "data/audit/README.md"} <= found
     assert {".dvc/config", ".dvc/.gitignore", ".dvc/plots.html", ".dvc/plots/rsum.json", "requirements.txt"} <= found
-    assert not [name for name in found if name.endswith(".py") or name.startswith("pipeline")]
+    assert not [name for name in found if name.endswith(".py") or name.startswith(("pipeline", "vse_pipe"))]
     os.chdir("mine")
     assert Path(".dvc/config").read_bytes() == (ROOT / ".dvc/config").read_bytes()
     assert Path(".gitignore").read_bytes().startswith((ROOT / ".gitignore").read_bytes())
@@ -114,7 +114,7 @@ def test_rendered_pictures_need_no_code(call, name):
     params, document = load(Path("params.yaml")), read_document(Path("params.yaml"))
     assert all(one.line.endswith(f"{ENCODER}; {PUT}") for one in dvc_yaml.problems(params, document))
     assert {one.source for one in params.datasets.values() if one.format.name == "shapes"} == {"requirements.txt"}
-    call("-S", "datasets.own={format: shapes, source: pipeline/prepare/engine/scenes}", "apply", name)
+    call("-S", "datasets.own={format: shapes, source: pipeline/vse_pipe/prepare/engine/scenes}", "apply", name)
     found = dvc_yaml.problems(load(Path("params.yaml")), read_document(Path("params.yaml")))
     told = "this project has none; of `format: shapes` write `source: requirements.txt`, whose version draws them"
     assert [one.what for one in found if one.advice == told] == ["its stages depend on pipeline/, which is not there"]
@@ -142,13 +142,13 @@ def test_its_stages_are_those_of_this_repository_but_for_the_code(tmp_path):
         listed = [f"data/code/{original.name.replace('@', '/')}"] if original.deps else []
         assert sorted(mine.deps) == sorted([*kept, *listed])
         assert (mine.name, mine.params, mine.outs) == (original.name, original.params, original.outs)
-        assert mine.cmd == original.cmd.replace(" PYTHONPATH=.:$PYTHONPATH", "")
+        assert mine.cmd == original.cmd.replace(" PYTHONPATH=pipeline:$PYTHONPATH", "")
     parsed, repository = (YAML(typ="safe").load(one.read_text(encoding="utf-8")) for one in (path, ROOT / "dvc.yaml"))
     assert parsed["stages"]["code"]["always_changed"] is True
     templates = {name: plot.pop("template") for one in parsed["plots"] for name, plot in one.items()}
     before = {name: plot.pop("template") for one in repository["plots"] for name, plot in one.items()}
     assert parsed["plots"] == repository["plots"]
-    assert {name: f"pipeline/report/plots/{one}.json" for name, one in templates.items()} == before
+    assert {name: f"pipeline/vse_pipe/report/plots/{one}.json" for name, one in templates.items()} == before
     kept_settings = [parsed["stages"][name]["do"]["outs"] for name in ("extract", "train")]
     assert kept_settings == [repository["stages"][name]["do"]["outs"] for name in ("extract", "train")]
 

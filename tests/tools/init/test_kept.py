@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.tools.plots import plots_page
 from tests.command_line import caller
+from vse_pipe.tools.plots import plots_page
 
 
 @pytest.fixture

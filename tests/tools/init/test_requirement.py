@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from pipeline.tools.init import requirement
+from vse_pipe.tools.init import requirement
 
 DIGEST, COMMIT = "0c" * 32, "1f" * 20
 
@@ -78,13 +78,13 @@ def _git(folder: Path, *arguments: str) -> str:
 def clone(tmp_path, monkeypatch):
     """A clone of a repository with a package, which is what is installed."""
     source = tmp_path / "origin"
-    (source / "pipeline").mkdir(parents=True)
-    (source / "pipeline" / "a.py").write_text("A = 1\n")
+    (source / "pipeline/vse_pipe").mkdir(parents=True)
+    (source / "pipeline/vse_pipe" / "a.py").write_text("A = 1\n")
     _git(source, "init", "-q")
     _git(source, "add", ".")
     _git(source, "commit", "-qm", "one")
     _git(tmp_path, "clone", "-q", str(source), "clone")
-    monkeypatch.setattr(requirement, "PACKAGE", tmp_path / "clone" / "pipeline")
+    monkeypatch.setattr(requirement, "PACKAGE", tmp_path / "clone" / "pipeline/vse_pipe")
     return tmp_path / "clone"
 
 
@@ -109,10 +109,10 @@ def test_of_a_clone_that_nobody_else_has_it_is_the_folder(installed, clone, monk
     if why != "a path":
         _git(clone, "remote", "set-url", "origin", "https://host.org/a/b.git")
     if why == "other code":
-        (clone.parent / "site" / "pipeline").mkdir(parents=True)
-        monkeypatch.setattr(requirement, "PACKAGE", clone.parent / "site" / "pipeline")
+        (clone.parent / "site" / "vse_pipe").mkdir(parents=True)
+        monkeypatch.setattr(requirement, "PACKAGE", clone.parent / "site" / "vse_pipe")
     if why in ("changed", "not pushed"):
-        (clone / "pipeline" / "a.py").write_text("A = 2\n")
+        (clone / "pipeline/vse_pipe" / "a.py").write_text("A = 2\n")
     if why == "not pushed":
         _git(clone, "commit", "-qam", "two")
     assert installed({"url": clone.as_uri(), "dir_info": {"editable": True}})[1] == [f"--editable {clone}"]

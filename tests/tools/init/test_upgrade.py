@@ -5,9 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from pipeline.project.code import PACKAGE
-from pipeline.tools.init import stage, stages_yaml
 from tests.rules.sources import ROOT
+from vse_pipe.tools.init import stage, stages_yaml
 
 
 def _commit(message: str) -> None:
@@ -84,8 +83,8 @@ def test_upgrade_reads_all_before_it_writes(call, monkeypatch):
 
 def test_a_clone_has_its_own_dvc_yaml(call):
     shutil.copy(ROOT / "params.yaml", ".")
-    Path(PACKAGE.name).mkdir()
-    (Path(PACKAGE.name) / "cli.py").touch()
+    Path("pipeline/vse_pipe").mkdir(parents=True)
+    Path("pipeline/vse_pipe/cli.py").touch()
     status, _, err = call("init", "--upgrade")
     assert (status, err) == (2, "error: init --upgrade: this is a clone, whose dvc.yaml comes with its code\n")
     assert not Path("dvc.yaml").exists()

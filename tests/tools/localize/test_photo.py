@@ -7,28 +7,28 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.artifacts import embeddings, regions
-from pipeline.artifacts import images as artefact
-from pipeline.core.device import resolve
-from pipeline.core.errors import InputError, UnreadableImage, UsageError
-from pipeline.embed.stage import embed
-from pipeline.extract.stage import extract
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.pictures import images
-from pipeline.pictures.address import Box
-from pipeline.prepare.stage import prepare
-from pipeline.project import paths
-from pipeline.project.params.typed import Params
-from pipeline.tools.localize import draw
-from pipeline.tools.localize.find import FoundBox, find
-from pipeline.tools.localize.photo import unpacked
-from pipeline.tools.localize.question import Question, check
-from pipeline.tools.localize.stage import localize
-from pipeline.tools.search import together
-from pipeline.train.stage import train
 from tests.command_line import caller
 from tests.toy_project import PARAMS, load_params
+from vse_pipe.artifacts import embeddings, regions
+from vse_pipe.artifacts import images as artefact
+from vse_pipe.core.device import resolve
+from vse_pipe.core.errors import InputError, UnreadableImage, UsageError
+from vse_pipe.embed.stage import embed
+from vse_pipe.extract.stage import extract
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.pictures import images
+from vse_pipe.pictures.address import Box
+from vse_pipe.prepare.stage import prepare
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.tools.localize import draw
+from vse_pipe.tools.localize.find import FoundBox, find
+from vse_pipe.tools.localize.photo import unpacked
+from vse_pipe.tools.localize.question import Question, check
+from vse_pipe.tools.localize.stage import localize
+from vse_pipe.tools.search import together
+from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance
 COUNTS = {"train": 8, "val": 4, "test": 4}

@@ -6,12 +6,12 @@ import pytest
 from dvc_render import VegaRenderer, render_html
 from ruamel.yaml import YAML
 
-from pipeline.tools.plots import plots_page
 from tests.command_line import caller
 from tests.report.browser import Browser, installed
 from tests.rules.sources import ROOT
+from vse_pipe.tools.plots import plots_page
 
-OURS = sorted((ROOT / "pipeline" / "report" / "plots").glob("*.json"))
+OURS = sorted((ROOT / "pipeline/vse_pipe/report" / "plots").glob("*.json"))
 COLUMNS = {
     "rsum": ("rsum", "run"),
     "curves": ("epoch", "val_rsum"),

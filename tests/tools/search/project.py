@@ -7,15 +7,15 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image, ImageDraw
 
-from pipeline.artifacts import captions, features, images
-from pipeline.embed.stage import embed
-from pipeline.extract.stage import extract
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.project.params.typed import Params
-from pipeline.train.stage import train
 from tests.toy_project import PARAMS, load_params
+from vse_pipe.artifacts import captions, features, images
+from vse_pipe.embed.stage import embed
+from vse_pipe.extract.stage import extract
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.train.stage import train
 
 COLOURS = ["red", "green", "blue", "black"]
 SHAPES = ["disc", "box"]

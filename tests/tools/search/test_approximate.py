@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from pipeline.core.errors import UsageError
-from pipeline.project.params.schema import SearchParams
-from pipeline.tools.search.correction import Correction
-from pipeline.tools.search.narrow import Wanted
-from pipeline.tools.search.query import IMAGE, TO_IMAGES, Term, parse
 from tests.tools.search.project import SPLITS
+from vse_pipe.core.errors import UsageError
+from vse_pipe.project.params.schema import SearchParams
+from vse_pipe.tools.search.correction import Correction
+from vse_pipe.tools.search.narrow import Wanted
+from vse_pipe.tools.search.query import IMAGE, TO_IMAGES, Term, parse
 
 pytest.importorskip("faiss", reason="faiss-cpu is not installed")
-from pipeline.ranking.engine import index
-from pipeline.tools.search import approximate
+from vse_pipe.ranking.engine import index
+from vse_pipe.tools.search import approximate
 
 ITEMS, DIM, QUERIES = 3000, 24, 60
 TEST = SPLITS.count("test")

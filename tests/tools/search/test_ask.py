@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.errors import InputError, UsageError
-from pipeline.tools.search import narrow
-from pipeline.tools.search.narrow import Wanted, leaders
-from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term, parse
 from tests.naive import asked as naive
 from tests.tools.search.project import SPLITS
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.tools.search import narrow
+from vse_pipe.tools.search.narrow import Wanted, leaders
+from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, TO_CAPTIONS, TO_IMAGES, Term, parse
 
 TEST = SPLITS.count("test")
 ALL = Wanted(10**4)

@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import images
-from pipeline.core import tables
-from pipeline.core.errors import InputError
-from pipeline.pictures import images as pictures
-from pipeline.tools.search.catalogue import Catalogue
+from vse_pipe.artifacts import images
+from vse_pipe.core import tables
+from vse_pipe.core.errors import InputError
+from vse_pipe.pictures import images as pictures
+from vse_pipe.tools.search.catalogue import Catalogue
 
 
 def catalogue(root, file: str) -> Catalogue:

@@ -3,12 +3,12 @@ import json
 import numpy as np
 import pytest
 
-from pipeline.artifacts import embeddings
-from pipeline.artifacts.embeddings import Side
-from pipeline.core.errors import UsageError
-from pipeline.project import paths
-from pipeline.tools.search.choose import default_run
 from tests.tools.search import project as artefacts
+from vse_pipe.artifacts import embeddings
+from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.core.errors import UsageError
+from vse_pipe.project import paths
+from vse_pipe.tools.search.choose import default_run
 
 
 def _figures(root, content):

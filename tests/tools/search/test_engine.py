@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from pipeline.artifacts import captions, evaluation
-from pipeline.core.errors import InputError, IntegrityError, MissingResource, UsageError
-from pipeline.evaluate.stage import evaluate
-from pipeline.project import paths
-from pipeline.tools.search.narrow import best
-from pipeline.tools.search.query import TO_CAPTIONS, TO_IMAGES
 from tests.tools.search import project as artefacts
 from tests.tools.search.project import HOSTILE, RUNS, SPLITS
+from vse_pipe.artifacts import captions, evaluation
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.project import paths
+from vse_pipe.tools.search.narrow import best
+from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES
 
 ALL_RUNS = [*RUNS, "both"]
 TEST = SPLITS.count("test")

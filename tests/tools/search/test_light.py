@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.project.registry import TEXT_ENCODERS
-from pipeline.tools.search import light
 from tests.rules.sources import ROOT
 from tests.tools.search import project as artefacts
+from vse_pipe.project.registry import TEXT_ENCODERS
+from vse_pipe.tools.search import light
 
 WORDS, DIM = 11, 7
 GRU = [
@@ -70,9 +70,11 @@ def test_what_is_not_here_is_asked_through_torch():
 @pytest.mark.parametrize("run", ["sum", "bags"])
 def test_a_sentence_and_an_image_are_searched_without_torch(project, run):
     artefacts.params(project)
-    code = "import sys; from pathlib import Path; from pipeline.project.params.load import load\n"
-    code += "from pipeline.tools.search.engine import Engine\n"
+    code = "import sys; from pathlib import Path; from vse_pipe.project.params.load import load\n"
+    code += "from vse_pipe.tools.search.engine import Engine\n"
     code += f"engine = Engine.open(load(Path('params.yaml'), []), {run!r})\n"
     code += "engine.by_text('a red disc'); engine.by_image_id(5); engine.keep(); print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": f"{ROOT}/pipeline:{ROOT}"}, capture_output=True, text=True
+    )
     assert (done.stdout, done.stderr) == ("False\n", "")

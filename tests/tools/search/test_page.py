@@ -4,12 +4,12 @@ import re
 
 import pytest
 
-from pipeline.core.errors import UsageError
-from pipeline.tools.search import page
-from pipeline.tools.search.answer import document
-from pipeline.tools.search.query import TO_CAPTIONS, TO_IMAGES
 from tests.report.browser import Browser, installed
 from tests.tools.search.project import HOSTILE, SPLITS
+from vse_pipe.core.errors import UsageError
+from vse_pipe.tools.search import page
+from vse_pipe.tools.search.answer import document
+from vse_pipe.tools.search.query import TO_CAPTIONS, TO_IMAGES
 
 TEST = SPLITS.count("test")
 

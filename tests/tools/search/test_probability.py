@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from pipeline.core.errors import InputError, UsageError
-from pipeline.tools.search.narrow import Wanted
-from pipeline.tools.search.query import IMAGE, TEXT, TO_CAPTIONS, TO_IMAGES, Term, parse
 from tests.naive import calibrated as naive
 from tests.tools.search.project import SPLITS
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.tools.search.narrow import Wanted
+from vse_pipe.tools.search.query import IMAGE, TEXT, TO_CAPTIONS, TO_IMAGES, Term, parse
 
 SENTENCE = (Term(TEXT, "a red disc"),)
 EVERY = Wanted(10**4, probability=True)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.core.errors import UsageError
-from pipeline.tools.search import query
-from pipeline.tools.search.query import IMAGE, PHOTO, TEXT, Term, parse
+from vse_pipe.core.errors import UsageError
+from vse_pipe.tools.search import query
+from vse_pipe.tools.search.query import IMAGE, PHOTO, TEXT, Term, parse
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="+-"), min_size=1)
 NUMBERS = st.floats(0.01, 1000).map(lambda number: float(f"{number:.2f}"))

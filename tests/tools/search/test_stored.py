@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.artifacts import embeddings
-from pipeline.artifacts.embeddings import Side
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.project import paths
-from pipeline.tools.search import gallery, stored
-from pipeline.tools.search.engine import TO_IMAGES
-from pipeline.tools.search.query import IMAGE, Term
-from pipeline.tools.search.stored import Stored
+from vse_pipe.artifacts import embeddings
+from vse_pipe.artifacts.embeddings import Side
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.project import paths
+from vse_pipe.tools.search import gallery, stored
+from vse_pipe.tools.search.engine import TO_IMAGES
+from vse_pipe.tools.search.query import IMAGE, Term
+from vse_pipe.tools.search.stored import Stored
 
 CONTENT = Stored({"bias": np.arange(4.0)}, {"seconds": 1.5})
 

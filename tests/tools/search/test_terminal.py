@@ -7,7 +7,7 @@ import re
 import pytest
 from PIL import Image
 
-from pipeline.tools.search.terminal import ITERM, KITTY, draw, protocol
+from vse_pipe.tools.search.terminal import ITERM, KITTY, draw, protocol
 
 
 class Terminal(io.StringIO):

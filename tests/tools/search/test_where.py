@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.errors import UsageError
-from pipeline.tools.search import where
+from vse_pipe.core.errors import UsageError
+from vse_pipe.tools.search import where
 
 FILES = ["a.png", "b/it's.jpg", "c.JPG", "d and e.png", 'f"g.png']
 COLUMNS = {"image_id": [3, 5, 7, 9, 11], "file": FILES, "width": [100, 500, 640, 500, 0], "split": list("xyyxz")}

@@ -1,8 +1,8 @@
 import pytest
 from starlette.testclient import TestClient
 
-from pipeline.tools.serve.app import create
 from tests.tools.serve.standin import StandIn
+from vse_pipe.tools.serve.app import create
 
 
 @pytest.fixture

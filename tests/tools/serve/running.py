@@ -25,7 +25,7 @@ def started(project: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Po
     process = subprocess.Popen(
         [sys.executable, *arguments, "--port", "0"],
         cwd=project,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/pipeline:{ROOT}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         preexec_fn=heed_ctrl_c,

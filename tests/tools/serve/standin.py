@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 from PIL import Image
 
-from pipeline.core.errors import InputError
-from pipeline.tools.search.narrow import Wanted
-from pipeline.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Term, direction
+from vse_pipe.core.errors import InputError
+from vse_pipe.tools.search.narrow import Wanted
+from vse_pipe.tools.search.query import PHOTO, TEXT, TO_CAPTIONS, Term, direction
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 160, 60), "blue": (40, 60, 200), "white": (250, 250, 250)}
 HOSTILE = "<script>alert(1)</script> & <img src=x onerror=alert(2)> \"quoted' caption"

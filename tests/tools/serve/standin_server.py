@@ -4,8 +4,8 @@ import sys
 import types
 from pathlib import Path
 
-from pipeline import cli
 from tests.tools.serve.standin import StandIn
+from vse_pipe import cli
 
 
 def main() -> None:
@@ -16,7 +16,7 @@ def main() -> None:
         def open(params, run, inference="nns", split="test", device="auto"):
             return StandIn(Path(folder), inference, run, split, seconds=float(seconds))
 
-    sys.modules["pipeline.tools.search.engine"] = types.SimpleNamespace(Engine=Engine, TO_IMAGES="text_to_image")
+    sys.modules["vse_pipe.tools.search.engine"] = types.SimpleNamespace(Engine=Engine, TO_IMAGES="text_to_image")
     sys.argv = ["vse-pipe", *arguments]
     cli.main()
 

@@ -8,9 +8,9 @@ import time
 import pytest
 import uvicorn
 
-from pipeline.tools.serve import connections, server
-from pipeline.tools.serve.app import create
 from tests.tools.serve.standin import StandIn
+from vse_pipe.tools.serve import connections, server
+from vse_pipe.tools.serve.app import create
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 PHOTO = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 99\r\n\r\n--b"

@@ -12,15 +12,15 @@ import urllib.request
 import pytest
 from PIL import Image
 
-from pipeline.embed import stage as embed
-from pipeline.extract import stage as extract
-from pipeline.extract import text_stage
-from pipeline.inject import stage as inject
-from pipeline.prepare import stage as prepare
-from pipeline.train import stage as train
 from tests.rules.sources import ROOT
 from tests.tools.serve.running import started
 from tests.toy_project import PARAMS, load_params
+from vse_pipe.embed import stage as embed
+from vse_pipe.extract import stage as extract
+from vse_pipe.extract import text_stage
+from vse_pipe.inject import stage as inject
+from vse_pipe.prepare import stage as prepare
+from vse_pipe.train import stage as train
 
 pytestmark = pytest.mark.acceptance
 
@@ -28,7 +28,7 @@ PAGE = (ROOT / "docs/serve.md").read_text(encoding="utf-8")
 SHOWN = [
     line for block in re.findall(r"^```bash\n(.*?)^```$", PAGE, re.M | re.S) for line in block.splitlines() if line
 ]
-VSE_PIPE = "from pipeline.cli import main; main()"
+VSE_PIPE = "from vse_pipe.cli import main; main()"
 SECTIONS = {
     "datasets": {"toy": {"format": "shapes", "source": "unused", "train": 40, "val": 10, "test": 12}},
     "features": {"plain": {"dataset": "toy", "backbone": "random_filters"}},

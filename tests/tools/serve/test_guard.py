@@ -10,11 +10,11 @@ import anyio
 import pytest
 from starlette.testclient import TestClient
 
-from pipeline.core.errors import MissingResource
-from pipeline.tools.serve import guard, uploads
-from pipeline.tools.serve.app import create
-from pipeline.tools.serve.query import MAX_UPLOAD
 from tests.tools.serve.test_page import photo
+from vse_pipe.core.errors import MissingResource
+from vse_pipe.tools.serve import guard, uploads
+from vse_pipe.tools.serve.app import create
+from vse_pipe.tools.serve.query import MAX_UPLOAD
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import anyio
 import pytest
 from starlette.exceptions import HTTPException
 
-from pipeline.tools.serve import line
-from pipeline.tools.serve.line import WaitingLine
+from vse_pipe.tools.serve import line
+from vse_pipe.tools.serve.line import WaitingLine
 
 AGAIN = {"Retry-After": "2"}
 

@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from pipeline.tools.search.narrow import Wanted
-from pipeline.tools.serve.app import create
 from tests.tools.serve.standin import HOSTILE
+from vse_pipe.tools.search.narrow import Wanted
+from vse_pipe.tools.serve.app import create
 
 
 class Reader(HTMLParser):

@@ -7,8 +7,8 @@ import zlib
 import pytest
 from PIL import Image
 
-from pipeline.core.errors import InputError
-from pipeline.tools.serve.pictures import SIDE, Thumbnails, check_upload
+from vse_pipe.core.errors import InputError
+from vse_pipe.tools.serve.pictures import SIDE, Thumbnails, check_upload
 
 
 def png(width: int, height: int) -> bytes:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.core.errors import UsageError
-from pipeline.tools.serve.query import MAX_K, MAX_TEXT, Query, read
+from vse_pipe.core.errors import UsageError
+from vse_pipe.tools.serve.query import MAX_K, MAX_TEXT, Query, read
 
 SERVED = ["csls", "nns"]
 

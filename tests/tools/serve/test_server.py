@@ -13,12 +13,12 @@ import urllib.request
 
 import pytest
 
-from pipeline.core.errors import PipelineError, UsageError
-from pipeline.tools.serve import server
 from tests.command_line import caller
 from tests.tools.serve.running import served
 from tests.tools.serve.standin import StandIn
 from tests.toy_project import write_params
+from vse_pipe.core.errors import PipelineError, UsageError
+from vse_pipe.tools.serve import server
 
 
 def test_listen_on_a_free_port_and_its_address():
@@ -133,7 +133,7 @@ def said(call, project, monkeypatch):
             return StandIn(project / "pictures", inference, run, split)
 
     real = types.SimpleNamespace(Engine=Engine, TO_IMAGES="text_to_image")
-    monkeypatch.setitem(sys.modules, "pipeline.tools.search.engine", real)
+    monkeypatch.setitem(sys.modules, "vse_pipe.tools.search.engine", real)
     monkeypatch.setattr(server, "serve", lambda app, listening: None)
 
     def run(*arguments: str) -> tuple[int, str]:

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.artifacts import fragments, images
-from pipeline.core.errors import UsageError
-from pipeline.core.files import save_tensors, sha256
-from pipeline.project import lock
-from pipeline.tools.verify.finding import DAMAGED, IN_LOCK, MISSING, OK, UNKNOWN
-from pipeline.tools.verify.stage import verify
 from tests.made import record
+from vse_pipe.artifacts import fragments, images
+from vse_pipe.core.errors import UsageError
+from vse_pipe.core.files import save_tensors, sha256
+from vse_pipe.project import lock
+from vse_pipe.tools.verify.finding import DAMAGED, IN_LOCK, MISSING, OK, UNKNOWN
+from vse_pipe.tools.verify.stage import verify
 
 
 def _flip(path: Path) -> None:

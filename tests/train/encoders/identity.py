@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
 from tests.naive.encoders import unit
+from vse_pipe.core.errors import InputError
 
 
 def check(build) -> None:

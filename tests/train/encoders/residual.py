@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
+from vse_pipe.core.errors import InputError
 
 IN, OUT = 7, 4
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from pipeline.core.errors import InputError
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
+from vse_pipe.core.errors import InputError
 
 BATCH_NORMS = ("last", "first", "none")
 HIDDEN = (5, [5], [6, 3])

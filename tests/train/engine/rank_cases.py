@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core import ranks
-from pipeline.project.params.typed import Params
-from pipeline.project.registry import IMAGE_ENCODERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from pipeline.train import stage
-from pipeline.train.engine import data, encode, gradient_cache, loop
-from pipeline.train.engine.average import Averages
-from pipeline.train.engine.data import Pairs
-from pipeline.train.engine.model import DualEncoder, build
-from pipeline.train.engine.optimise import optimizer_for
-from pipeline.train.engine.scheme.scheme import Scheme
-from pipeline.train.engine.teacher import Teacher
 from tests.train.killed import Killed
 from tests.train.some import member, some_pairs, some_scheme
+from vse_pipe.core import ranks
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.registry import IMAGE_ENCODERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
+from vse_pipe.train import stage
+from vse_pipe.train.engine import data, encode, gradient_cache, loop
+from vse_pipe.train.engine.average import Averages
+from vse_pipe.train.engine.data import Pairs
+from vse_pipe.train.engine.model import DualEncoder, build
+from vse_pipe.train.engine.optimise import optimizer_for
+from vse_pipe.train.engine.scheme.scheme import Scheme
+from vse_pipe.train.engine.teacher import Teacher
 
 COUNT = 34
 FRAGMENTS = ("scan_t2i", "scan_i2t", "saf", "sgr")

@@ -8,19 +8,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pipeline.artifacts import history, model_files
-from pipeline.embed.stage import embed
-from pipeline.evaluate.stage import evaluate
-from pipeline.project import paths
-from pipeline.project.step import DONE
-from pipeline.train.engine import checkpoint, loop
-from pipeline.train.engine.average import Averages
-from pipeline.train.engine.optimise import optimizer_for, step
-from pipeline.train.plan import plan
-from pipeline.train.stage import train
 from tests.toy_project import PARAMS, load_params
 from tests.train.killed import killed_after
 from tests.train.some import some_pairs, some_scheme
+from vse_pipe.artifacts import history, model_files
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.project import paths
+from vse_pipe.project.step import DONE
+from vse_pipe.train.engine import checkpoint, loop
+from vse_pipe.train.engine.average import Averages
+from vse_pipe.train.engine.optimise import optimizer_for, step
+from vse_pipe.train.plan import plan
+from vse_pipe.train.stage import train
 
 OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline.train.engine import checkpoint
-from pipeline.train.engine.checkpoint import Progress
 from tests.train.some import adam
+from vse_pipe.train.engine import checkpoint
+from vse_pipe.train.engine.checkpoint import Progress
 
 
 @pytest.fixture

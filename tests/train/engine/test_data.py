@@ -1,9 +1,9 @@
 import numpy as np
 import torch
 
-from pipeline.artifacts.texts import Texts
-from pipeline.train.engine.data import Pairs, text_lengths
 from tests.train.some import some_pairs
+from vse_pipe.artifacts.texts import Texts
+from vse_pipe.train.engine.data import Pairs, text_lengths
 
 
 def test_a_batch_is_a_plain_gather():

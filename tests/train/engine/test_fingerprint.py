@@ -2,10 +2,10 @@
 
 import pytest
 
-from pipeline.project import code
-from pipeline.project.nodes import declarations
-from pipeline.train.engine import fingerprint
 from tests.toy_project import PARAMS, load_params
+from vse_pipe.project import code
+from vse_pipe.project.nodes import declarations
+from vse_pipe.train.engine import fingerprint
 
 RUN = PARAMS["runs"]["sum"]
 FRAGMENTS = {**RUN, "similarity": "sgr", "image": "regions"}
@@ -17,7 +17,7 @@ def test_the_digest_is_of_all_that_the_stage_and_the_members_of_the_run_import(t
     params = load_params(tmp_path, runs=RUNS)
     declared = declarations()["train"]
     needed = code.needed(declared, declared.members(params, run))
-    assert {"pipeline.ranking.metrics.recall", "pipeline.train.engine.loop"} <= needed
+    assert {"vse_pipe.ranking.metrics.recall", "vse_pipe.train.engine.loop"} <= needed
     assert fingerprint.code_of(params.runs[run]) == code.digest(needed)
 
 
@@ -25,4 +25,4 @@ def test_a_run_does_not_depend_on_members_it_does_not_name(tmp_path):
     params = load_params(tmp_path, runs=RUNS)
     declared = declarations()["train"]
     needed = code.needed(declared, declared.members(params, "plain"))
-    assert not [one for one in needed if one.startswith(("pipeline.train.losses.max", "pipeline.train.schemes.l2rm"))]
+    assert not [one for one in needed if one.startswith(("vse_pipe.train.losses.max", "vse_pipe.train.schemes.l2rm"))]

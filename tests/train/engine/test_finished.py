@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.train.engine import checkpoint, finished
+from vse_pipe.train.engine import checkpoint, finished
 
 
 @pytest.fixture

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import model_files
-from pipeline.core.errors import InputError, IntegrityError, ParamsError, UsageError
-from pipeline.core.files import sha256
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.project.params.load import load
-from pipeline.train import plan
-from pipeline.train.engine import restore
-from pipeline.train.stage import train
 from tests.toy_project import PARAMS, load_params, write_params, write_prepared
+from vse_pipe.artifacts import model_files
+from vse_pipe.core.errors import InputError, IntegrityError, ParamsError, UsageError
+from vse_pipe.core.files import sha256
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.params.load import load
+from vse_pipe.train import plan
+from vse_pipe.train.engine import restore
+from vse_pipe.train.stage import train
 
 GIVEN = Path("given")
 CONFIG = GIVEN / model_files.CONFIG

@@ -3,8 +3,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.train.engine.incidence import Incidence
-from pipeline.train.engine.loss.scored import Scored
+from vse_pipe.train.engine.incidence import Incidence
+from vse_pipe.train.engine.loss.scored import Scored
 
 CPU = torch.device("cpu")
 

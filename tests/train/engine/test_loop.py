@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts import history, model_files
-from pipeline.core.errors import PipelineError
-from pipeline.project import paths
-from pipeline.train.engine import checkpoint, finished, loop, optimise
-from pipeline.train.stage import train
 from tests.toy_project import PARAMS, load_params
 from tests.train.killed import Killed, killed_after
 from tests.train.some import adam, some_pairs, some_scheme
+from vse_pipe.artifacts import history, model_files
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.project import paths
+from vse_pipe.train.engine import checkpoint, finished, loop, optimise
+from vse_pipe.train.stage import train
 
 OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from pipeline.project.registry import LOSSES
 from tests.train.engine import rank_cases
 from tests.train.engine.rank_cases import FRAGMENTS, Found
 from tests.train.ranked import on
+from vse_pipe.project.registry import LOSSES
 
 # Members that draw random numbers or look at the whole batch.
 DRAWING = {

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.project.params.training import TrainParams
-from pipeline.train.engine.encoder.rate import OwnRate
-from pipeline.train.engine.schedule import Moment, set_rates, share
 from tests.train.some import adam, some_pairs, some_scheme
+from vse_pipe.project.params.training import TrainParams
+from vse_pipe.train.engine.encoder.rate import OwnRate
+from vse_pipe.train.engine.schedule import Moment, set_rates, share
 
 
 def _rates(params, steps, begins=0, decays_from=0):

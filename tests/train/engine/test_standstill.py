@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 import torch
 
-from pipeline.artifacts import history, model_files
-from pipeline.core.errors import DeadRun
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.project.registry import LOSSES
-from pipeline.train import stage
-from pipeline.train.engine import checkpoint
-from pipeline.train.engine.standstill import StepResult, Watch
-from pipeline.train.stage import train
 from tests.toy_project import PARAMS, load_params, write_prepared
+from vse_pipe.artifacts import history, model_files
+from vse_pipe.core.errors import DeadRun
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.train import stage
+from vse_pipe.train.engine import checkpoint
+from vse_pipe.train.engine.standstill import StepResult, Watch
+from vse_pipe.train.stage import train
 
 # Similarities of this run fall below 0 in its first epoch.
 DEADLY: dict[str, Any] = {"loss": "hal", "options": {"loss": {"gamma": 30.0, "eps": 0.3, "variant": "paper"}}}

@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.artifacts import captions, features, pairs, texts
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.train.engine.table import TrainTable
 from tests.toy_project import load_params, write_prepared
+from vse_pipe.artifacts import captions, features, pairs, texts
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.train.engine.table import TrainTable
 
 
 @pytest.fixture(scope="module")

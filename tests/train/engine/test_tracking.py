@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.artifacts import history, model_files
-from pipeline.core.errors import ParamsError, PipelineError
-from pipeline.project import paths
-from pipeline.train.engine import checkpoint, finished, tracking
-from pipeline.train.stage import train
 from tests.toy_project import PARAMS, load_params
 from tests.train.killed import killed_after
+from vse_pipe.artifacts import history, model_files
+from vse_pipe.core.errors import ParamsError, PipelineError
+from vse_pipe.project import paths
+from vse_pipe.train.engine import checkpoint, finished, tracking
+from vse_pipe.train.stage import train
 
 OUTPUTS = [*model_files.FILES, history.NAME, str(checkpoint.FILE), str(finished.FILE)]
 

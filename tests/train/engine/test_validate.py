@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.train.engine import encode
-from pipeline.train.engine.table import TrainTable
-from pipeline.train.engine.validate import KS, validator
 from tests.train.some import some_model, some_pairs
+from vse_pipe.train.engine import encode
+from vse_pipe.train.engine.table import TrainTable
+from vse_pipe.train.engine.validate import KS, validator
 
 CPU = torch.device("cpu")
 

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torchvision.ops import stochastic_depth
 
-from pipeline.core.errors import UsageError
-from pipeline.core.ranks import Share
-from pipeline.train.engine import whole_batch
+from vse_pipe.core.errors import UsageError
+from vse_pipe.core.ranks import Share
+from vse_pipe.train.engine import whole_batch
 
 SIZES = (3, 2)
 LENGTHS = torch.tensor([2, 5, 1, 4, 3])

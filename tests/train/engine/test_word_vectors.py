@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import InputError, IntegrityError, MissingResource, UsageError
-from pipeline.core.tokens import SPECIAL
-from pipeline.embed.stage import embed
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.project.registry import TEXT_ENCODERS
-from pipeline.train.engine import restore, word_vectors
-from pipeline.train.stage import train
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
 from tests.train.some import member, some_model, some_pairs
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UsageError
+from vse_pipe.core.tokens import SPECIAL
+from vse_pipe.embed.stage import embed
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.registry import TEXT_ENCODERS
+from vse_pipe.train.engine import restore, word_vectors
+from vse_pipe.train.stage import train
 
 KNOWN = {"w1": [1.0, -2.0, 3.0], "w6": [0.5, 0.0, -0.5], "other": [9.0, 9.0, 9.0], "<unk>": [7.0, 7.0, 7.0]}
 

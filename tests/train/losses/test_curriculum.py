@@ -7,13 +7,13 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pipeline.project.registry import LOSSES
-from pipeline.train.engine import loop
-from pipeline.train.engine.average import Averages
-from pipeline.train.engine.loss.scored import Scored
 from tests.naive import losses as naive
 from tests.train.losses.contract import OWNERS, check_contract, some_batch
 from tests.train.some import adam, some_pairs, some_scheme
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.train.engine import loop
+from vse_pipe.train.engine.average import Averages
+from vse_pipe.train.engine.loss.scored import Scored
 
 ENDS = {"max": {}, "sum": {"hardest": 2}, "hal_emnlp": {"negatives": "max"}, "structure": {"top": 2}}
 

@@ -5,11 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.project.registry import LOSSES
-from pipeline.train.engine.loss.evidence import fits
-from pipeline.train.engine.loss.scored import Scored
 from tests.naive import trust as naive
 from tests.train.losses.contract import check_contract, check_masked_cells, some_batch, some_scores
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.train.engine.loss.evidence import fits
+from vse_pipe.train.engine.loss.scored import Scored
 
 member = LOSSES.load("decl")
 

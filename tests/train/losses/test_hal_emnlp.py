@@ -3,9 +3,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.project.registry import LOSSES
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.losses.hal_emnlp.hubs import exponents
 from tests.naive import losses as naive
 from tests.train.losses.contract import (
     OWNERS,
@@ -16,6 +13,9 @@ from tests.train.losses.contract import (
     some_scores,
     some_vectors,
 )
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.losses.hal_emnlp.hubs import exponents
 
 member = LOSSES.load("hal_emnlp")
 READINGS = pytest.mark.parametrize("reading", ["A", "B"])

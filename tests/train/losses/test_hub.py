@@ -3,12 +3,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.project.registry import LOSSES
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.losses.hub.loss import _towards
-from pipeline.train.losses.hub.plan import plan
 from tests.naive import losses as naive
 from tests.train.losses.contract import OWNERS, check_contract, check_masked_cells, some_batch, some_scores
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.losses.hub.loss import _towards
+from vse_pipe.train.losses.hub.plan import plan
 
 member = LOSSES.load("hub")
 

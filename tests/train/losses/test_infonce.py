@@ -6,16 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.artifacts import model_files
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.project.registry import LOSSES
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.stage import train
 from tests.naive import losses as naive
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.losses.contract import OWNERS, check_contract, check_masked_cells, some_batch, some_scores
+from vse_pipe.artifacts import model_files
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.stage import train
 
 member = LOSSES.load("infonce")
 

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.core.errors import InputError
-from pipeline.project.registry import LOSSES
-from pipeline.train.engine.incidence import Incidence
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.losses.structure.triplets import euclidean, hardest
 from tests.naive import structure as naive
 from tests.train.losses.contract import OWNERS, batch_of, check_contract, some_batch, some_scores, some_vectors
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.train.engine.incidence import Incidence
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.losses.structure.triplets import euclidean, hardest
 
 member = LOSSES.load("structure")
 VARIANTS = pytest.mark.parametrize("variant", ["paper", "topk_mean"])

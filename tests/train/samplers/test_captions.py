@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.project.registry import SAMPLERS
 from tests.train.samplers.contract import check_contract
+from vse_pipe.project.registry import SAMPLERS
 
 member = SAMPLERS.load("captions")
 OWNERS = np.repeat([7, 3, 9, 4, 8, 1], [5, 5, 1, 4, 6, 2])

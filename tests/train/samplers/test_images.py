@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from pipeline.project.registry import SAMPLERS
 from tests.train.samplers.contract import check_contract
+from vse_pipe.project.registry import SAMPLERS
 
 member = SAMPLERS.load("images")
 OWNERS = np.tile([7, 3, 9, 4, 8, 1, 5], 4)[:26]

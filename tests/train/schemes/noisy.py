@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import history, model_files
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.project.params.typed import Params
-from pipeline.train.engine import checkpoint
-from pipeline.train.stage import train
 from tests.toy_project import PARAMS, load_params, write_prepared
+from vse_pipe.artifacts import history, model_files
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params
+from vse_pipe.train.engine import checkpoint
+from vse_pipe.train.stage import train
 
 OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
 

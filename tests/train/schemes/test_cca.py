@@ -6,19 +6,19 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from pipeline.artifacts import captions, embeddings, features, history, images, model_files, texts
-from pipeline.core.errors import UsageError
-from pipeline.embed.stage import embed
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.train.engine import checkpoint
-from pipeline.train.schemes.cca import scheme as cca
-from pipeline.train.stage import train
 from tests.naive import cca as naive
 from tests.toy_project import PARAMS, WORDS, load_params, write_prepared
 from tests.train.killed import killed_after
 from tests.train.some import some_pairs, some_scheme
+from vse_pipe.artifacts import captions, embeddings, features, history, images, model_files, texts
+from vse_pipe.core.errors import UsageError
+from vse_pipe.embed.stage import embed
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.train.engine import checkpoint
+from vse_pipe.train.schemes.cca import scheme as cca
+from vse_pipe.train.stage import train
 
 OUTPUTS = [model_files.MODEL, model_files.VOCABULARY, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
 LINEAR = {"text": "two_branch", "options": {"text": {"nonlinear": False}, "scheme": {"eta": 1e-3}}}

@@ -9,17 +9,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pipeline.artifacts import history
-from pipeline.core.errors import UsageError
-from pipeline.project import paths
-from pipeline.project.registry import LOSSES, SCHEMES
-from pipeline.train.engine import checkpoint, optimise
-from pipeline.train.engine.loss.chances import own_chances
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.stage import train
 from tests.train.killed import killed_at
 from tests.train.schemes.noisy import outputs, params_of, trained_noisy
 from tests.train.some import adam, some_pairs, some_scheme
+from vse_pipe.artifacts import history
+from vse_pipe.core.errors import UsageError
+from vse_pipe.project import paths
+from vse_pipe.project.registry import LOSSES, SCHEMES
+from vse_pipe.train.engine import checkpoint, optimise
+from vse_pipe.train.engine.loss.chances import own_chances
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.stage import train
 
 CPU = torch.device("cpu")
 CRCL = LOSSES.load("crcl")

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import PipelineError
-from pipeline.project import paths
-from pipeline.project.registry import LOSSES, SCHEMES
-from pipeline.train.engine.loss.evidence import fits
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.scheme.samples import groups
-from pipeline.train.stage import train
 from tests.train.killed import killed_at
 from tests.train.schemes.noisy import outputs, params_of, trained_noisy
 from tests.train.some import some_pairs, some_scheme
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.project import paths
+from vse_pipe.project.registry import LOSSES, SCHEMES
+from vse_pipe.train.engine.loss.evidence import fits
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.engine.scheme.samples import groups
+from vse_pipe.train.stage import train
 
 CPU = torch.device("cpu")
 DECL = LOSSES.load("decl")

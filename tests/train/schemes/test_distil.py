@@ -10,26 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from pipeline.artifacts import embeddings, pairs, teachers
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.embed.stage import embed
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.inject.teacher_stage import teach
-from pipeline.project import paths
-from pipeline.ranking.engine.embedded import Embedded
-from pipeline.tools.hub.stage import pack
-from pipeline.train.engine import gradient_cache
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.teacher import Teacher
-from pipeline.train.schemes.distil import Params
-from pipeline.train.schemes.distil.divergence import divergence
-from pipeline.train.schemes.distil.scheme import scheme as distil
-from pipeline.train.stage import train
 from tests.naive import losses as naive
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.losses.contract import OWNERS, some_batch, some_scores
 from tests.train.some import some_pairs, some_scheme
+from vse_pipe.artifacts import embeddings, pairs, teachers
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.embed.stage import embed
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.inject.teacher_stage import teach
+from vse_pipe.project import paths
+from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.tools.hub.stage import pack
+from vse_pipe.train.engine import gradient_cache
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.engine.teacher import Teacher
+from vse_pipe.train.schemes.distil import Params
+from vse_pipe.train.schemes.distil.divergence import divergence
+from vse_pipe.train.schemes.distil.scheme import scheme as distil
+from vse_pipe.train.stage import train
 
 CPU = torch.device("cpu")
 
@@ -144,8 +144,8 @@ def test_pairs_are_those_of_the_noise_and_the_models_are_told(params):
 
 
 def _table(params):
-    from pipeline.artifacts import features
-    from pipeline.train.engine import inputs
+    from vse_pipe.artifacts import features
+    from vse_pipe.train.engine import inputs
 
     node = params.runs["small"]
     return inputs.table(node, features.read(paths.extracted("toy", "plain")), None, 1, CPU)

@@ -10,23 +10,23 @@ import pyarrow.compute as pc
 import pytest
 import torch
 
-from pipeline.artifacts import captions as captions_artefact
-from pipeline.artifacts import features, history, model_files, phrases, regions, texts
-from pipeline.artifacts import images as images_artefact
-from pipeline.artifacts import pairs as pairs_artefact
-from pipeline.core.errors import InputError, UsageError
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.train.engine import checkpoint
-from pipeline.train.engine.regions import TrainRegions
-from pipeline.train.engine.table import TrainTable, mentions_of
-from pipeline.train.schemes.hard_negatives.scheme import HardNegatives
-from pipeline.train.stage import train
 from tests.regions_project import FEATURES, NOISE, REGIONS, SECTIONS, TEXTS, run_of, write_regions_project
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.killed import killed_at
 from tests.train.some import some_pairs, some_scheme
+from vse_pipe.artifacts import captions as captions_artefact
+from vse_pipe.artifacts import features, history, model_files, phrases, regions, texts
+from vse_pipe.artifacts import images as images_artefact
+from vse_pipe.artifacts import pairs as pairs_artefact
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.train.engine import checkpoint
+from vse_pipe.train.engine.regions import TrainRegions
+from vse_pipe.train.engine.table import TrainTable, mentions_of
+from vse_pipe.train.schemes.hard_negatives.scheme import HardNegatives
+from vse_pipe.train.stage import train
 
 OUTPUTS = [model_files.MODEL, model_files.CONFIG, history.NAME, str(checkpoint.FILE)]
 MEMBERS = {"loss": "structure", "image": "two_branch", "scheme": "hard_negatives"}

@@ -8,16 +8,16 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pipeline.core.errors import InputError
-from pipeline.project.registry import LOSSES, SCHEMES
-from pipeline.train.engine import optimise
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.engine.schedule import set_rates
-from pipeline.train.schemes.l2rm.partial import partial_plan
-from pipeline.train.schemes.l2rm.partition import Partition
-from pipeline.train.schemes.l2rm.rematch import rematch_loss
 from tests.train.fragments import FragmentModel
 from tests.train.some import adam, some_pairs, some_scheme
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.registry import LOSSES, SCHEMES
+from vse_pipe.train.engine import optimise
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.engine.schedule import set_rates
+from vse_pipe.train.schemes.l2rm.partial import partial_plan
+from vse_pipe.train.schemes.l2rm.partition import Partition
+from vse_pipe.train.schemes.l2rm.rematch import rematch_loss
 
 CPU = torch.device("cpu")
 

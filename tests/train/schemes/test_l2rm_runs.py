@@ -4,16 +4,16 @@ import shutil
 
 import pytest
 
-from pipeline.artifacts import history, model_files, rematching
-from pipeline.core.errors import UsageError
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.train.engine import checkpoint
-from pipeline.train.stage import train
 from tests.fragment_project import run_of, write_fragment_project
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.killed import killed_after, killed_at
+from vse_pipe.artifacts import history, model_files, rematching
+from vse_pipe.core.errors import UsageError
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.train.engine import checkpoint
+from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.project.registry import SCHEMES
-from pipeline.train.engine.incidence import Incidence
-from pipeline.train.schemes.memory_bank import weights as _weights
 from tests.train.some import some_pairs, some_scheme
+from vse_pipe.project.registry import SCHEMES
+from vse_pipe.train.engine.incidence import Incidence
+from vse_pipe.train.schemes.memory_bank import weights as _weights
 
 CPU = torch.device("cpu")
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.project.registry import SCHEMES, TEXT_ENCODERS
-from pipeline.train.engine import optimise
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.schemes.ncr.soft import predicted, refined, soft_margins, soft_triplets
 from tests.naive.losses import hinge
 from tests.train.some import adam, member, some_model, some_pairs, some_scheme
+from vse_pipe.project.registry import SCHEMES, TEXT_ENCODERS
+from vse_pipe.train.engine import optimise
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.schemes.ncr.soft import predicted, refined, soft_margins, soft_triplets
 
 CPU = torch.device("cpu")
 SAMPLED = [np.arange(start, start + 8) for start in range(0, 40, 8)]

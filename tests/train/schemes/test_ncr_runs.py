@@ -8,24 +8,24 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pipeline.artifacts import history, model_files
-from pipeline.audit.stage import audit
-from pipeline.core.errors import InputError, IntegrityError, UsageError
-from pipeline.core.whole import partial
-from pipeline.embed.stage import embed
-from pipeline.evaluate.engine.ensemble import Ensemble, of_run
-from pipeline.evaluate.stage import evaluate
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.project import paths
-from pipeline.project.params.schema import EnsembleNode
-from pipeline.ranking.engine.embedded import Embedded
-from pipeline.tools.export.stage import export_run
-from pipeline.train.engine import checkpoint, restore
-from pipeline.train.stage import train
 from tests.fragment_project import run_of, write_fragment_project
 from tests.toy_project import PARAMS, load_params, write_prepared
 from tests.train.killed import killed_after, killed_at
+from vse_pipe.artifacts import history, model_files
+from vse_pipe.audit.stage import audit
+from vse_pipe.core.errors import InputError, IntegrityError, UsageError
+from vse_pipe.core.whole import partial
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.engine.ensemble import Ensemble, of_run
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.project import paths
+from vse_pipe.project.params.schema import EnsembleNode
+from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.tools.export.stage import export_run
+from vse_pipe.train.engine import checkpoint, restore
+from vse_pipe.train.stage import train
 
 pytestmark = pytest.mark.acceptance
 

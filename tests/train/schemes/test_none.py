@@ -10,29 +10,29 @@ import pytest
 import torch
 from PIL import Image
 
-from pipeline.artifacts import captions, embeddings, evaluation, history, images, model_files
-from pipeline.core.errors import InputError, ParamsError, UsageError
-from pipeline.embed import transfer
-from pipeline.embed.stage import embed
-from pipeline.evaluate.stage import evaluate
-from pipeline.extract.stage import extract
-from pipeline.extract.text_stage import extract_texts
-from pipeline.inject.stage import inject
-from pipeline.prepare.stage import prepare
-from pipeline.project import paths
-from pipeline.project.nodes import Node, declarations
-from pipeline.project.params.load import load
-from pipeline.report.stage import report
-from pipeline.tools.choose.grid import Candidate
-from pipeline.tools.choose.stage import params_of
-from pipeline.tools.export.stage import export_run
-from pipeline.tools.hub.model import networks
-from pipeline.tools.hub.stage import pack
-from pipeline.tools.search.engine import Engine
-from pipeline.train import check, plan
-from pipeline.train.stage import train
 from tests import pair_project as pairs
 from tests.naive import evaluate as naive
+from vse_pipe.artifacts import captions, embeddings, evaluation, history, images, model_files
+from vse_pipe.core.errors import InputError, ParamsError, UsageError
+from vse_pipe.embed import transfer
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.extract.stage import extract
+from vse_pipe.extract.text_stage import extract_texts
+from vse_pipe.inject.stage import inject
+from vse_pipe.prepare.stage import prepare
+from vse_pipe.project import paths
+from vse_pipe.project.nodes import Node, declarations
+from vse_pipe.project.params.load import load
+from vse_pipe.report.stage import report
+from vse_pipe.tools.choose.grid import Candidate
+from vse_pipe.tools.choose.stage import params_of
+from vse_pipe.tools.export.stage import export_run
+from vse_pipe.tools.hub.model import networks
+from vse_pipe.tools.hub.stage import pack
+from vse_pipe.tools.search.engine import Engine
+from vse_pipe.train import check, plan
+from vse_pipe.train.stage import train
 
 open_clip = pytest.importorskip("open_clip", reason="needs the extra open_clip")
 

@@ -1,9 +1,9 @@
 import numpy as np
 import torch
 
-from pipeline.project.registry import LOSSES
-from pipeline.train.engine.loss.scored import Scored
 from tests.train.some import some_pairs, some_scheme
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.train.engine.loss.scored import Scored
 
 
 def test_the_loss_of_the_batch_and_nothing_else():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.train.engine.tracking import Training
+from vse_pipe.train.engine.tracking import Training
 
 PARAMETERS = {"loss": "max", "loss.margin": 0.2, "train.epochs": 3, "text.vectors": "null", "image.no_imgnorm": False}
 ROWS = [{"epoch": n, "lr": 0.5, "loss": 1 / n, "val_rsum": 100.0 + n} for n in (1, 2, 3)]

@@ -5,10 +5,10 @@ import json
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.core.errors import MissingResource
-from pipeline.train.trackers.dvclive import Params
-from pipeline.train.trackers.dvclive.track import start
 from tests.train.trackers.some import PARAMETERS, ROWS, interrupted, training, without
+from vse_pipe.core.errors import MissingResource
+from vse_pipe.train.trackers.dvclive import Params
+from vse_pipe.train.trackers.dvclive.track import start
 
 
 @pytest.mark.skipif(importlib.util.find_spec("dvclive") is None, reason="needs dvclive (extra: dvclive)")

@@ -2,10 +2,10 @@ import importlib.util
 
 import pytest
 
-from pipeline.core.errors import MissingResource
-from pipeline.train.trackers.mlflow import Params
-from pipeline.train.trackers.mlflow.track import start
 from tests.train.trackers.some import MARK, PARAMETERS, ROWS, interrupted, training, without
+from vse_pipe.core.errors import MissingResource
+from vse_pipe.train.trackers.mlflow import Params
+from vse_pipe.train.trackers.mlflow.track import start
 
 needed = pytest.mark.skipif(importlib.util.find_spec("mlflow") is None, reason="needs mlflow-skinny (extra: mlflow)")
 

@@ -3,10 +3,10 @@ import json
 
 import pytest
 
-from pipeline.core.errors import MissingResource
-from pipeline.train.trackers.tensorboard import Params
-from pipeline.train.trackers.tensorboard.track import start
 from tests.train.trackers.some import PARAMETERS, ROWS, interrupted, training, without
+from vse_pipe.core.errors import MissingResource
+from vse_pipe.train.trackers.tensorboard import Params
+from vse_pipe.train.trackers.tensorboard.track import start
 
 installed = importlib.util.find_spec("tensorboard") is not None
 

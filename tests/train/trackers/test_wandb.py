@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
-from pipeline.core.errors import MissingResource
-from pipeline.train.trackers.wandb import Params
-from pipeline.train.trackers.wandb.track import start
 from tests.train.trackers.some import MARK, PARAMETERS, ROWS, interrupted, training, without
+from vse_pipe.core.errors import MissingResource
+from vse_pipe.train.trackers.wandb import Params
+from vse_pipe.train.trackers.wandb.track import start
 
 _BLOCK, _HEADER = 32768, 7
 

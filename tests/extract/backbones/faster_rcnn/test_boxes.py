@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.extract.backbones.faster_rcnn import boxes as _boxes
 from tests.naive import regions as naive
+from vse_pipe.extract.backbones.faster_rcnn import boxes as _boxes
 
 # Few places and scores, so that overlaps of exactly 0.5, equal boxes and equal scores are common.
 BOX = st.tuples(*[st.integers(0, 5)] * 2, *[st.integers(1, 5)] * 2).map(

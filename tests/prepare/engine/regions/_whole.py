@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from pipeline.artifacts import captions, images, phrases, regions
-from pipeline.core.errors import InputError
-from pipeline.core.files import sha256
 from tests.prepare._data import prepare
+from vse_pipe.artifacts import captions, images, phrases, regions
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.files import sha256
 
 SOURCE = Path("data/prepare/whole")
 WIDTH, HEIGHT = 60, 40

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from pipeline.artifacts import captions, images, phrases, regions
-from pipeline.core.errors import IntegrityError
-from pipeline.core.files import sha256
-from pipeline.core.tables import footer
-from pipeline.pictures.address import cut
 from tests.naive.regions import overlap
 from tests.prepare._data import prepare
 from tests.prepare.engine.regions._whole import HEIGHT, SOURCE, SPLITS, WIDTH, WORDS, drawn, made, refused, write
+from vse_pipe.artifacts import captions, images, phrases, regions
+from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.files import sha256
+from vse_pipe.core.tables import footer
+from vse_pipe.pictures.address import cut
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import phrases
-from pipeline.core.errors import InputError, MissingResource
 from tests.prepare._data import prepare
 from tests.prepare.engine.regions._whole import SOURCE, refused, write
+from vse_pipe.artifacts import phrases
+from vse_pipe.core.errors import InputError, MissingResource
 
 
 @pytest.fixture(autouse=True)

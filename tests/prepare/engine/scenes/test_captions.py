@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.prepare.engine.scenes import words
-from pipeline.prepare.engine.scenes.captions import describe
-from pipeline.prepare.engine.scenes.sampling import sample_scene
-from pipeline.prepare.engine.scenes.scene import Background, Figure, Scene
 from tests.naive import scenes as naive
+from vse_pipe.prepare.engine.scenes import words
+from vse_pipe.prepare.engine.scenes.captions import describe
+from vse_pipe.prepare.engine.scenes.sampling import sample_scene
+from vse_pipe.prepare.engine.scenes.scene import Background, Figure, Scene
 
 SEEDS = st.integers(0, 2**32 - 1)
 RED_STAR = Figure("star", "red", "small", 0.2, 0.2, 0.0, 0.0)

@@ -10,18 +10,18 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from pipeline.artifacts import captions, images, phrases
-from pipeline.prepare.engine.scenes.dataset import render, sample_split
-from pipeline.prepare.engine.scenes.drawing import box
-from pipeline.prepare.engine.scenes.params import ShapesParams
 from tests.naive import scenes as naive
+from vse_pipe.artifacts import captions, images, phrases
+from vse_pipe.prepare.engine.scenes.dataset import render, sample_split
+from vse_pipe.prepare.engine.scenes.drawing import box
+from vse_pipe.prepare.engine.scenes.params import ShapesParams
 
 FEW = ShapesParams(train=30, val=8, test=9, pixels=48)
 _ELSEWHERE = """
 import sys
 from pathlib import Path
-from pipeline.prepare.engine.scenes.dataset import render
-from pipeline.prepare.engine.scenes.params import ShapesParams
+from vse_pipe.prepare.engine.scenes.dataset import render
+from vse_pipe.prepare.engine.scenes.params import ShapesParams
 captions = render(Path(sys.argv[1]), ShapesParams(train=30, val=8, test=9, pixels=48), 1).captions
 """
 

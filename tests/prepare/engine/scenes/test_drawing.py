@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.prepare.engine.scenes.drawing import FIGURE_RGB, TINT_RGB, box, draw
-from pipeline.prepare.engine.scenes.outlines import outline
-from pipeline.prepare.engine.scenes.sampling import near_duplicate, sample_scene
-from pipeline.prepare.engine.scenes.scene import COLOURS, PATTERNS, RADII, SHAPES, TINTS, Background, Figure, Scene
+from vse_pipe.prepare.engine.scenes.drawing import FIGURE_RGB, TINT_RGB, box, draw
+from vse_pipe.prepare.engine.scenes.outlines import outline
+from vse_pipe.prepare.engine.scenes.sampling import near_duplicate, sample_scene
+from vse_pipe.prepare.engine.scenes.scene import COLOURS, PATTERNS, RADII, SHAPES, TINTS, Background, Figure, Scene
 
 WHITE = Background("plain", "white")
 SIDE = 96

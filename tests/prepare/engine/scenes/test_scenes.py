@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.prepare.engine.scenes.dataset import sample_split
-from pipeline.prepare.engine.scenes.params import ShapesParams
-from pipeline.prepare.engine.scenes.sampling import MIN_GAP, fits, near_duplicate, sample_scene
-from pipeline.prepare.engine.scenes.scene import (
+from tests.naive import scenes as naive
+from vse_pipe.prepare.engine.scenes.dataset import sample_split
+from vse_pipe.prepare.engine.scenes.params import ShapesParams
+from vse_pipe.prepare.engine.scenes.sampling import MIN_GAP, fits, near_duplicate, sample_scene
+from vse_pipe.prepare.engine.scenes.scene import (
     COLOURS,
     PATTERNS,
     RADII,
@@ -25,7 +26,6 @@ from pipeline.prepare.engine.scenes.scene import (
     place,
     relations,
 )
-from tests.naive import scenes as naive
 
 SEEDS = st.integers(0, 2**32 - 1)
 PARAMS = ShapesParams(train=300, val=60, test=60)

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from pipeline.ranking.engine.alignment import chunks
-from pipeline.ranking.engine.words import Words
+from vse_pipe.ranking.engine.alignment import chunks
+from vse_pipe.ranking.engine.words import Words
 
 LENGTHS = [5, 2, 9, 2, 5, 1, 2, 2]
 

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from pipeline.project.registry import SIMILARITIES
-from pipeline.ranking.engine.words import Words
 from tests.benchmarks import loops
+from vse_pipe.project.registry import SIMILARITIES
+from vse_pipe.ranking.engine.words import Words
 
 
 @pytest.mark.parametrize("name", ["scan_t2i", "scan_i2t", "sgr", "saf"])

@@ -3,13 +3,13 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from pipeline.core.errors import InputError
-from pipeline.project.params.training import TrainParams
-from pipeline.train.encoders.image.finetune import Params
-from pipeline.train.encoders.image.finetune.encoder import build
-from pipeline.train.encoders.image.two_branch import encoder as two_branch
-from pipeline.train.engine.schedule import Moment, set_rates
 from tests.train.some import adam
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.params.training import TrainParams
+from vse_pipe.train.encoders.image.finetune import Params
+from vse_pipe.train.encoders.image.finetune.encoder import build
+from vse_pipe.train.encoders.image.two_branch import encoder as two_branch
+from vse_pipe.train.engine.schedule import Moment, set_rates
 
 
 class Network(nn.Module):
@@ -78,7 +78,7 @@ def test_options_of_the_linear_layer_are_refused_under_a_branch(option):
 
 
 def test_the_linear_layer_starts_as_that_of_precomputed_features():
-    from pipeline.train.encoders.image.linear import encoder as linear
+    from vse_pipe.train.encoders.image.linear import encoder as linear
 
     other = linear.build(linear.Params(), (6,), 4, torch.Generator().manual_seed(1))
     assert torch.equal(_encoder().fc.weight, other.fc.weight)

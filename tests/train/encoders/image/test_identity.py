@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
-from pipeline.train.encoders.image.identity import Params
-from pipeline.train.encoders.image.identity.encoder import build
 from tests.train.encoders import identity
+from vse_pipe.core.errors import InputError
+from vse_pipe.train.encoders.image.identity import Params
+from vse_pipe.train.encoders.image.identity.encoder import build
 
 
 def test_vectors_as_they_are_at_unit_length():

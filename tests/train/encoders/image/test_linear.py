@@ -3,10 +3,10 @@ import math
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
-from pipeline.train.encoders.image.linear import Params
-from pipeline.train.encoders.image.linear.encoder import build
 from tests.train.encoders.contract import check_draws, check_gradients
+from vse_pipe.core.errors import InputError
+from vse_pipe.train.encoders.image.linear import Params
+from vse_pipe.train.encoders.image.linear.encoder import build
 
 
 def _encoder(**options):

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
-from pipeline.train.encoders.image.pooled import Params
-from pipeline.train.encoders.image.pooled.encoder import build
-from pipeline.train.engine.encoder.thin import thinned
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
+from vse_pipe.core.errors import InputError
+from vse_pipe.train.encoders.image.pooled import Params
+from vse_pipe.train.encoders.image.pooled.encoder import build
+from vse_pipe.train.engine.encoder.thin import thinned
 
 POOLINGS = ("gpo", "mean", "max")
 

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
-from pipeline.train.encoders.image.regions import Params
-from pipeline.train.encoders.image.regions.encoder import build
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
+from vse_pipe.core.errors import InputError
+from vse_pipe.train.encoders.image.regions import Params
+from vse_pipe.train.encoders.image.regions.encoder import build
 
 
 def _encoder(**options):

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
-from pipeline.train.encoders.image.residual import Params
-from pipeline.train.encoders.image.residual.encoder import build
 from tests.train.encoders import residual as shared
+from vse_pipe.core.errors import InputError
+from vse_pipe.train.encoders.image.residual import Params
+from vse_pipe.train.encoders.image.residual.encoder import build
 
 
 def _make(**options):

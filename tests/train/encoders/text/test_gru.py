@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.core.errors import InputError
-from pipeline.project.registry import TEXT_ENCODERS
-from pipeline.train.encoders.text.gru import Params
-from pipeline.train.encoders.text.gru.encoder import build
-from pipeline.train.engine.encoder.thin import thinned
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.registry import TEXT_ENCODERS
+from vse_pipe.train.encoders.text.gru import Params
+from vse_pipe.train.encoders.text.gru.encoder import build
+from vse_pipe.train.engine.encoder.thin import thinned
 
 WORDS, SIZE = 12, 4
 POOLINGS = ("last", "mean", "max", "gpo")

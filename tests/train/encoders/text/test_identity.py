@@ -1,9 +1,9 @@
 import torch
 
-from pipeline.project.registry import TEXT_ENCODERS
-from pipeline.train.encoders.text.identity import Params
-from pipeline.train.encoders.text.identity.encoder import build
 from tests.train.encoders import identity
+from vse_pipe.project.registry import TEXT_ENCODERS
+from vse_pipe.train.encoders.text.identity import Params
+from vse_pipe.train.encoders.text.identity.encoder import build
 
 
 def test_vectors_as_they_are_at_unit_length():

@@ -7,25 +7,25 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts import captions, embeddings, history, model_files, texts
-from pipeline.core.errors import InputError
-from pipeline.core.files import sha256
-from pipeline.embed.stage import embed
-from pipeline.evaluate.stage import evaluate
-from pipeline.extract.text_engine import encoder
-from pipeline.project import paths
-from pipeline.project.params.typed import Params as AllParams
-from pipeline.project.registry import TEXT_ENCODERS
-from pipeline.tools.hub.model import networks
-from pipeline.tools.hub.stage import pack
-from pipeline.train.encoders.text.pooled import Params
-from pipeline.train.encoders.text.pooled.encoder import build
-from pipeline.train.engine.encoder.thin import thinned
-from pipeline.train.stage import train
 from tests.fragment_project import run_of, write_fragment_project
 from tests.naive import encoders as naive
 from tests.toy_project import WORDS, load_params
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
+from vse_pipe.artifacts import captions, embeddings, history, model_files, texts
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.files import sha256
+from vse_pipe.embed.stage import embed
+from vse_pipe.evaluate.stage import evaluate
+from vse_pipe.extract.text_engine import encoder
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import Params as AllParams
+from vse_pipe.project.registry import TEXT_ENCODERS
+from vse_pipe.tools.hub.model import networks
+from vse_pipe.tools.hub.stage import pack
+from vse_pipe.train.encoders.text.pooled import Params
+from vse_pipe.train.encoders.text.pooled.encoder import build
+from vse_pipe.train.engine.encoder.thin import thinned
+from vse_pipe.train.stage import train
 
 POOLINGS = ("gpo", "mean", "max")
 LENGTHS = torch.tensor([3, 1, 5])

@@ -1,9 +1,9 @@
 import torch
 
-from pipeline.project.registry import TEXT_ENCODERS
-from pipeline.train.encoders.text.residual import Params
-from pipeline.train.encoders.text.residual.encoder import build
 from tests.train.encoders import residual as shared
+from vse_pipe.project.registry import TEXT_ENCODERS
+from vse_pipe.train.encoders.text.residual import Params
+from vse_pipe.train.encoders.text.residual.encoder import build
 
 
 def _make(**options):

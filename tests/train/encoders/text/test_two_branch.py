@@ -2,10 +2,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pipeline.project.registry import TEXT_ENCODERS
-from pipeline.train.encoders.text.two_branch import Params
-from pipeline.train.encoders.text.two_branch.encoder import build
 from tests.train.encoders import two_branch as shared
+from vse_pipe.project.registry import TEXT_ENCODERS
+from vse_pipe.train.encoders.text.two_branch import Params
+from vse_pipe.train.encoders.text.two_branch.encoder import build
 
 
 def _make(**options):

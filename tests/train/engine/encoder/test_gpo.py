@@ -5,10 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.train.engine.encoder import gpo as module
-from pipeline.train.engine.encoder.gpo import GPO, descending
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import weights_of
+from vse_pipe.train.engine.encoder import gpo as module
+from vse_pipe.train.engine.encoder.gpo import GPO, descending
 
 
 def _gpo(seed: int = 0, size: int = 6) -> GPO:

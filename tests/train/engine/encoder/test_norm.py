@@ -1,9 +1,9 @@
-"""pipeline/train/engine/encoder/norm.py"""
+"""pipeline/vse_pipe/train/engine/encoder/norm.py"""
 
 import pytest
 import torch
 
-from pipeline.train.engine.encoder.norm import l2norm, l2norm_eps, normalize
+from vse_pipe.train.engine.encoder.norm import l2norm, l2norm_eps, normalize
 
 
 @pytest.mark.parametrize(("norm", "length"), [(l2norm, 1.0), (l2norm_eps, 1e-8 / 2e-8), (normalize, 1.0)])

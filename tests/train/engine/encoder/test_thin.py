@@ -1,6 +1,6 @@
 import torch
 
-from pipeline.train.engine.encoder.thin import thinned, without_some
+from vse_pipe.train.engine.encoder.thin import thinned, without_some
 
 
 def test_the_share_goes_and_one_of_every_set_stays():

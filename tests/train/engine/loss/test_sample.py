@@ -1,11 +1,11 @@
 import pytest
 import torch
 
-from pipeline.project.registry import LOSSES
-from pipeline.train.engine.loss.sample import sample_losses
-from pipeline.train.engine.loss.scored import Scored
 from tests.naive import losses as naive
 from tests.train.losses.contract import OWNERS, some_batch, some_scores
+from vse_pipe.project.registry import LOSSES
+from vse_pipe.train.engine.loss.sample import sample_losses
+from vse_pipe.train.engine.loss.scored import Scored
 
 
 @pytest.mark.parametrize("mask", [False, True])

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
-from pipeline.train.engine.loss.scored import Scored
+from vse_pipe.core.errors import InputError
+from vse_pipe.train.engine.loss.scored import Scored
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 4), (4,), (2, 2, 2)])

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pipeline.train.engine.loss.terms import LossTerms
+from vse_pipe.train.engine.loss.terms import LossTerms
 
 
 @pytest.mark.parametrize(("reduction", "expected"), [("sum", 6.0), ("mean", 2.0)])

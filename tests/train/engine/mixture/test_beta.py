@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from pipeline.train.engine.mixture import beta
 from tests.naive import mixture as naive
+from vse_pipe.train.engine.mixture import beta
 
 
 def _losses(low: int, high: int, seed: int = 0, shapes=((2.5, 12.0), (8.0, 4.0))) -> np.ndarray:

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from sklearn.mixture import GaussianMixture
 
-from pipeline.train.engine.mixture import gaussian
 from tests.naive import mixture as naive
+from vse_pipe.train.engine.mixture import gaussian
 
 
 def _losses(low: int = 60, high: int = 30, apart: float = 0.4, seed: int = 0) -> np.ndarray:

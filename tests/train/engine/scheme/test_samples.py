@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.core.errors import InputError
-from pipeline.project.registry import TEXT_ENCODERS
-from pipeline.train.engine.loss.sample import sample_losses
-from pipeline.train.engine.scheme.samples import groups, of_pairs
 from tests.naive.losses import hinge
 from tests.train.some import member, some_model, some_pairs
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.registry import TEXT_ENCODERS
+from vse_pipe.train.engine.loss.sample import sample_losses
+from vse_pipe.train.engine.scheme.samples import groups, of_pairs
 
 CPU = torch.device("cpu")
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from pipeline.core.errors import InputError
-from pipeline.train.schemes.cca.canonical import Moments, canonical
 from tests.naive import cca as naive
+from vse_pipe.core.errors import InputError
+from vse_pipe.train.schemes.cca.canonical import Moments, canonical
 
 
 def _sides(rows=60, images=7, texts=5, shared=3, seed=0):

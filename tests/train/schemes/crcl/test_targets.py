@@ -1,6 +1,6 @@
 import torch
 
-from pipeline.train.schemes.crcl.targets import refined
+from vse_pipe.train.schemes.crcl.targets import refined
 
 LAST, CHANCES = torch.tensor([1.0, 0.2, 0.0, 0.05]), torch.tensor([0.5, 0.0, 0.4, 0.9])
 

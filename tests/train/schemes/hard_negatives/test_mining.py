@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.artifacts.texts import Texts
-from pipeline.project.registry import TEXT_ENCODERS
-from pipeline.train.engine.data import Pairs
-from pipeline.train.engine.encode import evaluating
-from pipeline.train.engine.incidence import Incidence
-from pipeline.train.engine.regions import TrainRegions
-from pipeline.train.schemes.hard_negatives.mining import Mined, mine
 from tests.naive import mining as naive
 from tests.train.some import member, some_model
+from vse_pipe.artifacts.texts import Texts
+from vse_pipe.project.registry import TEXT_ENCODERS
+from vse_pipe.train.engine.data import Pairs
+from vse_pipe.train.engine.encode import evaluating
+from vse_pipe.train.engine.incidence import Incidence
+from vse_pipe.train.engine.regions import TrainRegions
+from vse_pipe.train.schemes.hard_negatives.mining import Mined, mine
 
 CPU = torch.device("cpu")
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from pipeline.ranking.engine.words import Words
-from pipeline.train.schemes.l2rm.cost import CostNetwork, cosine_distance, supervised_cost
+from vse_pipe.ranking.engine.words import Words
+from vse_pipe.train.schemes.l2rm.cost import CostNetwork, cosine_distance, supervised_cost
 
 
 def _scores(rows: int, columns: int) -> torch.Tensor:

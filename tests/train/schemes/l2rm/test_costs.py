@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.project.registry import IMAGE_ENCODERS
-from pipeline.train.engine.schedule import Moment
-from pipeline.train.schemes.l2rm.costs import Costs
 from tests.train.some import member, some_model, some_pairs, some_scheme
+from vse_pipe.project.registry import IMAGE_ENCODERS
+from vse_pipe.train.engine.schedule import Moment
+from vse_pipe.train.schemes.l2rm.costs import Costs
 
 CPU = torch.device("cpu")
 

@@ -6,10 +6,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.errors import InputError
-from pipeline.train.schemes.l2rm import partial
-from pipeline.train.schemes.l2rm.partial import partial_plan
 from tests.naive import transport as naive
+from vse_pipe.core.errors import InputError
+from vse_pipe.train.schemes.l2rm import partial
+from vse_pipe.train.schemes.l2rm.partial import partial_plan
 
 with warnings.catch_warnings():
     # Python warns of escapes in POT's texts when it first compiles them, and here a warning is an error.

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from pipeline.core.errors import PipelineError
-from pipeline.train.engine.mixture import beta
-from pipeline.train.schemes.l2rm.partition import Partition
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.train.engine.mixture import beta
+from vse_pipe.train.schemes.l2rm.partition import Partition
 
 SAMPLED = [np.arange(0, 8), np.arange(8, 16), np.arange(16, 20)]
 

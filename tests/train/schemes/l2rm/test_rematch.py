@@ -4,8 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.train.schemes.l2rm.rematch import rematch_loss
 from tests.naive import transport as naive
+from vse_pipe.train.schemes.l2rm.rematch import rematch_loss
 
 KINDS = ["symmetric_kl", "kl", "js", "infonce"]
 

@@ -3,10 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipeline.artifacts import rematching
-from pipeline.train.schemes.l2rm.partition import Partition
-from pipeline.train.schemes.l2rm.tally import Tally
 from tests.train.some import some_pairs
+from vse_pipe.artifacts import rematching
+from vse_pipe.train.schemes.l2rm.partition import Partition
+from vse_pipe.train.schemes.l2rm.tally import Tally
 
 LOSSES = np.concatenate([np.linspace(0.0, 0.3, 30), np.linspace(0.6, 1.0, 20)])
 TRUTH = np.arange(50) >= 25

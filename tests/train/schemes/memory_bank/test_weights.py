@@ -3,11 +3,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.core.errors import InputError
-from pipeline.train.schemes.memory_bank import Params
-from pipeline.train.schemes.memory_bank.weights import left_out, weights
 from tests.naive import losses as naive
 from tests.train.losses.contract import some_scores, some_vectors
+from vse_pipe.core.errors import InputError
+from vse_pipe.train.schemes.memory_bank import Params
+from vse_pipe.train.schemes.memory_bank.weights import left_out, weights
 
 VARIANTS = pytest.mark.parametrize("variant", ["paper", "code"])
 

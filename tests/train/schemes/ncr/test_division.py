@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from pipeline.core.errors import PipelineError
-from pipeline.train.engine.mixture import gaussian
-from pipeline.train.schemes.ncr.division import Division
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.train.engine.mixture import gaussian
+from vse_pipe.train.schemes.ncr.division import Division
 
 
 def _losses(low: int, high: int) -> np.ndarray:

@@ -3,10 +3,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.train.engine.loss.scored import Scored
-from pipeline.train.schemes.ncr.soft import predicted, refined, soft_margins, soft_triplets
 from tests.naive import soft as naive
 from tests.train.losses.contract import some_scores
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.schemes.ncr.soft import predicted, refined, soft_margins, soft_triplets
 
 SHAPES = ["exponential", "linear", "sin"]
 CASE = {"pairs": st.integers(2, 23), "seed": st.integers(0, 50), "margin": st.floats(0.05, 2)}
@@ -60,7 +60,7 @@ def test_soft_triplets_equal_plain_loops(variant, pairs, seed, margin):
 
 @pytest.mark.parametrize("variant", ["paper", "code"])
 def test_with_equal_margins_they_are_the_hardest_triplets(variant):
-    from pipeline.train.losses.max import loss as triplet
+    from vse_pipe.train.losses.max import loss as triplet
 
     batch = Scored.of(some_scores(6))
     expected = triplet.loss(batch, triplet.Params(margin=0.4)).per_pair

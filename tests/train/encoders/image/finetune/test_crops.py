@@ -6,7 +6,7 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode, RandomResizedCrop
 from torchvision.transforms import functional as reference
 
-from pipeline.train.encoders.image.finetune.crops import mirrored, random_box, random_crop
+from vse_pipe.train.encoders.image.finetune.crops import mirrored, random_box, random_crop
 
 
 def _image(width=60, height=45):

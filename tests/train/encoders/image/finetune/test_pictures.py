@@ -4,13 +4,13 @@ import pytest
 import torch
 from PIL import Image
 
-from pipeline.artifacts import features, images
-from pipeline.core.errors import InputError, IntegrityError
-from pipeline.core.files import sha256
-from pipeline.pictures.transforms import Transform
-from pipeline.project import paths
-from pipeline.train.encoders.image.finetune.pictures import Drawing, Pictures
 from tests.train.painted import RAW, painted
+from vse_pipe.artifacts import features, images
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import sha256
+from vse_pipe.pictures.transforms import Transform
+from vse_pipe.project import paths
+from vse_pipe.train.encoders.image.finetune.pictures import Drawing, Pictures
 
 CPU = torch.device("cpu")
 TRANSFORM = {

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from pipeline.train.encoders.text.gru.packed_gru import run, supported
+from vse_pipe.train.encoders.text.gru.packed_gru import run, supported
 
 LENGTHS = torch.tensor([3, 6, 1, 1, 2, 5, 4, 6, 3])
 CPU = torch.device("cpu")

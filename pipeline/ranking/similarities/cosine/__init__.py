@@ -1,7 +1,0 @@
-"""Cosine: the inner product of unit vectors."""
-
-from pipeline.core.strict import Strict
-
-
-class Params(Strict):
-    """No parameters."""

@@ -1,1 +1,0 @@
-"""The sections of the page; see ``pipeline.report.engine.page`` for what a section is."""

@@ -1,7 +1,0 @@
-"""TensorBoard: event files in data/track/tensorboard/<run>."""
-
-from pipeline.core.strict import Strict
-
-
-class Params(Strict):
-    """No options."""

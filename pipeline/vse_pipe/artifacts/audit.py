@@ -1,0 +1,79 @@
+"""data/audit/<run>/: pairs.parquet (a row per training pair), metrics.json, histogram.csv and, where the run's scheme
+recorded it, costs.csv. ``data`` in metrics.json has the digest of the images and captions of train."""
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from vse_pipe.artifacts._run import of_folder
+from vse_pipe.artifacts.joins import Origin
+from vse_pipe.core import tables
+from vse_pipe.core.files import read_json, require, write_csv, write_json
+from vse_pipe.core.frames import read_csv
+
+PAIRS, METRICS, HISTOGRAM, COSTS = "pairs.parquet", "metrics.json", "histogram.csv", "costs.csv"
+FILES = (PAIRS, METRICS, HISTOGRAM, COSTS)
+HISTOGRAM_COLUMNS = ("low", "high", "pairs", "matched", "mismatched", "expected_matched", "expected_mismatched")
+COSTS_COLUMNS = ("epoch", "by", "low", "high", "matched", "mismatched")
+SCHEMA = pa.schema(
+    [
+        tables.field("caption_id", pa.int64(), "unique"),
+        tables.field("image_id", pa.int64(), "the image it is shown with"),
+        tables.field("loss", pa.float64(), "of the pair under the trained model; small where it fits"),
+        tables.field("probability", pa.float64(), "of being mismatched, 0 to 1, from the beta mixture"),
+        tables.field("score", pa.float32(), "similarity of the pair; larger is closer"),
+        tables.field(
+            "rematch_caption_id",
+            pa.int64(),
+            "the caption that suits the image best among those shown with other images; null where there is none",
+            nullable=True,
+        ),
+        tables.field("rematch_caption_score", pa.float32(), "similarity of the two", nullable=True),
+        tables.field(
+            "rematch_image_id",
+            pa.int64(),
+            "the image, other than the one shown, that suits the caption best; null where there is none",
+            nullable=True,
+        ),
+        tables.field("rematch_image_score", pa.float32(), "similarity of the two", nullable=True),
+        tables.field("mismatched", pa.bool_(), "the injected truth; null where that is unknown", nullable=True),
+    ],
+    metadata={"artefact": "audit", "version": "1"},
+)
+
+
+def write(folder: Path, pairs: pa.Table, metrics: dict, histogram: pd.DataFrame, costs: pd.DataFrame | None) -> None:
+    """metrics: finite numbers, strings, null and nested lists and dictionaries only."""
+    tables.write(folder / PAIRS, pairs, SCHEMA, {})
+    write_csv(folder / HISTOGRAM, histogram)
+    if costs is not None:
+        write_csv(folder / COSTS, costs)
+    write_json(folder / METRICS, metrics)
+
+
+def origin(folder: Path, metrics: dict, mend: str) -> Origin:
+    """What the pairs are of. metrics: as ``read_metrics`` gives it; mend: as of ``Origin``."""
+    return Origin(folder, mend, metrics.get("data", {}))
+
+
+def read_pairs(folder: Path) -> pa.Table:
+    return tables.read(folder / PAIRS, SCHEMA, _made_by(folder))
+
+
+def read_metrics(folder: Path) -> dict:
+    return read_json(require(folder / METRICS, _made_by(folder)))
+
+
+def read_histogram(folder: Path) -> pd.DataFrame:
+    return read_csv(folder / HISTOGRAM, HISTOGRAM_COLUMNS, _made_by(folder))
+
+
+def read_costs(folder: Path) -> pd.DataFrame | None:
+    """None where the run's scheme moves nothing."""
+    path = folder / COSTS
+    return read_csv(path, COSTS_COLUMNS, _made_by(folder)) if path.exists() else None
+
+
+def _made_by(folder: Path) -> str:
+    return f"vse-pipe audit --run {of_folder(folder)}"

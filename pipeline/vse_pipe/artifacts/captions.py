@@ -1,0 +1,93 @@
+"""data/prepare/<dataset>/captions.parquet: one row per caption; an image may have any number of them, a data set none at all."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vse_pipe.core import tables
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.step import rows_in
+
+NAME = "captions.parquet"
+_ROWS = 2**15
+SCHEMA = pa.schema(
+    [
+        tables.field("caption_id", pa.int64(), "unique"),
+        tables.field("image_id", pa.int64(), "the image it describes; a row of images.parquet"),
+        tables.field("text", pa.string(), "as in the source, never empty"),
+        tables.field("split", pa.string(), "the split of its image"),
+    ],
+    metadata={"artefact": "captions", "version": "1"},
+)
+
+
+def write(folder: Path, table: pa.Table) -> None:
+    tables.write(folder / NAME, table, SCHEMA, {}, problems)
+
+
+def read(folder: Path, needed_by: str = "", columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
+    """needed_by: what can do nothing without captions. Raises InputError where that is asked and there are none.
+
+    columns: the only ones that are read. Without the text a caption takes 30 bytes.
+    """
+    table = tables.read(folder / NAME, _of(columns), _made_by(folder), list(columns), problems)
+    if needed_by and not table.num_rows:
+        raise InputError(
+            f"{needed_by}: data set '{folder.name}' has no captions; its pictures can be embedded by a run that was trained on "
+            "other data, and searched"
+        )
+    return table
+
+
+@dataclass(frozen=True)
+class CaptionColumn:
+    """One column of the captions in ``folder``, read by row groups each time it is gone through."""
+
+    folder: Path
+    name: str
+
+    def __iter__(self) -> Iterator[str]:
+        for block in blocks(self.folder, [self.name]):
+            yield from block[self.name].to_pylist()
+
+
+def blocks(folder: Path, columns: Sequence[str], kept: np.ndarray | None = None) -> Iterator[pa.Table]:
+    """Consecutive rows, one row group in memory. kept: bool, of all captions, which to give; None for all. Raises as ``read``, but
+    that ids may be repeated."""
+    first = 0
+    for table in tables.scan(folder / NAME, _of(columns), _made_by(folder), list(columns)):
+        for start in range(0, table.num_rows, _ROWS):
+            block = table.slice(start, _ROWS)
+            tables.problems_or_pass(folder / NAME, _empty(block))
+            yield block if kept is None else block.filter(pa.array(kept[first : first + len(block)]))
+            first += len(block)
+
+
+def _of(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([SCHEMA.field(name) for name in columns])
+
+
+def _made_by(folder: Path) -> str:
+    return f"vse-pipe prepare --dataset {folder.name}"
+
+
+def absent(folder: Path) -> bool:
+    """Is the data set prepared, and without a caption? By the footer alone."""
+    return rows_in(folder / NAME) == 0
+
+
+def problems(table: pa.Table) -> list[str]:
+    found = tables.repeated(table, "caption_id") if "caption_id" in table.schema.names else []
+    return found + _empty(table)
+
+
+def _empty(table: pa.Table) -> list[str]:
+    if "text" not in table.schema.names:
+        return []
+    empty = table.filter(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(table["text"])), 0))
+    names = empty["caption_id"] if "caption_id" in table.schema.names else empty["text"]
+    return [f"caption_id {value}: the caption is empty" for value in names[:3].to_pylist()]

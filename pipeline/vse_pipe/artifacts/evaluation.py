@@ -1,0 +1,204 @@
+"""data/evaluate/<run>/<inference>/: metrics.json, ranks.parquet (a row per query), occurrence.parquet (a row per item),
+relaxation.parquet where a matching's lambda was chosen on validation data, and what judgements and labels say. Where ids are text,
+columns ``query_name``, ``image_name``, ``top_names`` and ``item_name`` stand beside the numbers.
+
+metrics.json of an ensemble has ``ensemble``: its ``runs``, and ``weights``, ``weights_from`` (params.yaml or val) and ``fusion``, or
+``cascade``. Nothing is told of a pair, the plain mean of ``first`` and ``second``. ``tuned_on`` names the validation data that chose
+parameters where it is of another data set than the one that is ranked.
+
+``made_from`` in metrics.json holds digests of what was ranked: ``models`` (of weights, by run), ``vectors`` (of the embedding files, of all members
+of an ensemble), ``prepared`` (of the split's images and captions) and ``bank`` (of its embedding files, where the bank is none of the run's own). The criteria of a run are
+written together and agree in it.
+
+data/evaluate/<run>/unmeasured.json says why there are no figures: ``why`` of a data set without captions, ``criteria`` by name of
+those that cannot be computed on these data, or whose parameters nothing could choose."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vse_pipe.artifacts.joins import Origin
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core import tables
+from vse_pipe.core.files import read_json, write_json
+
+METRICS, RANKS, OCCURRENCE = "metrics.json", "ranks.parquet", "occurrence.parquet"
+RELAXATION = "relaxation.parquet"
+JUDGED, PLAUSIBLE = "judged.parquet", "plausible.parquet"
+# In data/evaluate/<run>/: why there are no figures, or none under some criteria.
+UNMEASURED = "unmeasured.json"
+MADE_FROM = "made_from"
+FILES = (METRICS, RANKS, OCCURRENCE, RELAXATION, JUDGED, PLAUSIBLE)
+DIRECTIONS = ("image_to_text", "text_to_image")
+KS = (1, 5, 10)
+# Columns of ids, and of the same ids as the data set has them where they are text.
+_NAMES = {"query_id": "query_name", "item_id": "item_name", "image_id": "image_name", "top": "top_names"}
+MEASURES = {
+    "ap": "average precision, 0 to 1; null for matchings",
+    "ap_at_r": "(1/R) sum of the precision at the ranks up to R that hold one of the R correct items, 0 to 1; "
+    "null for matchings",
+    "r_precision": "share of the best R that is correct, 0 to 1; null for matchings",
+    "ndcg_10": "discounted cumulative gain of the best 10 over that of a perfect ranking, 0 to 1; null for matchings",
+}
+_TOP = pa.list_(pa.field("element", pa.int64(), nullable=False))
+RANKS_SCHEMA = pa.schema(
+    [
+        tables.field("direction", pa.string(), "image_to_text or text_to_image"),
+        tables.field("fold", pa.int32(), "0 under protocol full"),
+        tables.field("query_id", pa.int64(), "image_id or caption_id"),
+        tables.field(
+            "image_id", pa.int64(), "the query, or the image it describes; queries that share one go together"
+        ),
+        tables.field("rank", pa.float64(), "1 = best, of the best correct item; null for matchings", nullable=True),
+        tables.field("hit_1", pa.bool_(), "a correct item among the best 1"),
+        tables.field("hit_5", pa.bool_(), "a correct item among the best 5"),
+        tables.field("hit_10", pa.bool_(), "a correct item among the best 10"),
+        *[tables.field(name, pa.float64(), about, nullable=True) for name, about in MEASURES.items()],
+        tables.field("top", _TOP, "ids of the best 10 items, best first; for matchings the set matched at K = 10"),
+    ],
+    metadata={"artefact": "ranks", "version": "2"},
+)
+# Columns of other K, as ``evaluate.recall`` and ``evaluate.ndcg`` ask for them.
+_FURTHER = {
+    "hit_": (pa.bool_(), "a correct item among the best "),
+    "ndcg_": (pa.float64(), "as ndcg_10, of the best "),
+    "graded_ndcg_": (pa.float64(), "as graded_ndcg_10, of the best "),
+}
+OCCURRENCE_SCHEMA = pa.schema(
+    [
+        tables.field("direction", pa.string(), "image_to_text or text_to_image"),
+        tables.field("fold", pa.int32(), "0 under protocol full"),
+        tables.field("item_id", pa.int64(), "caption_id or image_id"),
+        *[tables.field(f"n_{k}", pa.int32(), f"queries that have it among their best {k}") for k in KS],
+    ],
+    metadata={"artefact": "occurrence", "version": "1"},
+)
+RELAXATION_SCHEMA = pa.schema(
+    [
+        tables.field("direction", pa.string(), "image_to_text or text_to_image"),
+        tables.field("k", pa.int32(), "the K of R@K: 1, 5 or 10"),
+        tables.field("lambda", pa.float64(), "relaxation factor of the matching, at least 1"),
+        tables.field("validation", pa.float64(), "R@K in percent on the validation data it was chosen on"),
+        tables.field(
+            "ranked",
+            pa.float64(),
+            "R@K in percent on the split that is measured, which chose nothing; null where it was not tried",
+            nullable=True,
+        ),
+        tables.field("chosen", pa.bool_(), "the lambda that the criterion was run with; one for each K"),
+    ],
+    metadata={"artefact": "relaxation", "version": "1"},
+)
+
+
+def with_further(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """``schema`` with the columns of other K, such as ``hit_50``, that are among ``names``, in their order."""
+    for name in names:
+        prefix = name.rstrip("0123456789")
+        if name not in schema.names and prefix in _FURTHER:
+            kind, about = _FURTHER[prefix]
+            schema = schema.append(tables.field(name, kind, about + name.removeprefix(prefix)))
+    return schema
+
+
+def write(
+    folder: Path,
+    metrics: dict,
+    ranks: pa.Table,
+    occurrence: pa.Table,
+    relaxation: pa.Table | None = None,
+    names: TextIds | None = None,
+) -> None:
+    """metrics: finite numbers, strings and nested dictionaries only. names: of ids that are text, which get columns of their
+    own."""
+    write_json(folder / METRICS, metrics)
+    tables.write(folder / RANKS, *named(ranks, with_further(RANKS_SCHEMA, ranks.column_names), names), {})
+    tables.write(folder / OCCURRENCE, *named(occurrence, OCCURRENCE_SCHEMA, names), {})
+    if relaxation is not None:
+        tables.write(folder / RELAXATION, relaxation, RELAXATION_SCHEMA, {})
+
+
+def named(table: pa.Table, schema: pa.Schema, names: TextIds | None) -> tuple[pa.Table, pa.Schema]:
+    """With a column of text for each column of ids, ``query_name`` for ``query_id``; null where the ids of that side are numbers."""
+    if names is None:
+        return table, schema
+    parts = []
+    for direction, (asking, asked) in zip(
+        DIRECTIONS, (("image_id", "caption_id"), ("caption_id", "image_id")), strict=True
+    ):
+        part = table.filter(pc.equal(table["direction"], direction)).combine_chunks()
+        for column, key in (("query_id", asking), ("item_id", asked), ("image_id", "image_id")):
+            if column in schema.names:
+                part = part.append_column(_NAMES[column], _texts(names, key, part[column].to_numpy()))
+        if "top" in schema.names:
+            lists = part["top"].combine_chunks()
+            texts = _texts(names, asked, lists.flatten().to_numpy())
+            part = part.append_column(_NAMES["top"], pa.ListArray.from_arrays(lists.offsets, texts))
+        parts.append(part)
+    joined = pa.concat_tables(parts)
+    fields = [
+        tables.field(name, joined.schema.field(name).type, f"of {column}, where that is text", nullable=True)
+        for column, name in _NAMES.items()
+        if column in schema.names
+    ]
+    return joined, pa.schema([*schema, *fields], metadata=schema.metadata)
+
+
+def _texts(names: TextIds, key: str, ids: np.ndarray) -> pa.Array:
+    found = names.texts(key, ids)
+    return pa.nulls(len(ids), pa.string()) if found is None else found
+
+
+def few_items(metrics: dict) -> list[str]:
+    """Where K is more than a tenth of what is ranked: a sentence a direction, of a metrics document."""
+    said = []
+    for direction, kind in zip(DIRECTIONS, ("captions", "images"), strict=True):
+        items = metrics[direction]["items"]
+        names = ", ".join(f"R@{k}" for k in KS if 10 * k > items)
+        if names:
+            said.append(
+                f"{direction.replace('_', ' ')}: only {items} {kind} are ranked; {names} and rsum are large whatever the model"
+            )
+    return said
+
+
+def read_unmeasured(folder: Path) -> dict[str, str]:
+    """Why criteria have no figures, by name; empty where none is left out. folder: data/evaluate/<run>/."""
+    path = folder / UNMEASURED
+    return read_json(path).get("criteria", {}) if path.is_file() else {}
+
+
+def read_metrics(folder: Path) -> dict:
+    return read_json(folder / METRICS)
+
+
+def together(one: dict, other: dict) -> bool:
+    """Are two metrics documents of one run of the same models, vectors and data, and, where both have the same bank, of the same
+    vectors in it? Documents of an earlier version, which do not say, belong to each other alone."""
+    ours, theirs = ({**document.get(MADE_FROM, {})} for document in (one, other))
+    banks = ours.pop("bank", None), theirs.pop("bank", None)
+    return ours == theirs and (one.get("bank") != other.get("bank") or banks[0] == banks[1])
+
+
+def origin(folder: Path, metrics: dict, mend: str) -> Origin:
+    """What a metrics document of ``folder`` says of the split that was ranked. mend: as of ``Origin``."""
+    whole = None if "left_out" in metrics else metrics.get("data")
+    digest = metrics.get(MADE_FROM, {}).get("prepared", whole)
+    return Origin(folder, mend, {str(metrics.get("split")): digest})
+
+
+def read_ranks(folder: Path) -> pa.Table:
+    return tables.read(folder / RANKS, RANKS_SCHEMA, "vse-pipe evaluate")
+
+
+def read_occurrence(folder: Path) -> pa.Table:
+    return tables.read(folder / OCCURRENCE, OCCURRENCE_SCHEMA, "vse-pipe evaluate")
+
+
+def read_relaxation(folder: Path) -> pa.Table | None:
+    """None where no lambda was chosen: the criterion has none, or params.yaml gives it."""
+    path = folder / RELAXATION
+    return tables.read(path, RELAXATION_SCHEMA, "vse-pipe evaluate") if path.is_file() else None

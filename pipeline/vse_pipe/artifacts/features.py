@@ -1,0 +1,280 @@
+"""data/extract/<dataset>/<features>/: features.npy, index.parquet and meta.json.
+
+features.npy is (rows, D) or (rows, R, D), float16 or float32, read through a memory map. index.parquet says which
+row belongs to which image; status is ``ok``, anything else leaves the image out with the reason in detail. For regions it
+holds their boxes and scores too, where there are any.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vse_pipe.artifacts import joins
+from vse_pipe.core import arrays, tables
+from vse_pipe.core.damage import Damage
+from vse_pipe.core.disk import named
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import read_json, require, sha256, write_json
+from vse_pipe.core.whole import whole_file
+
+ARRAY, INDEX, META = "features.npy", "index.parquet", "meta.json"
+# Values of the column status.
+OK, UNREADABLE = "ok", "unreadable"
+# What writing adds to meta.json; the rest is what the features follow from.
+WRITTEN = ("fingerprint", "shape", "sha256", "index_sha256")
+# Key of the digest of images.parquet in meta.json.
+IMAGES = "images_sha256"
+BESIDE = ("boxes", "scores")
+_WIDTHS = {"boxes": 4, "scores": 1}
+_CHECK_ROWS = 4096
+_FLOATS = pa.list_(pa.float32())
+_COLUMNS = pa.schema(
+    [
+        tables.field("image_id", pa.int64(), "unique"),
+        tables.field("row", pa.int64(), "row of features.npy; null unless status is ok", nullable=True),
+        tables.field("status", pa.string(), "ok, or why the image has no features"),
+        tables.field("detail", pa.string(), "empty when ok"),
+    ]
+)
+_PLACES = pa.schema([_COLUMNS.field("row"), _COLUMNS.field("status")])
+_ABOUT_BOXES = "x1, y1, x2, y2 of region 0, then 1, ...: edges in pixels of the upright image; null: none"
+SCHEMA = pa.schema(
+    [
+        *_COLUMNS,
+        tables.field("boxes", _FLOATS, _ABOUT_BOXES, nullable=True),
+        tables.field("scores", _FLOATS, "of the R regions, 0..1 and falling; null: none", nullable=True),
+    ],
+    metadata={"artefact": "features", "version": "2"},
+)
+
+
+@dataclass(frozen=True)
+class Features:
+    """array: memory map (rows, D) or (rows, R, D); image_ids and rows: int64, parallel, images with status ok.
+
+    failed: int64, ids of the images that ``extract`` left out because they cannot be read. folder: what ``read`` opened; boxes and scores are read from it when they are first asked for.
+    """
+
+    array: np.ndarray
+    image_ids: np.ndarray
+    rows: np.ndarray
+    meta: dict
+    folder: Path | None = None
+    failed: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @cached_property
+    def boxes(self) -> np.ndarray | None:
+        """(rows, R, 4) float32, in the rows of ``array``: x1, y1, x2, y2 in pixels of the upright image, NaN in rows
+        without. None for features without boxes, and for files from before there were any. Raises InputError when they
+        do not fit the array.
+        """
+        found = self._beside("boxes")
+        return None if found is None else found.reshape(len(found), -1, 4)
+
+    @cached_property
+    def scores(self) -> np.ndarray | None:
+        """(rows, R) float32, in the rows of ``array``: how sure the detector is of each region. None as for ``boxes``."""
+        return self._beside("scores")
+
+    def _beside(self, name: str) -> np.ndarray | None:
+        if self.folder is None or self.array.ndim != 3:
+            return None
+        path = self.folder / INDEX
+        index = tables.read(path, _PLACES, columns=[*_PLACES.names, name])
+        if name not in index.column_names:
+            return None
+        index = index.filter(pc.and_(pc.equal(index["status"], OK), pc.is_valid(index[name])))
+        if not index.num_rows:
+            return None
+        values = _checked(index[name], name, self.array.shape[1] * _WIDTHS[name], path)
+        filled = np.full((len(self.array), values.shape[1]), np.nan, dtype=np.float32)
+        filled[index["row"].to_numpy()] = values
+        return filled
+
+    def readable(self, image_ids: np.ndarray) -> np.ndarray:
+        """bool, False for the images that were left out because they cannot be read: what uses features leaves them and
+        their captions out too. Images that the file does not know count as readable, for ``rows_of`` to refuse."""
+        return ~np.isin(image_ids, self.failed)
+
+    def rows_of(self, image_ids: np.ndarray) -> np.ndarray:
+        """The row of each image. Raises InputError when one has no features."""
+        order = np.argsort(self.image_ids)
+        found = np.searchsorted(self.image_ids, image_ids, sorter=order).clip(max=len(order) - 1)
+        rows = order[found]
+        wrong = image_ids[self.image_ids[rows] != image_ids]
+        if len(wrong):
+            raise InputError(f"{len(wrong)} images have no features, the first is image_id {wrong[0]}")
+        return self.rows[rows]
+
+
+def about(meta: dict) -> dict:
+    """What the features follow from. meta: as meta.json has it."""
+    return {key: value for key, value in meta.items() if key not in WRITTEN}
+
+
+def made(about: dict) -> str:
+    """One digest of what a row follows from beside its picture. about: as of ``about``."""
+    row = {key: value for key, value in about.items() if key != IMAGES}
+    return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
+
+
+def write(folder: Path, array: np.ndarray, index: pa.Table, meta: dict) -> None:
+    """``write_blocks`` for an array that is in memory."""
+    write_blocks(folder, [array], len(array), [index], meta)
+
+
+def write_blocks(
+    folder: Path,
+    blocks: Iterable[np.ndarray],
+    count: int,
+    index: Iterable[pa.Table],
+    meta: dict,
+    beside: Callable[[], None] = lambda: None,
+) -> None:
+    """Write the three files from blocks of rows in order; only one block at a time is in memory.
+
+    count: rows in all blocks together; index: in as many tables as it comes. meta gains the shape of the array and the digests of
+    both, and is written last: files without the digests that belong to them are refused by ``read``. Raises InputError on NaN;
+    then features.npy is what it was. beside: writes what else belongs to them; called before meta.json makes them whole.
+    """
+    path = folder / ARRAY
+    # Appended, not written through a memory map: a full disk is then an error and not a SIGBUS.
+    with whole_file(path) as temporary, temporary.open("wb") as file:
+        digested = _Digested(file)
+        shape = append_rows(digested, blocks, count, str(path))
+    indexes = (_complete(table, shape, folder / INDEX) for table in index)
+    tables.write_groups(folder / INDEX, indexes, SCHEMA, {})
+    beside()
+    # Checksums of Parquet are of its pages: they do not see a footer that gives another column or number of rows.
+    digests = {"sha256": digested.hexdigest(), "index_sha256": sha256(folder / INDEX)}
+    write_json(folder / META, {**meta, "shape": shape, **digests})
+
+
+class _Digested:
+    """A file that takes the digest of what is written to it: reading a gigabyte again would cost as much as writing it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._digest = file, hashlib.sha256()
+        self.hexdigest = self._digest.hexdigest
+
+    def write(self, content: bytes | memoryview) -> None:
+        self._digest.update(content)
+        self._file.write(content)
+
+
+def append_rows(file: BinaryIO | _Digested, blocks: Iterable[np.ndarray], count: int | None, where: str) -> list[int]:
+    """Write the ``.npy`` file of ``count`` rows that come in blocks; its shape. None: as many as come, in a file that can
+    be gone back in. Raises InputError on NaN, and on another shape or type than the first block has."""
+    shape, kind, written = None, None, 0
+    for block in blocks:
+        if shape is None:
+            shape, kind = (count or 0, *block.shape[1:]), block.dtype
+            _write_header(file, shape, kind)
+        if block.shape[1:] != shape[1:] or block.dtype != kind:
+            raise InputError(
+                f"{where}: rows from {written} on are {block.dtype} {block.shape[1:]}, those before {kind} {shape[1:]}"
+            )
+        check_finite(block, where, written)
+        with named(Path(where), (count or len(block)) * (block.nbytes // max(len(block), 1))):
+            file.write(np.ascontiguousarray(block).data)
+        written += len(block)
+    if shape is None or kind is None or (count is not None and written != count):
+        raise ValueError(f"{where}: {written} rows in the blocks, {count} were announced")
+    if count is None:
+        assert not isinstance(file, _Digested)
+        # numpy leaves room for the digits of more rows: the header is as long as before.
+        file.seek(0)
+        shape = (written, *shape[1:])
+        _write_header(file, shape, kind)
+    return list(shape)
+
+
+def _write_header(file: BinaryIO | _Digested, shape: tuple[int, ...], kind: np.dtype) -> None:
+    header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+
+
+def read(folder: Path, verify: bool = True) -> Features:
+    """Open without loading. ``verify`` compares array and index with the digests in meta.json (IntegrityError)."""
+    advice = "vse-pipe extract"
+    meta = read_json(require(folder / META, advice))
+    path = require(folder / ARRAY, advice)
+    if not isinstance(meta.get("sha256"), str):
+        raise IntegrityError(f"{folder / META}: holds no digest of {ARRAY}; extract it again")
+    array = open_array(path)
+    for file, key in ((path, "sha256"), (require(folder / INDEX, advice), "index_sha256")):
+        if verify and key in meta and sha256(file) != meta[key]:  # earlier versions kept none of the index
+            raise IntegrityError(f"{file}: content does not match the digest in {META}; extract it again")
+    index = tables.read(folder / INDEX, _COLUMNS, advice, columns=_COLUMNS.names)
+    failed = index.filter(pc.not_equal(index["status"], OK))["image_id"].to_numpy()
+    index = index.filter(pc.equal(index["status"], OK))
+    rows = index["row"].to_numpy()
+    if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
+        raise InputError(f"{folder / INDEX}: rows up to {rows.max()}, but {ARRAY} has {len(array)}")
+    return Features(array, index["image_id"].to_numpy(), rows.astype(np.int64), meta, folder, failed)
+
+
+def require_images(held: Features, prepared: Path) -> None:
+    """Raises IntegrityError when the features, as of ``read``, are of other images than ``prepared`` now holds."""
+    assert held.folder is not None
+    mend = joins.mend(f"extract@{held.folder.name}", f"vse-pipe extract --features {held.folder.name}")
+    joins.require_file(held.folder, held.meta, "images", prepared, mend)
+
+
+def open_array(path: Path) -> np.ndarray:
+    """The memory map of a ``.npy`` file. Raises IntegrityError when it is none, or not whole."""
+    array = arrays.opened(path, Damage(IntegrityError, "extract it again"))
+    if array.ndim == 0:
+        raise IntegrityError(f"{path}: holds a single number and no rows; extract it again")
+    return array
+
+
+def check_finite(array: np.ndarray, where: str, first: int = 0) -> None:
+    """Raises InputError with the number of bad rows and the first of them, counted from ``first``; reads block by block."""
+    bad: list[int] = []
+    for start in range(0, len(array), _CHECK_ROWS):
+        block = array[start : start + _CHECK_ROWS]
+        finite = np.isfinite(block).reshape(len(block), -1).all(axis=1)
+        bad.extend((np.flatnonzero(~finite) + start).tolist())
+    if bad:
+        raise InputError(f"{where}: {len(bad)} rows hold NaN or infinite values, the first is row {first + bad[0]}")
+
+
+def lists(values: np.ndarray) -> pa.Array:
+    """(rows, ...) to a column of index.parquet: each row's numbers as one list of float32."""
+    flat = values.reshape(len(values), -1).astype(np.float32)
+    offsets = np.arange(0, flat.size + 1, flat.shape[1], dtype=np.int32)
+    return pa.ListArray.from_arrays(offsets, flat.ravel())
+
+
+def _complete(index: pa.Table, shape: list[int], path: Path) -> pa.Table:
+    """``index`` with the columns of regions: null where it has none. Raises InputError when they do not fit ``shape``."""
+    for name, width in _WIDTHS.items():
+        if name not in index.column_names:
+            index = index.append_column(name, pa.nulls(index.num_rows, _FLOATS))
+        elif index[name].null_count < index.num_rows:
+            if len(shape) != 3:
+                raise InputError(f"{path}: {name} are given, but {ARRAY} {tuple(shape)} holds no regions")
+            _checked(index[name].drop_null(), name, shape[1] * width, path)
+    return index
+
+
+def _checked(column: pa.ChunkedArray, name: str, wanted: int, path: Path) -> np.ndarray:
+    """(rows, wanted) float32. Raises InputError on another type, lists of another length and values that are not finite."""
+    if column.type != _FLOATS:
+        raise InputError(f"{path}: column '{name}' is {column.type}, expected {_FLOATS}")
+    lengths = pc.list_value_length(column).to_numpy()
+    values = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    wrong = np.flatnonzero(lengths != wanted)
+    if len(wrong) or not np.isfinite(values).all():
+        reason = f"{lengths[wrong[0]]} numbers" if len(wrong) else "NaN or infinite values"
+        raise InputError(f"{path}: column '{name}' has {reason}, expected {wanted} finite ones for each image")
+    return values.reshape(-1, wanted)

@@ -1,0 +1,76 @@
+"""data/localize/<run>/: metrics.json and ranks.parquet (a row per mention of a phrase). ``source_data`` in metrics.json has by split the digest of the
+whole pictures and their captions."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from vse_pipe.artifacts import _boxes, phrases, regions
+from vse_pipe.artifacts._run import of_folder
+from vse_pipe.artifacts.joins import Origin
+from vse_pipe.core import tables
+from vse_pipe.core.files import read_json, require, sha256, write_json
+
+METRICS, RANKS = "metrics.json", "ranks.parquet"
+FILES = (METRICS, RANKS)
+FOUND = tuple(f"found_{name}" for name in _boxes.COLUMNS)
+SCHEMA = pa.schema(
+    [
+        tables.field("phrase_id", pa.int64(), "unique; the mention"),
+        tables.field("caption_id", pa.int64(), "the caption it stands in, of the data set that has the whole pictures"),
+        tables.field("image_id", pa.int64(), "the whole picture; mentions that share one go together"),
+        tables.field("start", pa.int32(), "its first character in the caption's text, counted from 0"),
+        tables.field("text", pa.string(), "as in the caption"),
+        tables.field("type", pa.string(), "kind of thing; several are joined by /"),
+        tables.field("candidates", pa.int32(), "proposals of the picture"),
+        tables.field("correct", pa.int32(), "candidates that overlap the true box as far as the threshold asks"),
+        tables.field("rank", pa.float64(), "1 = best, of the first correct candidate; null: none is", nullable=True),
+        tables.field("bound", pa.float64(), "the largest IoU that a candidate has with the true box"),
+        tables.field("region_id", pa.int64(), "the best candidate; null where the picture has none", nullable=True),
+        tables.field("score", pa.float32(), "its similarity to the phrase; larger is closer", nullable=True),
+        tables.field("iou", pa.float64(), "its IoU with the true box, 0 to 1", nullable=True),
+        *_boxes.FIELDS,
+        *[tables.field(name, pa.float64(), "of the best candidate; pixels from 0", nullable=True) for name in FOUND],
+    ],
+    metadata={"artefact": "localisation", "version": "1"},
+)
+
+
+def write(folder: Path, ranks: pa.Table, metrics: dict, source: str) -> None:
+    """metrics: finite numbers, strings, null and nested dictionaries only; source: folder of the whole pictures."""
+    tables.write(folder / RANKS, ranks, SCHEMA, {"source": source}, problems)
+    write_json(folder / METRICS, metrics)
+
+
+def read_ranks(folder: Path) -> pa.Table:
+    return tables.read(folder / RANKS, SCHEMA, _made_by(folder), problems=problems, told="source")
+
+
+def read_metrics(folder: Path) -> dict:
+    return read_json(require(folder / METRICS, _made_by(folder)))
+
+
+def data(prepared: Path) -> dict[str, str]:
+    """Digests of what says where phrases and boxes are, by file: ``data`` of metrics.json. prepared: folder of the regions;
+    files that are not there are left out."""
+    names = (phrases.NAME, regions.NAME)
+    return {name: sha256(prepared / name) for name in names if (prepared / name).is_file()}
+
+
+def origin(folder: Path, metrics: dict, mend: str) -> Origin:
+    """What the whole pictures are. metrics: as ``read_metrics`` gives it; mend: as of ``Origin``."""
+    split = str(metrics.get("split"))
+    return Origin(folder, mend, {split: metrics.get("source_data", {}).get(split)})
+
+
+def source(ranks: pa.Table) -> Path:
+    """The folder of the data set that has the whole pictures."""
+    return Path(tables.footer(ranks)["source"])
+
+
+def problems(table: pa.Table) -> list[str]:
+    return tables.repeated(table, "phrase_id") + _boxes.problems(table, "phrase_id")
+
+
+def _made_by(folder: Path) -> str:
+    return f"vse-pipe localize --run {of_folder(folder)}"

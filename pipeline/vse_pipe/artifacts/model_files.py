@@ -1,0 +1,106 @@
+"""data/train/<run>/: model.safetensors, vocabulary.json and config.json, everything `embed` needs to use the model.
+
+A run of two networks has the second in peer/, the same files, and its digest as ``peer_sha256`` in config.json. A run with seeds
+has a folder for each, ``data/train/max/1/``, and so in data/embed/, data/evaluate/ and data/audit/.
+
+config.json holds
+
+- ``loss``, ``scheme``, ``similarity``, ``text``, ``image``, ``sampler``: ``name`` and ``params``; under ``loss`` what it ``learned``, if anything;
+- ``embed_size``, ``feature_shape``, ``text_inputs``: sizes; ``run``, ``dataset``, ``features``, ``texts``, ``noise``: names in params.yaml;
+- ``sha256``: of the files beside it; ``features_sha256``, ``texts_sha256``, ``pairs_sha256``: of what it was trained on;
+- ``train``: the options of its training, but for ``processes``; ``seed``; ``inputs``: ``name`` and ``params`` of what made its ``features``, ``texts`` and ``pairs``;
+- ``best``: ``epoch`` and ``val_rsum``; ``ended``: after which ``epoch``, ``by`` ``epochs`` or ``patience``, whether it had ``converged``, and ``stuck``: what its loss
+  says of a run that no longer moves;
+- ``backbone``: of a model that reads pixels, its network; ``origin``: of a model that was not trained here, its names there.
+"""
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from safetensors import SafetensorError, safe_open
+
+from vse_pipe.artifacts._run import of_folder
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import read_json, require, save_tensors, sha256, write_json
+
+if TYPE_CHECKING:
+    from torch import Tensor  # `vse-pipe check` reads these files without torch
+
+MODEL, VOCABULARY, CONFIG, PEER = "model.safetensors", "vocabulary.json", "config.json", "peer"
+FILES = (MODEL, VOCABULARY, CONFIG)
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """weights: state dict of the dual encoder; words: id = place; config: members, sizes, data set, digests."""
+
+    weights: "dict[str, Tensor]"
+    words: list[str]
+    config: dict
+    digest: str
+
+
+def write(
+    folder: Path, weights: "dict[str, Tensor]", words: list[str], config: dict, peer: "dict[str, Tensor] | None" = None
+) -> None:
+    """peer: weights of the second network; written first, as a run without MODEL is not finished."""
+    if peer:
+        write(folder / PEER, peer, words, config)
+        config = {**config, "peer_sha256": sha256(folder / PEER / MODEL)}
+    save_tensors(folder / MODEL, {name: tensor.contiguous() for name, tensor in weights.items()})
+    write_json(folder / VOCABULARY, {"words": words})
+    digests = {name: sha256(folder / name) for name in (MODEL, VOCABULARY)}
+    write_json(folder / CONFIG, {**config, "sha256": digests})
+
+
+def read_config(folder: Path, run: str | None = None) -> dict:
+    """config.json, with ``sha256``: digests by file. Raises InputError when it is missing, IntegrityError without digests."""
+    config = read_json(require(folder / CONFIG, _made_by(folder, run)))
+    if not isinstance(config.get("sha256"), dict):
+        raise IntegrityError(f"{folder / CONFIG}: holds no digests; train the run again")
+    return config
+
+
+def digest_of(folder: Path, run: str) -> str | None:
+    """Of the weights that are there now, as config.json says; None where there is none. Raises as ``read_config``."""
+    return read_config(folder, run)["sha256"].get(MODEL) if (folder / CONFIG).is_file() else None
+
+
+def open_weights(folder: Path) -> list[str]:
+    """The names of the tensors, from the file's header; none is read. Raises IntegrityError when it is damaged."""
+    try:
+        with safe_open(folder / MODEL, framework="numpy") as file:
+            return list(file.keys())
+    except (SafetensorError, OSError) as error:
+        raise IntegrityError(f"{folder / MODEL}: damaged ({error}); train the run again") from error
+
+
+def read(folder: Path, run: str | None = None, of: Literal["torch", "numpy"] = "torch") -> ModelFiles:
+    """run: whose model it must be, the folder's name when left out; of: whose arrays the weights are. Raises InputError when a file is missing, IntegrityError
+    when one is not what config.json promises, or the whole is a copy of another run's."""
+    made_by = _made_by(folder, run)
+    require(folder / MODEL, made_by)
+    config = read_config(folder, run)
+    digests, wanted = config["sha256"], run or of_folder(folder)
+    # Models from before their config.json named the run are taken at their word.
+    if config.get("run", wanted) != wanted:
+        raise IntegrityError(
+            f"{folder}: the model of run '{config['run']}', expected '{wanted}'; run `{made_by}` again"
+        )
+    for name in (MODEL, VOCABULARY):
+        if sha256(require(folder / name, made_by)) != digests.get(name):
+            raise IntegrityError(f"{folder / name}: content does not match the digest in {CONFIG}; train the run again")
+    try:
+        weights = importlib.import_module(f"safetensors.{of}").load_file(folder / MODEL)
+    except SafetensorError as error:
+        raise IntegrityError(f"{folder / MODEL}: damaged ({error}); train the run again") from error
+    words = read_json(folder / VOCABULARY).get("words")
+    if not isinstance(words, list):
+        raise InputError(f"{folder / VOCABULARY}: holds no words; train the run again")
+    return ModelFiles(weights, words, config, digests[MODEL])
+
+
+def _made_by(folder: Path, run: str | None) -> str:
+    return f"vse-pipe train --run {run or of_folder(folder)}"

@@ -1,0 +1,121 @@
+"""data/prepare/<dataset>/names.parquet: the data set's own ids where they are text; data/embed/<run>/ has the same file.
+
+Inside the pipeline images and captions have numbers; what people and other programs see is the text. There is no such file
+where the data set's ids are numbers. images.parquet holds its digest.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vse_pipe.artifacts import images
+from vse_pipe.core import parquet, tables, text_ids
+from vse_pipe.core.errors import InputError, IntegrityError
+from vse_pipe.core.files import require, sha256
+
+NAME = "names.parquet"
+KEYS = ("image_id", "caption_id")
+SCHEMA = pa.schema(
+    [
+        tables.field(
+            "key", pa.string(), "image_id or caption_id: which ids these are; one of them may have numbers only"
+        ),
+        tables.field("id", pa.int64(), "the number, as in all other files"),
+        tables.field("name", pa.string(), "the text; unique among the names of its key, whatever the capitals"),
+    ],
+    metadata={"artefact": "names", "version": "1"},
+)
+
+
+@dataclass(frozen=True)
+class TextIds:
+    """table: of ``SCHEMA``, without problems."""
+
+    table: pa.Table
+
+    @classmethod
+    def of(cls, **columns: tuple[np.ndarray, pa.Array]) -> "TextIds":
+        """columns: numbers and texts, by key."""
+        parts = [
+            pa.table({"key": pa.repeat(key, len(ids)), "id": pa.array(ids, pa.int64()), "name": texts}, schema=SCHEMA)
+            for key, (ids, texts) in columns.items()
+        ]
+        return cls(pa.concat_tables(parts))
+
+    def texts(self, key: str, ids: np.ndarray) -> pa.Array | None:
+        """The name of each, None where the ids of this key are numbers. Raises InputError for a number without a name."""
+        numbers, names = self._sides[key]
+        if not len(numbers):
+            return None
+        places = np.searchsorted(numbers, ids).clip(max=len(numbers) - 1)
+        if (numbers[places] != ids).any():
+            absent = np.asarray(ids)[numbers[places] != ids][0]
+            raise InputError(f"{NAME}: no name for {key} {absent}; prepare and embed the data set again")
+        return names.take(pa.array(places))
+
+    def numbers(self, key: str, other: "TextIds | None", ids: np.ndarray) -> np.ndarray:
+        """``ids`` of another collection with the numbers that the same names have here; names that are not here get numbers
+        below 0. Ids stay as they are where those of this key are numbers here or there."""
+        own, names = self._sides[key]
+        texts = None if other is None else other.texts(key, ids)
+        if texts is None or not len(own):
+            return ids
+        places = pc.fill_null(pc.index_in(texts, names), -1).to_numpy()
+        return np.where(places < 0, -1 - ids, own[places])
+
+    def shown(self, key: str, number: int) -> int | str:
+        """What people see of one number: its name, or itself where the ids of this key are numbers."""
+        texts = self.texts(key, np.array([number]))
+        return number if texts is None else texts[0].as_py()
+
+    def number(self, key: str, text: str) -> int | None:
+        """Of a name; None where there is no such name."""
+        numbers, names = self._sides[key]
+        place = pc.index(names, text).as_py()
+        return None if place < 0 else int(numbers[place])
+
+    def has(self, key: str) -> bool:
+        """Are the ids of this key text?"""
+        return bool(len(self._sides[key][0]))
+
+    @cached_property
+    def _sides(self) -> dict[str, tuple[np.ndarray, pa.Array]]:
+        """Numbers in ascending order, and the names beside them."""
+        found = {}
+        for key in KEYS:
+            part = self.table.filter(pc.equal(self.table["key"], key)).sort_by("id")
+            found[key] = part["id"].to_numpy(), part["name"].combine_chunks()
+        return found
+
+
+def write(folder: Path, names: TextIds) -> None:
+    tables.write(folder / NAME, names.table, SCHEMA, {}, problems)
+
+
+def read(folder: Path) -> TextIds | None:
+    """None where the ids are numbers. Raises IntegrityError where images.parquet tells of another file, or of one that is not
+    there."""
+    path, beside = (
+        folder / NAME,
+        folder / images.NAME,
+    )  # that of either folder has the digest of this file under its name
+    with parquet.opened(require(beside)) as file:
+        told = (file.schema.metadata or {}).get(NAME.encode(), b"").decode()
+    if told and not (path.is_file() and sha256(path) == told):
+        what = "is not that which" if path.is_file() else "does not exist, though the ids are text and"
+        raise IntegrityError(f"{path} {what} {beside} was written with; make both again, or `dvc checkout`")
+    return TextIds(tables.read(path, SCHEMA, problems=problems)) if path.is_file() else None
+
+
+def problems(table: pa.Table) -> list[str]:
+    found = []
+    for key in KEYS:
+        part = table.filter(pc.equal(table["key"], key))
+        found += [f"{key} {text}" for text in tables.repeated(part, "id")]
+        if part.num_rows and (wrong := text_ids.objection(part["name"].combine_chunks())):
+            found.append(f"{key} {wrong[1]}")
+    return found

@@ -1,0 +1,286 @@
+"""The command line: one Typer function per stage, its docstring is the help. Nothing heavy is imported at start."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from vse_pipe.commands import (
+    _completion,
+    _plans,
+    _project,
+    apply,
+    audit,
+    check,
+    choose,
+    claims,
+    code,
+    compose,
+    doctor,
+    embed,
+    encode,
+    evaluate,
+    export,
+    extract,
+    index,
+    init,
+    inject,
+    localize,
+    pack,
+    papers,
+    plots,
+    search,
+    serve,
+    sources,
+    timings,
+    verify,
+)
+from vse_pipe.commands._help import WIDEST, Command, Commands
+from vse_pipe.commands._project import AsJson, Device, DryRun, RunName
+from vse_pipe.commands._project import chosen as _chosen
+from vse_pipe.commands._project import chosen_runs as _chosen_runs
+from vse_pipe.commands._project import params as _params
+from vse_pipe.commands._project import reserved as _reserved
+from vse_pipe.commands._project import wrote as _wrote
+from vse_pipe.commands.compare import compare
+from vse_pipe.core import console
+from vse_pipe.core.errors import InputError, IntegrityError, PipelineError, UsageError, out_of_memory, shortage
+from vse_pipe.project import paths
+
+_STAGES = "Stages, in their order"
+_BESIDE_THE_STAGES = {
+    "Results": (
+        choose.choose,
+        compare,
+        compose.compose,
+        claims.claims,
+        timings.timings,
+        audit.audit,
+        localize.localize,
+        papers.papers,
+        plots.plots,
+    ),
+    "Search and export": (index.index, search.search, serve.serve, encode.encode, export.export, pack.pack),
+    "Project and machine": (
+        init.init,
+        apply.apply,
+        check.check,
+        doctor.doctor,
+        verify.verify,
+        code.code,
+        sources.sources,
+    ),
+}
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, which whatever heeds Ctrl-C heeds alike."""
+
+
+class _Interrupted(BaseException):
+    """Ctrl-C or SIGTERM; the message is what to say. Typer would end a KeyboardInterrupt without a word."""
+
+    def __init__(self, cause: KeyboardInterrupt, advice: str) -> None:
+        word, self.status = ("terminated", 143) if isinstance(cause, _Terminated) else ("interrupted", 130)
+        super().__init__(word + advice)
+
+
+class _Commands(Commands):
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            goes_on = ctx.invoked_subcommand in ("extract", "train", "choose", "index")
+            advice = "; the same command goes on where it was" if goes_on else ""
+            raise _Interrupted(error, advice) from error
+
+
+app = typer.Typer(
+    cls=_Commands,
+    rich_markup_mode=None,  # what draws boxes takes as long to import as all the rest
+    context_settings={"max_content_width": WIDEST},
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Image-text retrieval as a pipeline: prepare, extract, inject, train, embed, evaluate, report. "
+    "Run one stage with a command below, or all stages with `dvc repro`, which skips what is up to date.",
+)
+
+
+def _entry(section: str) -> Any:
+    completion = _completion.section(section)
+    return typer.Option(help=f"a name under {section}: (default: all)", autocompletion=completion)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        console.line(f"vse-pipe {version('vse-pipe')}")
+        raise typer.Exit
+
+
+@app.callback()
+def settings(
+    context: typer.Context,
+    overrides: Annotated[
+        list[str],
+        typer.Option(
+            "--set", "-S", metavar="KEY=VALUE", help="set a value of params.yaml for this call; repeat for several"
+        ),
+    ] = [],  # noqa: B006 (typer never changes it)
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="print warnings, errors and results, no log lines and no progress")
+    ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="print progress more often, seconds, memory, and where an error came from"
+        ),
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="print the version and exit")
+    ] = False,
+) -> None:
+    """Options that come before the command."""
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose exclude each other")
+    console.set_level(console.QUIET if quiet else console.VERBOSE if verbose else console.NORMAL)
+    context.call_on_close(console.spent)
+    _project.overrides[:] = overrides
+
+
+@app.command(cls=Command, rich_help_panel=_STAGES)
+def prepare(
+    dataset: Annotated[str | None, _entry("datasets")] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            help="where a network proposes regions: auto, cpu, cuda or cuda:N", autocompletion=_completion.devices
+        ),
+    ] = "auto",
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read a data set into images.parquet and captions.parquet."""
+    params = _params()
+    names = _chosen(dataset, params.datasets, "data set")
+    if dry_run:
+        return _plans.of_nodes(params, {"prepare": names}, as_json)
+    with _reserved(map(paths.prepared, names)):
+        from vse_pipe.prepare import stage
+
+    _wrote([stage.prepare(params, name, device) for name in names], as_json)
+
+
+app.command(cls=Command, rich_help_panel=_STAGES)(extract.extract)
+
+
+app.command(cls=Command, rich_help_panel=_STAGES)(inject.inject)
+
+
+@app.command(cls=Command, rich_help_panel=_STAGES)
+def train(
+    run: RunName = None,
+    loss: Annotated[
+        str | None, typer.Option(help="train the runs with this loss", autocompletion=_completion.losses)
+    ] = None,
+    device: Device = "auto",
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a run. A killed training goes on after its last epoch."""
+    params = _params()
+    names = _chosen_runs(run, params)
+    if loss is not None:
+        from vse_pipe.project.registry import LOSSES
+
+        LOSSES.check(loss)
+        names = [name for name in names if params.runs[name].loss.name == loss]
+        if not names:
+            raise UsageError(f"no run in params.yaml has loss '{loss}'")
+    if dry_run:
+        return _plans.of_nodes(params, {"train": names}, as_json)
+    follows = _project.follows()
+    with _reserved([] if follows else map(paths.trained, names)):
+        from vse_pipe.train import stage
+
+    stage.flush_denormals()
+    outs = [stage.train(params, name, device) for name in names]
+    if not follows:
+        _project.settle(params, names, paths.trained, stage.FILES)
+        _wrote(outs, as_json)
+
+
+app.command(cls=Command, rich_help_panel=_STAGES)(embed.embed)
+app.command(cls=Command, rich_help_panel=_STAGES)(evaluate.evaluate)
+
+
+@app.command(cls=Command, rich_help_panel=_STAGES)
+def report(dry_run: DryRun = False, as_json: AsJson = False) -> None:
+    """Write the report, reports/index.html and reports/metrics.json, from all evaluations."""
+    params = _params()
+    if dry_run:
+        return _plans.of_report(params, as_json)
+    with _reserved([paths.REPORT]):
+        from vse_pipe.report import stage
+
+    _wrote([stage.report(params)], as_json)
+
+
+for _panel, _member in [(panel, member) for panel, members in _BESIDE_THE_STAGES.items() for member in members]:
+    app.command(cls=Command, rich_help_panel=_panel)(_member)
+
+
+def main() -> None:
+    """Run the command; errors become one message on stderr and the exit status of their class, others stay tracebacks."""
+    from vse_pipe.core.locks import die_with_parent
+
+    signal.signal(signal.SIGTERM, _terminate)
+    if "DVC_STAGE" in os.environ:
+        die_with_parent()
+    console.tolerate_any_terminal()
+    console.outlive_readers()
+    try:
+        app(prog_name="vse-pipe")
+    except PipelineError as error:
+        console.trace()
+        sys.exit(_failed(str(error) + _in_the_cache(error), error.exit_status))
+    except _Interrupted as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.status)
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        console.trace()
+        sys.exit(_failed(shortage(error), 1))
+    except OSError as error:
+        sys.exit(_failed(f"{error.filename or 'input/output'}: {error.strerror or error}", 1))
+
+
+def _in_the_cache(error: PipelineError) -> str:
+    """What to do besides about a damaged file that DVC would put back as it is; the message begins with its name."""
+    path = Path(str(error).partition(": ")[0])
+    if not isinstance(error, InputError | IntegrityError):
+        return ""
+    from vse_pipe.project.lock import Lock
+
+    try:
+        return f"; {advice}" if path.is_file() and (advice := Lock({}).damaged(path)) else ""
+    # No name but a text too long for one; or dvc.lock or the cache is damaged itself, which the command was not about.
+    except (UsageError, OSError):
+        return ""
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)  # a second one does not wait for anything
+    raise _Terminated
+
+
+def _failed(message: str, status: int) -> int:
+    for line in message.splitlines():
+        sys.stderr.write(f"error: {console.plain(line)}\n")
+    return status

@@ -1,0 +1,127 @@
+"""How help is printed: plain text that fits the terminal, options under the heading of their panel, and examples."""
+
+from inspect import cleandoc
+from itertools import groupby
+
+from typer.core import TyperCommand, TyperGroup
+
+from vse_pipe.core.errors import UsageError
+
+# Columns of help on a wide terminal, at most. Longer lines are hard to read.
+WIDEST = 120
+# By command. An example needs no more than names of the reader's own.
+EXAMPLES = {
+    "prepare": ("vse-pipe prepare --dataset mine",),
+    "extract": (
+        "vse-pipe extract --features photos",
+        "vse-pipe extract --texts words",
+        "vse-pipe extract --backbone torchvision:resnet50 --dataset mine",
+    ),
+    "inject": ("vse-pipe inject --noise clean", "vse-pipe inject --teacher guide"),
+    "train": ("vse-pipe train --run hal", "vse-pipe -S loss.hal.gamma=60 train --run hal"),
+    "embed": ("vse-pipe embed --run hal", "vse-pipe embed --run hal --dataset other"),
+    "evaluate": (
+        "vse-pipe evaluate --run hal --inference nns,csls",
+        "vse-pipe evaluate --run hal --dataset other",
+        "vse-pipe evaluate --images a.parquet --captions b.parquet --out results",
+    ),
+    "report": ("vse-pipe report",),
+    "choose": ("vse-pipe choose --grid grid.yaml", "vse-pipe choose --grid grid.yaml --run hal --seeds 3"),
+    "compare": (
+        "vse-pipe compare sum hal --inference nns",
+        "vse-pipe compare hal --base main",
+        "vse-pipe compare results/nns results/csls --max-drop 0.5",
+    ),
+    "compose": (
+        "vse-pipe compose sets.csv --run hal",
+        "vse-pipe compose sets.csv --images a.parquet --captions b.parquet",
+    ),
+    "claims": ("vse-pipe claims claims.yaml", "vse-pipe claims papers --skip-unknown"),
+    "timings": ("vse-pipe timings",),
+    "audit": ("vse-pipe audit --run hal", "vse-pipe audit --run hal --threshold 0.7 --limit 30"),
+    "localize": (
+        "vse-pipe localize --run regions",
+        'vse-pipe localize --run regions --image photo.jpg --phrase "a red car"',
+    ),
+    "papers": (
+        "vse-pipe papers",
+        "vse-pipe papers hal-aaai2020",
+        "vse-pipe papers hal-aaai2020 2.12 --apply",
+    ),
+    "plots": ("vse-pipe plots",),
+    "index": ("vse-pipe index ~/photos --run hal", "vse-pipe index ~/photos --model ViT-B-32 --weights weights.pt"),
+    "search": (
+        'vse-pipe search "a red car" --run hal --inference csls',
+        "vse-pipe search --image photo.jpg --k 5",
+        "vse-pipe search 'dog:2 + pool.jpg - fruit'",
+    ),
+    "serve": ("vse-pipe serve", "vse-pipe serve --run hal --inference nns,csls --port 8080"),
+    "encode": (
+        "vse-pipe encode --run hal --captions captions.txt --out captions.parquet",
+        "vse-pipe encode --run hal --images photos --out images.parquet",
+    ),
+    "export": (
+        "vse-pipe export --run hal --inference csls --to faiss --out index",
+        "vse-pipe export --images a.parquet --captions b.parquet --inference nnn --to npy --out index",
+    ),
+    "pack": ("vse-pipe pack --run hal --out models/hal --licence apache-2.0",),
+    "init": ("vse-pipe init my-project", "vse-pipe init my-project --overlay strong", "vse-pipe init --upgrade"),
+    "apply": ("vse-pipe apply mine.yaml", "vse-pipe -S train.epochs=20 apply flickr8k"),
+    "check": ("vse-pipe check",),
+    "doctor": ("vse-pipe doctor",),
+    "verify": ("vse-pipe verify", "vse-pipe verify data/train/hal"),
+    "code": ("vse-pipe code",),
+    "sources": ("vse-pipe sources",),
+}
+# Options of vse-pipe itself, and what they look like.
+_BEFORE = dict.fromkeys(("-S", "--set"), " KEY=VALUE") | dict.fromkeys(("-q", "--quiet", "-v", "--verbose"), "")
+_BEFORE["--version"] = ""
+_SHORT = 2
+
+
+class Command(TyperCommand):
+    """One command, with the examples of ``EXAMPLES``."""
+
+    def parse_args(self, ctx, args):
+        if not ctx.resilient_parsing:  # which completion asks for
+            self._refuse_options_of_before(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def _refuse_options_of_before(self, ctx, args: list[str]) -> None:
+        own = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts)}
+        for place, arg in enumerate(args):
+            if arg == "--":
+                return
+            flag = arg.partition("=")[0] if arg.startswith("--") else arg[:_SHORT]
+            if flag not in _BEFORE or flag in own:
+                continue
+            value = f" {args[place + 1]}" if arg in ("-S", "--set") and len(args) > place + 1 else _BEFORE[flag]
+            given = arg + value if arg == flag else arg
+            raise UsageError(f"{flag} stands before the command: vse-pipe {given} {ctx.info_name} ...")
+
+    def format_options(self, ctx, formatter):
+        """Arguments, options, then those of each panel."""
+        found: dict[str, list] = {}
+        for param in self.get_params(ctx):
+            heading = "Arguments" if param.param_type_name == "argument" else "Options"
+            record = param.get_help_record(ctx)
+            if record is not None:
+                found.setdefault(getattr(param, "rich_help_panel", None) or heading, []).append(record)
+        first = [heading for heading in ("Arguments", "Options") if heading in found]
+        for heading in dict.fromkeys([*first, *found]):
+            with formatter.section(heading):
+                formatter.write_dl(found[heading])
+
+    def format_epilog(self, ctx, formatter):
+        with formatter.section("Examples"):
+            for example in EXAMPLES.get(self.name, ()):
+                formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+
+class Commands(TyperGroup):
+    """All commands, under the headings of their panels, each with the first paragraph of its docstring."""
+
+    def format_commands(self, ctx, formatter):
+        for heading, members in groupby(self.commands.items(), lambda item: item[1].rich_help_panel):
+            with formatter.section(heading):
+                formatter.write_dl([(name, cleandoc(one.help).partition("\n\n")[0]) for name, one in members])

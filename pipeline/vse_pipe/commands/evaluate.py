@@ -1,0 +1,252 @@
+"""vse-pipe evaluate: the runs of a project, or vectors in files of the user's own."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from vse_pipe.commands import _completion, _plans, _project
+from vse_pipe.commands._project import Address, AsJson, Device, DryRun, Engine, OnDataset, RankedName, Workers
+from vse_pipe.core.errors import UsageError
+from vse_pipe.project import paths
+
+_OWN = "Vectors of your own"
+Images = Annotated[
+    Path | None,
+    typer.Option(
+        help="vectors of images: Parquet (image_id, embedding) or .npy; needs no project", rich_help_panel=_OWN
+    ),
+]
+Captions = Annotated[
+    Path | None,
+    typer.Option(help="vectors of captions: Parquet (caption_id, image_id, embedding) or .npy", rich_help_panel=_OWN),
+]
+ImageIds = Annotated[
+    Path | None,
+    typer.Option(
+        help="ids of images in an .npy: .npy, or text with an id a line (default: 0, 1, 2, ...)", rich_help_panel=_OWN
+    ),
+]
+CaptionIds = Annotated[Path | None, typer.Option(help="ids of captions in an .npy, likewise", rich_help_panel=_OWN)]
+CaptionImages = Annotated[
+    Path | None, typer.Option(help="image_id that each caption in an .npy describes, likewise", rich_help_panel=_OWN)
+]
+BankImages = Annotated[
+    Path | None,
+    typer.Option(
+        help="separate image queries that correct hubs, such as training images (default: --images)",
+        rich_help_panel=_OWN,
+    ),
+]
+BankCaptions = Annotated[
+    Path | None,
+    typer.Option(
+        help="separate caption queries that correct hubs, such as training captions (default: --captions)",
+        rich_help_panel=_OWN,
+    ),
+]
+ValImages = Annotated[
+    Path | None,
+    typer.Option(help="validation images, on which parameters such as lambda of rgm are chosen", rich_help_panel=_OWN),
+]
+ValCaptions = Annotated[
+    Path | None, typer.Option(help="validation captions, on which parameters are chosen", rich_help_panel=_OWN)
+]
+Similarity = Annotated[
+    str,
+    typer.Option(help="cosine (each vector is scaled to length 1) or dot (vectors as they are)", rich_help_panel=_OWN),
+]
+Inferences = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="a criterion such as csls, or a pair such as is+rgm; several with commas, or repeat the option (default: "
+        "grid.inferences in params.yaml; for vectors of your own nns, is and csls)",
+        autocompletion=_completion.inferences,
+    ),
+]
+Qrels = Annotated[
+    str | None,
+    typer.Option(
+        help="correct pairs: a file (text or Parquet with caption_id, image_id and, if graded, relevance; or TREC qrels), "
+        "or eccv_caption or cxc",
+        rich_help_panel=_OWN,
+    ),
+]
+Nan = Annotated[
+    str,
+    typer.Option(
+        help="rows that hold NaN or infinite values: refuse the file, or drop these rows", rich_help_panel=_OWN
+    ),
+]
+MoreImages = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="image vectors of a further model, with the same ids; repeat for each model", rich_help_panel=_OWN
+    ),
+]
+MoreCaptions = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="caption vectors of a further model, with the same ids; repeat for each model", rich_help_panel=_OWN
+    ),
+]
+FusionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--fusion",
+        help="how the scores of several models are joined: mean, zscore or rrf (default: mean)",
+        rich_help_panel=_OWN,
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        help="a number for each model, in their order: 2,1 counts the first model twice (default: equal)",
+        rich_help_panel=_OWN,
+    ),
+]
+TrecRun = Annotated[
+    Path | None,
+    typer.Option(
+        help="measure a ranking in TREC form, lines of `query Q0 item rank score tag`; takes --qrels and no vectors",
+        rich_help_panel=_OWN,
+    ),
+]
+Out = Annotated[
+    Path | None, typer.Option(help="also write metrics and ranks to OUT/<criterion>/", rich_help_panel=_OWN)
+]
+
+
+def evaluate(
+    run: RankedName = None,
+    dataset: OnDataset = None,
+    inference: Inferences = None,
+    device: Device = "auto",
+    engine: Engine = None,
+    workers: Workers = None,
+    address: Address = None,
+    as_json: AsJson = False,
+    dry_run: DryRun = False,
+    images: Images = None,
+    captions: Captions = None,
+    image_ids: ImageIds = None,
+    caption_ids: CaptionIds = None,
+    caption_images: CaptionImages = None,
+    bank_images: BankImages = None,
+    bank_captions: BankCaptions = None,
+    val_images: ValImages = None,
+    val_captions: ValCaptions = None,
+    similarity: Similarity = "cosine",
+    qrels: Qrels = None,
+    nan: Nan = "refuse",
+    more_images: MoreImages = None,
+    more_captions: MoreCaptions = None,
+    fusion: FusionOption = None,
+    weights: Weights = None,
+    trec_run: TrecRun = None,
+    out: Out = None,
+) -> None:
+    """Rank the queries of a run, or vectors in files, under inference criteria, and measure recall and hubness."""
+    beside = (image_ids, caption_ids, caption_images, bank_images, bank_captions, val_images, val_captions)
+    named = run if dataset is None else (run or dataset)
+    if trec_run is not None:
+        others = (named, inference, images, captions, *beside, more_images, more_captions)
+        asked_for = (*others, fusion, weights, engine, workers, address)
+        return _evaluate_trec(trec_run, qrels, asked_for, dry_run, out, as_json)
+    given = from_files(named, images, captions, (*beside, qrels, more_images, more_captions, fusion, weights, out))
+    if given is not None:
+        from vse_pipe.evaluate import summary
+        from vse_pipe.evaluate.external.inputs import InputFiles
+        from vse_pipe.evaluate.external.several import MoreFiles
+        from vse_pipe.evaluate.external.stage import DEFAULT, evaluate_files
+        from vse_pipe.project.params.load import load_measuring
+
+        names = criteria_named(inference)
+        params, options, seed, spread = load_measuring(_project.overrides)
+        asked = spread.changed(engine, workers, address)
+        if dry_run:
+            return _plans.of_files("evaluate", *given, names or DEFAULT, out, as_json)
+        more = MoreFiles(more_images or (), more_captions or (), fusion or "mean", _numbers(weights))
+        files = InputFiles(*given, *beside, similarity, qrels, nan, more)
+        with _project.spread(asked, device):
+            found = evaluate_files(files, names or DEFAULT, params, options, device, out, seed)
+        summary.show_files(found, as_json)
+        return None
+    return _evaluate_runs(run, dataset, inference, device, (engine, workers, address), as_json, dry_run)
+
+
+def _evaluate_trec(
+    run: Path, qrels: str | None, others: Iterable, dry_run: bool, out: Path | None, as_json: bool
+) -> None:
+    if qrels is None or dry_run or any(value is not None for value in others):
+        raise UsageError("--trec-run goes with --qrels FILE, --out and --json, and nothing else")
+    from vse_pipe.evaluate.trec import show, stage
+    from vse_pipe.project.params.load import load_measuring
+
+    params, *_ = load_measuring(_project.overrides)
+    show.show(stage.evaluate_trec(run, Path(qrels), params, out and out.resolve()), as_json)
+
+
+def _evaluate_runs(
+    run: str | None,
+    dataset: str | None,
+    inference: list[str] | None,
+    device: str,
+    engine: tuple[str | None, int | None, str | None],
+    as_json: bool,
+    dry_run: bool,
+) -> None:
+    params = _project.params()
+    asked = params.engine.changed(*engine)
+    params, chosen = _project.on_dataset(params, _project.chosen_runs(run, params, ranked=dataset is None), dataset)
+    if dry_run:
+        return _plans.of_evaluation(params, chosen, criteria_named(inference), as_json)
+    with _project.reserved(map(paths.evaluations, chosen)):
+        from vse_pipe.evaluate import stage, summary
+        from vse_pipe.project.params.criteria import ranked_under
+
+        given = criteria_named(inference)
+    results: dict[tuple[str, ...], dict] = {}
+    with _project.spread(asked, device):
+        for name in chosen:
+            measured = stage.evaluate(params, name, given or ranked_under(params, name), device)
+            results |= {(name, criterion): metrics for criterion, metrics in measured.items()}
+    _project.settle(params, chosen, paths.evaluations, stage.FILES)
+    if results or as_json:
+        summary.show(results, as_json)
+    stage.require_measured(chosen, given)
+
+
+def _numbers(given: str | None) -> list[float]:
+    try:
+        return [float(text) for text in given.split(",")] if given else []
+    except ValueError as error:
+        raise UsageError(f"--weights {given}: expected numbers with commas between, such as 2,1") from error
+
+
+def criteria_named(given: list[str] | None) -> list[str]:
+    """The names in ``--inference A,B --inference C``, each once. Raises UsageError for one that does not exist."""
+    if not given:
+        return []
+    from vse_pipe.ranking.engine.criteria import parse
+
+    names = list(dict.fromkeys(name.strip() for text in given for name in text.split(",")))
+    for name in names:
+        parse(name, {})
+    return names
+
+
+def from_files(
+    run: str | None, images: Path | None, captions: Path | None, beside: Iterable
+) -> tuple[Path, Path] | None:
+    """Images and captions of a call that speaks of files; None of one that speaks of a run. Raises UsageError where it speaks of both or of half of them."""
+    if images is None and captions is None:
+        if any(value is not None for value in beside):
+            raise UsageError("options for vectors of your own need --images and --captions")
+        return None
+    if run is not None:
+        raise UsageError("--run and --images exclude each other: a run has embeddings of its own")
+    if images is None or captions is None:
+        raise UsageError("--images and --captions go together")
+    return images, captions

@@ -1,0 +1,123 @@
+"""vse-pipe extract."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from vse_pipe.commands import _completion, _plans
+from vse_pipe.commands._project import Address, AsJson, Device, DryRun, Engine, Workers, chosen, reserved, wrote
+from vse_pipe.commands._project import params as all_params
+from vse_pipe.core.errors import UsageError
+from vse_pipe.project import paths
+
+Features = Annotated[
+    str | None,
+    typer.Option(
+        help="a name under features: (default: all features and texts)", autocompletion=_completion.section("features")
+    ),
+]
+Texts = Annotated[
+    str | None,
+    typer.Option(
+        help="a name under texts: (default: all features and texts)", autocompletion=_completion.section("texts")
+    ),
+]
+Backbone = Annotated[
+    str | None,
+    typer.Option(
+        help="a backbone that params.yaml need not name: resnet152, vgg19, torchvision:NAME, timm:NAME, ...",
+        autocompletion=_completion.backbones,
+    ),
+]
+Dataset = Annotated[
+    str | None,
+    typer.Option(
+        help="with --backbone: a name under datasets: (default: the only one)",
+        autocompletion=_completion.section("datasets"),
+    ),
+]
+Weights = Annotated[str, typer.Option(help="with --backbone: imagenet, random or a .pth/.safetensors file")]
+Shard = Annotated[
+    str | None, typer.Option(metavar="I/N", help="compute share I of N of the shards and assemble nothing")
+]
+FindBatchSize = Annotated[
+    bool, typer.Option("--find-batch-size", help="measure which batch_size is fastest on this machine; write nothing")
+]
+
+
+def extract(
+    features: Features = None,
+    texts: Texts = None,
+    backbone: Backbone = None,
+    dataset: Dataset = None,
+    weights: Weights = "imagenet",
+    device: Device = "auto",
+    shard: Shard = None,
+    engine: Engine = None,
+    workers: Workers = None,
+    address: Address = None,
+    find_batch_size: FindBatchSize = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compute the image features of a data set with a backbone, or what the text encoders read of its captions."""
+    from vse_pipe.extract.engine.work import work
+
+    _exclude_each_other(features, texts, backbone, shard)
+    params, features = _selected(all_params(), features, backbone, dataset, weights)
+    spread = work(shard, params.engine.changed(engine, workers, address))
+    named = chosen(features, params.features, "features") if features is not None or texts is None else []
+    read = chosen(texts, params.texts, "texts") if texts is not None or features is None else []
+    if dry_run:
+        return _plans.of_nodes(params, {"extract": named, "extract_texts": read}, as_json)
+    if find_batch_size:
+        return _show_batch_sizes(params, named, device, as_json)
+    seen = [paths.extracted(params.features[name].dataset, name) for name in named]
+    written = [paths.extracted(params.texts[name].dataset, name) for name in read]
+    with reserved(seen, spread.lock), reserved(written):
+        from vse_pipe.extract import stage
+
+    # Told first of all that is finished: the rest takes long.
+    for name in [name for name in named if not stage.finish(params, name, device, spread)]:
+        stage.extract(params, name, device, spread)
+    if read:
+        from vse_pipe.extract import text_stage
+
+        for name in read:
+            text_stage.extract_texts(params, name)
+    return wrote([*seen, *written], as_json)
+
+
+def _show_batch_sizes(params, names: list[str], device: str, as_json: bool) -> None:
+    from vse_pipe.core.console import say
+    from vse_pipe.extract.engine import batch_size
+
+    if len(names) != 1:
+        raise UsageError("--find-batch-size measures one backbone: name it with --features or --backbone")
+    found = []
+    for one in batch_size.find(params, names[0], device):
+        found.append(one)
+        say(f"{one.batch_size:5} images at once  {one.rate:8.1f} images/s")
+    best = batch_size.best(found).batch_size
+    if as_json:
+        document = {"batch_size": best, "images_per_second": {one.batch_size: one.rate for one in found}}
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        typer.echo(f"features.{names[0]}.batch_size: {best}")
+
+
+def _exclude_each_other(features, texts, backbone, shard) -> None:
+    if backbone is not None and features is not None:
+        raise UsageError("--features and --backbone exclude each other: the first names an entry of params.yaml")
+    if shard is not None and (texts is not None or (features is None and backbone is None)):
+        raise UsageError("--shard divides the images of one feature set: name it with --features or --backbone")
+
+
+def _selected(params, features: str | None, backbone: str | None, dataset: str | None, weights: str):
+    """params, with an entry for --backbone, and the name of the features that were asked for."""
+    if backbone is None:
+        return params, features
+    from vse_pipe.extract.engine import selection
+
+    return selection.with_backbone(params, backbone, dataset, weights)

@@ -1,0 +1,145 @@
+"""One writer per output, and no orphans.
+
+``dvc`` killed with SIGKILL leaves its stage running, and the next ``dvc repro`` starts a second writer in the same
+folder; the lock stops the second one at once and the death signal stops the first.
+
+Locks are ``flock`` on files beside the output, which the kernel gives back when a process ends, however it ends. On NFS
+(version 4, or 3 with lockd) Linux passes them on to the server; a mount with ``nolock`` or ``local_lock=flock`` keeps them
+to one machine.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import re
+import signal
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from vse_pipe.core import unchanged
+from vse_pipe.core.errors import LockedError, PipelineError
+from vse_pipe.core.whole import tidy
+
+_PR_SET_PDEATHSIG = 1
+_TRIES, _MOMENT = 10, 0.02
+
+
+def die_with_parent(by: int = signal.SIGTERM) -> None:
+    """Ask the kernel to end this process when its parent ends (Linux; elsewhere the lock alone protects). by: the signal."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by)
+        if os.getppid() != parent:  # it ended before the kernel knew
+            os.kill(os.getpid(), by)
+
+
+@contextlib.contextmanager
+def claim(out: Path) -> Iterator[None]:
+    """Hold the only right to write the folder ``out``, mended of what a killed writer left, and read the same tables all along.
+
+    Raises LockedError naming the process, or the sharers, that hold it, PipelineError for what is no folder or no lock.
+    """
+    path = out.with_name(out.name + ".lock")
+    with _opened(path) as lock:
+        if not _locked(lock, fcntl.LOCK_EX):
+            raise _taken(out, [holder for _, _, holder in _sharers(out)] or [_holder(lock)])
+        _sign(lock)
+        try:
+            tidy(out)
+            with unchanged.required(out):
+                yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def share(out: Path, number: int, of: int) -> Iterator[None]:
+    """Hold share ``number`` (1 to ``of``) of the work on ``out``, beside others that hold other shares of as many.
+
+    Raises LockedError naming who holds the same share, shares of another number, or ``out`` as a whole.
+    """
+    path = out.with_name(f"{out.name}.share-{number}of{of}.lock")
+    with _opened(out.with_name(out.name + ".lock")) as whole, _opened(path) as own:
+        if not _locked(whole, fcntl.LOCK_SH):
+            raise _taken(out, [_holder(whole)])
+        if not _locked_soon(own):
+            raise _taken(out, [f"{_holder(own)} (share {number}/{of})"])
+        try:
+            if others := [holder for _, theirs, holder in _sharers(out) if theirs != of]:
+                raise _taken(out, others)
+            _sign(own)
+            tidy(out)
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+", encoding="utf-8", opener=_unless_link) as lock:
+        yield lock
+
+
+def _unless_link(path: str, flags: int) -> int:
+    """The holder's number is written over what is there; through a link that would be anybody's file."""
+    handle = os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(handle)
+        kind = "hard link to another file" if stat.S_ISREG(found.st_mode) else "pipe or a device"
+        raise PipelineError(
+            f"{path}: a {kind} lies in the place of a lock; move it away and run the same command again"
+        )
+    return handle
+
+
+def _locked(lock: TextIO, kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return os.fstat(lock.fileno()).st_nlink > 0  # else its holder removed it since it was opened
+
+
+def _locked_soon(lock: TextIO) -> bool:
+    """As ``_locked``, alone: whoever starts beside this one holds each share's lock for a moment to see whether it is held."""
+    for _ in range(_TRIES):
+        if _locked(lock, fcntl.LOCK_EX):
+            return True
+        time.sleep(_MOMENT)
+    return False
+
+
+def _sign(lock: TextIO) -> None:
+    lock.truncate(0)
+    lock.write(f"{os.getpid()} on {socket.gethostname()}\n")
+    lock.flush()
+
+
+def _holder(lock: TextIO) -> str:
+    lock.seek(0)
+    return lock.read().strip() or "unknown"
+
+
+def _sharers(out: Path) -> list[tuple[int, int, str]]:
+    """(share, of how many, holder) of every share that is held now."""
+    found = []
+    for path in sorted(out.parent.glob("*.share-*.lock")):
+        match = re.fullmatch(re.escape(out.name) + r"\.share-(\d+)of(\d+)\.lock", path.name)
+        if match:
+            with _opened(path) as lock:
+                if not _locked(lock, fcntl.LOCK_SH):
+                    number, of = int(match[1]), int(match[2])
+                    found.append((number, of, f"{_holder(lock)} (share {number}/{of})"))
+    return found
+
+
+def _taken(out: Path, holders: list[str]) -> LockedError:
+    return LockedError(f"{out} is being written by process {', '.join(holders)}; wait for it to end, then try again")

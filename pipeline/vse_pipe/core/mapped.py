@@ -1,0 +1,64 @@
+"""Files that are read through a memory map, and what happens when somebody cuts or changes one in place meanwhile.
+
+Reading behind the end of a file that was cut is a bus error, which ends a process without a word. Copying rows with ``pread``
+instead would cost training a system call a row; a handler costs nothing.
+"""
+
+import ctypes
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from vse_pipe.core.errors import IntegrityError
+from vse_pipe.core.unchanged import State, state
+
+# By where it lies: how it was named, and what it was then.
+_opened: dict[Path, tuple[Path, State]] = {}
+_ending = threading.Lock()
+
+
+def guard(path: Path) -> None:
+    """To be called when ``path`` is mapped. Cut while it is read, it ends the process with one line and the exit status of an
+    IntegrityError; what the process was writing is left for whoever comes next."""
+    if not _opened:
+        ctypes.CDLL(None).signal(signal.SIGBUS, _bus_error)
+    _opened[path.resolve()] = path, state(path)
+
+
+def state_of(array: np.memmap) -> State:
+    """Of its file, when it was mapped where that was guarded."""
+    where = Path(str(array.filename))
+    return _opened[where][1] if where in _opened else state(where)
+
+
+def require_unchanged(array: np.ndarray) -> None:
+    """Raises IntegrityError where the file behind a guarded memory map was changed in place since; other arrays pass."""
+    where = Path(getattr(array, "filename", None) or os.devnull)
+    if _changed(where):
+        raise IntegrityError(_said(where))
+
+
+def _changed(where: Path) -> bool:
+    """A file that was replaced or removed is another one: the map still has the old one, whole."""
+    if where not in _opened or not where.exists():
+        return False
+    before, now = _opened[where][1], state(where)
+    return now[0] == before[0] and now != before
+
+
+def _said(where: Path) -> str:
+    return f"{_opened[where][0]}: changed while it was read; make it again, then run the same command again"
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def _bus_error(number: int) -> None:
+    if not _ending.acquire(blocking=False):  # several threads read behind the end; one of them says so
+        time.sleep(60)
+    # No exception can leave a handler of this kind: the read that failed would be tried again.
+    lines = [_said(where) for where in _opened if _changed(where)] or ["a file was cut while it was read (bus error)"]
+    os.write(2, "".join(f"error: {line}\n" for line in lines).encode(errors="backslashreplace"))
+    os._exit(IntegrityError.exit_status)

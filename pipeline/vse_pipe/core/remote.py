@@ -1,0 +1,153 @@
+"""Files on object storage, read by ranges through fsspec, never copied whole.
+
+Credentials and the endpoint come from the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from a URL.
+"""
+
+import contextlib
+import io
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from vse_pipe.core import extras
+from vse_pipe.core.errors import IntegrityError, MissingResource, PipelineError, UsageError
+from vse_pipe.core.urls import is_remote, url
+
+# Of a range that is read ahead: headers of tar files and pages of Parquet files lie close together.
+_BLOCK = 2**20
+# What each protocol is told; others have their own defaults. Seconds; s3fs itself asks five times.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "s3": {"config_kwargs": {"connect_timeout": 10, "read_timeout": 30, "retries": {"total_max_attempts": 1}}}
+}
+# Keys under which file systems of fsspec say the version of a file.
+_SAYS_VERSION = ("ETag", "etag", "md5Hash", "checksum", "LastModified", "last_modified", "mtime", "created")
+_EXTRAS = {"s3": ("s3fs", "s3")}
+
+
+def opened(path: Path) -> BinaryIO:
+    """To be read, wherever it lies; what is read of a remote file is asked for by ranges. Raises MissingResource, PipelineError, and
+    of a local file what ``Path.open`` raises."""
+    if not is_remote(path):
+        return path.open("rb")
+    with _named(path):
+        return io.BufferedReader(_Ranges(path, _system(path).open(url(path), "rb", block_size=_BLOCK)), 1)
+
+
+def piece(path: Path, start: int, size: int) -> bytes:
+    """One range of a remote file, fewer bytes where it ends before."""
+    with _named(path):
+        return _system(path).cat_file(url(path), start=start, end=start + size) if size else b""
+
+
+def is_file(path: Path) -> bool:
+    if not is_remote(path):
+        return path.is_file()
+    with _named(path):
+        try:
+            return _system(path).info(url(path))["type"] == "file"
+        except FileNotFoundError:
+            return False
+
+
+def glob(folder: Path, pattern: str) -> list[Path]:
+    """The files below ``folder`` that match, sorted."""
+    if not is_remote(folder):
+        return sorted(path for path in folder.glob(pattern) if path.is_file())
+    with _named(folder):
+        system, base = _system(folder), url(folder).rstrip("/")
+        listed = sorted(system.glob(f"{base}/{pattern}", detail=True).items())
+        stem = system._strip_protocol(base).strip("/")
+        found = [name.strip("/").removeprefix(stem).strip("/") for name, about in listed if about["type"] == "file"]
+        return [folder / name for name in found]
+
+
+def marks(folder: Path, patterns: tuple[str, ...]) -> dict[str, str]:
+    """Size and version of each remote file below ``folder`` that matches, by its name, as its server says them: a digest or a time.
+    ``folder`` may be a file, which has an empty name."""
+    with _named(folder):
+        system, base = _system(folder), url(folder).rstrip("/")
+        if is_file(folder):
+            return {"": _mark(system.info(base))}
+        stem = system._strip_protocol(base).strip("/")
+        listed = [item for one in patterns for item in system.glob(f"{base}/{one}", detail=True).items()]
+        files = {name.strip("/").removeprefix(stem).strip("/"): about for name, about in listed}
+        return {name: _mark(about) for name, about in sorted(files.items()) if about["type"] == "file"}
+
+
+def _mark(about: dict) -> str:
+    said = next((about[key] for key in _SAYS_VERSION if about.get(key)), "")
+    return f"{about.get('size')}:{said}".replace(" ", "_")
+
+
+class _Ranges(io.RawIOBase):
+    """What fsspec opens, with errors that say which file it is and nothing else of the request."""
+
+    def __init__(self, path: Path, file: Any) -> None:
+        self._path, self._file = path, file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        with _named(self._path):
+            wanted = min(len(buffer), self._file.size - self._file.tell())
+            found = self._file.read(len(buffer))
+        if len(found) < wanted:
+            raise IntegrityError(
+                f"{url(self._path)}: ended before its size while it was read; run the same command again"
+            )
+        buffer[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def _system(path: Path) -> Any:
+    return _made(path.parts[0].removesuffix(":"))
+
+
+@lru_cache
+def _made(protocol: str) -> Any:
+    import fsspec
+
+    try:
+        return fsspec.filesystem(protocol, **_OPTIONS.get(protocol, {}))
+    except ImportError as error:
+        if protocol not in _EXTRAS:
+            raise MissingResource(f"source {protocol}://: fsspec says: {error}") from error
+        raise extras.absent(f"source {protocol}://", *_EXTRAS[protocol]) from error
+    except ValueError as error:
+        raise UsageError(f"source {protocol}://: fsspec knows no such protocol") from error
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors of libraries may hold whole requests, signatures and all: their kind is told, and no more of them."""
+    try:
+        yield
+    except (PipelineError, MemoryError):
+        raise
+    except FileNotFoundError as error:
+        raise MissingResource(f"{url(path)}: there is no such bucket, folder or file") from error
+    except PermissionError as error:
+        raise MissingResource(
+            f"{url(path)}: may not be read with these credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
+        ) from error
+    except Exception as error:
+        kind = type(error).__name__
+        raise (MissingResource if "Credentials" in kind else PipelineError)(
+            f"{url(path)}: cannot be read ({kind}); look at the network and the endpoint, then run the same command again"
+        ) from error

@@ -1,0 +1,108 @@
+"""Weight files: where they lie, whether they are what they should be, and what to do when they are not there."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from vse_pipe.core import download
+from vse_pipe.core.console import warn
+from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
+from vse_pipe.core.files import sha256
+
+CACHE = "VSE_PIPE_WEIGHTS"
+
+
+@runtime_checkable
+class Named(Protocol):
+    """Options of a network: weights, as of ``strict.WeightsName``, and the full digest the file must have, None for any."""
+
+    @property
+    def weights(self) -> str: ...
+
+    @property
+    def sha256(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """A published weights file. digest: its sha256, or the first 8 or more digits; empty if nobody published one."""
+
+    url: str
+    file: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Weights:
+    """path: None for random weights; about: origin, file, sha256 (full) and whether that was pinned beforehand."""
+
+    path: Path | None
+    about: dict
+
+
+def source_of(url: str) -> WeightsFile:
+    """A URL whose file name carries its digest, as torchvision's and timm's releases do (``resnet152-f82ba261.pth``)."""
+    name = url.rsplit("/", 1)[1]
+    match = re.search(r"-([0-9a-f]{8,64})\.\w+$", name)
+    return WeightsFile(url, name, match[1] if match else "")
+
+
+def cache() -> Path:
+    """$VSE_PIPE_WEIGHTS, else the folder torchvision itself uses: $TORCH_HOME/hub/checkpoints."""
+    if folder := os.environ.get(CACHE):
+        return Path(folder)
+    torch_home = os.environ.get("TORCH_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "torch"
+    return Path(torch_home).expanduser() / "hub" / "checkpoints"
+
+
+def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
+    """The weights that ``params`` name, downloaded if need be, their digest compared on every call.
+
+    Raises MissingResource (no such file, or no way to download it), IntegrityError (another digest), UsageError (no
+    digest to compare a download with). Random weights are never a substitute.
+    """
+    if params.weights == "random":
+        return Weights(None, {"origin": "random", "seed": seed})
+    if published is None:
+        return _from_path(params)
+    source = _pinned(published, params.sha256)
+    path = cache() / source.file
+    if not path.exists():
+        download.fetch(source.url, path, source.digest)
+    found = check(path, source.digest)
+    return Weights(path, {"origin": "published", "url": source.url, "file": path.name, "sha256": found, "pinned": True})
+
+
+def _pinned(published: WeightsFile, wanted: str | None) -> WeightsFile:
+    if not published.digest and not wanted:
+        raise UsageError(
+            f"no digest is known for {published.url}: set sha256 to the digest its publisher gives, or weights to a file you trust"
+        )
+    if wanted and not wanted.startswith(published.digest):
+        raise UsageError(f"sha256 {wanted} contradicts the published digest {published.digest}... of {published.url}")
+    if wanted and not published.digest:
+        stem, dot, suffix = published.file.rpartition(".")
+        return WeightsFile(published.url, f"{stem}-{wanted[:8]}{dot}{suffix}", wanted)
+    return WeightsFile(published.url, published.file, wanted or published.digest)
+
+
+def _from_path(params: Named) -> Weights:
+    path = Path(params.weights).expanduser()
+    if not path.is_file():
+        raise MissingResource(
+            f"{path.absolute()}: no such weights file; weights is imagenet, random or a path to a file"
+        )
+    found = check(path, params.sha256 or "")
+    if not params.sha256:
+        warn(f"{path} is not pinned; to pin it, add to its entry in params.yaml: sha256: {found}")
+    return Weights(path, {"origin": "file", "file": path.name, "sha256": found, "pinned": params.sha256 is not None})
+
+
+def check(path: Path, expected: str) -> str:
+    """The full digest of ``path``. Raises IntegrityError unless it begins with ``expected``."""
+    found = sha256(path)
+    if not found.startswith(expected):
+        raise IntegrityError(f"{path}: sha256 is {found}, expected {expected}; put the right file there")
+    return found

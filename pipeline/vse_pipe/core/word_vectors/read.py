@@ -1,0 +1,164 @@
+"""Word vectors from files others made; only the words that are needed are kept, and nothing is unpickled.
+
+``.bin``: word2vec's binary form. ``.txt`` and ``.vec``: a word and its numbers a line, with word2vec's first line
+"count dimensions" or, as GloVe has it, without. Both also packed (``.gz``). ``.npz`` and ``.npy``: arrays.
+A word that occurs twice has its first vector.
+"""
+
+import codecs
+import gzip
+import zlib
+from collections.abc import Callable, Iterator, Set
+from io import BufferedIOBase
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32
+
+from vse_pipe.core.errors import InputError, PipelineError, UsageError
+from vse_pipe.core.word_vectors import arrays
+from vse_pipe.core.word_vectors.arrays import Vector
+
+_CHUNK = 2**20
+_LONGEST_WORD = 4096
+_LONGEST_LINE = 2**20
+_MOST_DIMENSIONS = 2**20
+_MOST_DIGITS = 18
+_SHOWN = 40
+
+
+def read(path: Path, wanted: Set[str], names: Path | None = None) -> tuple[list[str], Float32[np.ndarray, "words dim"]]:
+    """The wanted words that the file knows, in word order, and their vectors. names: the words of a ``.npy`` file.
+
+    Raises UsageError for another kind of file and for ``names`` that are missing or too many, InputError with the line or byte for one that is damaged, of changing
+    dimensions, not finite or without any wanted word.
+    """
+    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    if (names is None) == (kind == "npy"):
+        raise UsageError(f"{path}: a .npy file, and no other, needs the file of its words; see the option `words`")
+    try:
+        if names is not None:
+            found = dict(arrays.npy(path, names, wanted))
+        elif kind == "npz" and not path.name.lower().endswith(".gz"):
+            found = dict(arrays.npz(path, wanted))
+        elif kind in _FORMS:
+            found = _packed(path, _FORMS[kind], wanted)
+        else:
+            raise UsageError(
+                f"{path}: word vectors are read from .bin (word2vec), .txt or .vec (word2vec, GloVe), these also .gz, "
+                ".npz, and .npy with the option `words`"
+            )
+    except PipelineError:
+        raise
+    # numpy and zipfile let nearly any exception out on strange files; none may end a run without the file's name.
+    except Exception as error:
+        raise InputError(f"{path}: no readable file of word vectors ({_reason(error)})") from error
+    if not found:
+        raise InputError(f"{path}: knows none of the {len(wanted)} words of the captions")
+    words = sorted(found)
+    return words, np.stack([found[word] for word in words])
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _packed(path: Path, form: Callable, wanted: Set[str]) -> dict[str, Vector]:
+    encoded = {word.encode(): word for word in wanted}
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            found: dict[str, Vector] = {}
+            for place, word, vector in form(file, encoded, path):
+                if not np.isfinite(vector).all():
+                    raise InputError(f"{path} {place}: the vector of '{word}' holds NaN or infinite values")
+                found.setdefault(word, vector)
+            return found
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path}: damaged gzip file ({error})") from error
+
+
+def _text(file: BufferedIOBase, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
+    """(place, word, vector) of every wanted word of a text file; every line is checked for its number of values."""
+    count, dim, number, entries = None, None, 0, 0
+    for number, raw in enumerate(iter(lambda: file.readline(_LONGEST_LINE + 1), b""), start=1):
+        if len(raw) > _LONGEST_LINE:
+            raise InputError(f"{path} line {number}: longer than {_LONGEST_LINE} bytes")
+        line = (raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw).rstrip(b" \t\r\n")
+        fields = line.count(b" ")
+        if number == 1 and (header := _header(line, f"{path} line 1")):
+            count, dim = header
+            continue
+        dim = fields if dim is None else dim
+        if not dim:
+            raise InputError(f"{path} line {number}: vectors of 0 dimensions, expected a word and its numbers")
+        try:
+            word = line.split(b" ", 1)[0] if fields == dim else _spaced(line, dim)
+            word.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} line {number}: not UTF-8 ({error.reason})") from error
+        except ValueError as error:
+            raise InputError(f"{path} line {number}: {fields} values, expected {dim}") from error
+        entries += 1
+        if word in wanted:
+            yield f"line {number}", wanted[word], _numbers(line.split(b" ")[1:], path, number)
+    if not entries or (count is not None and entries != count):
+        raise InputError(f"{path}: ends after line {number} with {entries} words, expected {count or 'some'}")
+
+
+def _header(line: bytes, where: str) -> tuple[int, int] | None:
+    parts = line.split()
+    if len(parts) == 2 and all(part.isdigit() for part in parts):
+        if max(map(len, parts)) > _MOST_DIGITS:
+            raise InputError(f"{where}: a number of {max(map(len, parts))} digits, expected 'count dimensions'")
+        return int(parts[0]), int(parts[1])
+    return None
+
+
+def _spaced(line: bytes, dim: int) -> bytes:
+    """A word that itself holds spaces, which some GloVe files have. Raises ValueError when it is a number too many."""
+    word = line.rsplit(b" ", dim)[0]
+    if len(line.split(b" ")) <= dim + 1:
+        raise ValueError("too few values")
+    try:
+        float(word.rsplit(b" ", 1)[1])
+    except ValueError:
+        return word
+    raise ValueError("too many values")
+
+
+def _numbers(fields: list[bytes], path: Path, number: int) -> Vector:
+    try:
+        return np.array([float(field) for field in fields], dtype=np.float32)
+    except ValueError as error:
+        raise InputError(f"{path} line {number}: {error}") from error
+
+
+def _binary(file: BufferedIOBase, wanted: dict[bytes, str], path: Path) -> Iterator[tuple[str, str, Vector]]:
+    """(place, word, vector) of every wanted word. Words need not be UTF-8: some of GoogleNews' are not."""
+    first = file.readline(_SHOWN)
+    header = _header(first.rstrip(b"\n"), f"{path} byte 0") if first.endswith(b"\n") else None
+    if header is None or not all(header):
+        raise InputError(f"{path} byte 0: begins with {first!r}, expected word2vec's 'count dimensions'")
+    count, dim = header
+    if dim > _MOST_DIMENSIONS:
+        raise InputError(f"{path} byte 0: announces {dim} dimensions, expected no more than {_MOST_DIMENSIONS}")
+    buffer, start, base = b"", 0, len(first)
+    for number in range(count):
+        while (end := buffer.find(b" ", start, start + _LONGEST_WORD)) < 0 or len(buffer) <= end + 4 * dim:
+            more = file.read(_CHUNK)
+            if not more or (end < 0 and len(buffer) - start > _LONGEST_WORD):
+                raise InputError(
+                    f"{path} byte {base + start}: no whole entry of {dim} dimensions for word {number + 1} of {count}; "
+                    "the file is cut short or of other dimensions"
+                )
+            buffer, base, start = buffer[start:] + more, base + start, 0
+        word = buffer[start:end].lstrip(b"\n")
+        if word in wanted:
+            vector = np.frombuffer(buffer, "<f4", dim, end + 1).astype(np.float32)
+            yield f"byte {base + start}", wanted[word], vector
+        start = end + 1 + 4 * dim
+    if (buffer[start:] + file.read(_SHOWN)).strip(b"\n"):
+        raise InputError(f"{path} byte {base + start}: goes on after the {count} words it announces")
+
+
+_FORMS = {"bin": _binary, "txt": _text, "vec": _text}

@@ -1,0 +1,199 @@
+"""Figures beside recall, by what else is known of the pairs: grades that people gave, and labels of the pictures."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import torch
+from jaxtyping import Float
+
+from vse_pipe.artifacts.evaluation import DIRECTIONS, JUDGED, PLAUSIBLE
+from vse_pipe.core.errors import InputError
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking.engine import graded
+from vse_pipe.ranking.engine.outcome import Depths, means
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.split import Split
+from vse_pipe.ranking.engine.trial import Trial, Tuned
+from vse_pipe.ranking.metrics import plausible
+from vse_pipe.ranking.metrics.correlation import kendall
+from vse_pipe.ranking.metrics.graded import Graded
+from vse_pipe.ranking.metrics.truth import places
+
+Found = tuple[dict, dict[str, pa.Table]]
+_TABLES = {"judged": JUDGED, "plausible": PLAUSIBLE}
+_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Labels:
+    """images: unique ids; has: 1 where the image has the label, else 0."""
+
+    images: np.ndarray
+    has: Float[np.ndarray, "images labels"]
+
+
+@dataclass(frozen=True)
+class Further:
+    """What is known beside the captions' images; None where nothing is."""
+
+    graded: Graded | None = None
+    labels: Labels | None = None
+
+
+def measured(
+    further: Further,
+    chosen: dict[str, Tuned],
+    folds: Sequence[Split],
+    ground: dict[str, list[Trial]],
+    params: EvaluateParams,
+    comparable: bool,
+) -> Found:
+    """comparable: mean scores of different queries the same, as of one model and not of places. What goes into the metrics document, and tables by file name. A criterion that ends in a matching has sets and no
+    ranking, and nothing of this.
+
+    Under ``folds`` a query is ranked among the items of its fold and counts once, whatever its fold. Raises InputError where
+    judgements or labels name nothing that is ranked.
+    """
+    measures: dict[str, tuple[dict, Callable]] = {}
+    if further.graded is not None:
+        told = {"file": params.judgements, "correct_above": params.correct_above}
+        measures["judged"] = told, partial(_judged, further.graded, comparable)
+    if further.labels is not None:
+        measures["plausible"] = {"file": params.labels}, partial(_plausible, further.labels)
+    metrics: dict[str, dict] = {}
+    tables: dict[str, list[pa.Table]] = {}
+    for direction in DIRECTIONS:
+        if chosen[direction].criterion.matching:
+            continue
+        trials = [
+            (index, fold, trial.under(chosen[direction].criterion))
+            for index, (fold, trial) in enumerate(zip(folds, ground[direction], strict=True))
+        ]
+        for name, (known, of) in measures.items():
+            figures, rows = of(direction, trials, params)
+            metrics.setdefault(name, known)[direction] = _rounded(figures)
+            tables.setdefault(_TABLES[name], []).append(rows)
+    return metrics, {name: pa.concat_tables(rows) for name, rows in tables.items()}
+
+
+def _judged(
+    own: Graded,
+    comparable: bool,
+    direction: str,
+    trials: list[tuple[int, Split, Scores]],
+    params: EvaluateParams,
+) -> tuple[dict, pa.Table]:
+    depths = Depths.of(params.recall, params.ndcg)
+    rows, parts, agreed = [], [], []
+    for fold, split, scores in trials:
+        queries, items = split.sides(direction)
+        cells = own.cells(direction, queries, items)
+        if found := graded.rank(scores, cells, own.above, params.ties, depths):
+            parts.append(found)
+            hits = {f"hit_{k}": of_k for k, of_k in found.hits.items()}
+            figures = {"correct": found.correct.astype(np.int32), "rank": found.ranks + 1, **hits, **found.measures}
+            rows.append(_table(direction, fold, queries[found.rows], figures))
+        agreed.append(
+            (graded.of_pairs(scores, cells), cells.grades, _foreign(split, direction, cells.rows, cells.columns))
+        )
+    if not parts:
+        raise InputError(
+            f"evaluate.judgements {params.judgements}: no pair with a grade above {own.above:g} is among the {direction} "
+            f"queries and items that are ranked; {len(own.grades)} judgements were read"
+        )
+    joined = [np.concatenate(values) for values in zip(*agreed, strict=True)]
+    # Of pairs that are not ranked together: of another split, of another fold, or left out.
+    unranked = len(own.grades) - len(joined[1])
+    counted = {"unranked": unranked} if unranked else {}
+    return {**_means(parts), **_agreement(joined[0], joined[1], joined[2], comparable), **counted}, pa.concat_tables(
+        rows
+    )
+
+
+def _means(parts: Sequence[graded.Ranked]) -> dict:
+    """Over all queries of all folds."""
+    ranks = np.concatenate([part.ranks for part in parts])
+    hits, measures = (
+        {key: np.concatenate([getattr(part, name)[key] for part in parts]) for key in getattr(parts[0], name)}
+        for name in ("hits", "measures")
+    )
+    return {"queries": len(ranks), **means(ranks, measures, hits)}
+
+
+def _foreign(split: Split, direction: str, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Is the caption of the pair another image's?"""
+    images, captions = (rows, columns) if direction == "image_to_text" else (columns, rows)
+    return split.image_ids[images] != split.caption_images[captions]
+
+
+def _agreement(scores: np.ndarray, grades: np.ndarray, foreign: np.ndarray, comparable: bool) -> dict:
+    """Over all judgements, and over those of captions that were written of another picture."""
+    kinds = {"kendall": np.full(len(scores), True), "kendall_foreign": foreign}
+    return {
+        name: {"judgements": int(own.sum()), **(kendall(scores[own], grades[own]) if comparable else {})}
+        for name, own in kinds.items()
+    }
+
+
+def _plausible(
+    own: Labels, direction: str, trials: list[tuple[int, Split, Scores]], params: EvaluateParams
+) -> tuple[dict, pa.Table]:
+    rows, shares = [], []
+    for fold, split, scores in trials:
+        sides = (split.image_ids, split.caption_images)
+        if not all(np.isin(side, own.images).any() for side in sides):
+            continue
+        asking, asked = (places(own.images, side) for side in (sides if direction == "image_to_text" else sides[::-1]))
+        found = np.concatenate(list(_of_blocks(own, scores, asking, asked, params)))
+        kept = ~np.isnan(found[:, 0])
+        shares.append(found[kept])
+        columns = {f"r_precision_{most}": found[kept, most] for most in plausible.DIFFERENCES}
+        rows.append(_table(direction, fold, split.sides(direction)[0][kept], columns))
+    if not shares:
+        raise InputError(f"evaluate.labels {params.labels}: no image that is ranked has a label there")
+    joined = np.concatenate(shares)
+    each = 100.0 * joined.mean(axis=0)
+    named = {f"r_precision_{most}": each[most] for most in plausible.DIFFERENCES}
+    return {"queries": len(joined), "pmrp": each.mean(), **named}, pa.concat_tables(rows)
+
+
+def _of_blocks(
+    own: Labels, scores: Scores, asking: np.ndarray, asked: np.ndarray, params: EvaluateParams
+) -> Iterator[np.ndarray]:
+    """A row a query, NaN where its image has no label; items whose image has none are not in the gallery, as in the authors'
+    code. asking, asked: rows of ``own``, -1 for none."""
+    items = torch.from_numpy(np.flatnonzero(asked >= 0))
+    has = torch.from_numpy(own.has)
+
+    def shares(rows: slice) -> np.ndarray:
+        strip = scores.strip(rows)
+        queries, gallery = has[asking[rows]].to(strip.device), has[asked[items]].to(strip.device)
+        apart = plausible.distances(queries, gallery)
+        found = plausible.r_precisions(strip[:, items.to(strip.device)], apart, params.ties).cpu().numpy()
+        return np.where(asking[rows, None] >= 0, found, np.nan)
+
+    for _, found in scores.each(shares):
+        yield found
+
+
+def _table(direction: str, fold: int, queries: np.ndarray, columns: dict[str, np.ndarray]) -> pa.Table:
+    heading = {
+        "direction": pa.repeat(direction, len(queries)),
+        "fold": pa.repeat(pa.scalar(fold, pa.int32()), len(queries)),
+        "query_id": pa.array(queries),
+    }
+    return pa.table(heading | {name: pa.array(values) for name, values in columns.items()})
+
+
+def _rounded(figures: dict) -> dict:
+    return {
+        name: _rounded(value)
+        if isinstance(value, dict)
+        else round(value, _DIGITS)
+        if isinstance(value, float)
+        else value
+        for name, value in figures.items()
+    }

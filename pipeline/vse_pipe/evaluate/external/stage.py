@@ -1,0 +1,98 @@
+"""Evaluate vectors that this pipeline did not make: files in, metrics out, no project around them."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+from vse_pipe.artifacts import evaluation
+from vse_pipe.artifacts.names import KEYS, TextIds
+from vse_pipe.core import locks
+from vse_pipe.core.device import resolve
+from vse_pipe.core.errors import UsageError
+from vse_pipe.core.strict import Strict
+from vse_pipe.evaluate.engine.measure import Inputs, Result, is_calibrated, measure, open_parameters
+from vse_pipe.evaluate.external import inputs
+from vse_pipe.evaluate.external.given import require_room
+from vse_pipe.evaluate.external.inputs import InputFiles
+from vse_pipe.evaluate.stage import warn_of_collapse, warn_of_residual, write
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.ranking.engine import criteria
+from vse_pipe.ranking.engine.criteria import Criterion
+
+DEFAULT = ("nns", "is", "csls")
+
+
+def evaluate_files(
+    files: InputFiles,
+    inferences: Sequence[str],
+    params: EvaluateParams,
+    options: dict[str, Strict],
+    device: str = "auto",
+    out: Path | None = None,
+    seed: int = 1,
+) -> dict[str, dict]:
+    """The metrics by criterion, and with ``out`` the folders out/<inference>/ that ``vse-pipe evaluate`` writes for a run.
+
+    options: parameters of criteria by name; one that is not there has its defaults; seed: of the bootstrap. Raises
+    UsageError for what does not exist or does not go together, InputError and IntegrityError for files that cannot be used.
+    """
+    chosen, target = [criteria.parse(name, options) for name in inferences], resolve(device)
+    if (files.bank_images is None) != (files.bank_captions is None):
+        raise UsageError(
+            "--bank-images and --bank-captions go together: images correct the captions and captions the images"
+        )
+    out = out.resolve() if out else None
+    if out:
+        require_room(out)
+    folders = {one.name: _free(out / one.name) for one in chosen} if out else {}
+    given = replace(inputs.read(files, params, target), seed=seed)
+    if params.judgements or params.labels:
+        # pandas takes half a second to import.
+        from vse_pipe.evaluate.judgements import names, read
+
+        ids = dict(zip(KEYS, (given.ranked.image_ids, given.ranked.caption_ids), strict=True))
+        sides = [names.Names.of_key(key, found, given.names) for key, found in ids.items()]
+        given = replace(given, further=read.further(params, *sides))
+    must_be_given(given, chosen, params)
+    if given.tuning is None and any(is_calibrated(one, given.similarity, params) for one in chosen):
+        raise UsageError(
+            "evaluate.calibrate fits a probability on validation data and there is none; give --val-images and --val-captions, or "
+            "-S evaluate.calibrate=none"
+        )
+    warn_of_collapse(given.ranked, f"{files.images}, {files.captions}")
+    found = {}
+    with locks.claim(out) if out else nullcontext():
+        for result in measure(given, chosen, params):
+            name = result.criterion.name
+            found[name] = {**result.metrics, "split": "files"}
+            _finish(replace(result, metrics=found[name]), folders.get(name), given.names)
+    return found
+
+
+def must_be_given(given: Inputs, chosen: Sequence[Criterion], params: EvaluateParams) -> None:
+    """Raises UsageError when a criterion's parameters are open and there is no validation data."""
+    names = [one.name for one in chosen if open_parameters(one, params)]
+    if names and given.tuning is None:
+        raise UsageError(
+            f"{', '.join(names)}: parameters are to be chosen and there is nothing to choose them on; give --val-images "
+            "and --val-captions, or the values, such as -S inference.rgm.lam=2"
+        )
+
+
+def _finish(result: Result, folder: Path | None, names: TextIds | None) -> None:
+    if folder is not None:
+        write(folder, result, names)
+        return
+    for direction, notes in result.metrics["notes"].items():
+        warn_of_residual(result.criterion, direction, notes)
+
+
+def _free(folder: Path) -> Path:
+    """Raises UsageError for a folder that would be replaced and is not an evaluation."""
+    ours = not folder.exists() or (
+        folder.is_dir() and ((folder / evaluation.METRICS).is_file() or not any(folder.iterdir()))
+    )
+    if not ours:
+        raise UsageError(f"--out: {folder} exists and is not an evaluation; choose another folder")
+    return folder

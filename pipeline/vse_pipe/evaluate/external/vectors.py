@@ -1,0 +1,168 @@
+"""The vectors of one side, from whatever file, with the checks that every file has to pass. No files are read here."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float32, Int64
+
+from vse_pipe.core import mapped
+from vse_pipe.core.console import warn
+from vse_pipe.core.errors import InputError
+from vse_pipe.evaluate.external.book import Book
+
+_AT_ONCE = 8192
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """where: the file, for messages; key: image_id or caption_id, what ``ids`` are; image_ids: of captions, the image that
+    each one describes, None where the file does not say; dropped: the images of rows that were left out; made: by which
+    run and which model (its digest), where the file says so; book: of the call, where ids are text."""
+
+    where: str
+    key: str
+    ids: Int64[np.ndarray, " rows"]
+    image_ids: Int64[np.ndarray, " rows"] | None
+    vectors: Float32[np.ndarray, "rows dim"]
+    dropped: Int64[np.ndarray, " gone"] = field(default_factory=lambda: np.zeros(0, np.int64))
+    made: tuple[str, str] | None = None
+    book: Book = field(default_factory=Book)
+
+    @property
+    def dim(self) -> int:
+        return self.vectors.shape[1]
+
+    @property
+    def maker(self) -> str:
+        """For a message, behind another word."""
+        return f" of run {self.made[0]} (model {self.made[1][:12]})" if self.made else ""
+
+    @property
+    def owners(self) -> Int64[np.ndarray, " rows"]:
+        """The image of each row."""
+        return self.ids if self.image_ids is None else self.image_ids
+
+    def only(self, kept: Bool[np.ndarray, " rows"]) -> "Vectors":
+        if kept.all():  # a copy would be as large as all vectors
+            return self
+        image_ids = None if self.image_ids is None else self.image_ids[kept]
+        return replace(self, ids=self.ids[kept], image_ids=image_ids, vectors=self.vectors[kept])
+
+
+def checked(
+    where: str,
+    key: str,
+    ids: Int64[np.ndarray, " rows"],
+    image_ids: Int64[np.ndarray, " rows"] | None,
+    vectors: Float[np.ndarray, "rows dim"],
+    similarity: str,
+    nan: str = "refuse",
+    made: tuple[str, str] | None = None,
+    book: Book | None = None,
+) -> Vectors:
+    """vectors: float16, float32 or float64; kept as float32, and as unit vectors under similarity ``cosine``. nan: whether
+    rows with NaN or infinite values are refused, or ``drop``ped with a warning. book: what messages call the ids.
+
+    Raises InputError on no rows, repeated ids, NaN or infinite values, values beyond float32, and vectors of length zero
+    under ``cosine``, each with the count and the first ids; IntegrityError where the file that ``vectors`` stay in was changed
+    meanwhile.
+    """
+    if not vectors.size:
+        raise InputError(f"{where}: no vectors: the array is {vectors.shape[0]} x {vectors.shape[1]}")
+    values, counts = np.unique(ids, return_counts=True)
+    book, source = book or Book(), vectors
+    refuse = partial(_refuse, where, key, book)
+    refuse(f"{key}s occur more than once", values[counts > 1])
+    finite = _finite(vectors)
+    dropped = (ids if image_ids is None else image_ids)[~finite]
+    if nan != "drop" or not finite.any():
+        refuse("rows hold NaN or infinite values", ids[~finite], "; --nan drop leaves them out")
+    elif len(dropped):
+        first = book.first(key, ids[~finite])
+        warn(f"{where}: {len(dropped)} rows hold NaN or infinite values and are left out: {key} {first}")
+        ids, vectors, image_ids = ids[finite], vectors[finite], None if image_ids is None else image_ids[finite]
+    # By torch, which aligns memory as products want it: else a copy is made of all that is ranked (``scores._aligned``).
+    narrow = torch.empty(vectors.shape).numpy()
+    if similarity == "cosine":
+        _of_length_one(refuse, ids, vectors, narrow)
+    else:
+        with np.errstate(over="ignore"):
+            narrow[:] = vectors
+    # What was found finite above and what was converted were two readings of the file.
+    mapped.require_unchanged(source)
+    refuse("rows hold values too large for float32", ids[~_finite(narrow)])
+    return Vectors(where, key, ids, image_ids, narrow, dropped, made, book)
+
+
+def _of_length_one(
+    refuse: Callable[[str, np.ndarray], None],
+    ids: Int64[np.ndarray, " rows"],
+    vectors: Float[np.ndarray, "rows dim"],
+    found: Float32[np.ndarray, "rows dim"],
+) -> None:
+    """Fill ``found``. Divided in float64, some rows at a time: the whole in float64 would be the largest array of all."""
+    zero = []
+    for rows in _blocks(len(vectors)):
+        block = vectors[rows].astype(np.float64)
+        # The largest value first: squares of very large and very small ones leave float64.
+        block /= np.maximum(np.abs(block).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        lengths = np.sqrt(np.square(block).sum(axis=1, keepdims=True))
+        zero.append(ids[rows][lengths[:, 0] == 0])
+        found[rows] = block / np.where(lengths > 0, lengths, 1.0)
+    what = "rows have length zero and no cosine; leave them out, or use --similarity dot"
+    refuse(what, np.concatenate(zero))
+
+
+def _finite(vectors: Float[np.ndarray, "rows dim"]) -> Bool[np.ndarray, " rows"]:
+    """Rows without NaN and infinite values."""
+    return np.concatenate([np.isfinite(vectors[rows]).all(axis=1) for rows in _blocks(len(vectors))])
+
+
+def _blocks(rows: int) -> list[slice]:
+    return [slice(start, start + _AT_ONCE) for start in range(0, rows, _AT_ONCE)]
+
+
+def without_dropped(images: Vectors, captions: Vectors) -> tuple[Vectors, Vectors]:
+    """Without the captions of images that were dropped, and the images that have lost every caption."""
+    if captions.image_ids is None:
+        return images, captions
+    kept = captions.only(~np.isin(captions.owners, images.dropped))
+    bare = np.isin(images.ids, captions.dropped) & ~np.isin(images.ids, kept.owners)
+    gone = int(bare.sum()), len(captions.ids) - len(kept.ids)
+    if any(gone):
+        warn(f"with them {gone[0]} images and {gone[1]} captions of {images.where} and {captions.where} are left out")
+    return images.only(~bare), kept
+
+
+def must_fit(one: Vectors, other: Vectors) -> None:
+    """Raises InputError unless both have the same width, and come from one model where they say which."""
+    if one.dim != other.dim or (one.made and other.made and one.made[1] != other.made[1]):
+        raise InputError(
+            f"{other.where}: vectors of {other.dim} values{other.maker}, those of {one.where} have {one.dim}{one.maker}; "
+            "both must come from one model"
+        )
+
+
+def must_pair(images: Vectors, captions: Vectors) -> None:
+    """Raises InputError when a caption's image is missing or an image has no caption."""
+    assert captions.image_ids is not None
+    missing = np.unique(captions.image_ids[~np.isin(captions.image_ids, images.ids)])
+    if len(missing):
+        raise InputError(
+            f"{captions.where}: captions of {len(missing)} images that {images.where} does not hold: "
+            f"image_id {images.book.first('image_id', missing)}"
+        )
+    bare = images.ids[~np.isin(images.ids, captions.image_ids)]
+    if len(bare):
+        raise InputError(
+            f"{images.where}: {len(bare)} images without a caption in {captions.where}: image_id "
+            f"{images.book.first('image_id', bare)}; leave them out, or say with --qrels what is correct"
+        )
+
+
+def _refuse(where: str, key: str, book: Book, what: str, wrong: np.ndarray, advice: str = "") -> None:
+    if len(wrong):
+        raise InputError(f"{where}: {len(wrong)} {what}: {key} {book.first(key, wrong)}{advice}")

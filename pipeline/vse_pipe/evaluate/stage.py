@@ -1,0 +1,297 @@
+"""evaluate: rank every query of a split under each criterion, both ways, and measure the result."""
+
+import shutil
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from vse_pipe.artifacts import captions, current, evaluation, judged
+from vse_pipe.artifacts import names as named
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core import console, locks, workers
+from vse_pipe.core.console import say
+from vse_pipe.core.device import resolve
+from vse_pipe.core.errors import InputError, UsageError
+from vse_pipe.core.files import read_json, write_json
+from vse_pipe.core.unknown import unknown
+from vse_pipe.core.whole import whole_folder
+from vse_pipe.evaluate.engine import members
+from vse_pipe.evaluate.engine.ensemble import Ensemble
+from vse_pipe.evaluate.engine.further import Further
+from vse_pipe.evaluate.engine.measure import Inputs, Result, measure, open_parameters
+from vse_pipe.project import paths, repetitions, timing
+from vse_pipe.project.params import criteria as grammar
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.project.params.typed import Params
+from vse_pipe.ranking.engine import bank_source, criteria
+from vse_pipe.ranking.engine.bank_source import BankSource
+from vse_pipe.ranking.engine.criteria import Criterion
+from vse_pipe.ranking.engine.embedded import Embedded
+from vse_pipe.ranking.engine.fragments import tables
+from vse_pipe.ranking.engine.split import Split, collapsed
+
+FILES = (evaluation.UNMEASURED, *(f"*/{name}" for name in evaluation.FILES))
+
+
+def evaluate(params: Params, run: str, inferences: Sequence[str], device: str = "auto") -> dict[str, dict]:
+    """Write data/evaluate/<run>/<inference>/ from data/embed/<run>/ for each criterion and return the metrics by name.
+
+    run: of params.yaml, or an ensemble of runs, or a transfer. device: auto, cpu, cuda or cuda:N. Parameters left open in params.yaml
+    are chosen on the validation split. Raises UsageError for an unknown run, criterion or device, InputError for embeddings
+    that cannot be ranked, LockedError when another process writes the same run. Of a data set without captions nothing is measured,
+    which is no error: its run is there to be searched, and `dvc repro` goes on. So it does where there is no validation data for
+    a criterion: a transfer takes that of the run's own data set; what still is open is left out, with a line in unmeasured.json.
+    """
+    started = time.monotonic()
+    if run not in params.evaluated():
+        known = sorted(params.evaluated())
+        raise UsageError(unknown("run", run, known))
+    chosen, target = [criteria.parse(name, params.inference) for name in inferences], resolve(device)
+    _must_rank(params, run, inferences)
+    dataset, out = params.dataset(run), paths.evaluations(run)
+    alone = [one.name for one in chosen if one.matching]
+    if alone and workers.elsewhere():
+        say(f"evaluate {run}: {', '.join(alone)}: the queries are matched in this process, by no worker")
+    with locks.claim(out):
+        if captions.absent(paths.prepared(dataset)):
+            say(f"evaluate {run}: data set '{dataset}' has no captions, so there is nothing to measure")
+            with whole_folder(out, repetitions.patterns(FILES)) as folder:
+                why = {"run": run, "dataset": dataset, "why": "no captions"}
+                write_json(folder / evaluation.UNMEASURED, why)
+            return {}
+        written = _measured(params, run, chosen, target)
+    timing.record(out, time.monotonic() - started)
+    return written
+
+
+def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> dict[str, dict]:
+    """Rank under each criterion and replace what lies in data/evaluate/<run>/: all of it appears together."""
+    dataset, out, written = params.dataset(run), paths.evaluations(run), {}
+    own = params.evaluate.of(dataset)
+    embedded = members.embedded(params, run, device)
+    lender = members.lender(params, run, device)
+    to_choose = any(open_parameters(one, own) for one in chosen)
+    home = members.at_home(params, run, device) if to_choose and not _has_validation(embedded, own) else None
+    given = read_inputs(embedded, run, own, device, lender, home)
+    if not len(given.ranked.caption_ids):
+        raise InputError(f"{embedded.folder}: holds no captions, so there is nothing to measure")
+    bank = None if given.bank.folder in (None, embedded.folder) else given.bank.folder
+    made_from = {**current.made_from(params, run, bank), **_prepared(embedded, own.split)}
+    about = {**given.about, evaluation.MADE_FROM: made_from}
+    further = _further(own, dataset, embedded)
+    inputs = replace(given, seed=params.seed, further=further, about=about)
+    warn_of_collapse(inputs.ranked, str(embedded.folder))
+    if own.calibrate != "none" and (inputs.tuning is None or inputs.tuned_on):
+        console.warn(f"evaluate {run}: no probability is fitted: it needs the split val beside the one that is ranked")
+        own = own.model_copy(update={"calibrate": "none"})
+    with whole_folder(out, repetitions.patterns(FILES)) as folder:
+        unmeasured = _open(chosen, inputs, own)
+        for result in measure(inputs, [one for one in chosen if one.name not in unmeasured], own, unmeasured):
+            written[result.criterion.name] = result.metrics
+            write(folder / result.criterion.name, result, inputs.names)
+        kept = _keep(run, out, folder, {"bank": inputs.bank.name, evaluation.MADE_FROM: made_from}, unmeasured)
+        for name, why in unmeasured.items():
+            console.warn(f"evaluate {run}: {name} is left out: {why}")
+        if unmeasured | kept:
+            told = {"run": run, "dataset": dataset, evaluation.MADE_FROM: made_from}
+            write_json(folder / evaluation.UNMEASURED, {**told, "criteria": unmeasured | kept})
+    return written
+
+
+def _open(chosen: Sequence[Criterion], inputs: Inputs, params: EvaluateParams) -> dict[str, str]:
+    """Why, by name of a criterion, nothing can choose its parameters."""
+    unmeasured = {}
+    for criterion in chosen if inputs.tuning is None else ():
+        if names := open_parameters(criterion, params):
+            mended = " or take evaluate.tune: false" if params.tune else ""
+            unmeasured[criterion.name] = f"{inputs.untuned}; set {', '.join(names)} in params.yaml{mended}"
+    return unmeasured
+
+
+def require_measured(runs: Sequence[str], inferences: Sequence[str]) -> None:
+    """Raises InputError where a criterion that a call names was left out. Of those of params.yaml the warning is enough."""
+    unmeasured = {run: evaluation.read_unmeasured(paths.evaluations(run)) for run in runs}
+    lines = [f"{run}: {name}: {whys[name]}" for run, whys in unmeasured.items() for name in inferences if name in whys]
+    if lines:
+        raise InputError("\n".join(lines))
+
+
+def _prepared(embedded: Embedded | Ensemble, split: str) -> dict[str, str]:
+    digest = embedded.origin(split).splits[split]
+    return {} if digest is None else {"prepared": digest}
+
+
+def _keep(run: str, out: Path, folder: Path, measured: dict, unmeasured: Collection[str]) -> dict[str, str]:
+    """Copy from ``out`` to ``folder`` the criteria that are not measured now and belong to what is; say which do not. Returns those
+    of them that could not be computed, with the reason. measured: ``bank`` and ``made_from`` of the metrics documents of now."""
+    now = {path.name for path in folder.iterdir()} | set(unmeasured)
+    removed = []
+    for path in sorted(out.glob(f"*/{evaluation.METRICS}")):
+        if path.parent.name in now:
+            continue
+        if evaluation.together(measured, evaluation.read_metrics(path.parent)):
+            shutil.copytree(path.parent, folder / path.parent.name)
+        else:
+            removed.append(path.parent.name)
+    if removed:
+        console.warn(
+            f"evaluate {run}: removed {', '.join(removed)}, which were evaluated on other embeddings; "
+            f"`vse-pipe evaluate --run {run}` makes all criteria of grid.inferences"
+        )
+    before = evaluation.read_unmeasured(out)
+    same = before and evaluation.together(measured, {**measured, **read_json(out / evaluation.UNMEASURED)})
+    return {name: why for name, why in before.items() if name not in now} if same else {}
+
+
+def _further(params: EvaluateParams, dataset: str, embedded: Embedded | Ensemble) -> Further | None:
+    """What judgements and labels say of the data set, whose images and captions are those that are ranked."""
+    if not (params.judgements or params.labels):
+        return None
+    # pandas takes half a second to import.
+    from vse_pipe.evaluate.judgements import names, read
+
+    return read.further(params, *names.of_dataset(paths.prepared(dataset), embedded.origin(params.split)))
+
+
+def _must_rank(params: Params, run: str, inferences: Sequence[str]) -> None:
+    node = params.ensembles.get(run)
+    for name in inferences:
+        if node is not None and node.cascade and grammar.matches(name):
+            raise UsageError(
+                f"{name} matches all queries at once and the scores of cascade '{run}' are on one scale for a query only; "
+                f"rank it under {', '.join(grammar.ranked_under(params, run)) or 'nns'}"
+            )
+
+
+def write(out: Path, result: Result, names: TextIds | None = None) -> None:
+    """The files of one criterion; the folder appears whole or not at all. names: of ids that are text."""
+    for direction, notes in result.metrics["notes"].items():
+        warn_of_residual(result.criterion, direction, notes)
+    with whole_folder(out, evaluation.FILES) as folder:
+        evaluation.write(folder, result.metrics, result.ranks, result.occurrence, result.relaxation, names)
+        judged.write(folder, result.further, names)
+
+
+def warn_of_residual(criterion: Criterion, direction: str, notes: Mapping[str, float]) -> None:
+    """Where an iteration gave up before it was as exact as its parameters ask."""
+    tolerance = getattr(criterion.rescoring.params, "tolerance", None)
+    if tolerance is not None and notes.get("residual", 0.0) > tolerance:
+        console.warn(
+            f"{criterion.name}, {direction}: stopped after {notes['iterations']:.0f} iterations with a "
+            f"residual of {notes['residual']:.2g}, above {tolerance:g}; raise max_iterations or tau"
+        )
+
+
+def read_inputs(
+    embedded: Embedded | Ensemble,
+    run: str,
+    params: EvaluateParams,
+    device,
+    lender: Embedded | Ensemble | None = None,
+    home: Embedded | Ensemble | None = None,
+) -> Inputs:
+    """The split, the bank and the validation data that ``params`` names. lender: of a transfer that takes its bank from the
+    data set the run was trained on, the run there; home: that run, whose val chooses parameters where the ranked data set has none.
+    Raises InputError where they do not fit."""
+    ranked = embedded.split(params.split, device)
+    tuning = embedded.split("val", device) if _has_validation(embedded, params) else None
+    tuned_on, untuned = None, ""
+    if tuning is None:
+        tuning, untuned = _val_at_home(embedded, params, home, ranked, device)
+        tuned_on = f"val of {embedded.transfer(params.split)['trained_on']}" if tuning is not None else None
+    bank, names = BankSource(params.split), named.read(embedded.folder)
+    tuning_bank = bank
+    if params.bank != bank_source.OWN and (lender is not None or params.bank != params.split):
+        bank = tuning_bank = _bank(embedded, params, device, lender, names)
+        bank.checked_against(ranked, "evaluate.bank", names)
+        if tuned_on and params.bank == "train" and home is not None and home.has("train"):
+            tuning_bank = BankSource(tuned_on.replace("val", "train", 1), home.split("train", device))
+        if params.bank == "val" and (lender is None or tuned_on):
+            assert tuning is not None
+            half, rest = bank_source.halves(tuning)
+            tuning, tuning_bank = half, BankSource(bank.name, rest)
+    about: dict[str, object] = {"run": run, "similarity": embedded.compared_by}
+    if moved := embedded.transfer(params.split):
+        about["transfer"] = moved
+    if isinstance(embedded, Ensemble):
+        about |= embedded.told
+    if data := embedded.data(params.split):
+        about["data"] = data
+    if missing := embedded.left_out(params.split):
+        about["left_out"] = missing
+        console.warn(
+            f"evaluate {run}: {missing['images']} images of split '{params.split}' that could not be read are left out, "
+            f"with {missing['captions']} captions; figures are those of the others"
+        )
+    similarity = embedded.similarity(device)
+    return Inputs(ranked, bank, tuning, tuning_bank, similarity, about, names=names, tuned_on=tuned_on, untuned=untuned)
+
+
+def _has_validation(embedded: Embedded | Ensemble, params: EvaluateParams) -> bool:
+    """Is there a split val beside the one that is ranked?"""
+    return params.split != "val" and embedded.has("val")
+
+
+def _val_at_home(
+    embedded: Embedded | Ensemble, params: EvaluateParams, home: Embedded | Ensemble | None, ranked: Split, device
+) -> tuple[Split | None, str]:
+    """The split val of the data set that a transfer's run was trained on; or None, and why."""
+    why = "evaluate.split ranks val itself" if params.split == "val" else f"{embedded.folder} holds no split val"
+    if home is None:
+        moved = embedded.transfer(params.split)
+        return None, why + (f", and run '{moved['run']}' is not embedded on its own data set" if moved else "")
+    if not home.has("val"):
+        return None, f"{why}, nor does {home.folder}"
+    val = home.split("val", device)
+    try:
+        bank_source.disjoint(val, ranked, str(home.folder), "split val")
+    except InputError as error:
+        return None, f"{why}, and {error}"
+    return val, ""
+
+
+def _bank(
+    embedded: Embedded | Ensemble,
+    params: EvaluateParams,
+    device,
+    lender: Embedded | Ensemble | None,
+    names: TextIds | None,
+) -> BankSource:
+    """A split of the run itself, named with its data set where that is not the only one, or a folder of embeddings by the same
+    model. names: of the ids that are ranked, which say what the bank's are called where both are text."""
+    if params.bank in ("train", "val"):
+        moved = embedded.transfer(params.split)
+        of = f" of {moved['dataset' if lender is None else 'trained_on']}" if moved else ""
+        folder, name = (lender or embedded).folder, f"{params.bank}{of}"
+        split = (lender or embedded).split(params.bank, device)
+    else:
+        other = Embedded.read(Path(params.bank))
+        embedded.must_match(other)
+        folder, name, split = other.folder, params.bank, other.whole(device)
+    shown = split if names is None or folder == embedded.folder else _as_ranked(split, names, folder)
+    return BankSource(name, shown, folder)
+
+
+def _as_ranked(split: Split, names: TextIds, folder: Path) -> Split:
+    """With the numbers that its names have among ``names``: running numbers of two data sets have nothing to do with each other."""
+    own = named.read(folder)
+    images, captions, owners = (
+        names.numbers(key, own, ids)
+        for key, ids in (
+            ("image_id", split.image_ids),
+            ("caption_id", split.caption_ids),
+            ("image_id", split.caption_images),
+        )
+    )
+    return replace(split, image_ids=images, caption_ids=captions, caption_images=owners)
+
+
+def warn_of_collapse(split: Split, where: str) -> None:
+    """Where all vectors of a side are all but the same one."""
+    for name, side in [("images", split.images), ("captions", split.captions)]:
+        if len(side) > 1 and any(map(collapsed, tables(side))):
+            console.warn(
+                f"{where}: the embeddings of the {name} are all but the same vector; "
+                "the model has collapsed and its ranks mean nothing"
+            )

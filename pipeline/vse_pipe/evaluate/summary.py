@@ -1,0 +1,170 @@
+"""The figures of several evaluations on the terminal: a table for people, one JSON document for programs."""
+
+from collections.abc import Sequence
+
+from vse_pipe.artifacts.evaluation import DIRECTIONS, few_items
+from vse_pipe.core.console import document, ruled, stdout
+
+_SHORT = {"image_to_text": "i2t", "text_to_image": "t2i"}
+# Characters a line of a name that gives way to the figures.
+_FOLDED = 4
+
+
+def show(results: dict[tuple[str, ...], dict], as_json: bool) -> None:
+    """results: metrics by (run, inference). JSON is keyed run, then inference; percentages are 0 to 100."""
+    if as_json:
+        nested: dict[str, dict[str, dict]] = {}
+        for (run, inference), metrics in results.items():
+            nested.setdefault(run, {})[inference] = metrics
+        document(nested)
+        return
+    _print_table(("run", "inference"), results)
+
+
+def show_files(results: dict[str, dict], as_json: bool) -> None:
+    """results: metrics by inference. JSON is the document of the only criterion, or the documents keyed by criterion."""
+    if as_json:
+        document(next(iter(results.values())) if len(results) == 1 else results)
+        return
+    _print_table(("inference",), {(name,): metrics for name, metrics in results.items()})
+
+
+def _print_table(labels: Sequence[str], results: dict[tuple[str, ...], dict]) -> None:
+    """Every figure in one piece whatever the terminal's width: where it is narrow the interval of rsum goes below it instead
+    of beside it, where it is narrower the names fold, and where it is narrower still the interval is left out."""
+    for joint, folded in ((" ", False), ("\n", False), ("\n", True), (None, True)):
+        table = _table(labels, results, joint, folded)
+        between = 2 if joint == " " else 1
+        if sum(column.min_width + between for column in table.columns) < stdout.width:
+            break
+    stdout.print(table)
+
+
+def _table(labels: Sequence[str], results: dict[tuple[str, ...], dict], joint: str | None, folded: bool):
+    """joint: what stands between rsum and its interval; None leaves the interval out. folded: names may take several lines."""
+    from rich.text import Text
+
+    said = Text("\n".join(notes(list(results.values()))))
+    table = ruled(caption=said, caption_justify="left")
+    if joint != " ":
+        table.padding = 0
+    for place, name in enumerate(labels):
+        widest = max(len(name), *(len(names[place]) for names in results))
+        table.add_column(name, overflow="fold", min_width=min(widest, _FOLDED) if folded else widest)
+    columns = [(direction, f"r@{k}") for direction in DIRECTIONS for k in _ks(results)]
+    for name in [*(f"{_SHORT[direction]}\n{metric}" for direction, metric in columns), "rsum", "hs-sum"]:
+        table.add_column(name, justify="right", no_wrap=True, min_width=_width(name, results, joint))
+    best = max(metrics["rsum"] for metrics in results.values())
+    for names, metrics in results.items():
+        # Matchings have no recalls beyond the three of rsum.
+        recalls = [
+            f"{metrics[direction][metric]:.1f}" if metric in metrics[direction] else "" for direction, metric in columns
+        ]
+        style = "bold" if metrics["rsum"] == best and len(results) > 1 else ""
+        cells = [*names, *recalls, _rsum(metrics, joint), _hs_sum(metrics)]
+        table.add_row(*(Text(cell) for cell in cells), style=style)
+    return table
+
+
+def _ks(results: dict[tuple[str, ...], dict]) -> list[int]:
+    """K of all recalls there are."""
+    found = {int(name[2:]) for side in _sides(results) for name in side if name.startswith("r@")}
+    return sorted(found)
+
+
+def _width(column: str, results: dict[tuple[str, ...], dict], joint: str | None) -> int:
+    """Columns of figures never give way: rich would cut digits off."""
+    if column == "rsum":
+        return max(len(line) for metrics in results.values() for line in _rsum(metrics, joint).split("\n"))
+    if column == "hs-sum":
+        return max(len(column), *(len(_hs_sum(metrics)) for metrics in results.values()))
+    return 5 if any(f"{side.get(column[4:], 0):.1f}" == "100.0" for side in _sides(results)) else 4
+
+
+def _hs_sum(metrics: dict) -> str:
+    """A dash where all items were retrieved equally often."""
+    return "-" if metrics["hs_sum"] is None else f"{metrics['hs_sum']:.2f}"
+
+
+def _sides(results: dict[tuple[str, ...], dict]) -> list[dict]:
+    return [metrics[direction] for metrics in results.values() for direction in DIRECTIONS]
+
+
+def _rsum(metrics: dict, joint: str | None) -> str:
+    """With its interval where there is one."""
+    interval = metrics.get("intervals", {}).get("rsum")
+    return f"{metrics['rsum']:.1f}" + (f"{joint}[{interval[0]:.1f}, {interval[1]:.1f}]" if interval and joint else "")
+
+
+def notes(results: Sequence[dict]) -> list[str]:
+    """What the figures mean and must not be quoted without, a sentence a line; results: metrics documents."""
+    one = results[0]
+    ranked = "vectors from files" if one["split"] == "files" else f"{one['split']} split"
+    said = [
+        f"{ranked}, protocol {one['protocol']}; r@K: share of queries with a correct item among the best K, in percent"
+    ]
+    if any("rsum" in metrics.get("intervals", {}) for metrics in results):
+        said[0] += "; in brackets the 95% interval"
+    said += few_items(one) + _by_bank(results) + _tuned_elsewhere(results) + _further(results)
+    for direction in DIRECTIONS:
+        left_out = one[direction].get("unjudged", 0)
+        if left_out:
+            every = left_out + one[direction]["queries"]
+            said.append(
+                f"{_SHORT[direction]}: {left_out} of {every} queries have no judged item and are in no figure, "
+                "hubness included"
+            )
+    return said
+
+
+def _further(results: Sequence[dict]) -> list[str]:
+    """A line for each criterion that was measured by judgements or labels too; the document has the other figures."""
+    return [
+        f"{metrics['inference']}, by {metrics[key]['file']}: {name} "
+        + ", ".join(f"{_SHORT[direction]} {metrics[key][direction][figure]:.1f}" for direction in DIRECTIONS)
+        + _unranked(metrics[key][DIRECTIONS[0]])
+        for metrics in results
+        for key, name, figure in (("judged", "mAP@R", "map@r"), ("plausible", "PMRP", "pmrp"))
+        if key in metrics
+    ]
+
+
+def _unranked(figures: dict) -> str:
+    count = figures.get("unranked", 0)
+    return (
+        f"; {count} of {count + figures['kendall']['judgements']} judgements are of pairs that are not ranked"
+        if count
+        else ""
+    )
+
+
+def _by_bank(results: Sequence[dict]) -> list[str]:
+    """For each bank the criteria that used it; matchings; nothing for what looks at one query at a time."""
+    groups: dict[str, list[str]] = {}
+    for metrics in results:
+        names = groups.setdefault(_correction(metrics), [])
+        if metrics["inference"] not in names:
+            names.append(metrics["inference"])
+    return [f"{', '.join(names)}: {how}" for how, names in groups.items() if how]
+
+
+def _tuned_elsewhere(results: Sequence[dict]) -> list[str]:
+    """For each set of validation data that is not of the ranked data set the criteria whose parameters it chose."""
+    groups: dict[str, dict[str, None]] = {}
+    for metrics in results:
+        if "tuned_on" in metrics:
+            groups.setdefault(metrics["tuned_on"], {})[metrics["inference"]] = None
+    return [
+        f"{', '.join(names)}: parameters chosen on {of}; the ranked data set has no split val"
+        for of, names in groups.items()
+    ]
+
+
+def _correction(metrics: dict) -> str:
+    bank, together = metrics["bank"], "transductive: a result depends on the other queries"
+    if bank == "none":
+        return f"queries are matched together ({together})" if metrics["transductive"] else ""
+    if bank in (metrics["split"], "test"):
+        return f"hubs corrected with the {bank} queries themselves ({together})"
+    matched = f"; queries are matched together ({together})" if metrics["transductive"] else " (inductive)"
+    return f"hubs corrected with the queries of {bank}{matched}"

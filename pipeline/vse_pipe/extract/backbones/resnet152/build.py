@@ -1,0 +1,17 @@
+"""The network as torchvision builds it, scaled for as VSE++ did."""
+
+from dataclasses import replace
+
+from vse_pipe.extract.backbones.resnet152 import Params
+from vse_pipe.extract.engine.backbone import Backbone
+from vse_pipe.extract.engine.networks import classifier, torchvision
+
+
+def build(params: Params, seed: int) -> Backbone:
+    """2048 dimensions; VSE++'s transform (shorter side 256, centre crop 224) where torchvision has 232 for V2.
+
+    HAL's own features were downloaded and how they were extracted is not documented, so these differ from them.
+    """
+    found = torchvision.classifier("resnet152", params, {})
+    published = replace(found.published, image_size=224, resize=256)
+    return classifier.assemble(replace(found, published=published), params, seed)

@@ -1,0 +1,91 @@
+"""What methods of pre-trained sentence encoders share: their options, and the encoder through sentence-transformers."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from pydantic import PositiveInt
+
+from vse_pipe.core.errors import MissingResource
+from vse_pipe.extract.text_engine.method import State
+from vse_pipe.extract.text_engine.params import VectorParams
+from vse_pipe.project.sources import EVERYTHING, SourceFiles
+
+# Parts of a name on the hub, at most: whose, and which.
+_OF_NAME = 2
+# Of a model on the hub; no pickles.
+_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+
+
+class EncoderParams(VectorParams):
+    """Of methods of pre-trained sentence encoders."""
+
+    model: str
+    """a folder, or a name on the model hub"""
+    revision: str | None = None
+    """the commit on the hub that the name is pinned to"""
+    batch_size: PositiveInt = 64
+    """captions in one forward pass"""
+    normalise: bool = True
+    """unit length"""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N"""
+
+    def files(self) -> dict[Path, str]:
+        """Every file of a model folder, the folder itself where it is missing; a model of the hub is known by its name and revision."""
+        folder = Path(self.model).expanduser()
+        if folder.is_dir():
+            return {path: "" for path in sorted(folder.rglob("*")) if path.is_file()}
+        on_hub = len(folder.parts) <= _OF_NAME and not folder.is_absolute() and not self.model.startswith(".")
+        return {} if on_hub else {folder: ""}
+
+    def reads(self) -> list[SourceFiles]:
+        """The folder, also where there is none: a name on the hub counts as a folder as soon as there is one of that name."""
+        return [SourceFiles(Path(self.model).expanduser(), endings=EVERYTHING)]
+
+
+def known(params: EncoderParams) -> State:
+    """Load the encoder; nothing is learnt. Raises MissingResource when the package or the weights are not there."""
+    from vse_pipe.core.console import warn
+
+    model = loaded(params)
+    if params.revision is None and not Path(params.model).expanduser().is_dir():
+        warn(f"the model {params.model} is not pinned; set revision to a commit of its repository")
+    about = {"device": model.device.type, "longest": model.max_seq_length}
+    return State(about={key: value for key, value in about.items() if value is not None})
+
+
+def loaded(params: EncoderParams):
+    """The encoder, loaded once."""
+    return _loaded(params.model, params.revision, params.device)
+
+
+@lru_cache(maxsize=4)  # of the parts of a mixture
+def _loaded(name: str, revision: str | None, device: str):
+    """Safetensors only, and no code that comes with a model is run."""
+    from vse_pipe.core.device import resolve
+
+    chosen = resolve(device)
+    try:
+        from huggingface_hub import snapshot_download
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise MissingResource(
+            "text features of a sentence encoder need the package sentence-transformers, which is not installed: "
+            "pip install 'vse-pipe[sentences]'"
+        ) from error
+    folder = Path(name).expanduser()
+    try:
+        # All files at once: the encoder would ask for one after the other, and wait half a minute for each that it cannot have.
+        found = folder if folder.is_dir() else snapshot_download(name, revision=revision, allow_patterns=_FILES)
+        return SentenceTransformer(
+            str(found),
+            device=str(chosen),
+            trust_remote_code=False,
+            model_kwargs={"use_safetensors": True},
+        )
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise MissingResource(
+            f"sentence encoder '{name}' cannot be loaded ({reason}); model is a folder with a sentence-transformers model "
+            "in safetensors files, or a name on the model hub that can be reached or is in its cache"
+        ) from error

@@ -1,0 +1,171 @@
+"""extract --texts: what a text encoder reads of every caption of a data set, computed once and read by every run."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from itertools import chain, islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from vse_pipe.artifacts import captions, texts
+from vse_pipe.core.console import say, track, warn
+from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
+from vse_pipe.core.files import read_json, require, sha256
+from vse_pipe.core.locks import claim
+from vse_pipe.core.tokens import SPECIAL
+from vse_pipe.core.unchanged import same
+from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.project import code, paths, timing
+from vse_pipe.project.params.typed import Member, Params
+from vse_pipe.project.registry import TEXT_FEATURES
+
+# Captions in memory at a time, of methods that have no option for it.
+_TOKENS = 2**14
+
+
+def extract_texts(params: Params, name: str) -> Path:
+    """Write data/extract/<dataset>/<name>/ for the node ``texts.<name>``; an entry a row of captions.parquet, in its order.
+
+    Returns at once when the same text features are there already; a killed call leaves what was there before. Raises
+    InputError, MissingResource or IntegrityError for captions, word vectors and models that cannot be used.
+    """
+    started = time.monotonic()
+    node = params.texts[name]
+    out = paths.extracted(node.dataset, name)
+    with claim(out):
+        method = TEXT_FEATURES.load(node.method.name)
+        about = _describe(node.dataset, node.method, params.seed)
+        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        if _finished(out, digest):
+            say(f"extract {name}: {out} is up to date")
+            return out
+        traits = TEXT_FEATURES.traits(node.method.name)
+        learns = traits.terms or traits.mixes or traits.gives != "vectors"
+        prepared, needed = paths.prepared(node.dataset), f"extract {name}" if learns else ""
+        ids = captions.read(prepared, needed, ["caption_id"])["caption_id"].to_numpy()
+        corpus = Corpus(captions.CaptionColumn(prepared, "text"), captions.CaptionColumn(prepared, "split"))
+        result = _write(out, ids, corpus, method, node.method.params, params.seed, {**about, "fingerprint": digest})
+    seconds = time.monotonic() - started
+    timing.record(out, seconds)
+    say(f"extract {name}: {len(ids)} captions, {result}, {seconds:.1f} s")
+    return out
+
+
+def _describe(dataset: str, method: Member, seed: int) -> dict:
+    """Everything the text features follow from."""
+    name, options = method.name, method.params
+    prepared = paths.prepared(dataset)
+    methods = [name, *(one.name for one in options.further())]
+    libraries = {package: method for method in methods for package in TEXT_FEATURES.traits(method).libraries}
+    files = [_checked(path, digest, name) for path, digest in options.files().items()]
+    return {
+        "dataset": dataset,
+        "method": name,
+        "options": options.model_dump(mode="json"),
+        "seed": seed,
+        "captions_sha256": sha256(same(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}"))),
+        "files_sha256": files,
+        "code_sha256": code.digest(
+            code.closure([__name__, *(m for one in methods for m in TEXT_FEATURES.modules(one))])
+        ),
+        "libraries": {package: _version(package, method) for package, method in {"numpy": name, **libraries}.items()},
+    }
+
+
+def _checked(path: Path, expected: str, name: str) -> str:
+    """The file's digest. Raises MissingResource, or IntegrityError when it is not the expected one."""
+    if not path.is_file():
+        raise MissingResource(f"{path.absolute()}: no such file; text features of method '{name}' need it")
+    found = sha256(path)
+    if expected and found != expected:
+        raise IntegrityError(f"{path}: sha256 is {found}, expected {expected}; put the right file there")
+    return found
+
+
+def _version(package: str, name: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError as error:
+        raise MissingResource(
+            f"text features of method '{name}' need the package {package}, which is not installed: "
+            f"pip install 'vse-pipe[{TEXT_FEATURES.traits(name).extra or name}]'"
+        ) from error
+
+
+def _finished(out: Path, digest: str) -> bool:
+    if not (out / texts.META).is_file():
+        return False
+    try:
+        if read_json(out / texts.META).get("fingerprint") != digest:
+            return False
+        texts.read(out)
+    except (InputError, IntegrityError) as error:
+        warn(f"{error}; they are made again now")
+        return False
+    return True
+
+
+def _write(out: Path, ids: np.ndarray, corpus: Corpus, method: ModuleType, options, seed: int, about: dict) -> str:
+    """Fit, transform and write; a few words about the result for the log."""
+    state = method.fit(corpus, options, seed)
+    if state.words == SPECIAL and TEXT_FEATURES.traits(about["method"]).gives == "tokens":
+        warn(
+            f"extract {out.name}: no word of the train and val captions is kept (there are none, or none is seen "
+            "min_count times), so every word of every caption is unknown"
+        )
+    return write(out, ids, corpus.texts, method, options, state, {**about, **state.about})
+
+
+def write(
+    out: Path, ids: np.ndarray, found: Iterable[str], method: ModuleType, options, state: State, about: dict
+) -> str:
+    """Treat captions by what the method has learnt, of these or of others, and write; a few words about the result. ids: of the
+    captions ``found``, of which one block is in memory."""
+    gives = TEXT_FEATURES.traits(about["method"]).gives
+    block = _TOKENS if gives == "tokens" else options.block
+    parts = _parts(
+        found, -(-len(ids) // block), block, partial(method.transform, state=state, params=options), out.name
+    )
+    if gives == "tokens":
+        cut = texts.write_tokens(out, ids, (part for _, part in parts), state.words, about)
+        return f"{len(state.words)} words, {cut} cut"
+    if gives == "fragments":
+        fragments = ((_stored(rows, options.store, out.name, "token"), lengths) for _, (rows, lengths) in parts)
+        count = texts.write_fragments(out, ids, fragments, about)
+        return f"{count} tokens of {read_json(out / texts.META)['shape'][1]} dimensions"
+    # Of a data set without captions: how wide they would be.
+    none = [method.transform(["a"], state, options)[:0].astype(options.store)] if not len(ids) else []
+    told = (_stored(rows, options.store, out.name, "caption row", start) for start, rows in parts)
+    blocks = chain(none, told)
+    zeros = texts.write_vectors(out, ids, blocks, state.words, state.arrays, about)
+    if zeros:
+        warn(f"extract {out.name}: {zeros} of {len(ids)} captions hold no known word; their vectors are zero")
+    return f"{read_json(out / texts.META)['shape'][1]} dimensions"
+
+
+def _parts(
+    found: Iterable[str], count: int, block: int, transform: Callable[[list[str]], Any], name: str
+) -> Iterator[tuple[int, Any]]:
+    """The first caption of each of ``count`` blocks, and what the method makes of the block."""
+    left = iter(found)
+    for number in track(range(count), count, f"extract {name}, blocks of {block}"):
+        yield number * block, transform(list(islice(left, block)))
+
+
+def _stored(rows: np.ndarray, store: str, name: str, what: str, first: int = 0) -> np.ndarray:
+    """rows as they go to the disk. Raises InputError where one is NaN or infinite there."""
+    with np.errstate(over="ignore"):
+        rows = rows.astype(store)
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if len(bad):
+        raise InputError(
+            f"extract {name}: the vector of {what} {first + bad[0]} is NaN or infinite as {rows.dtype}; "
+            "if float16 is too narrow for it, set store: float32"
+        )
+    return rows

@@ -1,0 +1,49 @@
+"""The vectors of every token of a pre-trained sentence encoder, before it pools them: fragments of a caption."""
+
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from vse_pipe.core.errors import UsageError
+from vse_pipe.extract.text_engine import encoder
+from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.project.traits import TextFeatureTraits
+
+TRAITS = TextFeatureTraits(
+    gives="fragments", libraries=("sentence-transformers", "torch", "transformers"), extra="sentences"
+)
+# What ``special`` is about.
+_MARKS = 2
+
+
+class Params(encoder.EncoderParams):
+    store: Literal["float32", "float16"] = "float16"
+    """the type on disk"""
+    special: bool = True
+    """keep the first and the last token, which the encoder adds; without, a caption without any other keeps them"""
+
+
+def fit(corpus: Corpus, params: Params, seed: int) -> State:
+    return encoder.known(params)
+
+
+def transform(
+    texts: list[str], state: State, params: Params
+) -> tuple[Float32[np.ndarray, "tokens dim"], Int64[np.ndarray, " captions"]]:
+    """The tokens of all captions, end to end, and how many each has; captions beyond the encoder's longest input are cut."""
+    model = encoder.loaded(params)
+    if not params.special and (added := model.tokenizer.num_special_tokens_to_add()) != _MARKS:
+        raise UsageError(
+            f"special: false leaves out the first and the last token, and sentence encoder '{params.model}' adds {added}; "
+            "set special: true"
+        )
+    found = model.encode(texts, batch_size=params.batch_size, output_value="token_embeddings", show_progress_bar=False)
+    rows = [one.float().cpu().numpy() for one in found]
+    if not params.special:
+        rows = [one[1:-1] if len(one) > 2 else one for one in rows]
+    vectors = np.concatenate(rows)
+    if params.normalise:
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors = vectors / np.where(lengths > 0, lengths, 1.0)
+    return vectors.astype(np.float32), np.array([len(one) for one in rows])

@@ -1,0 +1,30 @@
+"""A pre-trained sentence encoder (Reimers and Gurevych, Sentence-BERT, EMNLP 2019) through sentence-transformers."""
+
+import numpy as np
+from jaxtyping import Float32
+
+from vse_pipe.extract.text_engine import encoder
+from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.project.traits import TextFeatureTraits
+
+TRAITS = TextFeatureTraits(libraries=("sentence-transformers", "torch", "transformers"))
+
+
+class Params(encoder.EncoderParams):
+    """Those of the encoder."""
+
+
+def fit(corpus: Corpus, params: Params, seed: int) -> State:
+    return encoder.known(params)
+
+
+def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions dim"]:
+    """The encoder's vectors; captions beyond its longest input are cut by it."""
+    vectors = encoder.loaded(params).encode(
+        texts,
+        batch_size=params.batch_size,
+        normalize_embeddings=params.normalise,
+        convert_to_numpy=True,
+        show_progress_bar=False,
+    )
+    return np.asarray(vectors, dtype=np.float32)

@@ -1,0 +1,76 @@
+"""tf-idf of lemmas without stop words (Wang et al., CVPR 2016, section 3.1)."""
+
+from collections import Counter
+from functools import partial
+
+import numpy as np
+from jaxtyping import Float32
+from pydantic import PositiveInt
+
+from vse_pipe.core.errors import InputError
+from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.extract.text_engine.params import VectorParams
+from vse_pipe.project.traits import TextFeatureTraits
+
+TRAITS = TextFeatureTraits(libraries=("nltk", "scikit-learn", "scipy", "simplemma"), terms=True)
+
+
+class Params(VectorParams):
+    size: PositiveInt = 3000
+    """dictionary and dimensions, the paper's for Flickr30k; 5600 for COCO"""
+    stop_words: bool = True
+    """leave out function words"""
+    lemmatise: bool = True
+    """count "dogs" as "dog"."""
+    normalise: bool = True
+    """unit length. Fewer dimensions come out where the train captions hold fewer words"""
+
+
+def fit(corpus: Corpus, params: Params, seed: int) -> State:
+    """The ``size`` most frequent terms of the train captions, ties in word order, and their smoothed idf.
+
+    idf = ln((1 + captions) / (1 + captions with the term)) + 1. The paper names neither the form of its idf nor the
+    captions it is counted on. It lemmatises with WordNet, as nouns unless told otherwise ("running" stays); simplemma's
+    dictionary takes the usual lemma of any word class ("running" becomes "run") and needs no downloaded data.
+    Raises InputError when no term is left.
+    """
+    counts: Counter[str] = Counter()
+    holding: Counter[str] = Counter()
+    captions = 0
+    for text in corpus.of("train"):
+        found = terms(text, params)
+        counts.update(found)
+        holding.update(set(found))
+        captions += 1
+    words = sorted(counts, key=lambda word: (-counts[word], word))[: params.size]
+    if not words:
+        raise InputError("tfidf: no terms are left in the train captions; set stop_words: false")
+    idf = np.log((1 + captions) / (1 + np.array([holding[word] for word in words]))) + 1
+    return State(words, {"idf": idf}, {"terms": len(counts)})
+
+
+def transform(texts: list[str], state: State, params: Params) -> Float32[np.ndarray, "captions terms"]:
+    """Counts times idf, scaled to unit length; a caption without any known term is the zero vector."""
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    from vse_pipe.extract.text_engine.bags import bags
+
+    weighting = TfidfTransformer(norm="l2" if params.normalise else None)
+    weighting.idf_ = state.arrays["idf"]
+    counts = bags(map(partial(terms, params=params), texts), state.words)
+    return weighting.transform(counts).toarray().astype(np.float32)
+
+
+def terms(text: str, params: Params) -> list[str]:
+    """Lower-case tokens with a letter or digit; lemmas, unless they or their words are stop words."""
+    from simplemma import lemmatize
+
+    from vse_pipe.extract.text_engine.stop_words import STOP_WORDS
+    from vse_pipe.extract.text_engine.tokens import tokenize
+
+    tokens = [token for token in tokenize(text) if any(map(str.isalnum, token))]
+    if params.stop_words:
+        tokens = [token for token in tokens if token not in STOP_WORDS]
+    if params.lemmatise:
+        tokens = [lemmatize(token, lang="en").lower() for token in tokens]
+    return [token for token in tokens if token not in STOP_WORDS] if params.stop_words else tokens

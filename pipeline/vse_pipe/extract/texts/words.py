@@ -1,0 +1,44 @@
+"""Token ids for an encoder that learns its own word vectors (vsepp and its descendants)."""
+
+from typing import TYPE_CHECKING
+
+from pydantic import PositiveInt
+
+from vse_pipe.extract.text_engine.method import Corpus, State
+from vse_pipe.extract.text_engine.params import TextParams
+from vse_pipe.project.traits import TextFeatureTraits
+
+if TYPE_CHECKING:
+    from vse_pipe.core.tokens import Tokens
+
+TRAITS = TextFeatureTraits(gives="tokens", libraries=("nltk",), terms=True)
+
+
+class Params(TextParams):
+    """Defaults: vsepp's."""
+
+    min_count: PositiveInt = 4
+    """words seen less often become <unk>"""
+    max_words: PositiveInt = 100
+    """longer captions are cut"""
+
+
+def fit(corpus: Corpus, params: Params, seed: int) -> State:
+    """The vocabulary of the train and val captions; the authors' is of train and dev. Test words never enter it."""
+    from vse_pipe.extract.text_engine.tokens import build
+
+    return State(words=build(corpus.of("train", "val"), params.min_count))
+
+
+def transform(texts: list[str], state: State, params: Params) -> tuple["Tokens", int]:
+    """The ids of the captions and how many were cut at ``max_words``."""
+    from vse_pipe.extract.text_engine.tokens import encode
+
+    return encode(texts, state.words, params.max_words)
+
+
+def terms(text: str, params: Params) -> list[str]:
+    """The words that are read, of which the vocabulary gives the ids."""
+    from vse_pipe.extract.text_engine.tokens import tokenize
+
+    return tokenize(text)[: params.max_words]

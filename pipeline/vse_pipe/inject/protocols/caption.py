@@ -1,0 +1,29 @@
+"""Caption-level mismatches: each caption moves by itself, an image's captions scatter (NCR, BiCro)."""
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from vse_pipe.core.strict import Strict
+
+
+class Params(Strict):
+    rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """share of train captions that exchange their images among themselves"""
+
+
+def corrupt(caption_images: np.ndarray, n_images: int, rate: float, rng: np.random.RandomState) -> np.ndarray:
+    """The image position shown with each caption; arguments as in ``protocols/image.py``.
+
+    Two shuffles of the legacy generator in the order of NCR's loader. A caption that lands on another caption of its
+    own image is no mismatch, so the share that really moves is slightly below ``rate``.
+    """
+    shown = np.array(caption_images)
+    order = np.arange(len(caption_images))
+    rng.shuffle(order)
+    chosen = order[: int(rate * len(order))]
+    moved = shown[chosen]
+    rng.shuffle(moved)
+    shown[chosen] = moved
+    return shown

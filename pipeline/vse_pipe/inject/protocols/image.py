@@ -1,0 +1,31 @@
+"""Image-level mismatches: all captions of a moved image move together (DECL, RCL; the L2RM paper's protocol)."""
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from vse_pipe.core.strict import Strict
+
+
+class Params(Strict):
+    rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """share of train images whose captions are shown with another image of that share"""
+
+
+def corrupt(caption_images: np.ndarray, n_images: int, rate: float, rng: np.random.RandomState) -> np.ndarray:
+    """The image position shown with each caption.
+
+    caption_images: int (captions,), the true image position 0..n_images-1 of each caption, any number per image.
+    Two shuffles of the legacy generator in the order of the RCL / DECL loaders, so that
+    ``np.random.RandomState(seed)`` gives their index files; ``floor(rate * n)`` images take part, and fixed points
+    stay, hence the share that really moves is slightly below ``rate``. L2RM's files repeat this index per caption.
+    """
+    shown = np.arange(n_images)
+    order = np.arange(n_images)
+    rng.shuffle(order)
+    chosen = order[: int(rate * n_images)]
+    moved = np.array(chosen)
+    rng.shuffle(moved)
+    shown[chosen] = moved
+    return shown[caption_images]

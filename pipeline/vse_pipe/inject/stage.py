@@ -1,0 +1,85 @@
+"""inject: decide which image every caption is shown with; only train pairs are ever mismatched."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vse_pipe.artifacts import captions, images, joins, noise_index, pairs
+from vse_pipe.core.console import say
+from vse_pipe.core.locks import claim
+from vse_pipe.core.whole import whole_folder
+from vse_pipe.project import paths, timing
+from vse_pipe.project.params.typed import Member, Params
+from vse_pipe.project.registry import PROTOCOLS
+
+UNKNOWN = "unknown"
+
+
+def inject(params: Params, noise: str) -> Path:
+    """Write data/inject/<dataset>/<noise>/pairs.parquet. Rate 0 passes every pair through. A data set without captions has no pairs,
+    which is no error: runs that train nothing need none.
+
+    Raises MissingResource, IntegrityError or InputError when protocol ``file`` cannot use its index file.
+    """
+    started = time.monotonic()
+    node = params.noises[noise]
+    out = paths.injected(node.dataset, noise)
+    source = paths.prepared(node.dataset)
+    with claim(out):
+        said = captions.read(source, columns=("caption_id", "image_id", "split"))
+        table = _pairs(images.read(source), said, node.protocol, params.seed)
+        train = int(pc.sum(pc.equal(table["split"], "train")).as_py() or 0)
+        share = _share(table)
+        about = {"protocol": node.protocol.name, "seed": str(params.seed), "mismatched": share}
+        with whole_folder(out, [pairs.NAME]) as folder:
+            pairs.write(folder, table, about | joins.made_of(source))
+    timing.record(out, time.monotonic() - started)
+    if not table.num_rows:
+        say(f"inject {noise}: data set '{node.dataset}' has no captions, so there are no pairs")
+        return out
+    told = f"{float(share):.2%}" if share != UNKNOWN else "an unknown share"
+    say(f"inject {noise}: {train} train pairs, {told} mismatched (protocol {node.protocol.name})")
+    return out
+
+
+def _share(table: pa.Table) -> str:
+    """Of the train pairs that are mismatched, or ``unknown``."""
+    column = table.filter(pc.equal(table["split"], "train"))["mismatched"]
+    if column.null_count:
+        return UNKNOWN
+    return f"{pc.mean(column.cast(pa.int8())).as_py() or 0.0:.5f}"
+
+
+def _pairs(image_table: pa.Table, caption_table: pa.Table, protocol: Member, seed: int) -> pa.Table:
+    """The member sees positions among the train images, in the data set's order, as the authors' loaders do."""
+    true = caption_table["image_id"].to_numpy()
+    train_images = image_table["image_id"].to_numpy()[pc.equal(image_table["split"], "train").to_numpy()]
+    train = np.flatnonzero(pc.equal(caption_table["split"], "train").to_numpy())
+    member = PROTOCOLS.load(protocol.name)
+    shown, unknown = true.copy(), np.zeros(len(true), bool)
+    if len(train):
+        order = np.argsort(train_images)
+        positions = order[np.searchsorted(train_images, true[train], sorter=order)]
+        given = _given(protocol, len(train_images), len(train))
+        moved = member.corrupt(positions, len(train_images), given, np.random.RandomState(seed))
+        shown[train] = train_images[moved]
+        unknown[train] = not PROTOCOLS.traits(protocol.name).knows_truth
+    columns = {
+        "caption_id": caption_table["caption_id"],
+        "image_id": shown,
+        "true_image_id": pa.array(true, mask=unknown),
+        "mismatched": pa.array(shown != true, mask=unknown),
+        "split": caption_table["split"],
+    }
+    return pa.table(columns)
+
+
+def _given(protocol: Member, n_images: int, n_captions: int) -> float | np.ndarray | None:
+    """What the member decides by: the index in the file it names, else its rate; None where it has neither."""
+    decides_by = PROTOCOLS.traits(protocol.name).decides_by
+    if decides_by == "index":
+        return noise_index.read(Path(protocol.params.path), protocol.params.sha256, n_images, n_captions)
+    return protocol.params.rate if decides_by == "rate" else None

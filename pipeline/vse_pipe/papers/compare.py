@@ -1,0 +1,86 @@
+"""Published figures beside measured ones."""
+
+from collections.abc import Mapping
+
+from vse_pipe.papers import catalogue
+from vse_pipe.papers.catalogue import Entry
+from vse_pipe.papers.differences import differences
+from vse_pipe.project.params.typed import Run
+
+# A way that a paper measures, and the part of metrics.json: of an evaluation, or of a localisation.
+_WAYS = {"i2t": "image_to_text", "t2i": "text_to_image", "phrase": "all"}
+# The paper's word, and the key in metrics.json.
+_NAMES = {
+    "r1": ("R@1", "r@1"),
+    "r5": ("R@5", "r@5"),
+    "r10": ("R@10", "r@10"),
+    "medr": ("Med r", "med_r"),
+    "meanr": ("Mean r", "mean_r"),
+    "map": ("mAP", "map"),
+}
+_PROTOCOLS = {"1k": "full", "5k": "full", "c1": "first", "c2": "folds", "phrases": "full"}
+# Of two-branch networks' Table 3: what a box overlaps the true one by that is right, and the split.
+_LOCALISED = {"threshold": 0.5, "split": "test"}
+
+
+def beside(marker: str, metrics: Mapping, inference: str = "nns") -> list[tuple[str, float, float, float]]:
+    """(figure, published, ours, ours - published) for every figure that the paper printed and ``metrics`` holds.
+
+    marker: ``runs.<name>.row``, such as ``hal-aaai2020 2.12``; metrics: the figures of one evaluation, as in metrics.json,
+    or of a localisation, whose mean average precision is that of ``localize.average_precision``.
+    inference: the criterion behind ``metrics``; where the paper ranks the same model under it in another row, that row's
+    figures are taken. Empty when the paper has none under that criterion. Raises UsageError for a row that does not exist.
+    """
+    entry = under(marker).get(inference)
+    if entry is None:
+        return []
+    found = [(name, value, measured(metrics, name)) for name, value in entry.published.items()]
+    return [(label(name), value, ours, round(ours - value, 4)) for name, value, ours in found if ours is not None]
+
+
+def under(marker: str) -> dict[str, Entry]:
+    """The rows that rank the model of row ``marker``, by criterion. Raises UsageError."""
+    named = catalogue.located(marker)
+    model = named.row.trains or named.row.id
+    found: dict[str, Entry] = {}
+    for entry in catalogue.entries(named.paper):
+        if model in (entry.row.id, entry.row.trains):
+            found.setdefault(entry.row.inference, entry)
+    return found
+
+
+def cautions(marker: str, metrics: Mapping, run: Run | None = None) -> list[str]:
+    """What keeps our figures from being those of the row, a sentence each.
+
+    Another protocol, what the paper leaves open, and, for a run that is given, what differs from the row's settings.
+    """
+    entry = catalogue.located(marker)
+    remarks = catalogue.load(entry.paper).remarks
+    said = [text for text in (remarks.get(entry.row.assumed, ""), entry.row.note) if text]
+    wanted = _PROTOCOLS.get(entry.block.protocol)
+    if "protocol" in metrics and metrics["protocol"] != wanted:
+        said.append(f"measured under protocol {metrics['protocol']}, the row under {wanted} ({entry.block.protocol})")
+    if entry.block.protocol == "phrases" and "threshold" in metrics:
+        said += [
+            f"measured with {key} {metrics[key]}, the row with {value}"
+            for key, value in _LOCALISED.items()
+            if metrics[key] != value
+        ]
+    apart = differences(entry, run) if run else []
+    if apart:
+        said.append(f"the run is not the row: {'; '.join(apart)}")
+    return said
+
+
+def measured(metrics: Mapping, name: str) -> float | None:
+    """The figure ``name`` of a paper's file, such as ``i2t.medr``, in a document of metrics; None where it has none."""
+    way, _, figure = name.rpartition(".")
+    if not way:
+        return metrics.get(name)
+    return metrics.get(_WAYS.get(way), {}).get(_NAMES[figure][1]) if figure in _NAMES else None
+
+
+def label(name: str) -> str:
+    """``i2t R@1`` for ``i2t.r1``."""
+    way, _, figure = name.rpartition(".")
+    return f"{way} {_NAMES.get(figure, (figure,))[0]}" if way else name.replace("_", "-")

@@ -1,0 +1,116 @@
+"""Papers and rows as tables for people and as documents for programs."""
+
+from typing import TYPE_CHECKING
+
+from vse_pipe.core.console import line, ruled, stdout
+from vse_pipe.papers import catalogue
+from vse_pipe.papers.catalogue import Entry
+from vse_pipe.papers.compare import label
+from vse_pipe.papers.overlay import needs
+from vse_pipe.papers.render import PROTOCOLS, shown
+from vse_pipe.papers.schema import RECALLS, Block
+
+if TYPE_CHECKING:
+    from rich.console import JustifyMethod
+
+
+def papers() -> list[dict]:
+    """One a paper: name, title, venue, and how many rows it has, of its own and that this version can run."""
+    found = []
+    for name in catalogue.names():
+        content, entries = catalogue.load(name), catalogue.entries(name)
+        own = [one for one in entries if one.settings is not None]
+        found.append(
+            {
+                "paper": name,
+                "title": content.title,
+                "venue": content.venue,
+                "rows": len({one.row.id for one in entries}),
+                "own": len({one.row.id for one in own}),
+                "runs": len({one.row.id for one in own if not needs(one)}),
+            }
+        )
+    return found
+
+
+def rows(paper: str) -> list[dict]:
+    """One a row and variant, as the paper has them: what it is, what was printed, and what this version lacks for it."""
+    return [_row(entry) for entry in catalogue.entries(paper)]
+
+
+def _row(entry: Entry) -> dict:
+    row, block, remarks = entry.row, entry.block, catalogue.load(entry.paper).remarks
+    chosen = entry.settings
+    return {
+        "row": entry.id,
+        "tables": [block.table, *row.also],
+        "method": row.method,
+        "dataset": block.dataset,
+        "protocol": block.protocol,
+        "inference": row.inference,
+        "quoted": row.quoted,
+        "published": entry.published,
+        "printed_rsum_differs": row.printed_rsum_differs,
+        "assumed": remarks.get(row.assumed, ""),
+        "note": row.note,
+        "settings": None if chosen is None else chosen.model_dump(exclude_none=True),
+        "needs": needs(entry),
+    }
+
+
+def show_papers(found: list[dict]) -> None:
+    table = _table("", paper="left", title="left", rows="right", own="right", runs="right")
+    for one in found:
+        title = f"{one['title']} ({one['venue']})"
+        table.add_row(one["paper"], title, *(str(one[key]) for key in ("rows", "own", "runs")))
+    stdout.print(table, markup=False)
+    line("own: rows that the authors trained, the others quote; runs: own rows that this version can run")
+
+
+def show_rows(paper: str) -> None:
+    """Recalls and rsum, a table for each block of rows; every figure is in ``--json`` and above the row's overlay."""
+    content = catalogue.load(paper)
+    entries = catalogue.entries(paper)
+    line(f"{content.title} ({content.authors}; {content.venue})")
+    for block in content.blocks:
+        stdout.print(_of_block(block, [one for one in entries if one.block is block]), markup=False)
+    for note in content.notes:
+        line(f"- {note}")
+    line(f"runs: `vse-pipe papers {paper} ROW` shows the parameters, `--apply` writes them into params.yaml")
+
+
+def _of_block(block: Block, entries: list[Entry]):
+    names = [name for name in (*RECALLS, "rsum", *block.columns) if name in block.columns]
+    names = [name for name in dict.fromkeys(names) if not name.endswith(("medr", "meanr", "hs_sum"))]
+    title = f"Table {block.table}, {block.title or block.dataset}: {PROTOCOLS[block.protocol]}"
+    title += "".join(f"; own rows also :{name}" for name in block.variants)
+    right: dict[str, JustifyMethod] = dict.fromkeys(names, "right")
+    table = _table(title, row="left", method="left", **right, state="left")
+    for column, name in zip(table.columns[2:], names, strict=False):
+        column.header, column.no_wrap = label(name).replace(" ", "\n", 1), True
+    table.columns[-1].header = ""
+    for row in block.rows:
+        one, *variants = (entry for entry in entries if entry.row is row)
+        figures = (shown(one.published[name]) if name in one.published else "" for name in names)
+        table.add_row(row.id, row.method, *figures, _state(one, variants))
+    return table
+
+
+def _state(one: Entry, variants: list[Entry]) -> str:
+    """Of a row; of its variants those that run, but for the ones that its whole block has."""
+    if one.settings is None:
+        return "quoted"
+    lacking = needs(one)
+    own = [f":{name}" for name in one.row.variants]
+    runs = [name for entry in variants if (name := entry.id.removeprefix(one.id)) in own and not needs(entry)]
+    if not lacking:
+        return ", ".join(["runs", *runs])
+    more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+    return f"needs {lacking[0]}{more}" + (f"; {', '.join(runs)} runs" if runs else "")
+
+
+def _table(title: str, /, **columns: "JustifyMethod"):
+    table = ruled(title=title or None, title_justify="left")
+    for name, justify in columns.items():
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name == "row")
+    return table

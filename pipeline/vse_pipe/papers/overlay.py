@@ -1,0 +1,163 @@
+"""A row of a paper as an overlay of params.yaml."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from vse_pipe.core.errors import ParamsError, UsageError
+from vse_pipe.papers import catalogue
+from vse_pipe.papers.catalogue import Entry
+from vse_pipe.papers.differences import COMPUTING
+from vse_pipe.papers.schema import MEMBERS, MemberKey, Settings
+from vse_pipe.project import paths
+from vse_pipe.project.params.runs import never_learns
+from vse_pipe.project.params.training import TrainParams
+from vse_pipe.project.registry import (
+    BACKBONES,
+    FORMATS,
+    INFERENCES,
+    PROPOSALS,
+    PROTOCOLS,
+    RUN_FAMILIES,
+    TEXT_FEATURES,
+    Family,
+)
+
+# What papers call one model and are two runs, evaluated by the mean of their scores.
+ENSEMBLES = {"sgraf": ("sgr", "saf")}
+_MEASURED: dict[str, dict[str, Any]] = {
+    "1k": {"split": "test", "protocol": "full"},
+    "5k": {"split": "test", "protocol": "full"},
+    "c1": {"split": "test", "protocol": "first", "fold_size": 1000},
+    "c2": {"split": "test", "protocol": "folds", "fold_size": 1000},
+    "phrases": {"split": "test", "protocol": "full"},
+}
+
+
+def overlay(paper: str, row: str) -> dict:
+    """What params.yaml must say to run ``row`` of ``paper``: nodes, one run, or two and their ensemble, the criteria, the
+    protocol.
+
+    The run carries every value of its members and of its training, defaults included, so that nothing in the file it is
+    written into changes the row. Raises UsageError for an unknown paper or row, for figures quoted from others, and for
+    a row that needs what this version does not have.
+    """
+    entry = catalogue.find(paper, row)
+    lacking = needs(entry)
+    if entry.settings is None:
+        raise UsageError(f"row {row} of {paper} quotes {entry.row.method}: there is nothing to run")
+    if lacking:
+        raise UsageError(f"row {row} of {paper} needs {' and '.join(lacking)}, which this version does not have")
+    chosen = _settings(entry)
+    nodes = _nodes(chosen)
+    named = {key: node.pop("name") for key, node in nodes.items()}
+    inferences = ["nns"] if entry.row.inference == "nns" else ["nns", entry.row.inference]
+    found: dict[str, Any] = {
+        "grid": {"inferences": inferences},
+        "datasets": _datasets(chosen.dataset),
+        "features": {named["features"]: {"dataset": chosen.dataset, **nodes["features"]}},
+        "texts": {named["texts"]: {"dataset": chosen.dataset, **nodes["texts"]}},
+        "noises": {named["noise"]: {"dataset": chosen.dataset, **nodes["noise"]}},
+        **_runs(entry, {"dataset": chosen.dataset, **named}),
+        "evaluate": {**_MEASURED[entry.block.protocol], "bank": "test", "tune": False, "ties": "pessimistic"},
+        "report": {"title": entry.marker},
+    }
+    if entry.block.protocol == "phrases":
+        found["report"]["localized"] = list(found["runs"])
+    parts = {part for name in inferences[1:] for part in name.split("+")}
+    if parts:
+        found["inference"] = {part: _criterion(entry, part) for part in sorted(parts)}
+    return found
+
+
+def _settings(entry: Entry) -> Settings:
+    """Of a row that is not quoted."""
+    assert entry.settings is not None
+    return entry.settings
+
+
+def _nodes(chosen: Settings) -> dict[str, dict]:
+    return {key: dict(getattr(chosen, key)) for key in ("features", "texts", "noise")}
+
+
+def _datasets(name: str | None) -> dict[str, dict]:
+    """The data set, after those it is made from."""
+    assert name is not None
+    known = catalogue.common().datasets
+    source = Path(known[name]["source"])
+    earlier = _datasets(source.name) if source == paths.prepared(source.name) else {}
+    return {**earlier, name: dict(known[name])}
+
+
+def run_name(entry: Entry) -> str:
+    """A name without dots, which separate keys in overrides and in DVC: ``hal-aaai2020_2_12``."""
+    return re.sub(r"[^A-Za-z0-9-]", "_", entry.marker)
+
+
+def needs(entry: Entry) -> list[str]:
+    """What this version lacks for the row, asked of the families' folders and the schema; empty for a row it can run."""
+    chosen = entry.settings
+    if chosen is None:
+        return []
+    nodes = _nodes(chosen)
+    datasets = _datasets(chosen.dataset).values()
+    wanted: list[tuple[Family, str]] = [
+        *((FORMATS, node["format"]) for node in datasets),
+        *((PROPOSALS, node["proposals"]) for node in datasets if "proposals" in node),
+        (BACKBONES, nodes["features"]["backbone"]),
+        (TEXT_FEATURES, nodes["texts"]["method"]),
+        (PROTOCOLS, nodes["noise"]["protocol"]),
+        *((RUN_FAMILIES[key], name) for key in MEMBERS for name in _members(entry, key)),
+        *((INFERENCES, part) for part in entry.row.inference.split("+")),
+    ]
+    lacking = [f"{family.kind} '{name}'" for family, name in wanted if name not in family.names()]
+    options = [f"train.{key}" for key in chosen.train if key not in TrainParams.model_fields]
+    lacking += [", ".join(options)] if options else []
+    if not lacking and never_learns(str(chosen.loss), _members(entry, "similarity")[0]):
+        lacking.append(f"a loss '{chosen.loss}' that learns from similarity '{chosen.similarity}' (never above 0)")
+    return lacking
+
+
+def _members(entry: Entry, key: str) -> tuple[str, ...]:
+    """The members of family ``key`` that the row's runs have; several where its model is an ensemble."""
+    name = getattr(entry.settings, key)
+    return ENSEMBLES.get(name, (name,)) if key == "similarity" else (name,)
+
+
+def _runs(entry: Entry, nodes: dict) -> dict:
+    """The section ``runs``, and ``ensembles`` where the row is the mean of two."""
+    name, similarities = run_name(entry), _members(entry, "similarity")
+    if len(similarities) == 1:
+        return {"runs": {name: {**nodes, **_run(entry, similarities[0]), "row": entry.marker}}}
+    names = {similarity: f"{name}_{similarity}" for similarity in similarities}
+    first, second = names.values()
+    return {
+        "runs": {run: {**nodes, **_run(entry, similarity)} for similarity, run in names.items()},
+        "ensembles": {name: {"first": first, "second": second, "row": entry.marker}},
+    }
+
+
+def _run(entry: Entry, similarity: str) -> dict:
+    chosen = _settings(entry)
+    members: dict[MemberKey, str] = {**{key: getattr(chosen, key) for key in MEMBERS}, "similarity": similarity}
+    options = {key: _complete(entry, key, name) for key, name in members.items()}
+    train = {key: value for key, value in TrainParams(**chosen.train).model_dump().items() if key not in COMPUTING}
+    return {**members, "options": {key: values for key, values in options.items() if values}, "train": train}
+
+
+def _complete(entry: Entry, key: MemberKey, name: str) -> dict:
+    """The values of member ``name`` of family ``key``, defaults included. Raises ParamsError."""
+    own = _settings(entry).options.get(key, {})
+    try:
+        return RUN_FAMILIES[key].options(name).Params(**own).model_dump()
+    except ValidationError as error:
+        problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        raise ParamsError([f"{entry.paper} {entry.id} {key}.{name} {one}" for one in problems]) from error
+
+
+def _criterion(entry: Entry, name: str) -> dict:
+    """The values of a criterion, defaults being the papers'; the grids of a tuning that does not take place left out."""
+    values = INFERENCES.options(name).Params(**_settings(entry).inference.get(name, {})).model_dump()
+    return {key: value for key, value in values.items() if not key.endswith("_grid")}

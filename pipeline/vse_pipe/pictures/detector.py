@@ -1,0 +1,123 @@
+"""torchvision's Faster R-CNN as a source of boxes: one box a proposal, before any suppression."""
+
+import inspect
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torchvision import models
+from torchvision.models import detection
+from torchvision.ops import boxes as box_ops
+
+from vse_pipe.core import states, weights
+from vse_pipe.core.errors import UnknownMember, UsageError
+from vse_pipe.core.unknown import missing, near_miss, unknown
+from vse_pipe.core.weights import Named, Weights, WeightsFile, source_of
+
+_SMALLEST = 1.0
+
+
+class Detector(nn.Module):
+    """One picture (3, H, W) in 0..1 -> boxes (N, 4) in its pixels and scores (N,): of each proposal the best class."""
+
+    # torchvision finds its parts by name.
+    net: Any
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(
+        self, picture: Float[Tensor, "3 height width"]
+    ) -> tuple[Float[Tensor, "proposals 4"], Float[Tensor, " proposals"]]:
+        """Boxes of less than a pixel are left out; their overlap with others is not defined."""
+        batch, maps, proposals = self._proposed(picture)
+        heads = self.net.roi_heads
+        pooled = heads.box_head(heads.box_roi_pool(maps, proposals, batch.image_sizes))
+        logits, changes = heads.box_predictor(pooled)
+        # The first class is the background.
+        scores, classes = logits.float().softmax(dim=1)[:, 1:].max(dim=1)
+        each = heads.box_coder.decode(changes.float(), proposals)
+        boxes = each[torch.arange(len(each), device=each.device), classes + 1]
+        boxes = box_ops.clip_boxes_to_image(boxes, batch.image_sizes[0])
+        boxes = _back(boxes, batch, picture)
+        large = box_ops.remove_small_boxes(boxes, _SMALLEST)
+        return boxes[large], scores[large]
+
+    def proposals(self, picture: Float[Tensor, "3 height width"]) -> Float[Tensor, "proposals 4"]:
+        """Of the region proposal network alone, best first: after its own suppression, before any class is known."""
+        batch, _, found = self._proposed(picture)
+        return _back(found[0], batch, picture)
+
+    def _proposed(self, picture: Tensor) -> tuple[Any, Any, list[Tensor]]:
+        """The picture as the network has it, its maps, and the proposals in its pixels."""
+        batch, _ = self.net.transform([picture])
+        maps = self.net.backbone(batch.tensors)
+        proposals, _ = self.net.rpn(batch, maps)
+        return batch, maps, proposals
+
+
+def _back(boxes: Tensor, batch: Any, picture: Tensor) -> Tensor:
+    """From the pixels of the network to those of the picture."""
+    (high, wide), (height, width) = batch.image_sizes[0], picture.shape[1:]
+    return boxes * boxes.new_tensor([width / wide, height / high] * 2)
+
+
+def names() -> list[str]:
+    """Those with one box for each class and no masks or key points beside."""
+    return [name for name in models.list_models(module=detection) if name.startswith("fasterrcnn_")]
+
+
+def build(name: str, given: Named, arguments: dict, sizes: tuple[int, int], seed: int) -> tuple[Detector, Weights]:
+    """given: weights and sha256 of the detector; sizes: shorter and longest side of the pictures it will see.
+
+    Raises UnknownMember for a name that is no Faster R-CNN of torchvision and for weights it does not have, UsageError for
+    arguments it does not take; else what weights and states raise.
+    """
+    if name not in names():
+        raise UnknownMember(unknown("detector", name, names()))
+    found = weights.locate(given, _source(name, given.weights), seed)
+    net = states.seeded(lambda: _made(name, arguments, sizes), seed, "torchvision", name)
+    if found.path is not None:
+        states.load(net, _with_counts(states.read(found.path), net), found.path)
+    if name == "fasterrcnn_resnet50_fpn" and given.weights == "COCO_V1":
+        _without_eps(net)
+    return Detector(net.eval()), found
+
+
+def _made(name: str, arguments: dict, sizes: tuple[int, int]) -> nn.Module:
+    own = {"weights": None, "weights_backbone": None, "min_size": sizes[0], "max_size": sizes[1]}
+    if wrong := sorted(own.keys() & arguments.keys()):
+        raise UsageError(f"detector_args cannot set {', '.join(wrong)}: shorter, longer and detector_weights do")
+    # Asked for here, because torchvision's detectors take any other name without a word.
+    known = inspect.signature(detection.FasterRCNN).parameters.keys() - {"kwargs"}
+    if strange := sorted(arguments.keys() - known):
+        miss = near_miss(strange[0], sorted(known))
+        raise UsageError(f"torchvision {name} does not take detector_args {', '.join(strange)}{miss}")
+    try:
+        return models.get_model(name, **own, **arguments)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"torchvision {name} does not take detector_args {arguments}: {error}") from error
+
+
+def _source(name: str, wanted: str) -> WeightsFile | None:
+    entries = models.get_model_weights(name)
+    if wanted in entries.__members__:
+        return source_of(entries[wanted].url)
+    if wanted.isupper() or wanted == "imagenet":
+        raise UnknownMember(missing(f"torchvision {name} has no weights '{wanted}'", wanted, entries.__members__))
+    return None
+
+
+def _with_counts(state: dict[str, Tensor], net: nn.Module) -> dict[str, Tensor]:
+    """Files of detectors with frozen batch normalisation lack the counters, which only training reads."""
+    counters = {key: value for key, value in net.state_dict().items() if key.endswith("num_batches_tracked")}
+    return {**counters, **state}
+
+
+def _without_eps(net: nn.Module) -> None:
+    """torchvision uses these published weights with an eps of 0 in its frozen batch normalisation."""
+    for layer in net.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.eps = 0.0

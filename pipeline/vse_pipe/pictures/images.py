@@ -1,0 +1,185 @@
+"""Image files, or boxes in them, to RGB, as people see them: upright, on white, 8 bits a channel."""
+
+import hashlib
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
+from vse_pipe.pictures import read
+from vse_pipe.pictures.address import Box, cut
+from vse_pipe.pictures.crop import Decoded, cropped
+from vse_pipe.pictures.picture import opened, undecodable
+from vse_pipe.pictures.transforms import Transform
+
+Size = tuple[int, int]
+_GRAY16 = ("I;16", "I;16L", "I;16B", "I;16N")
+_ORIENTATION = 0x0112
+_wholes = Decoded()
+
+
+@dataclass(frozen=True)
+class Item:
+    """One row of images.parquet. sha256: hex digest of its content, empty if unknown; where: for messages."""
+
+    image_id: int
+    file: str
+    sha256: str
+    where: str
+
+
+def load(root: Path, item: Item) -> Image.Image:
+    """The image of one row, in mode RGB; the box, where ``file`` names one.
+
+    Raises UnreadableImage when it is missing or does not decode, or the box does not lie in it, InputError when it lies
+    outside ``root``, IntegrityError when it is not what ``prepare`` saw.
+    """
+    whole, box = cut(item.file)
+    return decode(*_content(root, item)) if box is None else _box(root, item, whole, box)
+
+
+def pixels(root: Path, item: Item, transform: Transform) -> np.ndarray:
+    """uint8 (crops, S, S, 3): what a network sees of one row. Raises as ``load``."""
+    return seen(root, item, transform)[0]
+
+
+def seen(root: Path, item: Item, transform: Transform) -> tuple[np.ndarray, Size]:
+    """The pixels, and width and height of the upright image, or box, that they are of. Raises as ``load``.
+
+    A picture of which boxes are asked for is decoded whole, whatever ``transform.draft`` says: one decoding serves them all,
+    and what a box gives does not depend on the others.
+    """
+    whole, box = cut(item.file)
+    if box is None:
+        content, name = _content(root, item)
+        image, size = reduced(content, name, transform.enough)
+    else:
+        name, image = _name(root, item), _box(root, item, whole, box)
+        size = image.size
+    try:
+        return transform.pixels(image, size), size
+    except UnreadableImage as error:
+        raise UnreadableImage(name, error.reason) from error
+
+
+def upright_size(root: Path, item: Item) -> Size:
+    """Width and height that ``load`` gives, by the header alone. Raises as ``load``, but for pixels that do not decode."""
+    content, name = _content(root, item)
+    image = opened(content, name)
+    try:
+        return upright(image.size, orientation(image))
+    except Exception as error:
+        raise undecodable(name, error) from error
+
+
+def orientation(image: Image.Image) -> int:
+    """How EXIF says that it is turned, 1 to 8; 1, upright, where it says nothing or something else. Raises whatever Pillow raises."""
+    found: Any = image.getexif().get(_ORIENTATION)
+    return int(found) if found in range(1, 9) else 1
+
+
+def upright(size: Size, turned: int) -> Size:
+    """Of a picture with ``size`` as stored. turned: as of ``orientation``; from 5 on width and height are exchanged."""
+    return size[::-1] if turned >= 5 else size
+
+
+def shown(path: Path) -> bytes | None:
+    """The bytes of a picture that a page shows, of a box as PNG; None when it is not there any more. path: as of ``read.at``."""
+    whole, box = cut(str(path))
+    try:
+        content = read.at(Path(whole))
+        if box is None:
+            return content
+        file = io.BytesIO()
+        cropped(decode(content, whole), box, str(path)).save(file, "PNG")
+        return file.getvalue()
+    except (InputError, IntegrityError):
+        return None
+
+
+def decode(content: bytes, name: str) -> Image.Image:
+    """Decode to RGB. name: for messages.
+
+    EXIF orientation is applied; the first frame of an animation is taken; transparent pixels show white; 16-bit
+    greys keep their high byte; CMYK is converted without a colour profile. The authors' loaders call
+    ``convert("RGB")`` only, which differs for rotated, transparent and 16-bit images.
+
+    Raises UnreadableImage: not an image, truncated, more pixels than ``picture.opened`` allows, floating point pixels.
+    """
+    return _decoded(opened(content, name), name)[0]
+
+
+def reduced(content: bytes, name: str, enough: Callable[[int, int], Size | None]) -> tuple[Image.Image, Size]:
+    """As ``decode``, where libjpeg may draw a JPEG at a half, a quarter or an eighth of its size.
+
+    enough: of the size as stored, the least that the picture must still have; None: all of it. Returns the picture, and
+    the upright size that it would have had.
+    """
+    image = opened(content, name)
+    stored = image.size
+    least = enough(*stored)
+    if least is not None:
+        image.draft(None, least)
+    smaller = image.size != stored
+    picture, turned = _decoded(image, name)
+    return picture, upright(stored, turned) if smaller else picture.size
+
+
+def _content(root: Path, item: Item) -> tuple[bytes, str]:
+    """The bytes of an item, checked, and its name for messages."""
+    name = _name(root, item)
+    try:
+        content = read.content(root, item.file, item.where)
+    except UnreadableImage as error:
+        raise UnreadableImage(name, error.reason) from error
+    if item.sha256 and hashlib.sha256(content).hexdigest() != item.sha256:
+        raise IntegrityError(
+            f"{name}: the file changed after prepare read it; restore it or run `vse-pipe prepare` again"
+        )
+    return content, name
+
+
+def _name(root: Path, item: Item) -> str:
+    return f"{root / item.file} (image_id {item.image_id})"
+
+
+def _box(root: Path, item: Item, whole: str, box: Box) -> Image.Image:
+    def make() -> Image.Image:
+        return decode(*_content(root, item))
+
+    # Without a digest nobody knows whether the file is still the same.
+    picture = _wholes.get((str(root), whole, item.sha256), make) if item.sha256 else make()
+    return cropped(picture, box, _name(root, item))
+
+
+def _decoded(image: Image.Image, name: str) -> tuple[Image.Image, int]:
+    """The upright picture, and its ``orientation`` before."""
+    try:
+        image.load()
+        turned = orientation(image)
+        ImageOps.exif_transpose(image, in_place=True)
+        return _rgb(image), turned
+    except Exception as error:
+        raise undecodable(name, error) from error
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode in _GRAY16 or image.mode == "I":
+        return _gray16(image).convert("RGB")
+    if image.has_transparency_data:
+        layer = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _gray16(image: Image.Image) -> Image.Image:
+    # Pillow's own conversion clips every value above 255 to white.
+    values = np.asarray(image)
+    if values.min() < 0 or values.max() > 65535:
+        raise ValueError("its grey values do not fit 16 bits; save it with 8 bits a channel")
+    return Image.fromarray((values.astype(np.uint32) >> 8).astype(np.uint8))

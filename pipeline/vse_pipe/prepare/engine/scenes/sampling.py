@@ -1,0 +1,95 @@
+"""Draw scenes at random, and change one attribute of a scene to get its near duplicate."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from vse_pipe.prepare.engine.scenes.scene import (
+    COLOURS,
+    MOST_FIGURES,
+    PATTERNS,
+    RADII,
+    SHAPES,
+    TINTS,
+    Background,
+    Figure,
+    Scene,
+    gap,
+    pick,
+)
+
+MIN_GAP = 0.01
+_FIGURE_COUNTS = (0.15, 0.30, 0.30, 0.25)
+_BORDER = 0.02
+_TRIES = 200
+_TILT_DEGREES = 12.0
+
+
+def sample_scene(rng: np.random.Generator) -> Scene:
+    """1 to 4 figures that stay inside the image and apart by MIN_GAP, on a random background."""
+    count = 1 + int(rng.choice(MOST_FIGURES, p=_FIGURE_COUNTS))
+    figures: tuple[Figure, ...] = ()
+    tries = 0
+    while len(figures) < count:
+        # A crowded layout may leave no room for the last figure: start the layout again.
+        figures, tries = ((), 0) if tries == _TRIES else (figures, tries + 1)
+        figure = _sample_figure(rng)
+        if all(gap(figure, other) >= MIN_GAP for other in figures):
+            figures = (*figures, figure)
+    return Scene(figures, Background(pick(rng, PATTERNS), pick(rng, TINTS)))
+
+
+def near_duplicate(scene: Scene, rng: np.random.Generator) -> Scene:
+    """``scene`` with one thing changed: a figure's colour, shape or size, two figures swapped, or the background.
+
+    A figure grows only where it has room; where the drawn change is not possible, a colour changes instead.
+    """
+    index = int(rng.integers(len(scene.figures)))
+    figure = scene.figures[index]
+    change = pick(rng, ("colour", "shape", "size", "swap", "pattern"))
+    if change == "pattern":
+        return replace(
+            scene, background=replace(scene.background, pattern=_other(rng, PATTERNS, scene.background.pattern))
+        )
+    if change == "swap" and len(scene.figures) > 1:
+        return _swapped(scene, index, (index + 1) % len(scene.figures))
+    if change == "shape":
+        return _with(scene, index, replace(figure, shape=_other(rng, SHAPES, figure.shape)))
+    if change == "size":
+        resized = _with(scene, index, replace(figure, size=_other(rng, tuple(RADII), figure.size)))
+        if fits(resized):
+            return resized
+    return _with(scene, index, replace(figure, colour=_other(rng, COLOURS, figure.colour)))
+
+
+def fits(scene: Scene) -> bool:
+    """Are all figures inside the image and MIN_GAP apart?"""
+    figures = scene.figures
+    apart = all(gap(a, b) >= MIN_GAP for i, a in enumerate(figures) for b in figures[:i])
+    return apart and all(f.radius <= c <= 1 - f.radius for f in figures for c in (f.x, f.y))
+
+
+def _sample_figure(rng: np.random.Generator) -> Figure:
+    size = pick(rng, tuple(RADII))
+    edge = RADII[size] + _BORDER
+    x, y = (round(float(value), 4) for value in rng.uniform(edge, 1 - edge, 2))
+    tilt, shade = (round(float(value), 3) for value in rng.uniform(-1, 1, 2))
+    return Figure(pick(rng, SHAPES), pick(rng, COLOURS), size, x, y, tilt * _TILT_DEGREES, shade)
+
+
+def _swapped(scene: Scene, i: int, j: int) -> Scene:
+    """Two figures exchange what they are, not where and how large they stand, so the layout still fits."""
+    a, b = scene.figures[i], scene.figures[j]
+    if (a.shape, a.colour) == (b.shape, b.colour):
+        return _with(scene, i, replace(a, shape=SHAPES[SHAPES.index(a.shape) - 1]))
+    scene = _with(scene, i, replace(a, shape=b.shape, colour=b.colour, shade=b.shade))
+    return _with(scene, j, replace(b, shape=a.shape, colour=a.colour, shade=a.shade))
+
+
+def _with(scene: Scene, index: int, figure: Figure) -> Scene:
+    figures = scene.figures
+    return replace(scene, figures=(*figures[:index], figure, *figures[index + 1 :]))
+
+
+def _other(rng: np.random.Generator, values: tuple[str, ...], current: str) -> str:
+    return pick(rng, tuple(value for value in values if value != current))

@@ -1,0 +1,136 @@
+"""Which files a data set of shards consists of, and which split each of them belongs to."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from vse_pipe.artifacts import captions, images
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core import memory, remote, urls
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.inside import inside
+from vse_pipe.pictures.address import path_of
+from vse_pipe.prepare.engine.rows import Rows, blocks
+from vse_pipe.prepare.engine.scan import locate, readings
+from vse_pipe.prepare.engine.shard_params import RANGE, ShardParams
+from vse_pipe.prepare.engine.source import Source, drawn_split, existing, numbered
+
+# Bytes: of the place in a list, and of what numbers it.
+_BESIDE_AN_ID = 100
+_FOUND = pa.schema([(name, pa.string()) for name in ("file", "split", "where")])
+
+
+def drawn(params: ShardParams, name: str, seed: int) -> str:
+    """The split of an image of a train file."""
+    val, test = (one if isinstance(one, int | float) else 0.0 for one in (params.val, params.test))
+    return drawn_split(name, val, test, seed)
+
+
+def files(source: Path, params: ShardParams, suffix: str) -> tuple[Path, list[tuple[Path, str]]]:
+    """The image root, and each file with its split, by split and name. source: their folder, or a file that is all of
+    train, or files by a range of numbers. Raises InputError for a pattern without files, a file of two splits, another suffix,
+    a file outside of the folder.
+    """
+    if RANGE.search(source.name):
+        root, found = source.parent, {"train": _matching(source.parent, source.name)}
+    elif remote.is_file(source if urls.is_remote(source) else existing(source)):
+        root, found = source.parent, {"train": [source]}
+    else:
+        root = source
+        found = {
+            split: _matching(root, pattern)
+            for split in ("train", "val", "test")
+            if isinstance(pattern := getattr(params, split), str)
+        }
+    pairs = [(path, split) for split, group in found.items() for path in group]
+    for split, group in found.items():
+        if not group:
+            advice = "" if split == "train" else "; name others, or the share of train that is to be drawn for it"
+            raise InputError(f"{urls.url(root)}: no file matches {split}: '{getattr(params, split)}'{advice}")
+    seen: dict[Path, str] = {}
+    for path, split in pairs:
+        if path in seen:
+            raise InputError(f"{path}: the patterns of {seen[path]} and {split} both match it")
+        seen[path] = split
+        if path.suffix != suffix:
+            raise InputError(f"{path}: expected a file that ends in {suffix}, unpacked: images are read in place")
+        name = str(path.relative_to(root))
+        if path_of(name) != name:
+            raise InputError(f"{path}: its name reads as a place in {path_of(name)!r}; rename it")
+        inside(root, name, str(root))
+    return root, pairs
+
+
+def _matching(root: Path, pattern: str) -> list[Path]:
+    """Raises InputError where one of a range of numbers is not there."""
+    if not (numbers := RANGE.search(pattern)):
+        return remote.glob(root, pattern)
+    before, after = pattern[: numbers.start()], pattern[numbers.end() :]
+    there = set(remote.glob(root, f"{before}*{after}"))  # one listing, not a request a number
+    wanted = [
+        root / f"{before}{number:0{len(numbers[1])}d}{after}" for number in range(int(numbers[1]), int(numbers[2]) + 1)
+    ]
+    if missing := [path for path in wanted if path not in there]:
+        raise InputError(f"{urls.url(missing[0])}: does not exist, and '{pattern}' names it")
+    return wanted
+
+
+class Assembly:
+    """The tables of a data set of shards: rows as they are found, and the pictures opened when all are. folder: where rows that do
+    not fit in memory may lie meanwhile."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root, self._folder = root, folder
+        self._found, self._captions = Rows(folder, _FOUND), Rows(folder, captions.SCHEMA)
+        self._ids: list[int | str] = []
+
+    @property
+    def count(self) -> int:
+        """Of images."""
+        return self._found.count
+
+    def add(self, file: str, split: str, where: str, texts: Iterable[str]) -> None:
+        """An image and its captions. file: its address; where: it stands. Raises InputError for an address that is none."""
+        locate(self.root, file, where, in_shards=True)
+        for text in texts:
+            self._captions.add(self._captions.count, self.count, text, split)
+        self._found.add(file, split, where)
+
+    def name(self, key: int | str, where: str) -> None:
+        """The id of the image that was added last; of all images or of none."""
+        size = sys.getsizeof(key) + _BESIDE_AN_ID
+        memory.take(where, size)
+        self._found.beside(size)
+        self._captions.beside(size)
+        self._ids.append(key)
+
+    def source(self) -> Source:
+        """Ids of images are those that were given, running numbers where there are none, as captions always have."""
+        found, told = self._found.table(), self._captions.table()
+        keys, named = np.arange(self.count), dict[str, Any]()
+        if self._ids:
+            numbers, named = numbered(self._ids, "image_id", lambda number: found["where"][number].as_py())
+            keys = np.array(numbers)
+            owners = pa.chunked_array([keys[chunk] for chunk in told["image_id"].chunks], pa.int64())
+            told = told.set_column(1, told.schema.field("image_id"), owners)
+        table, broken = self._scanned(found, keys)
+        return Source(table, told, urls.url(self.root), broken, names=TextIds.of(**named) if named else None)
+
+    def _scanned(self, found: pa.Table, keys: np.ndarray) -> tuple[pa.Table, list[str]]:
+        """images.parquet, and what of it is broken. found: of ``_FOUND``."""
+        read, rows, broken = Rows(self._folder, images.SCHEMA), _rows(found), []
+        results = readings(self.root, ((file, where) for file, _, where in _rows(found)), len(found))
+        for key, (file, split, where), (size, _, digest, why) in zip(keys, rows, results, strict=True):
+            read.add(key, file, split, *size, digest)
+            if why is not None:
+                broken.append(f"{where}: {file} {why}")
+        return read.table(), broken
+
+
+def _rows(table: pa.Table) -> Iterator[tuple]:
+    for _, block in blocks(table):
+        yield from zip(*(column.to_pylist() for column in block.columns), strict=True)

@@ -1,0 +1,13 @@
+"""Scenes drawn into a folder."""
+
+from pathlib import Path
+
+from vse_pipe.prepare.engine.source import Source
+from vse_pipe.prepare.formats.shapes import Params
+
+
+def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+    """Draw the images below ``out / "images"``. ``source`` is not read: it names the drawing code, for DVC to watch."""
+    from vse_pipe.prepare.engine.scenes.dataset import render
+
+    return render(out, params, seed)

@@ -1,0 +1,11 @@
+"""Engine ``local``: the process of the command."""
+
+import contextlib
+from contextlib import AbstractContextManager
+
+from vse_pipe.project.params.engine import EngineParams
+
+
+def opened(params: EngineParams, device: str) -> AbstractContextManager[None]:
+    """No pool: ``workers.each`` does the work here."""
+    return contextlib.nullcontext()

@@ -1,0 +1,257 @@
+"""Engine ``ray``: worker processes of a Ray cluster, on this machine or on many. Needs the extra ``ray``.
+
+Workers compute, this process puts together and writes: there is one writer, and a worker that outlives it can do no harm. What
+is computed is sent as Ray sends functions, with its arrays in Ray's store, once for all workers of a node; memory maps are opened
+again, so every node needs the project, the images and the weights at the same paths.
+"""
+
+import contextlib
+import hashlib
+import os
+import platform
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Sized
+from importlib.metadata import PackageNotFoundError, version
+from itertools import count, islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+import numpy as np
+
+from vse_pipe.core import sent, workers
+from vse_pipe.core.errors import MissingResource, PipelineError, UsageError, out_of_memory
+from vse_pipe.core.workers import Stream
+from vse_pipe.project.params.engine import LOCAL, EngineParams
+
+# Of every worker: one block that it computes and one that waits, so that it never waits for this process.
+_IN_FLIGHT = 2
+# Blocks a worker that are computed or wait for their turn: one slow block must not let the others pile up.
+_AHEAD = 4
+# Blocks a worker at least, so that all end at about the same time.
+_BLOCKS = 4
+# A worker that dies is started again; its third death is the command's.
+_RESTARTS = 2
+# Seconds: a process that imports PyTorch from a slow disk beside others takes a minute.
+_STARTS = 120
+# What results depend on, where it is installed.
+_LIBRARIES = ["torch", "numpy", "numba", "scipy", "pillow", "torchvision", "pyarrow", "transformers", "open_clip_torch"]
+_MIB = 1 << 20
+
+
+@contextlib.contextmanager
+def opened(params: EngineParams, device: str) -> Iterator[None]:
+    """``workers.each`` asks workers that are started when it is first called, and end here. device: of each of them, as the
+    command line names it. Raises MissingResource without Ray, UsageError for one GPU of many, which Ray deals out itself."""
+    if device.startswith("cuda:"):
+        raise UsageError(
+            f"--device {device} and --engine ray exclude each other: Ray gives each worker a GPU; give cuda"
+        )
+    pool = RayPool(_imported(), params, device)
+    try:
+        with workers.using(pool):
+            yield
+    finally:
+        pool.close()
+
+
+class RayPool:
+    """As ``workers.Pool``. A worker that dies is started again, twice at most, and what it had to do is done again; it has as
+    many threads as this process, on which the last bits of a result may depend."""
+
+    def __init__(self, ray: ModuleType, params: EngineParams, device: str) -> None:
+        self._ray, self._params, self._device = ray, params, device
+        self._actors: list[Any] = []
+        self._programs = count()
+
+    @property
+    def count(self) -> int:
+        return self._params.workers
+
+    def block(self, parts: Iterable[Any], cost: int) -> int:
+        """Parts that a worker gets at once: as many as fit its memory, and no more than leave all workers something to do; one
+        where nobody knows what a part takes. Raises UsageError where the memory is too little for one."""
+        room = self._params.memory * _MIB
+        if cost > room:
+            raise UsageError(
+                f"engine.memory: {self._params.memory} MiB is too little for a worker's smallest part of the work; "
+                f"give at least {-(-cost // _MIB)}"
+            )
+        share = len(parts) // (_BLOCKS * self.count) if isinstance(parts, Sized) else 1
+        return max(1, min(room // cost, share)) if cost else 1
+
+    def each(self, stream: Stream, parts: Iterable[Any], cost: int = 0, ordered: bool = True) -> Iterator[Any]:
+        """Raises what a worker raises, UsageError for more workers than the cluster has room for, and PipelineError when one does
+        not start, cannot be kept alive or is another installation than this."""
+        block, rest = self.block(parts, cost), iter(parts)
+        blocks = iter(lambda: list(islice(rest, block)), [])
+        self._start()
+        number, program = next(self._programs), self._put(stream)
+        free, asked, done, following = self._actors * _IN_FLIGHT, dict[Any, Any](), dict[int, Any](), 0
+        try:
+            for place in count():
+                wanted = next(blocks, None)
+                while asked and (wanted is None or not free or place - following >= _AHEAD * self.count):
+                    ready = self._ray.wait(list(asked), num_returns=1)[0][0]
+                    at, actor = asked.pop(ready)
+                    free.append(actor)
+                    done[at] = ready
+                    del ready  # while the reference lives, so does the result in Ray's store
+                    while done and (not ordered or following in done):
+                        first = following if ordered else next(iter(done))
+                        following += 1
+                        yield from self._result(done.pop(first))
+                if wanted is None:
+                    return
+                actor = free.pop(0)
+                asked[actor.run.remote(number, [program], wanted)] = place, actor
+        finally:
+            # What is abandoned may be closed after the pool, and ``cancel`` would start a cluster.
+            for reference in asked if self._ray.is_initialized() else ():
+                self._ray.cancel(reference)
+
+    def close(self) -> None:
+        self._actors = []
+        self._ray.shutdown()  # also of what was started before it failed
+
+    def _result(self, reference: Any) -> Any:
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(reference)
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, PipelineError | OSError) or out_of_memory(error.cause):
+                raise error.cause from None
+            raise PipelineError(f"a worker failed:\n{error}") from error
+        except errors.RayError as error:
+            raise PipelineError(f"a worker ended and could not be started again ({_reason(error)})") from error
+
+    def _put(self, stream: Stream) -> Any:
+        try:
+            return self._ray.put(stream)
+        except self._ray.exceptions.RayError as error:
+            raise PipelineError(f"Ray's store does not take what workers share ({_reason(error)})") from error
+
+    def _start(self) -> None:
+        if self._actors:
+            return
+        import torch
+
+        from vse_pipe.core import device as devices
+
+        threads = torch.get_num_threads()
+        _connect(self._ray, self._params, threads)
+        _register(self._ray)
+        options = {
+            "num_cpus": threads,
+            "num_gpus": int(devices.resolve(self._device).type == "cuda"),
+            "max_restarts": _RESTARTS,
+            "max_task_retries": _RESTARTS,
+        }
+        _fits(self._ray.cluster_resources(), options, self.count)
+        remote = self._ray.remote(_Worker).options(**options)
+        actors = [remote.remote(str(Path.cwd()), threads, _installed()) for _ in range(self.count)]
+        answers = [actor.__ray_ready__.remote() for actor in actors]
+        if silent := self._ray.wait(answers, num_returns=self.count, timeout=_STARTS)[1]:
+            raise PipelineError(
+                f"{len(silent)} of {self.count} workers did not start in {_STARTS} s; `ray status` says what the cluster "
+                "is busy with; give fewer --workers or try again later"
+            )
+        self._actors = actors
+
+
+class _Worker:
+    """installed: what this process must have, as ``_installed`` says of the one that asks it."""
+
+    def __init__(self, folder: str, threads: int, installed: str) -> None:
+        self.folder, self.threads, self.installed = folder, threads, installed
+        self.number, self.stream = -1, cast(Any, None)
+
+    def run(self, number: int, program: list, parts: list) -> list:
+        """The results of ``parts``. program: a reference to the stream, the same for the same number."""
+        import torch
+
+        # Here and not in the constructor: what goes wrong there comes back as the death of the worker.
+        if number != self.number:
+            import ray
+
+            if self.installed != _installed():
+                raise PipelineError(
+                    "a worker has other code, libraries or Python than the process that asks it; install the same on every node"
+                )
+            torch.set_num_threads(self.threads)
+            try:
+                os.chdir(self.folder)
+            except OSError as error:
+                raise PipelineError(
+                    f"node {platform.node()} has no {self.folder} ({error.strerror}); the project must be at the same path"
+                ) from error
+            _register(ray)
+            self.stream = None  # before the next one takes memory
+            self.number, self.stream = number, ray.get(program[0])
+        with torch.inference_mode():
+            return list(self.stream(parts))
+
+
+def _installed() -> str:
+    """Digest of the code, of Python, and of the libraries that results depend on."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.sha256(" ".join([platform.python_version(), *map(_version, _LIBRARIES)]).encode())
+    for path in sorted(root.rglob("*.py")):
+        digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "-"
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _imported() -> ModuleType:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise MissingResource('engine ray needs the extra "ray": pip install "vse-pipe[ray]"') from error
+    return ray
+
+
+def _connect(ray: ModuleType, params: EngineParams, threads: int) -> None:
+    own = {}
+    if params.address == LOCAL:
+        # Whoever reaches Ray's ports can run code: a cluster of our own listens to this machine alone.
+        own = {"num_cpus": params.workers * threads, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    terminated = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=params.address, log_to_driver=False, logging_level="error", **own)
+    except Exception as error:  # Ray raises what it likes, that class too
+        raise PipelineError(f"no Ray cluster at {params.address}: {' '.join(str(error).split())}") from error
+    finally:
+        if threading.current_thread() is threading.main_thread():  # of which Ray takes it
+            signal.signal(signal.SIGTERM, terminated)
+
+
+def _fits(there: dict[str, float], options: dict[str, int], count: int) -> None:
+    """Raises UsageError for workers that Ray would wait to place for ever. there: of the whole cluster."""
+    for kind, instead in (("GPU", "--device cpu"), ("CPU", "a smaller OMP_NUM_THREADS")):
+        each, has = options[f"num_{kind.lower()}s"], int(there.get(kind, 0))
+        if count * each > has:
+            advice = [f"--workers {has // each}"] * (has >= each) + [instead]
+            raise UsageError(
+                f"ray has {has} {kind}{'s' * (has != 1)} and a worker takes {each}; give {' or '.join(advice)}"
+            )
+
+
+def _register(ray: ModuleType) -> None:
+    """Tensors go as arrays, which Ray shares between the processes of a node, and memory maps as the file they are of."""
+    import torch
+
+    for kind in (torch.Tensor, torch.nn.Parameter):
+        ray.util.register_serializer(kind, serializer=sent.packed, deserializer=sent.unpacked)
+    ray.util.register_serializer(np.memmap, serializer=sent.place, deserializer=sent.opened)

@@ -1,0 +1,158 @@
+"""Overlays: named changes to params.yaml that ship with the package, or a file of the user's own."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+
+from vse_pipe.core.errors import MissingResource, ParamsError, UsageError
+from vse_pipe.core.unknown import unknown
+from vse_pipe.core.whole import whole_file
+from vse_pipe.project import paths
+from vse_pipe.project.params.document import read_document, with_overrides
+from vse_pipe.project.params.load import Check, load
+
+FOLDER = Path(__file__).parent / "overlays"
+# The folder of the package's code in a clone, and the format whose source is code.
+_CODE, _RENDERED = "pipeline", "shapes"
+# Sections of entries with a name of their own. An entry of the same name is replaced whole: half of the old one, with
+# options that the new one's members do not have, would be nobody's.
+NODES = ("datasets", "features", "texts", "noises", "teachers", "runs", "ensembles", "transfers")
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def find(overlay: str) -> Path:
+    """A packaged overlay by name, or a YAML file by path. Raises UsageError with the near miss, MissingResource for a path
+    where no file is."""
+    if overlay in names():
+        return FOLDER / f"{overlay}.yaml"
+    if Path(overlay).is_file():
+        return Path(overlay)
+    if Path(overlay).suffix or len(Path(overlay).parts) > 1:
+        raise MissingResource(f"{overlay}: no such file; packaged overlays are {', '.join(names())}")
+    raise UsageError(f"{unknown('overlay', overlay, names())}, or a YAML file")
+
+
+def apply(params: Path, overlay: str, overrides: list[str], further: Iterable[Check] = ()) -> None:
+    """Write ``overlay`` and then ``overrides`` into ``params``, comments kept. Nothing is written unless all of it validates.
+
+    Nodes are merged by name and other sections key by key; sections that the overlay lists under ``replace`` lose all that
+    it does not name, all nodes with ``replace: nodes``. further: as of ``load``. In a project without code the source
+    of what the package renders is the file that names its version, for DVC to watch.
+    """
+    source = find(overlay)
+    changes = read_document(source)
+    replaced = _replaced(changes.pop("replace", []), source.name)
+    editor, content = _opened(params)
+    if "runs" in replaced:
+        _forget_runs(content)
+    for section in replaced:
+        content[section] = {}
+    _add(content, changes)
+    if (params.parent / paths.REQUIREMENTS).is_file():
+        _name_version(content, params.parent)
+    with_overrides(content, overrides, params.name)
+    try:
+        _write(params, editor, content, further)
+    except ParamsError as error:
+        if replaced or not changes.keys() & set(NODES):
+            raise
+        advice = f"what {source.name} does not name stays; `replace: nodes` in it takes all other nodes out"
+        raise ParamsError([*error.problems, advice]) from error
+
+
+def add(params: Path, changes: dict[str, dict], further: Iterable[Check] = ()) -> None:
+    """As ``apply``, of an overlay that is no file."""
+    editor, content = _opened(params)
+    _add(content, changes)
+    _write(params, editor, content, further)
+
+
+def edit(params: Path, overrides: list[str], further: Iterable[Check] = ()) -> None:
+    """Write ``overrides`` into ``params``, comments kept, nothing unless all of it validates. further: as of ``load``."""
+    editor, content = _opened(params)
+    _write(params, editor, with_overrides(content, overrides, params.name), further)
+
+
+def _add(content: dict, changes: dict) -> None:
+    empty = [section for section in ("ensembles", "transfers") if not content.get(section)]
+    for section, values in changes.items():
+        there = content.get(section)
+        if not (there and isinstance(there, dict) and isinstance(values, dict)):
+            content[section] = _own(values)
+        elif section in NODES:
+            there.update(_own(values))
+        else:
+            _merge(there, values)
+    for section in empty:
+        content[section] = _on_one_line(content.get(section) or {})
+
+
+def _name_version(content: dict, root: Path) -> None:
+    nodes = content.get("datasets")
+    for node in nodes.values() if isinstance(nodes, dict) else ():
+        source = node.get("source") if isinstance(node, dict) and node.get("format") == _RENDERED else None
+        if isinstance(source, str) and Path(source).parts[:1] == (_CODE,) and not (root / source).exists():
+            node["source"] = str(paths.REQUIREMENTS)
+
+
+def _opened(params: Path) -> tuple[YAML, dict]:
+    """The editor that keeps comments, and what it read."""
+    read_document(params)  # the editor does not say what is wrong with a file
+    editor = YAML()
+    editor.width = 120
+    return editor, editor.load(params.read_text(encoding="utf-8"))
+
+
+def _write(params: Path, editor: YAML, content: dict, further: Iterable[Check]) -> None:
+    with whole_file(params) as temporary:
+        with temporary.open("w", encoding="utf-8") as file:
+            editor.dump(content, file)
+        load(temporary, shown_as=params.name, further=further)
+
+
+def _replaced(asked: object, name: str) -> tuple[str, ...]:
+    """The sections under ``replace``. Raises ParamsError."""
+    if asked == "nodes":
+        return NODES
+    listed = asked if isinstance(asked, list) else [asked]
+    for section in listed:
+        if section not in NODES:
+            raise ParamsError([f"{name} replace: {unknown('section', str(section), ['nodes', *NODES])}"])
+    return tuple(listed)
+
+
+def _on_one_line(values: dict) -> CommentedMap:
+    """In braces: the editor would write a block below the heading that follows ``ensembles: {}``."""
+    made = CommentedMap(values)
+    made.fa.set_flow_style()
+    return made
+
+
+def _forget_runs(content: dict) -> None:
+    """Take out what names the runs that go. Teachers, ensembles, transfers and lists of runs stay as empty entries: dvc.yaml looks
+    for them."""
+    content |= {section: {} for section in ("teachers", "ensembles", "transfers")}
+    if isinstance(content.get("report"), dict):
+        content["report"].pop("sweeps", None)
+        content["report"] |= {"audits": [], "localized": []}
+
+
+def _own(value: Any) -> Any:
+    """A copy in which nothing stands twice: the editor would write what an overlay shares as anchors."""
+    if isinstance(value, dict):
+        return {key: _own(one) for key, one in value.items()}
+    return [_own(one) for one in value] if isinstance(value, list) else value
+
+
+def _merge(into: dict, values: dict) -> None:
+    for key, value in values.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = _own(value)

@@ -1,0 +1,231 @@
+"""Files from outside of the pipeline that its stages read, and data/sources/, which lists them for DVC.
+
+A listing follows from names and content alone, so that a copy or a touch changes nothing. Content is read again only where size,
+time of change or time of the entry in the file system differ from those in data/seen/.
+"""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vse_pipe.core import remote
+from vse_pipe.core.console import warn
+from vse_pipe.core.errors import InputError, PipelineError
+from vse_pipe.core.files import read_json, sha256, write_text
+from vse_pipe.core.strict import WEIGHT_FILES
+from vse_pipe.core.urls import is_remote, url
+from vse_pipe.project import paths
+
+HEAD = "files from outside of the pipeline: sha256 of names and content, number of files, place\n"
+ABSENT = "absent"
+EVERYTHING = ("",)
+# A file that is changed again within one tick of its file system's clock has the same time.
+_TICK_NS = 2 * 10**9
+_NO_STAMP = (-1, -1, -1)
+_UNSETTLED = (-2, -2, -2)
+
+# Size in bytes, and in nanoseconds the time of change and that of the entry in the file system, which no copy can set.
+Stamp = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class SourceFiles:
+    """Files that a stage reads together: ``path`` itself, or files in the folder ``path``.
+
+    In a folder these are the files that match one of ``patterns``, as of ``Path.glob``; or those anywhere below it whose names, in
+    lower case, have one of ``endings``, hidden files and links to folders left out; or the ``names`` that a function reads from the
+    files ``listed_in``.
+    """
+
+    path: Path
+    patterns: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()
+    listed_in: tuple[Path, ...] = ()
+    names: Callable[[], Iterable[str]] | None = field(default=None, compare=False)
+
+    @property
+    def place(self) -> str:
+        """What a listing calls them."""
+        beside = f"/{','.join(self.patterns)}" if self.patterns else "/" if self.listed_in else ""
+        return url(self.path) + beside
+
+    def as_json(self) -> dict:
+        """All but the function, which a later process does without as long as the files ``listed_in`` are the same."""
+        places = [str(path) for path in self.listed_in]
+        return {
+            "path": str(self.path),
+            "patterns": list(self.patterns),
+            "endings": list(self.endings),
+            "listed_in": places,
+        }
+
+    @classmethod
+    def from_json(cls, content: dict) -> "SourceFiles":
+        patterns, endings = tuple(content["patterns"]), tuple(content["endings"])
+        return cls(Path(content["path"]), patterns, endings, tuple(map(Path, content["listed_in"])))
+
+
+def weights_file(weights: str) -> list[SourceFiles]:
+    """weights: as of ``strict.WeightsName``; none where it names published or random weights."""
+    return [SourceFiles(Path(weights).expanduser())] if weights.endswith(WEIGHT_FILES) else []
+
+
+class NamesUnknown(Exception):
+    """The files that list the names have changed, and the function that reads them is not at hand."""
+
+
+def listing(groups: Iterable[SourceFiles], previous: str, write: bool = True) -> str:
+    """The text of data/sources/<stage>/<entry>.
+
+    previous: the text as it was. Its line stands again for files of which none is on this machine, as in a clone without raw data.
+    write: keep what was read in data/seen/. Raises NamesUnknown.
+    """
+    earlier = {line.split(" ", 2)[2]: line for line in previous.splitlines()[1:] if line.count(" ") > 1}
+    lines = [_line(group, earlier, write) for group in dict.fromkeys(groups)]
+    return HEAD + "".join(f"{line}\n" for line in lines)
+
+
+def places(text: str) -> dict[str, str]:
+    """Digest and number of each line of a listing, by place."""
+    rows = (line.split(" ", 2) for line in text.splitlines()[1:])
+    return {place: f"{digest} {count}" for digest, count, place in rows}
+
+
+def content(group: SourceFiles, write: bool = True) -> dict[str, str]:
+    """sha256 by name below ``group.path``, ``ABSENT`` of files that are not there; of remote files what their server says of them.
+
+    Raises NamesUnknown."""
+    if is_remote(group.path):
+        return remote.marks(group.path, group.patterns)
+    known = _Known(paths.seen(group.path) / f"sources-{_key(group)}.json")
+    documents = [_stamp(str(path)) for path in group.listed_in]
+    if group.listed_in and group.names is None and documents != known.documents:
+        raise NamesUnknown
+    if group.listed_in and documents == known.documents:
+        names: Iterable[str] = known.files
+    else:
+        names = _names(group)
+    digests = known.digests(group.path, names)
+    if write:
+        known.write(documents)
+    return digests
+
+
+def _line(group: SourceFiles, earlier: dict[str, str], write: bool) -> str:
+    place = group.place
+    try:
+        digests = content(group, write)
+    except PipelineError as error:
+        if not is_remote(group.path) or place not in earlier:
+            raise
+        warn(f"sources: {error}; it is taken as it was when it was read last")
+        return earlier[place]
+    if all(digest == ABSENT for digest in digests.values()):
+        if place in earlier and not earlier[place].startswith(ABSENT):
+            warn(f"sources: {place} is not on this machine; it is taken as it was when it was read last")
+            return earlier[place]
+        return f"{ABSENT} 0 {place}"
+    text = "".join(f"{digest} {name}\0" for name, digest in sorted(digests.items()))
+    digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+    return f"{digest} {len(digests)} {place}"
+
+
+def _names(group: SourceFiles) -> list[str]:
+    if group.names is not None:
+        try:
+            return list(dict.fromkeys(group.names()))
+        except (InputError, PipelineError, OSError, ValueError, LookupError):
+            # The stage itself says what is wrong with them; until then their own digests are what counts.
+            return []
+    if group.patterns and group.path.is_dir():
+        matching = [path for pattern in group.patterns for path in remote.glob(group.path, pattern)]
+        return [path.relative_to(group.path).as_posix() for path in dict.fromkeys(matching)]
+    return list(_walked(str(group.path), group.endings)) if group.endings and group.path.is_dir() else [""]
+
+
+def _walked(root: str, endings: tuple[str, ...]) -> Iterator[str]:
+    """Names below ``root``; strings, because there may be a million."""
+    waiting = [""]
+    for below in waiting:
+        try:
+            with os.scandir(os.path.join(root, below)) as entries:  # noqa: PTH118 (a third of the time of a Path)
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(f"{below}{entry.name}/")
+                    elif entry.name.lower().endswith(endings):
+                        yield below + entry.name
+        except OSError:  # a folder that is not there or cannot be read has no files for the stage either
+            continue
+
+
+class _Known:
+    """What data/seen/ has of a group: stamp and digest by name, and the stamps of the files that list the names."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._changed = path, False
+        self.documents: list[Stamp] | None = None
+        self.files: dict[str, list] = {}
+        if not path.is_file():
+            return
+        try:
+            held: dict[str, Any] = read_json(path)
+            self.documents = [tuple(one) for one in held["documents"]]
+            self.files = held["files"]
+        except (InputError, KeyError, TypeError):
+            warn(f"{path}: damaged; the files that it was about are read again")
+
+    def digests(self, root: Path, names: Iterable[str]) -> dict[str, str]:
+        before, self.files, wanted = self.files, {}, []
+        folder, now = str(root), time.time_ns()
+        for name in names:
+            stamp = _stamp(f"{folder}/{name}" if name else folder)
+            held = before.get(name)
+            if held is not None and held[0] == stamp[0] and held[1] == stamp[1] and held[2] == stamp[2]:
+                self.files[name] = held
+            elif stamp == _NO_STAMP:
+                self.files[name] = [*stamp, ABSENT]
+            else:
+                self.files[name] = [*stamp, ""]
+                wanted.append(name)
+        with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
+            for name, digest in zip(wanted, pool.map(lambda name: _digest(root, name), wanted), strict=True):
+                self.files[name][3] = digest
+        result = {name: held[3] for name, held in self.files.items()}
+        for name in wanted:
+            if max(self.files[name][1:3]) > now - _TICK_NS:
+                self.files[name][:3] = _UNSETTLED
+        self._changed = self.files != before
+        return result
+
+    def write(self, documents: list[Stamp]) -> None:
+        settled = time.time_ns() - _TICK_NS
+        documents = [one if max(one[1:]) <= settled else _UNSETTLED for one in documents]
+        if self._changed or documents != self.documents:
+            write_text(self._path, json.dumps({"documents": documents, "files": self.files}))
+
+
+def _digest(root: Path, name: str) -> str:
+    try:
+        return sha256(root / name if name else root)
+    except OSError:
+        return ABSENT
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        status = os.stat(path)  # noqa: PTH116 (a third of the time of a Path)
+    except (OSError, ValueError):  # ValueError: a name with a null in it
+        return _NO_STAMP
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _key(group: SourceFiles) -> str:
+    return hashlib.sha256(json.dumps(group.as_json()).encode()).hexdigest()[:16]

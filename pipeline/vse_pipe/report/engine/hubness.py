@@ -1,0 +1,68 @@
+"""How unevenly the items of a fold are retrieved, as the page shows it; n: int (items,), N_k of a fold's items."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vse_pipe.ranking.metrics import hubness
+
+_GROWTH = 1.25
+_SHARES = (hubness.robin_hood, hubness.gini, hubness.anti_hubs, hubness.hub_share)
+
+
+@dataclass(frozen=True)
+class Hubness:
+    """robin_hood, gini, anti_hubs, hub_share: shares in 0..1; largest: the greatest N_k in any fold."""
+
+    robin_hood: float
+    gini: float
+    anti_hubs: float
+    hub_share: float
+    largest: int
+
+
+def measure(items: pd.DataFrame, k: int) -> Hubness:
+    """items: rows of occurrence.parquet in one direction. Mean over folds; ``largest`` is the maximum."""
+    folds = [group[f"n_{k}"].to_numpy() for _, group in items.groupby("fold")]
+    robin_hood, gini, anti_hubs, hub_share = np.mean(
+        [[measure(n) for measure in _SHARES] for n in folds], axis=0
+    ).tolist()
+    return Hubness(robin_hood, gini, anti_hubs, hub_share, largest=int(max(n.max() for n in folds)))
+
+
+def log_histogram(n: np.ndarray) -> list[tuple[int, int, int]]:
+    """(first N_k, last N_k, items) of each bin that is not empty, for N_k of at least 1: 1, 2, 3, 4 to 5, 6 to 7, 8 to 10, ...
+
+    A bin ends a quarter above its start, so that bins look equally wide on a log axis and a long tail of
+    hubs with few items each becomes a line that can be read.
+    """
+    edges = log_edges(int(n.max(initial=0)))
+    counts, _ = np.histogram(n, edges)
+    return [
+        (low, high - 1, int(count)) for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True) if count
+    ]
+
+
+def log_edges(largest: int) -> list[int]:
+    """Where the bins of ``log_histogram`` begin, and one past the last; two edges at least."""
+    edges = [1]
+    while edges[-1] <= largest or len(edges) < 2:
+        edges.append(max(edges[-1] + 1, int(edges[-1] * _GROWTH) + 1))
+    return edges
+
+
+def attracted(top: pa.ListArray, items: list[int], limit: int) -> dict[int, tuple[list[int], int]]:
+    """For each of ``items`` the rows of ``top`` whose list holds it, at most ``limit``, those that hold it nearest to the
+    beginning first, then in the order of the rows; and how many rows hold it in all."""
+    flat, rows = (part.to_numpy(zero_copy_only=False) for part in (pc.list_flatten(top), pc.list_parent_indices(top)))
+    lengths = pc.list_value_length(top).to_numpy(zero_copy_only=False)
+    place = np.arange(len(flat)) - np.repeat(lengths.cumsum() - lengths, lengths)
+    found = {}
+    for item in items:
+        held = np.flatnonzero(flat == item)
+        nearest = held[np.lexsort((rows[held], place[held]))]
+        found[item] = rows[nearest[:limit]].tolist(), len(held)
+    return found

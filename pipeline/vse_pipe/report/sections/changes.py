@@ -1,0 +1,127 @@
+"""What each criterion does to single queries: those it repairs and those it breaks, against the plain ranking."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.core.seeds import generator
+from vse_pipe.report.engine import change_charts
+from vse_pipe.report.engine.collector import Collector
+from vse_pipe.report.engine.formatting import HEADINGS
+from vse_pipe.report.engine.results import DatasetIndex, Evaluation, Group, Results, RunResult
+from vse_pipe.report.engine.selection import Change, change
+from vse_pipe.report.sections.examples import correct, shown
+
+TITLE = "What each criterion changed"
+KS = (1, 10)
+_EACH = 2
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One direction of a run: its queries under the baseline, and under another criterion."""
+
+    direction: str
+    before: pd.DataFrame
+    after: pd.DataFrame
+
+    def counted(self, k: int) -> Change:
+        return change(self.before, self.after, k)
+
+
+def context(results: Results, collector: Collector) -> dict | None:
+    """Left out where there is one criterion only."""
+    if len(results.params.grid.inferences) < 2:
+        return None
+    return {
+        "groups": [_group(group, results, collector) for group in results.groups],
+        "headings": [HEADINGS[direction] for direction in DIRECTIONS],
+        "ks": KS,
+    }
+
+
+def _group(group: Group, results: Results, collector: Collector) -> dict:
+    return {
+        "dataset": group.catalogue.name,
+        "runs": [_run(run, run is group.best_run, group.catalogue, results, collector) for run in group.shown],
+    }
+
+
+def _run(run: RunResult, is_open: bool, catalogue: DatasetIndex, results: Results, collector: Collector) -> dict:
+    before = {direction: run.baseline.queries(direction) for direction in DIRECTIONS}
+    rows, cards = [], []
+    for one in run.evaluations.values():
+        if one is run.baseline:
+            continue
+        sides = [_Side(name, before[name], one.queries(name)) for name in DIRECTIONS]
+        rows.append({"inference": one.inference, "cells": [_counts(side) for side in sides]})
+        if is_open and results.params.report.examples:
+            cards.append(_examples(one, run.baseline, sides, catalogue, results.params.seed, collector))
+    return {
+        "run": run.name,
+        "kind": run.kind,
+        "open": is_open,
+        "baseline": run.baseline.inference,
+        "charts": [_chart(run, index, rows, collector) for index in range(len(DIRECTIONS))],
+        "rows": rows,
+        "examples": [{**one, "open": one["one"] is run.contrast} for one in cards if one["rows"]],
+    }
+
+
+def _counts(side: _Side) -> list[tuple[int, int]]:
+    """(repaired, broken) for each K."""
+    found = [side.counted(k) for k in KS]
+    return [(len(one.repaired), len(one.broken)) for one in found]
+
+
+def _chart(run: RunResult, index: int, rows: list[dict], collector: Collector) -> dict:
+    """Of the first K."""
+    counts = [(row["inference"], *row["cells"][index][0]) for row in rows]
+    heading = HEADINGS[DIRECTIONS[index]]
+    said = "; ".join(f"{name} repairs {repaired} and breaks {broken}" for name, repaired, broken in counts)
+    label = f"{heading}, queries right at 1 under a criterion against {run.baseline.inference}: {said}."
+    return {"heading": heading, "chart": collector.chart(change_charts.balance(counts), label)}
+
+
+def _examples(
+    one: Evaluation, baseline: Evaluation, sides: list[_Side], catalogue: DatasetIndex, seed: int, collector: Collector
+) -> dict:
+    """Some queries, drawn by the seed. A matching keeps its sets at K = 10 only, so there right means right at 10."""
+    k = KS[-1] if one.matching or baseline.matching else KS[0]
+    rows = []
+    for side in sides:
+        found = side.counted(k)
+        draw = generator(seed, "report", "changes", catalogue.name, one.run, one.inference, side.direction)
+        for kind, ids in (("repaired", found.repaired), ("broken", found.broken)):
+            for number in draw.permutation(ids)[:_EACH].tolist():
+                rows.append({"kind": kind, **_example(number, side, one, baseline, catalogue, collector)})
+    return {"inference": one.inference, "one": one, "k": k, "rows": rows}
+
+
+def _example(
+    number: int, side: _Side, one: Evaluation, baseline: Evaluation, catalogue: DatasetIndex, collector: Collector
+) -> dict:
+    is_text = side.direction == "text_to_image"
+    catalogue.known([number], side.direction, "queries")
+    right = correct(number, side.direction, catalogue)
+    cells = [
+        _cell(table.loc[number], each, right, side.direction, catalogue, collector)
+        for table, each in ((side.before, baseline), (side.after, one))
+    ]
+    return {
+        "query": shown(number, not is_text, catalogue, collector),
+        "cells": cells,
+        "right": shown(right[0], is_text, catalogue, collector),
+    }
+
+
+def _cell(
+    row: pd.Series, one: Evaluation, right: list[int], direction: str, catalogue: DatasetIndex, collector: Collector
+) -> dict:
+    """What is ranked first; of a matching only whether its set holds a correct item."""
+    if one.matching:
+        return {"item": None, "right": bool(row["hit_10"]), "rank": None}
+    first = catalogue.known([int(row["top"][0])], direction, "items")[0]
+    found = shown(first, direction == "text_to_image", catalogue, collector)
+    return {"item": found, "right": first in right, "rank": float(row["rank"])}

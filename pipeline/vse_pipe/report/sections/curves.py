@@ -1,0 +1,69 @@
+"""How training went, epoch by epoch."""
+
+from vse_pipe.report.engine import charts
+from vse_pipe.report.engine.collector import Collector
+from vse_pipe.report.engine.results import Group, Results, TrainedRun
+
+TITLE = "Learning curves"
+
+
+def context(results: Results, collector: Collector) -> dict | None:
+    groups = [_group(group, collector) for group in results.groups if group.with_curves]
+    return {"groups": groups} if groups else None
+
+
+def _group(group: Group, collector: Collector) -> dict:
+    rows = [_row(run) for run in group.with_curves]
+    best = max(rows, key=lambda row: row["rsum"])
+    label = f"Validation rsum per epoch of {len(rows)} runs; the best is {best['run']} with {best['rsum']:.1f} at epoch {best['epoch']}."
+    losses = [
+        {
+            "run": row["run"],
+            "loss": row["name"],
+            "chart": collector.chart(charts.training(run.history), _loss_label(row)),
+        }
+        for row, run in zip(rows, group.with_curves, strict=True)
+    ]
+    validation = charts.validation({run.name: run.history for run in group.with_curves})
+    return {
+        "dataset": group.catalogue.name,
+        "validation": collector.chart(validation, label),
+        "losses": losses,
+        "rows": rows,
+        "epochs": _epochs(group),
+    }
+
+
+def _row(run: TrainedRun) -> dict:
+    table = run.history
+    kept = table.loc[table["val_rsum"].idxmax()]
+    return {
+        "run": run.name,
+        "name": _name(run),
+        "epochs": len(table),
+        "epoch": int(kept["epoch"]),
+        "rsum": float(kept["val_rsum"]),
+        "first": float(table["loss"].iloc[0]),
+        "last": float(table["loss"].iloc[-1]),
+    }
+
+
+def _name(run: TrainedRun) -> str:
+    """The loss, and the scheme where it has a part in what is minimised."""
+    loss, scheme = run.member("loss"), run.member("scheme")
+    return loss if scheme == "plain" else f"{loss}, {scheme}"
+
+
+def _loss_label(row: dict) -> str:
+    return f"Training loss of {row['run']}: {row['first']:.4g} in the first epoch, {row['last']:.4g} in the last of {row['epochs']}."
+
+
+def _epochs(group: Group) -> dict:
+    """Validation rsum, a row an epoch and a column a run: the first chart as a table."""
+    columns = {run.name: run.history.set_index("epoch")["val_rsum"] for run in group.with_curves}
+    epochs = sorted({int(epoch) for column in columns.values() for epoch in column.index})
+    rows = [
+        (epoch, [float(column[epoch]) if epoch in column.index else None for column in columns.values()])
+        for epoch in epochs
+    ]
+    return {"runs": list(columns), "rows": rows}

@@ -1,0 +1,85 @@
+"""Some queries with what the best run retrieves for them, right and wrong, under two criteria side by side."""
+
+import pandas as pd
+
+from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.core.seeds import generator
+from vse_pipe.report.engine.collector import Collector
+from vse_pipe.report.engine.results import DatasetIndex, Evaluation, Group, Results
+from vse_pipe.report.engine.selection import Pick, mix
+
+TITLE = "Example retrievals"
+_RANKED = 5
+_HEADINGS = {"image_to_text": "From a picture to captions", "text_to_image": "From a caption to pictures"}
+
+
+def context(results: Results, collector: Collector) -> dict | None:
+    if not results.params.report.examples:
+        return None
+    return {"groups": [_group(group, results, collector) for group in results.groups]}
+
+
+def _group(group: Group, results: Results, collector: Collector) -> dict:
+    run = group.best_run
+    criteria = [run.baseline] if run.contrast is run.baseline else [run.baseline, run.contrast]
+    sides = []
+    for direction in reversed(DIRECTIONS):
+        tables = [one.queries(direction) for one in criteria]
+        seed = generator(results.params.seed, "report", "examples", group.catalogue.name, direction)
+        picks = mix(tables[0], tables[-1], results.params.report.examples, seed)
+        group.catalogue.known([pick.query_id for pick in picks], direction, "queries")
+        cards = [
+            _card(pick, direction, list(zip(criteria, tables, strict=True)), group.catalogue, collector)
+            for pick in picks
+        ]
+        sides.append({"direction": direction, "heading": _HEADINGS[direction], "cards": cards})
+    return {"dataset": group.catalogue.name, "run": run.name, "kind": run.kind, "criteria": criteria, "sides": sides}
+
+
+def _card(
+    pick: Pick,
+    direction: str,
+    rankings: list[tuple[Evaluation, pd.DataFrame]],
+    catalogue: DatasetIndex,
+    collector: Collector,
+) -> dict:
+    right = correct(pick.query_id, direction, catalogue)
+    return {
+        "kind": pick.kind,
+        "query": shown(pick.query_id, direction == "image_to_text", catalogue, collector),
+        "lists": [
+            _list(one, table.loc[pick.query_id], right, direction, catalogue, collector) for one, table in rankings
+        ],
+        "right": [shown(item, direction == "text_to_image", catalogue, collector) for item in right],
+    }
+
+
+def _list(
+    one: Evaluation, row: pd.Series, right: list[int], direction: str, catalogue: DatasetIndex, collector: Collector
+) -> dict:
+    """A matching has no order, so its whole set is shown; of a ranking only the beginning."""
+    top = [int(item) for item in row["top"]]
+    items = catalogue.known(top if one.matching else top[:_RANKED], direction, "items")
+    return {
+        "inference": one.inference,
+        "matching": one.matching,
+        "rank": None if one.matching else float(row["rank"]),
+        "items": [
+            {**shown(item, direction == "text_to_image", catalogue, collector), "right": item in right}
+            for item in items
+        ],
+    }
+
+
+def correct(query_id: int, direction: str, catalogue: DatasetIndex) -> list[int]:
+    """ids of the correct items: an image's captions, or the image a caption describes."""
+    if direction == "image_to_text":
+        return catalogue.captions_of.get(query_id, [])
+    return [int(catalogue.captions.at[query_id, "image_id"])]
+
+
+def shown(number: int, is_picture: bool, catalogue: DatasetIndex, collector: Collector) -> dict:
+    """What the templates print for an image or a caption."""
+    if is_picture:
+        return {"id": number, "picture": collector.picture(catalogue, number), "text": None}
+    return {"id": number, "picture": None, "text": catalogue.captions.at[number, "text"]}

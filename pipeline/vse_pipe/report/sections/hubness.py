@@ -1,0 +1,144 @@
+"""How evenly items are retrieved under each criterion, and the worst hubs with the queries they draw."""
+
+from itertools import pairwise
+
+from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
+from vse_pipe.report.engine import hub_charts
+from vse_pipe.report.engine.collector import Collector
+from vse_pipe.report.engine.formatting import percent
+from vse_pipe.report.engine.hubness import attracted, log_edges, measure
+from vse_pipe.report.engine.results import DatasetIndex, Evaluation, Group, Results, RunResult
+from vse_pipe.report.sections.examples import correct, shown
+
+TITLE = "Hubness"
+_K = 10
+# Those the papers draw, the larger first.
+_DRAWN = (10, 1)
+# Of many runs only the best are drawn; the figures of all are in the tables.
+_CHARTED = 8
+_HUBS = 5
+_DRAWN_IN = 6
+_WORDS = {
+    "image_to_text": ("Image to text", "caption", "image"),
+    "text_to_image": ("Text to image", "image", "caption"),
+}
+
+
+def context(results: Results, collector: Collector) -> dict:
+    return {
+        "groups": [_group(group, collector) for group in results.groups],
+        "k": _K,
+        "ks": KS,
+        "drawn": _DRAWN,
+        "charted": _CHARTED,
+    }
+
+
+def _group(group: Group, collector: Collector) -> dict:
+    best = sorted(group.shown, key=lambda run: -run.best.rsum)[:_CHARTED]
+    return {
+        "dataset": group.catalogue.name,
+        "left_out": len(group.shown) - len(best),
+        "runs": [_run(run, run is group.best_run, run in best, group.catalogue, collector) for run in group.shown],
+    }
+
+
+def _run(run: RunResult, is_open: bool, is_drawn: bool, catalogue: DatasetIndex, collector: Collector) -> dict:
+    return {
+        "run": run.name,
+        "kind": run.kind,
+        "open": is_open,
+        "baseline": run.baseline.inference,
+        "contrast": run.contrast.inference,
+        "sides": [
+            {
+                **_side(run, direction),
+                "charts": [_charts(run, direction, k, collector) for k in _DRAWN] if is_drawn else [],
+                "hubs": _hubs(run, direction, catalogue, collector) if is_open else [],
+            }
+            for direction in DIRECTIONS
+        ],
+    }
+
+
+def _side(run: RunResult, direction: str) -> dict:
+    title, item, query = _WORDS[direction]
+    rows = [
+        {
+            "inference": one.inference,
+            "skews": [one.metrics[direction][f"skew@{k}"] for k in KS],
+            "shares": measure(one.items(direction), _K),
+        }
+        for one in run.evaluations.values()
+    ]
+    return {"title": title, "item": item, "query": query, "direction": direction, "rows": rows}
+
+
+def _charts(run: RunResult, direction: str, k: int, collector: Collector) -> dict:
+    columns = {name: one.items(direction)[f"n_{k}"].to_numpy() for name, one in run.evaluations.items()}
+    extent = hub_charts.extent(list(columns.values()))
+    rows = [_chart(one, run, direction, k, extent, collector) for one in run.evaluations.values()]
+    return {"k": k, "rows": rows, "bins": _bins(columns, extent.largest)}
+
+
+def _chart(
+    one: Evaluation, run: RunResult, direction: str, k: int, extent: hub_charts.Extent, collector: Collector
+) -> dict:
+    after, before = (each.items(direction)[f"n_{k}"].to_numpy() for each in (one, run.baseline))
+    is_baseline = one is run.baseline
+    spec = hub_charts.distribution(after, None if is_baseline else before, extent)
+    never = percent((after == 0).mean())
+    _, item, query = _WORDS[direction]
+    label = (
+        f"{one.inference}, {direction.replace('_', ' ')}, N_{k} of {len(after)} {item}s: {never} are among the best {k} of no "
+        f"{query}, the most frequent of {after.max()}"
+    )
+    if not is_baseline:
+        was = percent((before == 0).mean())
+        label += f"; under {run.baseline.inference} {was} and {before.max()}"
+    return {
+        "inference": one.inference,
+        "never": never,
+        "is_baseline": is_baseline,
+        "chart": collector.chart(spec, f"{label}."),
+    }
+
+
+def _bins(columns: dict, largest: int) -> list[tuple[str, list[int]]]:
+    """The charts as a table: how many items have which N_k, a row a bin that is not empty and a column a criterion."""
+    edges = [0, *log_edges(largest)]
+    rows = []
+    for low, high in pairwise(edges):
+        counts = [int(((n >= low) & (n < high)).sum()) for n in columns.values()]
+        if any(counts):
+            rows.append((f"{low}" if high == low + 1 else f"{low} to {high - 1}", counts))
+    return rows
+
+
+def _hubs(run: RunResult, direction: str, catalogue: DatasetIndex, collector: Collector) -> list[dict]:
+    """The items most often among the best 10 under the baseline, some of the queries that have them there, and what the
+    contrast makes of them."""
+    order = run.baseline.items(direction).sort_values(["n_10", "item_id"], ascending=[False, True], kind="stable")
+    after = run.contrast.items(direction).groupby("item_id")["n_10"].sum()
+    worst = order.head(_HUBS)
+    ids = catalogue.known(worst["item_id"].tolist(), direction, "items")
+    queries, top = run.baseline.lists(direction)
+    drawn = attracted(top, ids, _DRAWN_IN)
+    return [
+        {
+            **shown(item, direction == "text_to_image", catalogue, collector),
+            "before": int(n),
+            "after": int(after[item]),
+            "queries": [_query(int(queries[row]), item, direction, catalogue, collector) for row in drawn[item][0]],
+            "more": max(0, drawn[item][1] - _DRAWN_IN),
+        }
+        for item, n in zip(ids, worst["n_10"], strict=True)
+    ]
+
+
+def _query(number: int, item: int, direction: str, catalogue: DatasetIndex, collector: Collector) -> dict:
+    catalogue.known([number], direction, "queries")
+    return {
+        **shown(number, direction == "image_to_text", catalogue, collector),
+        "right": item in correct(number, direction, catalogue),
+    }

@@ -1,0 +1,55 @@
+"""Figures by grades that people gave and by labels of the pictures, where evaluations have them."""
+
+from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.report.engine.collector import Collector
+from vse_pipe.report.engine.formatting import HEADINGS
+from vse_pipe.report.engine.results import Evaluation, Group, Results
+
+TITLE = "Judgements"
+_JUDGED = {"R@1": "r@1", "mAP@R": "map@r", "R-precision": "r_precision", "Graded nDCG@10": "graded_ndcg@10"}
+_PLAUSIBLE = {
+    "PMRP": "pmrp",
+    "no other label": "r_precision_0",
+    "at most 1": "r_precision_1",
+    "at most 2": "r_precision_2",
+}
+_KENDALL = {"tau-b": "tau_b", "tau-c": "tau_c"}
+
+
+def context(results: Results, collector: Collector) -> dict | None:
+    """Left out when no evaluation has any."""
+    groups = [(group, _rows(group, "judged"), _rows(group, "plausible")) for group in results.groups]
+    if not any(judged or plausible for _, judged, plausible in groups):
+        return None
+    return {
+        "groups": [
+            {"dataset": group.catalogue.name, "judged": judged, "plausible": plausible}
+            for group, judged, plausible in groups
+            if judged or plausible
+        ],
+        "headings": [HEADINGS[direction] for direction in DIRECTIONS],
+        "columns": {"judged": [*_JUDGED, *_KENDALL], "plausible": list(_PLAUSIBLE)},
+        "above": next((one["correct_above"] for group in results.groups for one in _documents(group, "judged")), None),
+        "labelled": any(plausible for _, _, plausible in groups),
+    }
+
+
+def _documents(group: Group, key: str) -> list[dict]:
+    return [one.metrics[key] for one in group.evaluations() if key in one.metrics]
+
+
+def _rows(group: Group, key: str) -> list[dict]:
+    return [
+        {"run": one.run, "inference": one.inference, "sides": [_cells(one, key, direction) for direction in DIRECTIONS]}
+        for one in group.evaluations()
+        if key in one.metrics
+    ]
+
+
+def _cells(one: Evaluation, key: str, direction: str) -> dict:
+    """queries; cells: (value, digits), the value None where it is not defined."""
+    figures = one.metrics[key][direction]
+    cells = [(figures[name], 1) for name in (_JUDGED if key == "judged" else _PLAUSIBLE).values()]
+    if key == "judged":
+        cells += [(figures["kendall"].get(name), 3) for name in _KENDALL.values()]
+    return {"queries": figures["queries"], "cells": cells}

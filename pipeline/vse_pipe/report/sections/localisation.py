@@ -1,0 +1,130 @@
+"""Phrases and the boxes that runs on regions find for them: figures, and pictures with true and found boxes."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from vse_pipe.artifacts.evaluation import KS
+from vse_pipe.artifacts.images import DESCRIBED
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.seeds import generator
+from vse_pipe.report.engine.collector import Collector
+from vse_pipe.report.engine.localised import Localisation
+from vse_pipe.report.engine.results import Results
+
+TITLE = "Phrases and their boxes"
+_TRUE, _FOUND = ("x1", "y1", "x2", "y2"), ("found_x1", "found_y1", "found_x2", "found_y2")
+_FIGURES = (*(f"r@{k}" for k in KS), "map")
+# Colours of the page; phrases of a sentence beyond them begin anew.
+_COLOURS = 6
+# Units of a symbol's sides.
+_SIDE = 100.0
+
+
+def context(results: Results, collector: Collector) -> dict | None:
+    """Left out when params names no localisation."""
+    found = list(results.localised.values())
+    if not found:
+        return None
+    best = max(found, key=lambda one: one.recall)
+    others = [one for one in found if one is not best and best.comparable(one)]
+    drawn = [*others[:1], best]
+    first = found[0].metrics
+    return {
+        "threshold": first["threshold"],
+        "split": first["split"],
+        "runs": [_row(one.run, one.metrics["all"]) for one in found],
+        "types": [(one.run, [_row(name, figures) for name, figures in one.metrics["types"].items()]) for one in found],
+        "bounds": _bounds(found, results),
+        "drawn": [one.run for one in drawn],
+        "pictures": _pictures(drawn, results, collector),
+    }
+
+
+def _row(name: str, figures: dict) -> dict:
+    intervals = figures.get("intervals", {})
+    cells = [(figures[key], intervals.get(key)) for key in _FIGURES]
+    return {"name": name, "figures": cells, **{key: figures[key] for key in ("mentions", "bound", "random_r@1")}}
+
+
+def _bounds(localised: list[Localisation], results: Results) -> list[tuple[str, list[dict]]]:
+    """Of each data set of regions by split; one that was written by hand may not say."""
+    found = {}
+    for one in localised:
+        told = one.metrics["proposals"]
+        rows = [
+            {**told[split], "split": split, "percent": 100 * told[split]["recall"]}
+            for split in DESCRIBED
+            if split in told
+        ]
+        found[results.params.runs[one.run].dataset] = rows
+    return [(name, rows) for name, rows in found.items() if rows]
+
+
+def _pictures(drawn: list[Localisation], results: Results, collector: Collector) -> list[dict]:
+    """As many as the report shows examples, drawn by the seed; of each the sentence that names most."""
+    one = drawn[-1]
+    chance = generator(results.params.seed, "report", "localisation", one.run)
+    ids = np.sort(one.mentions["image_id"].unique())
+    shown = chance.permutation(ids)[: results.params.report.examples]
+    return [_picture(drawn, int(image), collector) for image in shown]
+
+
+def _picture(drawn: list[Localisation], image: int, collector: Collector) -> dict:
+    """drawn: runs that found boxes of the same mentions."""
+    one = drawn[-1]
+    mentions = one.mentions[one.mentions["image_id"] == image]
+    caption = int(mentions["caption_id"].value_counts(sort=True).index[0])
+    named = mentions[mentions["caption_id"] == caption].sort_values("start")
+    if image not in one.catalogue.images.index or caption not in one.catalogue.captions.index:
+        raise InputError(
+            f"localisation of {one.run}: image_id {image} or caption_id {caption} is not in data set "
+            f"'{one.catalogue.name}'; run `vse-pipe localize --run {one.run}` again"
+        )
+    size = one.catalogue.images.loc[image, ["width", "height"]].to_numpy(dtype=float)
+    found = [_phrases(each, named.index, size) for each in drawn]
+    text = one.catalogue.captions.at[caption, "text"]
+    return {
+        "picture": collector.picture(one.catalogue, image),
+        "runs": [{"run": each.run, "phrases": phrases} for each, phrases in zip(drawn, found, strict=True)],
+        "sentence": _parts(text, named, found[0]),
+    }
+
+
+def _phrases(one: Localisation, ids: pd.Index, size: np.ndarray) -> list[dict]:
+    rows = one.mentions.loc[ids].to_dict("records")
+    return [_phrase(row, place % _COLOURS + 1, size, one.metrics["threshold"]) for place, row in enumerate(rows)]
+
+
+def _phrase(row: dict[str, Any], colour: int, size: np.ndarray, threshold: float) -> dict:
+    found = None if pd.isna(row["region_id"]) else _placed([row[name] for name in _FOUND], size)
+    return {
+        "text": row["text"],
+        "colour": colour,
+        "true": _placed([row[name] for name in _TRUE], size),
+        "found": found,
+        "iou": None if found is None else row["iou"],
+        "right": found is not None and row["iou"] >= threshold,
+    }
+
+
+def _placed(box: list[float], size: np.ndarray) -> dict[str, float]:
+    """Of a box in pixels: its rectangle on a symbol, in whose middle the picture lies with its longer side whole."""
+    x1, y1, x2, y2 = box
+    scale = _SIDE / size.max()
+    left, top = (_SIDE - scale * size) / 2
+    placed = {"x": left + scale * x1, "y": top + scale * y1, "width": scale * (x2 - x1 + 1), "height": scale * (y2 - y1 + 1)}  # fmt: skip
+    return {name: round(float(value), 2) for name, value in placed.items()}
+
+
+def _parts(text: str, named: pd.DataFrame, phrases: list[dict]) -> list[dict]:
+    """The sentence in pieces: text, and the colour of those that are phrases."""
+    parts, at = [], 0
+    for start, phrase in zip(named["start"].tolist(), phrases, strict=True):
+        if start < at:
+            continue  # inside the phrase before it
+        end = start + len(phrase["text"])
+        parts += [{"text": text[at:start], "colour": None}, {"text": text[start:end], "colour": phrase["colour"]}]
+        at = end
+    return [*parts, {"text": text[at:], "colour": None}]

@@ -1,0 +1,128 @@
+"""Every figure of every run under every criterion, in one table that can be sorted."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from vse_pipe.artifacts.evaluation import DIRECTIONS
+from vse_pipe.report.engine.collector import Collector
+from vse_pipe.report.engine.formatting import HEADINGS
+from vse_pipe.report.engine.repeated import RepeatedEvaluation
+from vse_pipe.report.engine.results import Evaluation, Group, Results
+
+TITLE = "All runs and criteria"
+_ORDERS = {"most": lambda value: -value, "least": lambda value: value, "zero": abs}
+
+
+@dataclass(frozen=True)
+class Column:
+    """label: as printed; path: keys into metrics.json of evaluate; goal: most, least, or zero for the value nearest to
+    0. Skewness far below 0 is no merit: a matching that gives all items but one the same N_k has it."""
+
+    label: str
+    path: tuple[str, ...]
+    digits: int
+    goal: str
+
+    def value(self, one: Evaluation) -> float | None:
+        """None where the criterion does not define the figure."""
+        found: Any = one.metrics
+        for key in self.path:
+            found = found.get(key)
+            if found is None:
+                return None
+        return found
+
+
+_SIDE = [
+    ("R@1", "r@1", 1, "most"),
+    ("R@5", "r@5", 1, "most"),
+    ("R@10", "r@10", 1, "most"),
+    ("Med r", "med_r", 1, "least"),
+    ("Mean r", "mean_r", 1, "least"),
+    ("Skew", "skew@10", 2, "zero"),
+]
+# What sums both directions comes first: the last columns are out of sight on most screens.
+_HEADS = {
+    "Both": [Column("rsum", ("rsum",), 1, "most"), Column("hs-sum", ("hs_sum",), 2, "zero")],
+    **{
+        HEADINGS[side]: [Column(label, (side, key), digits, goal) for label, key, digits, goal in _SIDE]
+        for side in DIRECTIONS
+    },
+}
+
+
+def context(results: Results, collector: Collector) -> dict:
+    return {
+        "groups": [_table(group) for group in results.groups],
+        "heads": [{"label": label, "columns": columns} for label, columns in _HEADS.items()],
+        "intervals": any(one.interval for group in results.groups for one in group.evaluations()),
+        "matchings": any(one.matching for group in results.groups for one in group.evaluations()),
+        "transductive": any(one.transductive for group in results.groups for one in group.evaluations()),
+    }
+
+
+def _table(group: Group) -> dict:
+    evaluations = group.evaluations()
+    columns = [column for columns in _HEADS.values() for column in columns]
+    best = [_best(column, evaluations) for column in columns]
+    rows = [
+        {
+            "run": one.run,
+            "inference": one.inference,
+            "bank": _bank(one),
+            "cells": [_cell(column, mark, one) for column, mark in zip(columns, best, strict=True)],
+        }
+        for one in evaluations
+    ]
+    return {"dataset": group.catalogue.name, "rows": rows, "repeated": _repeated(group)}
+
+
+def _repeated(group: Group) -> list[dict]:
+    """Of each run with seeds: their names, and by criterion rsum of each, mean, standard deviation and interval."""
+    return [
+        {
+            "run": run.name,
+            "seeds": run.seeds,
+            "rows": [
+                (
+                    name,
+                    [seed.evaluations[name].rsum for seed in run.repetitions],
+                    one.rsum,
+                    one.deviations,
+                    one.interval,
+                )
+                for name, one in run.evaluations.items()
+                if isinstance(one, RepeatedEvaluation)
+            ],
+        }
+        for run in group.methods
+        if run.repetitions
+    ]
+
+
+def _bank(one: Evaluation) -> str:
+    """``none``, ``train``, ``transductive``, or both where a matching lies on scores that another bank corrected."""
+    bank = one.metrics["bank"]
+    if not one.transductive:
+        return bank
+    return "transductive" if bank in ("none", one.metrics["split"]) else f"{bank}, transductive"
+
+
+def _cell(column: Column, best: float | None, one: Evaluation) -> dict:
+    value = column.value(one)
+    return {
+        "value": value,
+        "digits": column.digits,
+        "interval": one.interval_of(column.path),
+        "best": value is not None and _shown(column, value) == best,
+    }
+
+
+def _best(column: Column, evaluations: list[Evaluation]) -> float | None:
+    """The best value as printed; None where all rows print the same, since a mark on each says nothing."""
+    values = {_shown(column, value) for one in evaluations if (value := column.value(one)) is not None}
+    return min(values, key=_ORDERS[column.goal]) if len(values) > 1 else None
+
+
+def _shown(column: Column, value: float) -> float:
+    return round(value, column.digits)

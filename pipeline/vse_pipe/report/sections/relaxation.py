@@ -1,0 +1,95 @@
+"""What lambda does to a matching: R@K over the values it was chosen from (Fig. 4 of the RGM paper)."""
+
+import pandas as pd
+
+from vse_pipe.artifacts.evaluation import DIRECTIONS, KS
+from vse_pipe.report.engine import relaxation_charts
+from vse_pipe.report.engine.collector import Collector
+from vse_pipe.report.engine.formatting import HEADINGS
+from vse_pipe.report.engine.results import Group, Results, RunResult
+
+TITLE = "Recall against λ"
+
+
+def context(results: Results, collector: Collector) -> dict | None:
+    """Left out where no criterion chose its lambda."""
+    names = {"validation": "validation", "ranked": results.params.evaluate.split}
+    groups = [_group(group, names, collector) for group in results.groups]
+    groups = [group for group in groups if group["runs"]]
+    return {"groups": groups, "names": names} if groups else None
+
+
+def _group(group: Group, names: dict[str, str], collector: Collector) -> dict:
+    tables = {run.name: _tables(run) for run in group.shown}
+    runs = [
+        {
+            "run": run.name,
+            "kind": run.kind,
+            "open": run is group.best_run,
+            "criteria": list(tables[run.name]),
+            "sides": [_side(tables[run.name], direction, names, collector) for direction in DIRECTIONS],
+        }
+        for run in group.shown
+        if tables[run.name]
+    ]
+    return {"dataset": group.catalogue.name, "runs": runs}
+
+
+def _tables(run: RunResult) -> dict[str, pd.DataFrame]:
+    found = {name: one.relaxation for name, one in run.evaluations.items()}
+    return {name: table.to_pandas() for name, table in found.items() if table is not None}
+
+
+def _side(tables: dict[str, pd.DataFrame], direction: str, names: dict[str, str], collector: Collector) -> dict:
+    charts, rows = [], []
+    for k in KS:
+        own = {name: table[(table["direction"] == direction) & (table["k"] == k)] for name, table in tables.items()}
+        figures = [_row(name, k, table) for name, table in own.items()]
+        label = f"R@{k}, {direction.replace('_', ' ')}, against lambda: " + "; ".join(map(_said, figures))
+        chart = collector.chart(relaxation_charts.curves(own, names), f"{label}.")
+        charts.append({"k": k, "chart": chart})
+        rows += figures
+    values = sorted({float(lam) for table in tables.values() for lam in table["lambda"]})
+    return {
+        "heading": HEADINGS[direction],
+        "charts": charts,
+        "rows": rows,
+        "values": _values(tables, direction, values),
+        "columns": [(name, k) for name in tables for k in KS],
+    }
+
+
+def _row(name: str, k: int, table: pd.DataFrame) -> dict:
+    chosen = table[table["chosen"]].iloc[0]
+    tried = table[table["ranked"].notna()]
+    return {
+        "inference": name,
+        "k": k,
+        "lambda": float(chosen["lambda"]),
+        "validation": [
+            float(table["validation"].iloc[0]),
+            float(chosen["validation"]),
+            float(table["validation"].iloc[-1]),
+        ],
+        "ranked": [float(tried["ranked"].iloc[0]), float(chosen["ranked"]), float(tried["ranked"].iloc[-1])],
+        "ends": (float(table["lambda"].iloc[0]), float(table["lambda"].iloc[-1])),
+    }
+
+
+def _said(row: dict) -> str:
+    low, high = row["ends"]
+    first, chosen, last = row["validation"]
+    return (
+        f"{row['inference']} has {first:.1f} on validation at {low:g}, {chosen:.1f} at the chosen {row['lambda']:g} "
+        f"and {last:.1f} at {high:g}"
+    )
+
+
+def _values(tables: dict[str, pd.DataFrame], direction: str, values: list[float]) -> list[tuple]:
+    """The validation curves as a table: a row a lambda, a column a criterion and K."""
+    columns = []
+    for table in tables.values():
+        for k in KS:
+            own = table[(table["direction"] == direction) & (table["k"] == k)]
+            columns.append(dict(zip(own["lambda"], own["validation"], strict=True)))
+    return [(lam, [column.get(lam) for column in columns]) for lam in values]

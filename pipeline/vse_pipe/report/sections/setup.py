@@ -1,0 +1,102 @@
+"""What was run: data sets, runs with all their options, criteria, and the versions of the libraries."""
+
+import platform
+from importlib.metadata import version
+
+from vse_pipe.artifacts.images import DESCRIBED, SPLITS
+from vse_pipe.report.engine import settings
+from vse_pipe.report.engine.collector import Collector
+from vse_pipe.report.engine.results import Group, Results, RunResult, TrainedRun
+
+TITLE = "Parameters, fingerprints and versions"
+_FUSIONS = {"mean": "the mean of the scores", "zscore": "the mean of the z-scores", "rrf": "the reciprocal rank fusion"}
+_LIBRARIES = ("vse-pipe", "torch", "torchvision", "numpy", "pandas", "pyarrow", "dvc")
+
+
+def context(results: Results, collector: Collector) -> dict:
+    params = results.params
+    held = {split for group in results.groups for split in group.catalogue.images["split"].unique()}
+    splits = [split for split in SPLITS if split in (*DESCRIBED, *held)]
+    return {
+        "datasets": [_dataset(group, splits) for group in results.groups],
+        "splits": splits,
+        "runs": [_run(run, results) for group in results.groups for run in group.shown if isinstance(run, TrainedRun)],
+        "sentences": [
+            *(_ensemble(run) for run in results.runs() if run.parts),
+            *(_transfer(run) for run in results.runs() if run.moved),
+        ],
+        "criteria": settings.of_criteria(results),
+        "tuned": _tuned(results),
+        "fingerprints": [row for group in results.groups for row in _fingerprints(group)],
+        "evaluate": {key: settings.shown(value) for key, value in params.evaluate.model_dump().items()},
+        "seed": params.seed,
+        "versions": [("Python", platform.python_version()), *_versions()],
+    }
+
+
+def _dataset(group: Group, splits: list[str]) -> dict:
+    catalogue = group.catalogue
+    pictures, texts = catalogue.images["split"].value_counts(), catalogue.captions["split"].value_counts()
+    counts = [(int(pictures.get(split, 0)), int(texts.get(split, 0))) for split in splits]
+    return {"name": catalogue.name, "counts": counts}
+
+
+def _run(run: TrainedRun, results: Results) -> dict:
+    rows = settings.of_run(run, results.params)
+    names = {row.kind: row.member.text for row in rows}
+    return {
+        "name": run.name,
+        "loss": names["loss"],
+        "scheme": "" if names["scheme"] == "plain" else f" with {names['scheme']}",
+        "rest": f"{names['similarity']} similarity, {names['text']} text, {names['image']} image",
+        "rows": rows,
+        "changed": any(row.changed for row in rows),
+    }
+
+
+def _ensemble(run: RunResult) -> str:
+    """What it is, as a sentence."""
+    said = run.best.metrics.get("ensemble")
+    if said is None:
+        return f"{run.name} is the mean of the scores of {' and '.join(run.parts)}."
+    if "cascade" in said:
+        first, second = said["runs"]
+        return (
+            f"{run.name} is a cascade: the best {said['cascade']} of each query by {first}, in the order of {second}."
+        )
+    shares = ", ".join(f"{part} {weight:.3g}" for part, weight in zip(said["runs"], said["weights"], strict=True))
+    chosen = ", chosen on val" if said["weights_from"] == "val" else ""
+    return f"{run.name} is {_FUSIONS[said['fusion']]} of its runs, weighted{chosen}: {shares}."
+
+
+def _transfer(run: RunResult) -> str:
+    """What it is, as a sentence."""
+    said = run.best.metrics["transfer"]
+    share = said.get("unknown_words")
+    words = f"; {share:.1%} of the words of its captions are unknown to it" if share is not None else ""
+    return f"{run.name} is {said['run']}, trained on {said['trained_on']}, on {said['dataset']}{words}."
+
+
+def _fingerprints(group: Group) -> list[tuple[str, str, str]]:
+    """(of what, name, SHA-256): the tables of the data set, then what each run was trained on and its weights."""
+    catalogue = group.catalogue
+    rows = [(catalogue.name, name, digest) for name, digest in catalogue.digests.items()]
+    return rows + [(run.name, name, digest) for run in group.trained for name, digest in run.digests.items()]
+
+
+def _tuned(results: Results) -> list[dict]:
+    """Values that evaluate chose on the validation split, where a criterion has any."""
+    return [
+        {"run": one.run, "inference": one.inference, "values": settings.listed(chosen) + _elsewhere(one.metrics)}
+        for run in results.runs()
+        for one in run.evaluations.values()
+        if (chosen := settings.flat(one.metrics["tuned"]))
+    ]
+
+
+def _elsewhere(metrics: dict) -> str:
+    return f" (chosen on {metrics['tuned_on']})" if "tuned_on" in metrics else ""
+
+
+def _versions() -> list[tuple[str, str]]:
+    return [(name, version(name)) for name in _LIBRARIES]

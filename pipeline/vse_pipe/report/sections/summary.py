@@ -1,0 +1,79 @@
+"""What came out, under which protocol, and how far it can be trusted."""
+
+from vse_pipe.artifacts.evaluation import DIRECTIONS, few_items
+from vse_pipe.project.params.schema import EvaluateParams
+from vse_pipe.report.engine.collector import Collector
+from vse_pipe.report.engine.results import Evaluation, Group, Results, RunResult
+
+TITLE = "Summary"
+_TIES = {
+    "pessimistic": "Ties count against the query: an item that scores the same as the correct one ranks before it.",
+    "average": "Ties are shared: an item that scores the same as the correct one counts as half a rank before it.",
+    "optimistic": "Ties count for the query: an item that scores the same as the correct one ranks behind it.",
+}
+
+
+def context(results: Results, collector: Collector) -> dict:
+    return {
+        "groups": [_group(group) for group in results.groups],
+        "split": results.params.evaluate.split,
+        "inferences": results.params.grid.inferences,
+        "protocol": protocol(results.params.evaluate),
+        "ties": _TIES[results.params.evaluate.ties],
+    }
+
+
+def protocol(evaluate: EvaluateParams) -> str:
+    if evaluate.protocol == "full":
+        return f"Every query of the {evaluate.split} split ranks all items of that split."
+    if evaluate.protocol == "first":
+        return f"Every query of the {evaluate.split} split's first {evaluate.fold_size:,} images ranks all items of theirs."
+    return (
+        f"The {evaluate.split} split is cut into consecutive folds of {evaluate.fold_size:,} images; a query ranks "
+        "the items of its own fold, and every figure is the mean over the folds."
+    )
+
+
+def _group(group: Group) -> dict:
+    method, best = group.plain_method, group.best_method.best
+    head = method.baseline
+    strict = [one for one in group.evaluations() if not one.transductive]
+    return {
+        "dataset": group.catalogue.name,
+        "head": head,
+        "best": best,
+        "gain": best.rsum - group.best_method.baseline.rsum,
+        "baseline": group.best_method.baseline.inference,
+        "count": len(group.evaluations()),
+        "tuned": any(best.metrics["tuned"].values()),
+        "kinds": {run.name: run.kind for run in group.methods},
+        "strict": max(strict, key=lambda one: one.rsum, default=None),
+        "few": few_items(head.metrics),
+        "mixed": len({one.metrics.get("data") for run in group.runs for one in run.evaluations.values()}) > 1,
+        "repeated": {run.name: len(run.repetitions) for run in group.methods if run.repetitions},
+        "sizes": {direction: (len(head.queries(direction)), len(head.items(direction))) for direction in DIRECTIONS},
+        "matrix": _matrix(group, best),
+        "transductive": {one.inference for one in group.evaluations() if one.transductive},
+    }
+
+
+def _matrix(group: Group, best: Evaluation) -> dict:
+    """rsum of each run under each criterion, and how far it lies from the baseline of the same run. The longer of the two
+    goes down, so that the table stays narrow."""
+    runs = [run.name for run in group.methods]
+    criteria = list(dict.fromkeys(name for run in group.methods for name in run.evaluations))
+    cells = [[_cell(run, run.evaluations.get(name), best) for name in criteria] for run in group.methods]
+    if len(criteria) > len(runs):
+        return {
+            "corner": "Criterion",
+            "heads": runs,
+            "rows": list(zip(criteria, zip(*cells, strict=True), strict=True)),
+        }
+    return {"corner": "Run", "heads": criteria, "rows": list(zip(runs, cells, strict=True))}
+
+
+def _cell(run: RunResult, one: Evaluation | None, best: Evaluation) -> dict | None:
+    """None for what has not been evaluated."""
+    if one is None:
+        return None
+    return {"one": one, "gain": None if one is run.baseline else one.rsum - run.baseline.rsum, "best": one is best}

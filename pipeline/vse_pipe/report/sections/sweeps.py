@@ -1,0 +1,71 @@
+"""What one value does: rsum of runs that differ in it, as a chart and as a table."""
+
+from vse_pipe.report.engine import charts, sweeps
+from vse_pipe.report.engine.collector import Chart, Collector
+from vse_pipe.report.engine.formatting import plural
+from vse_pipe.report.engine.results import Results
+from vse_pipe.report.engine.sweeps import Point, Sweep
+
+TITLE = "Sweeps"
+
+
+def context(results: Results, collector: Collector) -> dict | None:
+    found = sweeps.collect(results)
+    if not found:
+        return None
+    return {
+        "sweeps": [_curves(one, collector) if one.curves else _values(one, collector) for one in found],
+        "split": results.params.evaluate.split,
+    }
+
+
+def _values(sweep: Sweep, collector: Collector) -> dict:
+    best = max(sweep.points, key=lambda point: point.rsum)
+    label = (
+        f"rsum under {sweep.node.inference} of {plural(len(sweep.points), 'run')} against {sweep.title}; "
+        f"the best is {best.rsum:.1f} at {best.x:g}, run {best.run}."
+    )
+    spec = charts.sweep(sweep.points, sweep.baselines, sweep.title, sweep.node.x)
+    several = len({point.x for point in sweep.points}) < len(sweep.points)
+    rows = [
+        {"one": point, "best": point is best, "mean": _mean(sweep.points, index) if several else None}
+        for index, point in enumerate(sweep.points)
+    ]
+    baselines = [{"one": point, "best": False, "mean": None} for point in sweep.baselines]
+    intervals = any(point.interval for point in (*sweep.points, *sweep.baselines))
+    more = {"rows": [*rows, *baselines], "several": several, "intervals": intervals}
+    return _shown(sweep, collector.chart(spec, label)) | more
+
+
+def _curves(sweep: Sweep, collector: Collector) -> dict:
+    kept = {run: history.loc[history["val_rsum"].idxmax()] for run, history in sweep.histories.items()}
+    best = max(kept, key=lambda run: kept[run]["val_rsum"])
+    label = (
+        f"Validation rsum per epoch of {plural(len(kept), 'run')}; "
+        f"the best is {best} with {kept[best]['val_rsum']:.1f} at epoch {int(kept[best]['epoch'])}."
+    )
+    rows = [
+        {"run": run, "rsum": float(row["val_rsum"]), "epoch": int(row["epoch"]), "best": run == best}
+        for run, row in kept.items()
+    ]
+    return _shown(sweep, collector.chart(charts.validation(sweep.histories), label)) | {"rows": rows}
+
+
+def _shown(sweep: Sweep, chart: Chart) -> dict:
+    return {
+        "name": sweep.name,
+        "x": sweep.node.x,
+        "title": sweep.title,
+        "inference": sweep.node.inference,
+        "curves": sweep.curves,
+        "chart": chart,
+    }
+
+
+def _mean(points: list[Point], index: int) -> float | None:
+    """The mean at this x, on the first row of several that share it."""
+    x = points[index].x
+    if index and points[index - 1].x == x:
+        return None
+    same = [point.rsum for point in points if point.x == x]
+    return sum(same) / len(same)

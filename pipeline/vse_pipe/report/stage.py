@@ -1,0 +1,77 @@
+"""report: reports/metrics.json for git, reports/plots/*.csv for DVC, reports/index.html for people, and beside it, known to
+neither, reports/timings.html."""
+
+import contextlib
+import os
+from collections.abc import Sized
+from pathlib import Path
+
+from vse_pipe.core.console import say, warn
+from vse_pipe.core.files import csv_text, json_text
+from vse_pipe.core.locks import claim
+from vse_pipe.core.whole import whole_file
+from vse_pipe.pictures.images import shown
+from vse_pipe.project import paths, timing
+from vse_pipe.project.params.typed import Params
+from vse_pipe.report.engine import formatting, outputs, sweeps, timings
+from vse_pipe.report.engine.collector import Collector
+from vse_pipe.report.engine.page import render, title
+from vse_pipe.report.engine.reading import read, told
+
+_PLURALS = {"criterion": "criteria"}
+
+
+def report(params: Params) -> Path:
+    """Write the report on every run and criterion that params names and return the page's path.
+
+    All files change together. metrics.json holds figures only, no times and no paths: the same evaluations give the same
+    bytes. What is not there yet is left out, and named by a warning and the page. Where no data set has captions the page says so,
+    and there are no figures. Raises InputError when there is nothing, or an evaluation, a history or a prepared data set is stale or not finite.
+    """
+    with claim(paths.REPORT):
+        results = read(params)
+        tables = {
+            "rsum": outputs.rsum,
+            "history": outputs.history,
+            "occurrence": outputs.occurrence,
+            "sweeps": sweeps.table,
+        }
+        plots = {name: make(results) for name, make in tables.items()}
+        figures = outputs.metrics(results)
+        collector = Collector(shown, params.report.thumbnail)
+        html = render(results, collector)
+        spent = timings.rows(params, timing.of)
+        page = paths.REPORTS / "index.html"
+        contents = {paths.REPORTS / "metrics.json": json_text(figures), page: html}
+        contents |= {paths.REPORTS / "plots" / f"{name}.csv": csv_text(table) for name, table in plots.items()}
+        contents[paths.REPORTS / timings.NAME] = timings.render(spent, title(params))
+        _write_together(contents)
+    for line in told(results.missing):
+        warn(f"not in the report: {line}")
+    if collector.unreadable:
+        warn(
+            f"{len(collector.unreadable)} pictures cannot be read, the first is {collector.unreadable[0]}; the page says so"
+        )
+    counted: list[tuple[str, Sized]] = [
+        ("run", results.params.runs),
+        ("ensemble", results.params.ensembles),
+        ("transfer", results.params.transfers),
+        ("criterion", results.params.grid.inferences),
+    ]
+    told_of = [formatting.plural(len(of), word, _PLURALS.get(word)) for word, of in counted if of]
+    what = "nothing to measure, for no data set has captions"
+    if results.groups:
+        what = f"{' and '.join(told_of[:-1])} under {told_of[-1]}"
+    say(f"report: {what}, {page} ({len(html.encode()) / 1e6:.1f} MB)")
+    return page
+
+
+def _write_together(contents: dict[Path, str]) -> None:
+    """All are complete on the disk before the first takes its place."""
+    with contextlib.ExitStack() as stack:
+        for path, text in contents.items():
+            content = text.encode()
+            with stack.enter_context(whole_file(path, len(content))).open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())

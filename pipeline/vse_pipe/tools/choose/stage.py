@@ -1,0 +1,112 @@
+"""Each setting of a grid trained and validated, and the best of each run written into params.yaml; test is never read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vse_pipe.artifacts import model_files
+from vse_pipe.core.console import warn
+from vse_pipe.core.errors import DeadRun, UsageError
+from vse_pipe.project import timing
+from vse_pipe.project.params import overlay
+from vse_pipe.project.params.load import Check, load
+from vse_pipe.project.params.typed import Params
+from vse_pipe.project.paths import PARAMS
+from vse_pipe.project.registry import SCHEMES
+from vse_pipe.project.step import Earlier, Step
+from vse_pipe.tools.choose.grid import Candidate
+from vse_pipe.train import plan
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A setting that was trained: rsum of its best epoch on val, that epoch, whether it converged, and seconds spent. A setting
+    whose training was dead has none of these, and ``dead`` says why."""
+
+    setting: Candidate
+    val_rsum: float
+    epoch: int
+    converged: bool
+    seconds: float | None
+    dead: str = ""
+
+    @classmethod
+    def of(cls, setting: Candidate) -> "Tried":
+        config = model_files.read_config(setting.out, setting.run)
+        best, ended = config["best"], config["ended"]
+        return cls(setting, best["val_rsum"], best["epoch"], ended["converged"], timing.of(setting.out))
+
+    @property
+    def figures(self) -> str:
+        """For the list that the command prints."""
+        if self.dead:
+            return "dead"
+        spent = "" if self.seconds is None else f", {self.seconds:.0f} s"
+        state = "" if self.converged else ", not converged"
+        return f"val rsum {self.val_rsum:.1f} (epoch {self.epoch}{state}{spent})"
+
+    def as_json(self) -> dict:
+        values = {"run": self.setting.run, "values": self.setting.values, "out": str(self.setting.out)}
+        if self.dead:
+            return values | {"dead": self.dead}
+        figures = {"val_rsum": self.val_rsum, "epoch": self.epoch, "converged": self.converged, "seconds": self.seconds}
+        return values | figures
+
+
+def params_of(setting: Candidate, overrides: list[str], further: Sequence[Check]) -> Params:
+    """params.yaml with the setting in it, its run with the seed of the file. Raises ParamsError where a value does not fit,
+    UsageError for a run that trains nothing."""
+    found = load(PARAMS, [*overrides, *setting.overrides], further=further)
+    one = replace(found.runs[found.models(setting.run)[0]], seed=found.seed)
+    if not SCHEMES.traits(one.scheme.name).trains:
+        raise UsageError(
+            f"run '{setting.run}' trains nothing (scheme {one.scheme.name}), so there is nothing to choose"
+        )
+    return replace(found, runs={**found.runs, setting.run: one})
+
+
+def planned(params: Params, setting: Candidate, others: list[Candidate]) -> Step:
+    """params: as of ``params_of``. others: settings of the same run, whose seconds stand for those of this one."""
+    earlier = [Earlier(one.out, plan.work_done(params, setting.run, one.out)) for one in others]
+    return plan.plan(params, setting.run, setting.out, earlier)
+
+
+def tried(settings: list[Candidate], params: Mapping[Path, Params], device: str) -> list[Tried]:
+    """Train the settings, or find them trained. A dead one does not end the others. Raises DeadRun where all are dead.
+
+    params: of each by its folder, as of ``params_of``."""
+    from vse_pipe.train.stage import flush_denormals, train  # torch, which a plan does without
+
+    flush_denormals()
+    found = []
+    for one in settings:
+        try:
+            train(params[one.out], one.run, device, one.out)
+            found.append(Tried.of(one))
+        except DeadRun as error:
+            warn(str(error))
+            found.append(Tried(one, -1.0, 0, False, None, str(error)))
+    if all(one.dead for one in found):
+        raise DeadRun(f"all settings of run '{settings[0].run}' are dead; the last: {found[-1].dead}")
+    return found
+
+
+def best(found: list[Tried]) -> Tried:
+    """The first of those with the highest rsum."""
+    return max(found, key=lambda one: one.val_rsum)
+
+
+def write(chosen: list[Candidate], seeds: int, further: Sequence[Check]) -> None:
+    """Put the values into params.yaml, and that each run is repeated with seeds 1, 2, ... Comments stay."""
+    changes = [change for setting in chosen for change in setting.overrides]
+    overlay.edit(PARAMS, changes + _repeated([setting.run for setting in chosen], seeds), further)
+
+
+def check(runs: Sequence[str], seeds: int, overrides: list[str], further: Sequence[Check]) -> None:
+    """Raises ParamsError where the runs cannot have seeds, such as those that ``first`` of an ensemble names, before hours go
+    into a choice that cannot be written down."""
+    load(PARAMS, [*overrides, *_repeated(runs, seeds)], further=further)
+
+
+def _repeated(runs: Sequence[str], seeds: int) -> list[str]:
+    return [f"runs.{run}.seeds={list(range(1, seeds + 1))}" for run in runs] if seeds else []

@@ -1,0 +1,235 @@
+"""README.md of a packed model: what it is, its figures with intervals, how to load it, its data and its licence."""
+
+import io
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from ruamel.yaml import YAML
+
+from vse_pipe.artifacts import captions, evaluation, images, model_files
+from vse_pipe.extract.engine.pair import published
+from vse_pipe.extract.text_engine.encoder import EncoderParams
+from vse_pipe.project import paths
+from vse_pipe.project.params.criteria import ranked_under
+from vse_pipe.project.params.typed import Member, Params, Run
+from vse_pipe.project.registry import RUN_FAMILIES, SCHEMES
+from vse_pipe.project.step import by_split
+from vse_pipe.report.engine.formatting import markdown_row
+from vse_pipe.tools.hub.files import WEIGHTS, with_weights
+
+_DIRECTIONS = {"image_to_text": "image to text", "text_to_image": "text to image"}
+LOADER = """\
+from pathlib import Path
+
+from vse_pipe.tools.hub.model import networks  # of vse-pipe
+
+sentences = ["two dogs run along a beach", "a red car in the snow"]
+photos = [Path("a.jpg"), Path("b.jpg")]
+scores = 0
+for one in networks(Path(".")):  # this folder; a run of two networks is ranked by the sum of their scores
+    scores = scores + one.scores(one.images(photos), one.captions(sentences))
+print(scores)  # a row for each photo, a column for each sentence
+"""
+
+
+@dataclass(frozen=True)
+class About:
+    """licence: as hubs name it, None where nobody says; digests: of the packed files; config: of the model; features: their
+    meta.json; parameters: how many numbers a network has; figures: metrics.json by criterion; weights: the packed weights files by their
+    paths here."""
+
+    params: Params
+    run: str
+    licence: str | None
+    digests: dict[str, str]
+    config: dict
+    features: dict
+    parameters: int
+    figures: dict[str, dict]
+    weights: dict[str, str]
+
+    @property
+    def run_node(self) -> Run:
+        return self.params.runs[self.run]
+
+
+def figures(params: Params, run: str) -> dict[str, dict]:
+    """metrics.json by criterion, of those in params.yaml under which the run has been evaluated."""
+    folders = {name: paths.evaluated(run, name) for name in ranked_under(params, run)}
+    found = {name: folder for name, folder in folders.items() if (folder / evaluation.METRICS).is_file()}
+    return {name: evaluation.read_metrics(folder) for name, folder in found.items()}
+
+
+def text(about: About) -> str:
+    node, config = about.run_node, about.config
+    sides = {key: f"`{config[key]['name']}`" for key in RUN_FAMILIES}
+    what = (
+        f"Images and captions in one space, by vse-pipe {version('vse-pipe')}: image side "
+        f"{sides['image']}, text side {sides['text']}, compared by {sides['similarity']}; {_training(about, sides)}"
+    )
+    parts = {
+        "Figures": _figures(about),
+        "Use": f"```python\n{LOADER}```\n\n{_use(about)}",
+        "In a project of vse-pipe": f"```yaml\n{_yaml(_entries(about))}```\n\n`model` is where this folder lies, `sha256` the digest "
+        f"of its config.json. `vse-pipe train --run {about.run}` then takes the model and trains nothing; the data set must be the "
+        "one below, with these features and texts.",
+        "Data": _data(about),
+        "Licence": f"`{about.licence}`"
+        if about.licence
+        else "Nobody has said under which licence these weights may be used.",
+        "Files": "\n".join(f"- `{name}`: sha256 `{digest}`" for name, digest in about.digests.items()),
+    }
+    body = "\n\n".join(f"## {title}\n\n{part}" for title, part in parts.items())
+    return f"---\n{_yaml(_front_matter(about, node.dataset))}---\n\n# {about.run}\n\n{what}\n\n{body}\n"
+
+
+def _use(about: About) -> str:
+    """Where what encodes photos and captions comes from."""
+    text = about.params.texts[about.run_node.texts].method.params
+    encoders = [
+        one.model for one in (text, *(part.params for part in text.further())) if isinstance(one, EncoderParams)
+    ]
+    needed = "".join(f" Captions need the sentence encoder `{name}` there." for name in encoders)
+    if "backbone" in about.config:
+        return f"The model reads photos itself.{needed}"
+    made = {
+        "random": "are drawn from a seed",
+        "published": "are fetched from their publisher",
+        "file": f"lie in {WEIGHTS}/",
+    }
+    origin = (about.features.get("weights") or {}).get("origin")
+    if origin is None:
+        return f"No network here makes the features: `one.features(array)` takes them, and `one.images` is refused.{needed}"
+    return (
+        "Photos go through the network that made the features of the training, described in features/meta.json, whose weights "
+        f"{made[origin]}; `one.features(array)` takes features that are computed already.{needed}"
+    )
+
+
+def _training(about: About, sides: dict[str, str]) -> str:
+    config = about.config
+    if not SCHEMES.traits(config["scheme"]["name"]).trains:
+        return f"nothing was trained, features and texts are as they are: {config['embed_size']} dimensions."
+    return (
+        f"trained with loss {sides['loss']}, scheme {sides['scheme']} and sampler {sides['sampler']}. {about.parameters:,} "
+        f"parameters{' in each of two networks' if 'peer_sha256' in config else ''}, {config['embed_size']} dimensions; epoch "
+        f"{config['best']['epoch']} is the best on the validation split."
+    )
+
+
+def _pair(features: dict) -> list[str]:
+    """What open_clip knows of the weights behind the features. features: their meta.json."""
+    if features.get("backbone") != "open_clip":
+        return []
+    weights, tag = features["weights"], features["pretrained"]
+    named = f"`{tag}`, " if tag else ""
+    digest = f"sha256 `{weights['sha256']}`" if "sha256" in weights else "random"
+    return [
+        f"- Pretrained pair `{features['network']}`, weights {named}{digest}; trained on: {published.trained_on(tag)}; their "
+        "licence: unknown, their publisher says."
+    ]
+
+
+def _front_matter(about: About, dataset: str) -> dict:
+    """The fields that hubs read; metrics are those of ``model-index``, one for each criterion, direction and K."""
+    measured = [
+        {"type": "recall", "name": f"R@{k} {said}, {name}", "value": metrics[direction][f"r@{k}"]}
+        for name, metrics in about.figures.items()
+        for direction, said in _DIRECTIONS.items()
+        for k in evaluation.KS
+    ]
+    found: dict = {
+        "library_name": "vse-pipe",
+        "license": about.licence or "other",
+        "pipeline_tag": "feature-extraction",
+        "tags": ["image-text-retrieval", *sorted({about.config[key]["name"] for key in RUN_FAMILIES})],
+        "datasets": [dataset],
+    }
+    if measured:
+        split = next(iter(about.figures.values()))["split"]
+        of = {"name": dataset, "type": dataset, "split": split}
+        task = {"type": "image-text-retrieval", "name": "Image-text retrieval"}
+        found["model-index"] = [{"name": about.run, "results": [{"task": task, "dataset": of, "metrics": measured}]}]
+    return found
+
+
+def _figures(about: About) -> str:
+    if not about.figures:
+        return "The run had not been evaluated when this was written."
+    ks = [f"R@{k}" for _ in _DIRECTIONS for k in evaluation.KS]
+    lines = [markdown_row(["criterion", "bank", *ks, "rsum"]), f"|---|---|{'---:|' * (len(ks) + 1)}"]
+    for name, metrics in about.figures.items():
+        ends = metrics.get("intervals", {})
+        cells = [
+            _with_interval(metrics[direction][f"r@{k}"], ends.get(direction, {}).get(f"r@{k}"))
+            for direction in _DIRECTIONS
+            for k in evaluation.KS
+        ]
+        cells.append(_with_interval(metrics["rsum"], ends.get("rsum")))
+        bank = f"{metrics['bank']}, transductive" if metrics["transductive"] else metrics["bank"]
+        lines.append(markdown_row([name, bank, *cells]))
+    first = next(iter(about.figures.values()))
+    counts = [f"{first[direction]['queries']:,}" for direction in _DIRECTIONS]
+    said = (
+        f"Split {first['split']}, {counts[0]} images and {counts[1]} captions, protocol {first['protocol']}, ties {first['ties']}: "
+        "recall in percent, image to text and then text to image; in brackets 95% intervals of a bootstrap over images. The "
+        "criteria but `nns` correct hubs by the queries of the bank."
+    )
+    return "\n".join([said, "", *lines])
+
+
+def _with_interval(value: float, ends: list[float] | None) -> str:
+    return f"{value:.1f}" + (f" [{ends[0]:.1f}, {ends[1]:.1f}]" if ends else "")
+
+
+def _entries(about: About) -> dict:
+    """What params.yaml of another project needs for the run."""
+    params, run = about.params, about.run_node
+    held = {path: f"models/{about.run}/{place}" for path, place in about.weights.items()}
+    made = {
+        "features": (run.features, "backbone", params.features[run.features].backbone),
+        "texts": (run.texts, "method", params.texts[run.texts].method),
+        "noises": (run.noise, "protocol", params.pairs(run.noise).protocol),
+    }
+    nodes: dict = {
+        key: {name: {"dataset": run.dataset} | with_weights(_named(kind, one), held)}
+        for key, (name, kind, one) in made.items()
+    }
+    members = {key: getattr(run, key) for key in RUN_FAMILIES}
+    options = {key: one.params.model_dump(mode="json") for key, one in members.items()}
+    entry: dict = {"dataset": run.dataset, "features": run.features, "texts": run.texts, "noise": run.noise}
+    entry |= {key: one.name for key, one in members.items()}
+    entry |= {"options": {key: value for key, value in options.items() if value}}
+    entry |= {"train": {"embed_size": about.config["embed_size"]}}
+    entry |= {"model": f"models/{about.run}", "sha256": about.digests[model_files.CONFIG]}
+    return nodes | {"runs": {about.run.replace("/", "-"): entry}}
+
+
+def _named(kind: str, member: Member) -> dict:
+    return {kind: member.name} | member.params.model_dump(mode="json", exclude_defaults=True)
+
+
+def _data(about: About) -> str:
+    params, run = about.params, about.run_node
+    noise, prepared = params.pairs(run.noise).protocol, paths.prepared(run.dataset)
+    counts = [by_split(prepared / name) for name in (images.NAME, captions.NAME)]
+    splits = ", ".join(f"{split} {counts[0].get(split, 0):,} / {count:,}" for split, count in counts[1].items())
+    rate = getattr(noise.params, "rate", None)
+    shown = f"protocol `{noise.name}`" + (f", rate {rate:g}" if rate is not None else "")
+    return "\n".join(
+        [
+            f"- Data set `{run.dataset}`, format `{params.datasets[run.dataset].format.name}`; images / captions: {splits}.",
+            f"- Mismatches injected into the training pairs: {shown}.",
+            f"- Features `{params.features[run.features].backbone.name}`, sha256 `{about.config['features_sha256']}`.",
+            *_pair(about.features),
+            f"- Texts `{params.texts[run.texts].method.name}`, sha256 `{about.config['texts_sha256']}`.",
+            "- The licence of pictures and captions is that of the data set.",
+        ]
+    )
+
+
+def _yaml(content: dict) -> str:
+    stream, writer = io.StringIO(), YAML()
+    writer.width = 4096
+    writer.dump(content, stream)
+    return stream.getvalue()

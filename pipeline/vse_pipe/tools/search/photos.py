@@ -1,0 +1,121 @@
+"""A photo as the input of a run's image encoder, treated as the run's own images were."""
+
+import hashlib
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vse_pipe.artifacts import features
+from vse_pipe.core import precision
+from vse_pipe.core.errors import IntegrityError, MissingResource, UsageError
+from vse_pipe.core.files import read_json
+from vse_pipe.embed.engine.alike import identity
+from vse_pipe.extract.engine.backbone import Backbone
+from vse_pipe.extract.engine.forward import Forward
+from vse_pipe.pictures import images
+from vse_pipe.pictures.images import Item
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import FeatureSet, Params
+from vse_pipe.project.registry import BACKBONES
+from vse_pipe.train.encoders.image.finetune import network as networks
+from vse_pipe.train.engine import restore
+from vse_pipe.train.engine.model import DualEncoder
+
+# Backbones that pass on what somebody else computed: there is no network to show a photo to.
+NO_NETWORK = ("precomp", "bottom_up")
+# Boxes that go through the network at once.
+_BATCH = 16
+
+
+@dataclass(frozen=True)
+class Eye:
+    """model: the trained network; config: what lies beside it; backbone, forward, computing: what makes its features,
+    None where its image encoder reads pixels itself."""
+
+    model: DualEncoder
+    config: dict
+    device: torch.device
+    backbone: Backbone | None
+    forward: Forward | None
+    computing: str
+
+    @classmethod
+    def open(cls, params: Params, run: str, trained: Path, config: dict, device: torch.device) -> "Eye":
+        """config: of the run. Raises UsageError where the features were computed elsewhere, MissingResource where weights are not there,
+        IntegrityError where weights or transform are not those of the run's features."""
+        name = config["features"]
+        source = params.features.get(name)
+        if source is None:
+            raise UsageError(f"run '{run}' was trained on features.{name}, which params.yaml does not name any more")
+        if source.backbone.name in NO_NETWORK:
+            raise UsageError(
+                f"features.{name} of run '{run}' are '{source.backbone.name}': computed elsewhere, with no network here to "
+                "show a photo to; `search --image-id` takes an image of the data set"
+            )
+        model = restore.load(trained, run)[0].to(device)
+        if model.tests_on_pixels:
+            return cls(model, config, device, None, None, "float32")
+        meta = _meta(source, name, run, config)
+        backbone = BACKBONES.load(source.backbone.name).build(source.backbone.params, params.seed)
+        must_be_the_same(backbone, meta, name)
+        forward = Forward(backbone.module.to(device), source.backbone.params, device)
+        return cls(model, config, device, backbone, forward, meta.get("precision", "float32"))
+
+    def see(self, content: bytes, name: str) -> Tensor:
+        """(1, dim) or (1, R, dim). name: for messages. Raises InputError when ``content`` is no picture that can be read."""
+        images.decode(content, name)
+        with tempfile.TemporaryDirectory(prefix="vse-pipe-") as folder:
+            (Path(folder) / "photo").write_bytes(content)
+            return self.of(Path(folder), [Item(0, "photo", hashlib.sha256(content).hexdigest(), name)])
+
+    def of(self, folder: Path, items: list[Item]) -> Tensor:
+        """A row for each of the pictures, or boxes in them, below ``folder``."""
+        starts = range(0, len(items), _BATCH)
+        return torch.cat([self._embedded(folder, items[start : start + _BATCH]) for start in starts])
+
+    def _embedded(self, folder: Path, items: list[Item]) -> Tensor:
+        if self.backbone is None:
+            transform = networks.transform(self.config["backbone"])
+            seen = torch.from_numpy(np.stack([images.pixels(folder, item, transform) for item in items]))
+        else:
+            seen = torch.from_numpy(np.asarray(self._features(self.backbone, folder, items), np.float32))
+        with torch.inference_mode():
+            return self.model.img(seen.to(self.device)).float()
+
+    def _features(self, backbone: Backbone, folder: Path, items: list[Item]) -> np.ndarray:
+        assert self.forward is not None
+        read = [backbone.read(folder, item) for item in items]
+        whole = isinstance(read[0], tuple)
+        arrays = tuple(np.stack(column) for column in zip(*read, strict=True)) if whole else np.stack(read)
+        with precision.inference(self.device, self.computing):
+            return self.forward(arrays).features
+
+
+def _meta(source: FeatureSet, name: str, run: str, config: dict) -> dict:
+    path = paths.extracted(source.dataset, name) / features.META
+    if not path.is_file():
+        raise MissingResource(
+            f"{path} does not exist: it says which weights saw the images; make it with `vse-pipe extract --features {name}`"
+        )
+    meta = read_json(path)
+    if meta.get("sha256") != config.get("features_sha256"):
+        raise IntegrityError(
+            f"run {run} was trained on other features than data/extract now holds; run `vse-pipe train --run {run}` again"
+        )
+    return meta
+
+
+def must_be_the_same(backbone: Backbone, meta: dict, name: str) -> None:
+    """Raises IntegrityError where weights, transform or what else the backbone says the features depend on is not as in
+    ``meta``; libraries are left out."""
+    about = json.loads(json.dumps(backbone.about))
+    changed = [key for key, value in about.items() if identity(value) != identity(meta.get(key))]
+    if changed:
+        raise IntegrityError(
+            f"features.{name} was made with other {' and '.join(changed)} than there are now; run `vse-pipe extract --features {name}` again"
+        )

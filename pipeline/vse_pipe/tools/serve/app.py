@@ -1,0 +1,153 @@
+"""The web application: one page that works without scripts, the same searches as JSON, and the pictures."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anyio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from vse_pipe.core.console import warn
+from vse_pipe.core.errors import InputError, PipelineError, UsageError
+from vse_pipe.tools.serve import query as queries
+from vse_pipe.tools.serve.guard import LOOPBACK, Guarded
+from vse_pipe.tools.serve.line import WaitingLine
+from vse_pipe.tools.serve.pages import Form, Pages
+from vse_pipe.tools.serve.pictures import Thumbnails, check_upload
+from vse_pipe.tools.serve.query import FIELDS, Query
+from vse_pipe.tools.serve.searching import Desk, Found, Searcher
+from vse_pipe.tools.serve.uploads import Uploads
+
+_DATA = ("/api/", "/picture/", "/health")
+# Places in line of a search with a photo, which lies in memory for as long.
+_PHOTO = 8
+_FAILED = "the search failed; the terminal of vse-pipe serve says why"
+
+
+def create(engines: Mapping[str, Searcher], hosts: Sequence[str] = LOOPBACK, why: str = "as asked") -> ASGIApp:
+    """engines: one per inference criterion, all of the same run and split; the first is the default.
+
+    why: how the run was chosen. hosts: the names that a request's Host header may carry. The application answers
+
+    - GET /, POST /: the page; ``text``, ``image_id`` or the upload ``photo``, and what else ``query.FIELDS`` names;
+    - GET /api/search, POST /api/search: the document of ``vse-pipe search --json``;
+    - GET /picture/ID: a thumbnail of an image of the data set; GET /health: what is served.
+    """
+    site = _Site(Desk(engines, why))
+    routes = [
+        Route("/", site.page, methods=["GET", "POST"]),
+        Route("/api/search", site.api, methods=["GET", "POST"]),
+        Route("/picture/{image_id:path}", site.picture),
+        Route("/health", site.health),
+        Route("/style.css", site.style),
+        Route("/icon.svg", site.icon),
+        Route("/more.js", site.script),
+    ]
+    handlers: dict[Any, Any] = {
+        PipelineError: site.refused,
+        HTTPException: site.failed,
+        ClientDisconnect: site.left,
+        Exception: site.crashed,
+    }
+    return Guarded(Starlette(routes=routes, exception_handlers=handlers), list(hosts))
+
+
+class _Site:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._pages = Pages(desk)
+        self._thumbnails = Thumbnails(desk.picture)
+        self._uploads = Uploads()
+        # A model is no place for two threads; the page and its pictures go on meanwhile.
+        self._searches, self._decoders = WaitingLine(1), WaitingLine(2)
+
+    async def page(self, request: Request) -> Response:
+        query = await self._query(request)
+        if query is None:
+            return HTMLResponse(self._pages.empty())
+        found = await self._search(request, query)
+        return HTMLResponse(await anyio.to_thread.run_sync(self._pages.results, query, found))
+
+    async def api(self, request: Request) -> Response:
+        query = await self._query(request)
+        if query is None:
+            raise UsageError("search for what? give text, image_id, or POST a photo")
+        return JSONResponse((await self._search(request, query)).told)
+
+    async def picture(self, request: Request) -> Response:
+        asked = request.path_params["image_id"]
+        if not asked or ("/" in asked and not self._desk.named):  # text may hold a slash; it is looked up and no path
+            raise HTTPException(404)
+        number = queries.image_id(asked, self._desk.named)
+        try:
+            async with self._decoders.turn(_address(request)):
+                webp = await anyio.to_thread.run_sync(self._thumbnails.get, number)
+        except InputError as error:
+            raise HTTPException(404, str(error)) from error
+        if webp is None:
+            raise HTTPException(404, f"no picture of image {number}")
+        return Response(webp, media_type="image/webp")
+
+    async def health(self, request: Request) -> Response:
+        desk = self._desk
+        served = {"run": desk.run, "split": desk.split, "inferences": desk.inferences, **desk.counts}
+        return JSONResponse({"status": "ok", **served})
+
+    async def style(self, request: Request) -> Response:
+        return Response(self._pages.style, media_type="text/css")
+
+    async def script(self, request: Request) -> Response:
+        return Response(self._pages.script, media_type="text/javascript")
+
+    async def icon(self, request: Request) -> Response:
+        return Response(self._pages.icon, media_type="image/svg+xml")
+
+    async def _query(self, request: Request) -> Query | None:
+        if request.method != "POST":
+            return queries.read(request.query_params.multi_items(), self._desk.inferences, named=self._desk.named)
+        values, photo = await self._uploads.read(request)
+        check_upload(photo)
+        asked = [*request.query_params.multi_items(), *values]
+        return queries.read(asked, self._desk.inferences, photo, self._desk.named)
+
+    async def _search(self, request: Request, query: Query) -> Found:
+        places = 1 if query.photo is None else _PHOTO
+        async with self._searches.turn(_address(request), places):
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            return await anyio.to_thread.run_sync(self._desk.search, query)
+
+    async def refused(self, request: Request, error: PipelineError) -> Response:
+        """The visitor asked for something wrong, or this installation lacks something and its owner should know."""
+        if isinstance(error, UsageError | InputError):
+            return self._error(request, 400, str(error))
+        warn(str(error))
+        return self._error(request, 503, str(error))
+
+    async def failed(self, request: Request, error: HTTPException) -> Response:
+        response = self._error(request, error.status_code, error.detail)
+        response.headers.update(error.headers or {})
+        return response
+
+    async def left(self, request: Request, error: ClientDisconnect) -> Response:
+        """Nobody reads this: the visitor has gone in the middle of an upload."""
+        return Response(status_code=400)
+
+    async def crashed(self, request: Request, error: Exception) -> Response:
+        return self._error(request, 500, _FAILED)
+
+    def _error(self, request: Request, status: int, message: str) -> Response:
+        if request.url.path.startswith(_DATA):
+            return JSONResponse({"error": message}, status)
+        typed = {name: request.query_params[name] for name in FIELDS if name in request.query_params}
+        for name in ("image_id", "offset"):
+            typed.pop(name, None)
+        return HTMLResponse(self._pages.problem(message, Form(**typed)), status)
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""

@@ -1,0 +1,135 @@
+"""A run whose model comes from a folder that `vse-pipe pack` wrote, and not from a training."""
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from vse_pipe.artifacts import history, model_files
+from vse_pipe.core.console import say
+from vse_pipe.core.errors import IntegrityError, UnknownMember, UsageError
+from vse_pipe.core.files import require, sha256, write_json
+from vse_pipe.core.inside import inside
+from vse_pipe.core.whole import partial, require_ours
+from vse_pipe.project import repetitions, timing
+from vse_pipe.project.params.typed import GivenModel, Member, Run
+from vse_pipe.project.registry import RUN_FAMILIES, Family
+from vse_pipe.train.engine import finished, restore
+from vse_pipe.train.engine.model import describe
+from vse_pipe.train.engine.model import restore as restored
+
+# What lies in the project: the names of the one that trained it mean other things here.
+_NAMES = ("dataset", "features", "texts", "noise")
+_COPIED = (model_files.MODEL, model_files.VOCABULARY)
+
+
+def mark(model: GivenModel, run: Run, name: str) -> str:
+    """What data/train/<run>/ depends on when it is a copy, in place of a training's fingerprint."""
+    parts = {"model": model.sha256, "run": name, "names": [getattr(run, key) for key in _NAMES], "asked": _asked(run)}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def take(model: GivenModel, run: Run, name: str, out: Path, files: Iterable[str]) -> None:
+    """Weights, vocabulary and learning curve as they are, and config.json under the run's own names, in ``out``.
+
+    files: what a training may have left there, as of ``repetitions.patterns``. Raises InputError for a file of the model that
+    is missing or lies outside its folder, IntegrityError for one that is not what the digests say or of which this version
+    makes no model, UsageError where params.yaml says another model than it is; ``out`` is then what it was.
+    """
+    started, known = time.monotonic(), mark(model, run, name)
+    if finished.is_finished(out, known):
+        say(f"train {name}: {out} is up to date")
+        return
+    config = _checked(model, run, name)
+    require_ours(out, repetitions.patterns(files))
+    building = partial(out)
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    _copy(model, config, run, name, building)
+    finished.record(building, known)
+    repetitions.put(building, out, files, f"train {name}")
+    timing.record(out, time.monotonic() - started)
+    say(f"train {name}: nothing was trained, it is the model in {model.folder}")
+
+
+def _checked(model: GivenModel, run: Run, name: str) -> dict:
+    """config.json of a model that is whole and is what params.yaml says."""
+    folder = Path(model.folder)
+    config = _config(folder, model, name)
+    for beside in ("", *([model_files.PEER] if "peer_sha256" in config else [])):
+        _load(folder, config, beside)
+    _require_the_same_members(folder, config, run, name)
+    history.read(_file(folder, history.NAME).parent)
+    return config
+
+
+def _copy(model: GivenModel, config: dict, run: Run, name: str, building: Path) -> None:
+    folder = Path(model.folder)
+    origin = {"sha256": model.sha256, **{key: config.get(key) for key in ("run", *_NAMES)}}
+    own = {**config, **{key: getattr(run, key) for key in _NAMES}, "run": name, "origin": origin}
+    for file in (*_COPIED, history.NAME):
+        shutil.copyfile(_file(folder, file), building / file)
+    if peer := own.get("peer_sha256"):
+        (building / model_files.PEER).mkdir()
+        for file in _COPIED:
+            shutil.copyfile(_file(folder, f"{model_files.PEER}/{file}"), building / model_files.PEER / file)
+        # As a training writes it: of the second network only the weights differ, and all of it is below the one digest.
+        digests = {**config["sha256"], model_files.MODEL: peer}
+        second = {key: value for key, value in own.items() if key != "peer_sha256"} | {"sha256": digests}
+        write_json(building / model_files.PEER / model_files.CONFIG, second)
+    write_json(building / model_files.CONFIG, own)
+
+
+def _config(folder: Path, model: GivenModel, name: str) -> dict:
+    """config.json, once its digest was compared."""
+    path = _file(folder, model_files.CONFIG)
+    if (found := sha256(path)) != model.sha256:
+        raise IntegrityError(
+            f"{path}: sha256 is {found}, runs.{name}.sha256 says {model.sha256}; fetch the folder again"
+        )
+    return model_files.read_config(folder)
+
+
+def _load(folder: Path, config: dict, beside: str) -> None:
+    """The model once, so that whatever does not fit is said now. beside: the folder of the second network."""
+    for file in model_files.FILES:
+        _file(folder, f"{beside}/{file}" if beside else file)
+    _, files = restore.load(folder / beside, config.get("run"))
+    if beside and files.digest != config["peer_sha256"]:
+        raise IntegrityError(
+            f"{folder / beside}: holds another network than {model_files.CONFIG} names; fetch it again"
+        )
+
+
+def _file(folder: Path, file: str) -> Path:
+    return require(inside(folder, file, str(folder)))
+
+
+def _asked(run: Run) -> dict:
+    return {key: describe(getattr(run, key)) for key in RUN_FAMILIES} | {"train.embed_size": run.train.embed_size}
+
+
+def _require_the_same_members(folder: Path, config: dict, run: Run, name: str) -> None:
+    """params.yaml must say what the model is: reports and checks believe it."""
+    made = {key: _made(folder, family, config.get(key)) for key, family in RUN_FAMILIES.items()}
+    made["train.embed_size"] = config["embed_size"]
+    for key, value in _asked(run).items():
+        if value != made[key]:
+            raise UsageError(
+                f"params.yaml runs.{name}.{key} is {json.dumps(value)}, the model in {folder} has {json.dumps(made[key])}; "
+                "write what it has"
+            )
+
+
+def _made(folder: Path, family: Family, described: object) -> dict:
+    """A member of the model with all options that this version knows, those that it was trained without at their defaults."""
+    try:
+        member: Member = restored(family, described)  # type: ignore[arg-type]
+    except (KeyError, TypeError, ValueError, UnknownMember) as error:
+        reason = " ".join(str(error).split())
+        raise IntegrityError(
+            f"{folder / model_files.CONFIG}: names no {family.kind} of this version ({reason})"
+        ) from error
+    return describe(member)

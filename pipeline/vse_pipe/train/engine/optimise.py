@@ -1,0 +1,93 @@
+"""One optimisation step: Adam or SGD, gradient clipping (vsepp and its descendants)."""
+
+from inspect import unwrap
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from vse_pipe.core import ranks
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.project.params.training import TrainParams
+from vse_pipe.train.engine import gradient_cache
+from vse_pipe.train.engine.data import Batch
+from vse_pipe.train.engine.encoder.rate import OwnRate
+from vse_pipe.train.engine.scheme.scheme import Scheme
+
+
+class _Uncompiled(torch.optim.Optimizer):
+    """Without the wrappers that keep torch.compile out of an optimiser: they import the compiler for it, which takes as long
+    as importing the rest of torch, and nothing is compiled here."""
+
+    zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
+    add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
+    state_dict = unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
+
+
+class _Adam(_Uncompiled, torch.optim.Adam):
+    step = torch.no_grad()(unwrap(torch.optim.Adam.step))
+
+
+class _SGD(_Uncompiled, torch.optim.SGD):
+    step = torch.no_grad()(unwrap(torch.optim.SGD.step))
+
+
+def optimizer_for(model: nn.Module, params: TrainParams) -> torch.optim.Optimizer:
+    """Adam with default betas and eps, or SGD with ``params.momentum``. Parameters that take no gradient are left out.
+
+    Each module with an ``own_rate`` is a group of its own; the first group is all the rest, at ``params.lr``.
+    """
+    own = {module: module.own_rate for module in model.modules() if hasattr(module, "own_rate")}
+    later = next((module.takes_over for module in model.modules() if hasattr(module, "takes_over")), None)
+    theirs = {parameter for module in own for parameter in module.parameters()}
+    rest = [parameter for parameter in model.parameters() if parameter not in theirs]
+    groups: list[dict[str, Any]] = [{"params": rest, "rate": OwnRate(params.lr), "later": later}]
+    groups += [{"params": module.parameters(), "rate": rate, "later": None} for module, rate in own.items()]
+    trained = [{**group, "params": [one for one in group["params"] if one.requires_grad]} for group in groups]
+    trained = [group for group in trained if group["params"]]
+    common: dict[str, Any] = {"lr": params.lr, "weight_decay": params.weight_decay, "fused": True}
+    if params.optimiser == "sgd":
+        return _SGD(trained, momentum=params.momentum, **common)
+    return _Adam(trained, **common)
+
+
+def step(scheme: Scheme, optimizer: torch.optim.Optimizer, batch: Batch) -> tuple[float, float]:
+    """Forward, backward, clip the norm of all gradients, update. Returns the loss before the update, and that norm before it
+    is clipped.
+
+    optimizer: that of the run's own model; a scheme that trains another one has its own.
+    Raises PipelineError on a loss that is not finite, before any weight changes.
+    """
+    params = scheme.setting.train
+    batch = scheme.prepare(batch)
+    model, optimizer = scheme.model, scheme.optimizer(optimizer)
+    optimizer.zero_grad(set_to_none=True)
+    if params.chunk and params.chunk < len(batch.pairs):
+        value = gradient_cache.backward(scheme, batch, params.chunk)
+    else:
+        images, texts = model.encode(batch, scheme.setting.device, params.precision)
+        total = scheme.terms(images, texts, batch).total()
+        value = gradient_cache.finite(total)
+        total.backward()
+    if ranks.count() > 1:
+        model.sum_gradients()
+    norm = clip(model, params.grad_clip)
+    optimizer.step()
+    return value, norm
+
+
+def clip(model: nn.Module, limit: float) -> float:
+    """Scale all gradients so that their common norm is at most ``limit``, as ``clip_grad_norm_`` does. Returns the norm before.
+
+    Below the limit that one multiplies every gradient by 1, which is a sixth of a step's overhead. Raises PipelineError
+    when the norm is NaN or infinite: the step would spoil every weight.
+    """
+    gradients = [weight.grad for weight in model.parameters() if weight.grad is not None]
+    norm = get_total_norm(gradients)
+    if not torch.isfinite(norm):
+        raise PipelineError(f"the norm of the gradients is {norm.item()}; {gradient_cache.ADVICE}")
+    if norm > limit:
+        clip_grads_with_norm_(model.parameters(), limit, norm)
+    return norm.item()

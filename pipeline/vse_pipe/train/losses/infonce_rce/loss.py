@@ -1,0 +1,17 @@
+"""Half cross entropy, half its reverse, of a batch."""
+
+from vse_pipe.train.engine.loss.chances import with_reverse
+from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.engine.loss.terms import LossTerms
+from vse_pipe.train.losses.infonce_rce import Params
+
+
+def loss(batch: Scored, params: Params) -> LossTerms:
+    """``1/2 (CE + RCE)``, each of both directions: CE is InfoNCE, ``RCE_i = -sum_t p_it log(delta_it +
+    floor)``.
+
+    Source: L2RM (Han et al., CVPR 2024) Eq. 5 as the authors' code has it, mean over the batch: the half is
+    theirs, and they warm up with it on all data sets, where the paper keeps RCE for extreme rates of
+    mismatched pairs. A mismatched pair costs at most ``-log(floor)`` of RCE, whereas its CE has no bound.
+    """
+    return with_reverse(batch, params.tau, params.floor)

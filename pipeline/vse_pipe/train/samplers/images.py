@@ -1,0 +1,31 @@
+"""Distinct images in every batch, with random captions of each (Vendrov et al.; the two-branch networks' code)."""
+
+import numpy as np
+from pydantic import PositiveInt
+
+from vse_pipe.core.strict import Strict
+from vse_pipe.train.engine.groups import Groups
+
+
+class Params(Strict):
+    captions: PositiveInt = 1
+    """of each image, drawn without repetition; images with fewer give all they have"""
+
+
+def batches(
+    owners: np.ndarray,
+    lengths: np.ndarray,
+    size: int,
+    params: Params,
+    rng: np.random.Generator,
+    texts: np.ndarray | None = None,
+) -> list[np.ndarray]:
+    """Positions of the pairs of each batch of one epoch: every image once, ``size`` images a batch.
+
+    owners: (pairs,) image of each pair. An image shows other captions in other epochs. A last batch of one pair is left out.
+    Source: order-embedding (one caption), Two_branch_network (500 images x 2 sentences).
+    """
+    groups = Groups.of(owners)
+    order = rng.permutation(groups.count)
+    found = [groups.draw(order[start : start + size], params.captions, rng) for start in range(0, len(order), size)]
+    return [chosen for chosen in found if len(chosen) > 1]

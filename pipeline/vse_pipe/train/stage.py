@@ -1,0 +1,287 @@
+"""train: pairs and features in; the model of the best validation epoch, its vocabulary and learning curve out."""
+
+import contextlib
+import copy
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from vse_pipe.artifacts import (
+    features,
+    history,
+    model_files,
+    pairs,
+    rematching,
+)
+from vse_pipe.core import allocator, ranks
+from vse_pipe.core.console import say, warn
+from vse_pipe.core.device import resolve
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.files import sha256
+from vse_pipe.core.locks import claim
+from vse_pipe.core.seeds import generator
+from vse_pipe.core.whole import partial as partial_folder
+from vse_pipe.core.whole import require_ours
+from vse_pipe.project import paths, repetitions, timing
+from vse_pipe.project.params.training import NO_WEIGHT
+from vse_pipe.project.params.typed import Params, Run
+from vse_pipe.project.registry import LOSSES, SAMPLERS, SCHEMES
+from vse_pipe.train.engine import (
+    checkpoint,
+    fingerprint,
+    finished,
+    given,
+    gradient_cache,
+    inputs,
+    loop,
+    processes,
+    standstill,
+    tracking,
+    validate,
+    word_vectors,
+)
+from vse_pipe.train.engine.model import DualEncoder, build, describe, described, objective
+from vse_pipe.train.engine.pixels import PixelNetwork
+from vse_pipe.train.engine.scheme.scheme import Setting
+from vse_pipe.train.engine.table import TrainTable
+from vse_pipe.train.engine.teacher import Teacher
+
+FILES = (*model_files.FILES, f"{model_files.PEER}/*", history.NAME, rematching.NAME, "last/*")
+
+
+def flush_denormals() -> None:
+    """To be called before any other work of torch, whose threads take the setting over when they start.
+
+    The moments of words that no longer occur decay towards 0 without end; on denormal numbers Adam is ten times slower.
+    """
+    torch.set_flush_denormal(True)
+
+
+def train(params: Params, run: str, device: str = "auto", out: Path | None = None) -> Path:
+    """Write data/train/<run>/, or ``out``, which takes the place of an earlier model when it is whole. A run with a model
+    of its own is a copy of it, one that trains nothing has what its encoders are.
+
+    A killed call goes on from its last epoch when called again with the same inputs. With ``train.processes`` it starts these
+    and waits for them; under ``torchrun`` it is one of them itself.
+    """
+    node = params.runs[run]
+    out = out or paths.trained(run)
+    own = processes.joined(resolve(device))
+    with claim(out) if ranks.first() else contextlib.nullcontext():
+        if node.model is None and SCHEMES.traits(node.scheme.name).trains:
+            _train(params, run, out, own)
+        elif ranks.first() and node.model is not None:
+            given.take(node.model, node, run, out, FILES)
+        elif ranks.first():
+            SCHEMES.load(node.scheme.name).untrained(node, run, out, FILES, own)
+    return out
+
+
+def _train(params: Params, name: str, out: Path, device: torch.device) -> None:
+    started, node, seed = time.monotonic(), params.runs[name], params.runs[name].seed
+    if device.type == "cpu":
+        allocator.keep_freed()
+    stored = features.read(paths.extracted(node.dataset, node.features))
+    # The project's seed: that of the network behind the features, where its weights are drawn; all else is the run's own.
+    network = inputs.network(node, params.features[node.features], stored, params.seed, device)
+    read = inputs.files(node)
+    depends = None if network is None else network.depends
+    done = False
+    if ranks.first() and all(path.is_file() for path in read):  # what is missing is said where it is read
+        inputs.require(node, stored)
+        mark = fingerprint.of(node, seed, read, device, depends)
+        kept = node.train.keep_state
+        done = finished.is_finished(out, mark, kept) and model_files.read_config(out).get("run", name) == name
+        if done and not kept:  # a call that was killed after its last step may have left it
+            finished.drop_state(out)
+    if ranks.of_first(done):
+        say(f"train {name}: {out} is up to date")
+        return
+    if node.train.processes > 1 and not ranks.joined():
+        processes.run(_train, (params, name, out), node.train.processes, device, f"train {name}")
+        return
+    table = inputs.table(node, stored, network, seed, device)
+    # Taken now: they may be injected anew while this trains.
+    shown = sha256(paths.injected(node.dataset, node.noise) / pairs.NAME)
+    mark = fingerprint.of(node, seed, read, device, depends)
+    sampler = _sampler(node, table, seed)
+    longest = _longest(node, table, sampler(0), name) * SCHEMES.traits(node.scheme.name).parts
+    fresh = _builder(node, table, network, name)
+    model = fresh(seed).to(device)
+    if 0 < node.train.chunk < longest:
+        _check_chunks(model, node.train.epochs, f"runs.{name}.train.chunk")
+    setting = _setting(node, name, table, model, fresh, stored, device)
+    scheme = SCHEMES.load(node.scheme.name).scheme(setting, node.scheme.params)
+    check, watch = validate.validator(table, node.train.val_images, device), _watch(name, node, table)
+    with _following(params, tracking.Training.of(node, name, mark, out)) as follow:
+        building, going_on = _start(out, mark)  # only now that all checks are past: it removes another run
+        _say_left_out(name, table)
+        say(f"train {name}: {len(table.train_pairs)} pairs, {table.described}")
+        with _same_kernels(device) if network else contextlib.nullcontext():
+            progress = loop.fit(scheme, sampler, check, building, mark, name, follow, watch)
+
+    if not ranks.first():
+        return
+    stuck = watch.end(progress.history[-1], node.train.batch_size)
+    ended = loop.ending(scheme, progress) | ({"stuck": stuck} if stuck else {})
+    config = {**_config(params, name, table, stored, progress), "ended": ended, "run": name, "pairs_sha256": shown}
+    if progress.processes > 1:
+        config["processes"] = progress.processes
+    if network:
+        config["backbone"] = network.described
+    model_files.write(building, progress.best, table.texts.words, config, progress.best_peer)
+    finished.record(building, mark, node.train.keep_state)
+    repetitions.put(building, out, FILES, f"train {name}")
+    if not node.train.keep_state:  # only now: a call that is killed before this goes on from it
+        finished.drop_state(out)
+    timing.record(out, time.monotonic() - started, earlier=going_on)
+    say(f"train {name}: best epoch {progress.best_epoch}, validation rsum {progress.best_rsum:.1f}")
+    _say_how_it_ended(name, ended)
+
+
+def _setting(
+    node: Run,
+    name: str,
+    table: TrainTable,
+    model: DualEncoder,
+    fresh: Callable[[int], DualEncoder],
+    stored: features.Features,
+    device: torch.device,
+) -> Setting:
+    taught = SCHEMES.traits(node.scheme.name).teacher
+    return Setting(
+        model,
+        objective(node.loss, model),
+        table.train_pairs,
+        node.train,
+        node.seed,
+        device,
+        fresh,
+        partial(objective, node.loss, model),
+        inputs.boxes(node, stored, table, name),
+        node.loss.params,
+        Teacher.read(paths.injected(node.dataset, node.noise), table.train_pairs) if taught else None,
+    )
+
+
+def _builder(node: Run, table: TrainTable, network: PixelNetwork | None, name: str) -> Callable[[int], DualEncoder]:
+    """A seed to a model with fresh weights, on the CPU; words start from their vectors, where there are some."""
+    start = word_vectors.start(node.text, table.texts, name)
+    members = node.image, node.text, node.similarity
+    sizes = table.feature_shape, table.texts.inputs, node.train.embed_size
+
+    def fresh(seed: int) -> DualEncoder:
+        # A copy: models of one run would else train the same backbone.
+        model = build(*members, *sizes, seed, None if network is None else copy.deepcopy(network.module), node.loss)
+        if start is not None:
+            start.fill(model.txt.embed)
+        return model
+
+    return fresh
+
+
+def _following(params: Params, training: tracking.Training) -> contextlib.AbstractContextManager[tracking.Follow]:
+    """Trackers are told by one process."""
+    if ranks.first():
+        return tracking.following(params.trackers, training)
+    return contextlib.nullcontext(lambda rows: None)
+
+
+def _same_kernels(device: torch.device) -> contextlib.AbstractContextManager:
+    """On CUDA convolutions that give the same bits every time, and float32 that means float32, as in ``extract``."""
+    if device.type != "cuda":
+        return contextlib.nullcontext()
+    return torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
+
+
+def _say_left_out(name: str, table: TrainTable) -> None:
+    if any(table.left_out):
+        pairs_, words = table.left_out
+        warn(
+            f"train {name}: {pairs_} training pairs and {words} validation captions are left out, with images that "
+            "could not be read"
+        )
+
+
+def _sampler(node: Run, table: TrainTable, seed: int) -> Callable[[int], list[np.ndarray]]:
+    """An epoch to its batches: which pairs meet follows from (seed, epoch) alone."""
+    batches = SAMPLERS.load(node.sampler.name).batches
+    owners, lengths = table.train_pairs.owners, table.train_pairs.lengths
+    incidence = table.train_pairs.incidence
+    told = None if incidence is None else incidence.texts
+
+    def epoch(number: int) -> list[np.ndarray]:
+        rng = generator(seed, "order", number)
+        return batches(owners, lengths, node.train.batch_size, node.sampler.params, rng, told)
+
+    return epoch
+
+
+def _longest(node: Run, table: TrainTable, batches: list[np.ndarray], name: str) -> int:
+    """Pairs of the longest batch. Raises InputError when there is none: a single pair has no negative."""
+    if not batches:
+        count, images = len(table.train_pairs), len(np.unique(table.train_pairs.owners))
+        raise InputError(
+            f"train {name}: {count} training pairs of {images} images give the sampler '{node.sampler.name}' no batch of at "
+            "least 2 pairs; add images and captions to the split train"
+        )
+    return max(map(len, batches))
+
+
+def _check_chunks(model: DualEncoder, epochs: int, address: str) -> None:
+    """Raises UsageError for layers that will normalise over the batch, be it in the last epoch only."""
+    trained = [(weight, weight.requires_grad) for weight in model.parameters()]
+    model.start(epochs - 1)
+    gradient_cache.require_independent_rows(model.train(), address)
+    for weight, wanted in trained:
+        weight.requires_grad_(wanted)
+
+
+def _start(out: Path, mark: str) -> tuple[Path, bool]:
+    """The folder beside ``out`` to train in, and whether it holds the state of a run of these inputs to go on from.
+
+    Such a state in ``out`` itself, of a run that lacks its last files, is taken over. The first of several processes does it.
+    """
+    require_ours(out, repetitions.patterns(FILES))
+    building = partial_folder(out)
+    if ranks.first() and checkpoint.fingerprint(building) != mark:
+        shutil.rmtree(building, ignore_errors=True)
+        if checkpoint.fingerprint(out) == mark:
+            (building / checkpoint.FILE).parent.mkdir(parents=True)
+            shutil.copyfile(out / checkpoint.FILE, building / checkpoint.FILE)
+    ranks.wait()
+    return building, (building / checkpoint.FILE).is_file()
+
+
+def _config(
+    params: Params, name: str, table: TrainTable, stored: features.Features, progress: checkpoint.Progress
+) -> dict:
+    node = params.runs[name]
+    sizes = table.feature_shape, table.texts.inputs, node.train.embed_size
+    config = described(node, *sizes, stored.meta, table.texts)
+    config["inputs"]["pairs"] = describe(params.pairs(node.noise).protocol)
+    config |= {"train": node.train.model_dump(mode="json", exclude=NO_WEIGHT), "seed": node.seed}
+    learned = {key[5:]: value.tolist() for key, value in progress.best.items() if key.startswith("loss.")}
+    config["loss"] |= {"learned": learned} if learned else {}
+    return {**config, "best": {"epoch": progress.best_epoch, "val_rsum": progress.best_rsum}}
+
+
+def _say_how_it_ended(name: str, ended: dict) -> None:
+    if ended["by"] == "patience":
+        say(f"train {name}: ended after epoch {ended['epoch']}: rsum has not risen for train.patience epochs")
+    if not ended["converged"]:
+        rising = f"rsum was still rising in the last of train.epochs {ended['epoch']}"
+        say(f"train {name}: not converged, {rising if ended['epoch'] > 1 else 'one epoch does not tell'}")
+
+
+def _watch(name: str, node: Run, table: TrainTable) -> standstill.Watch:
+    loss, stuck = node.loss, None
+    if LOSSES.traits(loss.name).stuck:
+        stuck = partial(LOSSES.load(loss.name).stuck, params=loss.params)
+    chance = validate.chance(table, node.train.val_images)
+    return standstill.Watch(name, loss.name, chance, stuck, node.train.stop_when_dead)
