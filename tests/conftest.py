@@ -30,7 +30,11 @@ def _with_shapes() -> list[str]:
         for path in (ROOT / "pipeline/vse_pipe" / room).rglob("*.py")
     ]
     names = [".".join(path.relative_to(ROOT / "pipeline").with_suffix("").parts) for path in found]
-    return [name for name in names if ".compiled." not in f"{name}." and not name.endswith(("__init__", "stage"))]
+    return [
+        name
+        for name in names
+        if ".compiled." not in name and not name.endswith(("__init__", "options", "stage", "kernels"))
+    ]
 
 
 install_import_hook(_with_shapes(), f"{typechecker.__name__}.checked")

@@ -24,7 +24,7 @@ from vse_pipe.ranking.engine.matching import Allowance
 from vse_pipe.ranking.engine.split import Split
 from vse_pipe.ranking.engine.trial import trials
 
-OPEN = {"rgm": INFERENCES.options("rgm").Params(lam=2.0)}
+OPEN = {"rgm": INFERENCES.options("rgm")(lam=2.0)}
 
 
 def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

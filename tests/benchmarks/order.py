@@ -13,14 +13,15 @@ import torch
 
 from tests.benchmarks.train import seconds, show
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.ranking.similarities.order import Params, score
-from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.ranking.similarities import order
+from vse_pipe.ranking.similarities.order import Params
+from vse_pipe.train.engine.batch import Scored
 
 
 def differences(images: torch.Tensor, texts: torch.Tensor, params: Params) -> torch.Tensor:
-    """``score.score`` without the compiled loop."""
-    with mock.patch.object(score._Squared, "apply", score._squared):
-        return score.score(images, texts, params)
+    """``order.score`` without the compiled loop."""
+    with mock.patch.object(order._Squared, "apply", order._squared):
+        return order.score(images, texts, params)
 
 
 def step(scores: Callable, images: torch.Tensor, texts: torch.Tensor, loss: str) -> None:
@@ -34,7 +35,7 @@ def validation(scores: Callable, images: torch.Tensor, texts: torch.Tensor) -> N
 
 
 def in_turn(name: str, work: Callable[[Callable], None], rounds: int) -> None:
-    both = [(seconds(lambda: work(score.score)), seconds(lambda: work(differences))) for _ in range(rounds + 1)][1:]
+    both = [(seconds(lambda: work(order.score)), seconds(lambda: work(differences))) for _ in range(rounds + 1)][1:]
     ours, theirs = (1e3 * statistics.median(one) for one in zip(*both, strict=True))
     ratio = statistics.median(b / a for a, b in both)
     show(f"{name:34}{ours:9.1f} ms compiled{theirs:9.1f} ms differences{ratio:7.1f}x")

@@ -26,7 +26,7 @@ from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SIMILARITIES, TEXT
 from vse_pipe.train.engine.data import Pairs
 from vse_pipe.train.engine.model import build, objective
 from vse_pipe.train.engine.optimise import optimizer_for, step
-from vse_pipe.train.engine.scheme.scheme import Scheme, Setting
+from vse_pipe.train.engine.scheme import Scheme, Setting
 
 POOLINGS = ("mean", "gpo")
 WIDTH, DIM, WORDS = 2048, 1024, 8000
@@ -43,7 +43,7 @@ def pairs(options: argparse.Namespace) -> Pairs:
 
 
 def member(family, name: str, **values: object) -> Member:
-    return Member(name, family.options(name).Params(**values))
+    return Member(name, family.options(name)(**values))
 
 
 def scheme(data: Pairs, pooling: str, device: torch.device) -> Scheme:

@@ -20,7 +20,7 @@ from tests.benchmarks import devices, train
 from tests.benchmarks.train import show
 from vse_pipe.project.registry import SAMPLERS, SCHEMES
 from vse_pipe.train.engine.optimise import optimizer_for, step
-from vse_pipe.train.engine.scheme.scheme import Scheme
+from vse_pipe.train.engine.scheme import Scheme
 
 
 class Epoch:
@@ -53,7 +53,7 @@ def measure(rate: float, options: argparse.Namespace, folder: Path) -> None:
     sampler = SAMPLERS.load("captions")
     sampled = sampler.batches(data.owners, data.lengths, options.batch, sampler.Params(), np.random.default_rng(0))
     plain = train.scheme(data, options, "float32", options.device)
-    params = SCHEMES.options("l2rm").Params(split="truth")
+    params = SCHEMES.options("l2rm")(split="truth")
     other = train.scheme(data, options, "float32", options.device)
     l2rm = SCHEMES.load("l2rm").scheme(other.setting, params)
     epochs = [Epoch(plain, params.warm_up, sampled), Epoch(l2rm, params.warm_up, sampled)]

@@ -89,7 +89,7 @@ def prepare(names: list[str], options: argparse.Namespace) -> Params:
         "precision": options.precision,
         "compile": options.compile,
     }
-    member = Member(options.backbone, BACKBONES.options(options.backbone).Params(**chosen))
+    member = Member(options.backbone, BACKBONES.options(options.backbone)(**chosen))
     return Params(**{**vars(load(Path("params.yaml"))), "features": {"bare": FeatureSet("tiny", member)}})
 
 

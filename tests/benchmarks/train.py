@@ -26,11 +26,11 @@ from vse_pipe.core.tokens import Tokens
 from vse_pipe.project.params.training import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SAMPLERS, SCHEMES, SIMILARITIES, TEXT_ENCODERS
-from vse_pipe.train.encoders.text.gru import packed_gru
+from vse_pipe.train.encoders.text import gru as encoder
 from vse_pipe.train.engine.data import Pairs
 from vse_pipe.train.engine.model import build, objective
 from vse_pipe.train.engine.optimise import optimizer_for, step
-from vse_pipe.train.engine.scheme.scheme import Scheme, Setting
+from vse_pipe.train.engine.scheme import Scheme, Setting
 
 FEATURES, WORD_DIM, DIM = 2048, 300, 1024
 KERNELS = ("nn.GRU", "own GRU")
@@ -68,9 +68,9 @@ def pairs(folder: Path, images: int, vocabulary: int, zipf: bool) -> Pairs:
 
 def scheme(data: Pairs, options: argparse.Namespace, precision: str, device: torch.device) -> Scheme:
     def member(family, name: str) -> Member:
-        return Member(name, family.options(name).Params())
+        return Member(name, family.options(name)())
 
-    text = Member("gru", TEXT_ENCODERS.options("gru").Params(word_dim=WORD_DIM))
+    text = Member("gru", TEXT_ENCODERS.options("gru")(word_dim=WORD_DIM))
     image, similarity = member(IMAGE_ENCODERS, "linear"), member(SIMILARITIES, "cosine")
     loss = member(LOSSES, options.loss)
     model = build(image, text, similarity, (FEATURES,), options.vocabulary, DIM, seed=0, loss=loss).train()
@@ -92,13 +92,13 @@ def bare(scheme: Scheme, optimizer: torch.optim.Optimizer, batch) -> None:
 @contextmanager
 def recurrence(kernel: str) -> Iterator[None]:
     """The text encoder with one of ``KERNELS``."""
-    before = packed_gru.supported
+    before = encoder._can_be_packed
     if kernel == "nn.GRU":
-        packed_gru.supported = lambda rnn, device: False
+        encoder._can_be_packed = lambda rnn, device: False
     try:
         yield
     finally:
-        packed_gru.supported = before
+        encoder._can_be_packed = before
 
 
 def peak(rows: int = 2048, device: torch.device = devices.CPU) -> float:

@@ -2,7 +2,7 @@
 
 Commands stand in blocks fenced as ``sh`` or ``bash`` or, with the output one sees, as ``console`` after a ``$``; and in code spans that
 begin with the name of a program. A block after a paragraph that is nothing but paths in code spans and a colon is the
-content of these files.
+content of these files; after "Add to" and a path it is added to the end of that file.
 """
 
 import re
@@ -17,18 +17,19 @@ PAGES = sorted(
 )
 PROGRAMS = ("vse-pipe ", "dvc ", "make ", "git ", "python ", "pip ", "source .venv", "export ", "sha256sum ")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILES = re.compile(r"((?:`[\w./-]+`(?:, )?)+):\s*$")
+_FILES = re.compile(r"(Add to )?((?:`[\w./-]+`(?:, )?)+):\s*$")
 _SPAN = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. files: whose content it shows, empty for most."""
+    """A fenced block. files: whose content it shows, empty for most; adds: whether it is added to their end."""
 
     line: int
     language: str
     text: str
     files: tuple[str, ...]
+    adds: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,10 @@ def blocks(text: str) -> list[Block]:
     for match in _FENCE.finditer(text):
         before = text[: match.start()].rstrip("\n").rpartition("\n")[2]
         files = _FILES.fullmatch(before)
-        names = tuple(re.findall(r"`([^`]+)`", files.group(1))) if files else ()
-        found.append(Block(_line(text, match.start()), match.group(1), match.group(2), names))
+        names = tuple(re.findall(r"`([^`]+)`", files.group(2))) if files else ()
+        found.append(
+            Block(_line(text, match.start()), match.group(1), match.group(2), names, bool(files and files.group(1)))
+        )
     return found
 
 

@@ -62,7 +62,7 @@ def _is_known(span: str) -> bool:
     if member:
         family = INFERENCES if member.group(1) == "inference" else RUN_FAMILIES[member.group(1)]
         if member.group(2) in family.names():
-            return member.group(3) in family.options(member.group(2)).Params.model_fields
+            return member.group(3) in family.options(member.group(2)).model_fields
     return True
 
 

@@ -43,7 +43,7 @@ def test_every_option_of_every_member_is_there(page):
         for shared in re.findall(r"\]\(#([\w-]+)\)", section):
             title = next(line for line in page.splitlines() if parameters.anchor(line.lstrip("# ")) == shared)
             section += _section(page, title)
-        for option in FAMILIES[key].options(name).Params.model_fields:
+        for option in FAMILIES[key].options(name).model_fields:
             if not re.search(rf"^- .*`{option}[:`]", section, re.M):
                 absent.append(f"{key} {name}: {option}")
     assert absent == []

@@ -55,7 +55,7 @@ def nearest(queries, items, effort=None):
 @pytest.mark.parametrize("name", ["nns", "csls", "nnn"])
 @pytest.mark.parametrize("method", ["ivf", "hnsw"])
 def test_an_index_that_misses_nothing_gives_the_exact_figures(split, name, method):
-    options = {"nnn": criteria.INFERENCES.options("nnn").Params(k=8)}
+    options = {"nnn": criteria.INFERENCES.options("nnn")(k=8)}
     exact = measured(split, name, options=options)
     found = measured(split, name, options=options, approximate=method, approximate_recall=1.0, approximate_sample=40)
     for direction in ("image_to_text", "text_to_image"):
@@ -107,7 +107,7 @@ def test_queries_without_a_correct_item_are_in_no_figure_and_a_bank_of_its_own_c
 def test_bounded_ranks_are_those_of_all_items(name, ties):
     images, captions = unit_vectors(90, 6, 0), unit_vectors(400, 6, 1)
     captions[200:] = captions[:200]  # every caption twice: ties
-    criterion = criteria.parse(name, {"nnn": criteria.INFERENCES.options("nnn").Params(k=5)})
+    criterion = criteria.parse(name, {"nnn": criteria.INFERENCES.options("nnn")(k=5)})
     scores = Scores.of(captions, images, cosine)
     bias = criterion.item_bias(Bank(scores, True))
     rng = np.random.default_rng(2)
@@ -126,7 +126,7 @@ def test_bounded_ranks_are_those_of_all_items(name, ties):
 
 
 def check_corrected(split, name, k, method, recall=0.95):
-    options = {name: criteria.INFERENCES.options(name).Params(k=k)}
+    options = {name: criteria.INFERENCES.options(name)(k=k)}
     exact = measured(split, name, options=options).metrics
     found = measured(
         split, name, options=options, approximate=method, approximate_recall=recall, approximate_sample=10**6
@@ -201,7 +201,7 @@ def test_k_may_be_large_under_a_bank_of_its_own(split):
 def test_what_rounding_may_move_a_score_by_grows_with_the_vectors(size, monkeypatch):
     images, captions = unit_vectors(200, 6, 0), unit_vectors(100, 6, 1)
     images[:30] = images[0] + 1e-7 * images[30:60]  # told apart by rounding alone
-    criterion = criteria.parse("nnn", {"nnn": criteria.INFERENCES.options("nnn").Params(k=5)})
+    criterion = criteria.parse("nnn", {"nnn": criteria.INFERENCES.options("nnn")(k=5)})
     truth = Truth.listed([np.array([row % 60]) for row in range(100)], 200)
     best = bounded._best
     looked: list[tuple[int, int]] = []

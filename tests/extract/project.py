@@ -59,7 +59,7 @@ def params(backbone: str = "torchvision", **options) -> Params:
     """params.yaml with features.small: ``backbone`` with ``options``; for torchvision on top of a small network."""
     Path("params.yaml").write_text(PARAMS.replace("inferences: []", "inferences: [nns]"))
     options = {**SMALL, **options} if backbone == "torchvision" else options
-    member = Member(backbone, BACKBONES.options(backbone).Params(**options))
+    member = Member(backbone, BACKBONES.options(backbone)(**options))
     return Params(**{**vars(load(Path("params.yaml"))), "features": {"small": FeatureSet("tiny", member)}})
 
 

@@ -14,7 +14,7 @@ from vse_pipe.extract.engine.networks.random_filters import RandomFilters
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.pictures.transforms import MARGIN, Transform
-from vse_pipe.train.encoders.image.finetune.network import transform
+from vse_pipe.train.encoders.image.finetune import transform
 
 
 def made(draft: bool, resize: int = 72, mode: str = "shorter") -> Transform:

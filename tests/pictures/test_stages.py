@@ -47,8 +47,8 @@ def _written(folder: Path) -> dict[str, tuple[str, dict]]:
 
 def _params(kind: str, source: str, options: dict) -> Params:
     given = project.params("random_filters", batch_size=8, filters=8)
-    dataset = Dataset(Member(kind, FORMATS.options(kind).Params(**options)), source, "skip")
-    backbone = Member("random_filters", BACKBONES.options("random_filters").Params(batch_size=8, filters=8))
+    dataset = Dataset(Member(kind, FORMATS.options(kind)(**options)), source, "skip")
+    backbone = Member("random_filters", BACKBONES.options("random_filters")(batch_size=8, filters=8))
     return replace(given, datasets={kind: dataset}, features={"small": FeatureSet(kind, backbone, "skip", 0.9)})
 
 

@@ -118,7 +118,7 @@ def prepare(
     **options,
 ) -> Path:
     """Run the stage on a data set called ``tiny``; the working folder must be the test's own."""
-    dataset = Dataset(Member(kind, FORMATS.options(kind).Params(**options)), str(source), on_error, memory)
+    dataset = Dataset(Member(kind, FORMATS.options(kind)(**options)), str(source), on_error, memory)
     empty = {"features": {}, "texts": {}, "noises": {}, "runs": {}, "inference": {}}
     sections = {"grid": GridParams(inferences=["nns"]), "evaluate": EvaluateParams(), "report": ReportParams()}
     params = Params(seed=seed, datasets={"tiny": dataset}, **sections, **empty)

@@ -102,7 +102,7 @@ def test_mutants_are_read_or_refused_in_one_line(tmp_path: Path, kind: str) -> N
     path = source if source.is_file() else next(source.glob(written))
     contents = list(mutants(path.read_bytes(), 60))
     read = _data.FORMATS.load(kind).read
-    options = _data.FORMATS.options(kind).Params(**OPTIONS.get(kind, {}))
+    options = _data.FORMATS.options(kind)(**OPTIONS.get(kind, {}))
     assert refusals(path, contents, lambda: read(source, tmp_path, options, 1))
 
 

@@ -1,11 +1,14 @@
 """The closure of imports against what Python itself loads, and its digest."""
 
+import hashlib
+import importlib
 import json
 import os
 import subprocess
 import sys
 
 import pytest
+from pydantic import create_model
 
 from tests.rules.sources import ROOT
 from tests.toy_project import PARAMS, load_params, write_prepared
@@ -30,17 +33,18 @@ def test_all_that_python_loads_for_the_stages_is_in_their_closure():
     command = [sys.executable, "-c", _LOADED, *starts]
     loaded = set(json.loads(subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout))
     effect = {one for one in loaded if not one.startswith("vse_pipe.project.")} - set(code._WITHOUT_EFFECT)
+    effect = {one for one in effect if not one.endswith(".options")}
     assert "vse_pipe.train.engine.loop" in effect
     assert sorted(effect - code.closure(starts)) == []
 
 
 def test_imports_inside_functions_count():
-    assert "vse_pipe.ranking.engine.shares" in code.closure(INFERENCES.modules("is"))
-    assert "vse_pipe.ranking.engine.shares" not in code.closure(INFERENCES.modules("nns"))
+    assert "vse_pipe.ranking.engine.shares" in code.closure([INFERENCES.module("is")])
+    assert "vse_pipe.ranking.engine.shares" not in code.closure([INFERENCES.module("nns")])
 
 
 def test_the_digest_is_of_names_and_contents(tmp_path, monkeypatch):
-    modules = LOSSES.modules("max")
+    modules = [LOSSES.module("max")]
     before = code.digest(modules)
     assert code.digest(reversed(modules)) == before
     edited = tmp_path / "edited.py"
@@ -53,8 +57,8 @@ def test_the_digest_is_of_names_and_contents(tmp_path, monkeypatch):
 def test_a_member_that_the_entry_names_counts_and_the_others_do_not():
     declared = declarations()["train"]
     needed = code.needed(declared, {LOSSES: "max"})
-    assert set(LOSSES.modules("max")) <= needed
-    assert not set(LOSSES.modules("hal")) & needed
+    assert {LOSSES.module("max")} <= needed
+    assert not {LOSSES.module("hal")} & needed
 
 
 def test_without_a_name_every_member_counts():
@@ -62,7 +66,7 @@ def test_without_a_name_every_member_counts():
     needed = code.needed(declared, {})
     for family in declared.finds:
         for name in family.names():
-            assert set(family.modules(name)) <= needed, name
+            assert {family.module(name)} <= needed, name
 
 
 # Says which modules lie in memory once params.yaml is read, and which once the run is trained.
@@ -95,7 +99,8 @@ def test_the_closure_of_a_run_is_what_the_run_imports(tmp_path, monkeypatch):
     # What reading params.yaml imports decides how options are checked; a run does not come by most of it.
     imported = {one for one in after - before if one.startswith("vse_pipe.") and code.file(one).read_bytes()}
     effect = {one for one in imported if not one.startswith("vse_pipe.project.")} - set(code._WITHOUT_EFFECT)
-    assert "vse_pipe.train.losses.hal.loss" in effect
+    effect = {one for one in effect if not one.endswith(".options")}
+    assert "vse_pipe.train.losses.hal" in effect
     assert sorted(effect - needed) == []
     # What reads history.csv, which a training writes; the loop of a pooling that this run's encoder has and does not use.
     assert sorted(needed - after) == ["vse_pipe.core.frames", "vse_pipe.train.engine.compiled.descending"]
@@ -113,3 +118,22 @@ def test_what_is_no_module_is_in_the_list_of_the_report_alone(tmp_path):
     assert set().union(*named.values()) == set()
     assert code.changed(listed["report"]) == []
     assert code.changed(f"vse_pipe/papers/vsepp.yaml {'0' * 64}") == ["vse_pipe/papers/vsepp.yaml"]
+
+
+def test_a_new_option_of_one_loss_leaves_the_code_of_all_runs_as_it_was(monkeypatch):
+    """And changes the default values of that loss alone."""
+    page = "vse_pipe.train.losses.options"
+    train = declarations()["train"]
+    digests = {name: code.digest(code.needed(train, {LOSSES: name})) for name in LOSSES.names()}
+    defaults = {name: code.listing(code.defaults(train, {LOSSES: name})) for name in LOSSES.names()}
+    module = importlib.import_module(page)
+    extended = create_model("HalOptions", __base__=module.HalOptions, sharpness=(float, 1.0))
+    monkeypatch.setattr(module, "HalOptions", extended)
+    text = code.file(page).read_bytes() + b"# another option\n"
+    content = code.sha256
+    monkeypatch.setattr(
+        code, "sha256", lambda path: hashlib.sha256(text).hexdigest() if path == code.file(page) else content(path)
+    )
+    assert digests == {name: code.digest(code.needed(train, {LOSSES: name})) for name in LOSSES.names()}
+    changed = {name for name in LOSSES.names() if code.listing(code.defaults(train, {LOSSES: name})) != defaults[name]}
+    assert changed == {"hal"}

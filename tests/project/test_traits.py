@@ -54,13 +54,13 @@ def test_traits_name_members_that_exist():
 
 
 def test_a_member_that_says_nothing_has_the_traits_of_its_family():
-    assert LOSSES.traits("sum") == LOSSES.said
+    assert LOSSES.traits("sum") == LOSSES.defaults
     assert SCHEMES.traits("l2rm").parts == 2
     assert PROTOCOLS.traits("as_is").decides_by == "nothing"
     assert IMAGE_ENCODERS.traits("finetune").reads == "pixels"
     assert TEXT_ENCODERS.traits("gru").words
     assert all(
-        isinstance(family.traits(name), type(family.said))
+        isinstance(family.traits(name), type(family.defaults))
         for family in RUN_FAMILIES.values()
         for name in family.names()
     )

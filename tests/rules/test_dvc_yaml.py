@@ -94,6 +94,7 @@ def test_an_entry_depends_on_the_members_it_names_and_on_no_other(stages, params
             folder = "pipeline/" + family.package.replace(".", "/")
             members = {dep for dep in deps if dep.startswith(f"{folder}/")}
             whole = any(folder == dep or folder.startswith(f"{dep}/") for dep in deps)
+            members -= {f"{folder}/options.py"}
             if not whole and members not in ({f"{folder}/{name}"}, {f"{folder}/{name}.py"}):
                 wrong.append(f"{node.stage}, {family.kind} {name}: {sorted(members)}")
             assert whole or all((ROOT / dep).exists() for dep in members), members
@@ -104,7 +105,8 @@ def test_no_dependency_on_code_that_no_entry_runs(written):
     """A folder counts as used when any member of the stage's families needs a file of it."""
     surplus = []
     for group, declared in declarations().items():
-        used = {code.file(module).relative_to(ROOT) for module in code.needed(declared, {})}
+        modules = [*code.needed(declared, {}), *code.option_pages(declared)]
+        used = {code.file(module).relative_to(ROOT) for module in modules}
         for dep in _code_dependencies(written[group]):
             folder = Path(dep.partition("/${")[0])
             if not any(folder == file or folder in file.parents for file in used):

@@ -9,17 +9,26 @@ from tests.rules.sources import PACKAGE, ROOT, tree
 from vse_pipe.core.errors import UnknownMember
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import code, registry
-from vse_pipe.project.registry import BACKBONES, ENGINES, LOSSES, RUN_FAMILIES, SECTIONS, Family
+from vse_pipe.project.registry import BACKBONES, ENGINES, LOSSES, RUN_FAMILIES, SECTIONS, Family, options_class
 
 # Engines and sections of the page have no options.
 FAMILIES = [one for one in vars(registry).values() if isinstance(one, Family) and one not in (ENGINES, SECTIONS)]
 MEMBERS = [(family, name) for family in FAMILIES for name in family.names()]
-# What only some members of a family have, and others look for.
-OPTIONAL = {
-    "loss": {"network", "stuck"},
-    "inference criterion": {"item_bias"},
-    "text features": {"fit", "terms"},
-    "similarity": {"network", "pairs"},
+# The function of each family, or the two of which a member has one.
+FUNCTIONS = {
+    "format": {"read"},
+    "proposals": {"proposer"},
+    "backbone": {"build"},
+    "text features": {"transform"},
+    "noise protocol": {"corrupt"},
+    "loss": {"loss"},
+    "scheme": {"scheme", "untrained"},
+    "sampler": {"batches"},
+    "tracker": {"start"},
+    "similarity": {"score"},
+    "text encoder": {"build"},
+    "image encoder": {"build"},
+    "inference criterion": {"rerank", "match"},
 }
 
 
@@ -27,10 +36,10 @@ def test_every_member_has_params_a_docstring_and_a_test():
     assert len(MEMBERS) > 60
     wrong = []
     for family, name in MEMBERS:
-        module = family.options(name)
-        if not issubclass(module.Params, Strict):
-            wrong.append(f"{module.__name__}: Params are not strict")
-        wrong += [f"{one}: no docstring" for one in family.modules(name) if not ast.get_docstring(_tree(one))]
+        options = family.options(name)
+        if not issubclass(options, Strict):
+            wrong.append(f"{options.__module__}: {options.__name__} are not strict")
+        wrong += [] if ast.get_docstring(_tree(family.module(name))) else [f"{family.kind} {name}: no docstring"]
         mirrored = ROOT / "tests" / family.folder.relative_to(PACKAGE) / f"test_{name}.py"
         wrong += [] if mirrored.is_file() else [f"{mirrored.relative_to(ROOT)} is missing"]
     assert wrong == []
@@ -40,18 +49,14 @@ def _tree(module: str) -> ast.Module:
     return tree(code.file(module))
 
 
-def test_a_member_exports_the_one_callable_of_its_family():
-    called: dict[str, set[str]] = {}
+def test_a_member_has_the_function_of_its_family():
+    """Beside it may stand functions that the family's traits name, and helpers."""
+    wrong = []
     for family, name in MEMBERS:
-        public = [
-            node.name
-            for node in _tree(family.modules(name)[-1]).body
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
-        ]
-        called.setdefault(family.kind, set()).add(" ".join(sorted(set(public) - OPTIONAL.get(family.kind, set()))))
-    assert called.pop("inference criterion") == {"rerank", "match"}  # bias or scores, or pairs
-    assert called.pop("scheme") == {"scheme", "untrained"}  # what trains, or what takes its place
-    assert {kind: names for kind, names in called.items() if len(names) != 1 or " " in "".join(names)} == {}
+        functions = {node.name for node in _tree(family.module(name)).body if isinstance(node, ast.FunctionDef)}
+        if not functions & FUNCTIONS[family.kind]:
+            wrong.append(f"{family.kind} {name}: none of {sorted(FUNCTIONS[family.kind])}")
+    assert wrong == []
 
 
 def test_a_typo_gets_the_near_miss_and_the_list():
@@ -71,14 +76,39 @@ def test_params_yaml_lists_every_member_of_a_run():
 
 
 def test_a_folder_of_members_holds_nothing_else():
-    """So that the folder is the registry; ``_name`` is no member."""
+    """The folder is the registry; ``_name`` is no member."""
     odd = [
         str(path.relative_to(ROOT))
         for family in [*FAMILIES, ENGINES, SECTIONS]
         for path in family.folder.iterdir()
-        if path.name not in ("__init__.py", "__pycache__")
+        if path.name not in ("__init__.py", "__pycache__", "options.py")
         and path.stem not in family.names()  # a section of the page has its template beside it
         and not path.name.startswith(("_", "."))
     ]
     assert odd == []
     assert "resnet152" in BACKBONES.names()
+
+
+def test_each_class_of_options_has_its_member_and_each_member_its_class():
+    """Bases that several members share have names that do not end with Options."""
+    wrong = []
+    for family in FAMILIES:
+        page = family.folder / "options.py"
+        classes = {
+            node.name: node.lineno
+            for node in tree(page).body
+            if isinstance(node, ast.ClassDef) and node.name.endswith("Options")
+        }
+        members = {options_class(name) for name in family.names()}
+        wrong += [f"{page.relative_to(ROOT)}: {name}" for name in sorted(members ^ set(classes))]
+    assert wrong == []
+
+
+def test_a_member_imports_its_own_options_as_params():
+    """``from <family>.options import HalOptions as Params``, where it needs them: every member's file reads alike."""
+    wrong = [
+        f"{family.kind} {name}"
+        for family, name in MEMBERS
+        if getattr(family.load(name), "Params", family.options(name)) is not family.options(name)
+    ]
+    assert wrong == []

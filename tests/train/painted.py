@@ -79,8 +79,6 @@ def extracted(params: Params) -> Params:
 
 def original() -> dict:
     """Weights of the network that made the features, as the model names them."""
-    params = BACKBONES.options("torchvision").Params(
-        **{k: v for k, v in BACKBONE.items() if k not in ("dataset", "backbone")}
-    )
+    params = BACKBONES.options("torchvision")(**{k: v for k, v in BACKBONE.items() if k not in ("dataset", "backbone")})
     module = BACKBONES.load("torchvision").build(params, 3).module
     return {f"img.backbone.{name}": value for name, value in module.state_dict().items()}

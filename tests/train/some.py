@@ -13,7 +13,7 @@ from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, SCHEMES, SIMILARIT
 from vse_pipe.train.engine.data import Pairs
 from vse_pipe.train.engine.model import DualEncoder, build, objective
 from vse_pipe.train.engine.optimise import optimizer_for
-from vse_pipe.train.engine.scheme.scheme import Scheme, Setting
+from vse_pipe.train.engine.scheme import Scheme, Setting
 
 
 def some_tokens(count: int, longest: int = 5, words: int = 12, seed: int = 0) -> Texts:
@@ -35,7 +35,7 @@ def some_pairs(count: int = 24, each: int = 3, dim: int = 6, seed: int = 0) -> P
 
 
 def member(family, name: str, **options) -> Member:
-    return Member(name, family.options(name).Params(**options))
+    return Member(name, family.options(name)(**options))
 
 
 def some_model(

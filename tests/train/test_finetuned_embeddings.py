@@ -15,7 +15,7 @@ from vse_pipe.embed.stage import embed
 from vse_pipe.extract.stage import extract
 from vse_pipe.project import paths
 from vse_pipe.project.registry import BACKBONES
-from vse_pipe.train.encoders.image.finetune.pictures import Pictures
+from vse_pipe.train.encoders.image.finetune import Pictures
 from vse_pipe.train.engine import encode
 from vse_pipe.train.stage import train
 

@@ -19,10 +19,10 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.training import TrainParams
 from vse_pipe.project.registry import BACKBONES
 from vse_pipe.train import stage
-from vse_pipe.train.encoders.image.finetune import network as backbone
-from vse_pipe.train.encoders.image.finetune.pictures import Pictures
+from vse_pipe.train.encoders.image import finetune as backbone
+from vse_pipe.train.encoders.image.finetune import Pictures
 from vse_pipe.train.engine import checkpoint, fingerprint, gradient_cache, inputs, loop
-from vse_pipe.train.engine.encoder.rate import OwnRate
+from vse_pipe.train.engine.heads import OwnRate
 from vse_pipe.train.engine.schedule import Moment, set_rates
 from vse_pipe.train.stage import train
 
@@ -167,7 +167,7 @@ def test_rates_fall_alike_and_the_network_s_from_its_own_epoch():
 def test_features_without_images_are_refused(painted_project):
     params = loaded(FT)
     held = params.features["small"]
-    member = type(held.backbone)("precomp", BACKBONES.options("precomp").Params())
+    member = type(held.backbone)("precomp", BACKBONES.options("precomp")())
     params.features["small"] = type(held)(held.dataset, member)
     with pytest.raises(UsageError, match=r"needs features made from images; features\.small is 'precomp'"):
         train(params, "ft", "cpu")

@@ -71,9 +71,7 @@ def _describe(dataset: str, method: Member, seed: int) -> dict:
         "seed": seed,
         "captions_sha256": sha256(same(require(prepared / captions.NAME, f"vse-pipe prepare --dataset {dataset}"))),
         "files_sha256": files,
-        "code_sha256": code.digest(
-            code.closure([__name__, *(m for one in methods for m in TEXT_FEATURES.modules(one))])
-        ),
+        "code_sha256": code.digest(code.closure([__name__, *map(TEXT_FEATURES.module, methods)])),
         "libraries": {package: _version(package, method) for package, method in {"numpy": name, **libraries}.items()},
     }
 

@@ -24,7 +24,7 @@ def differences(entry: Entry, run: Run) -> list[str]:
         if member.name != wanted:
             found.append(_phrase(key, member.name, wanted))
             continue
-        params = RUN_FAMILIES[key].options(wanted).Params(**chosen.options.get(key, {}))
+        params = RUN_FAMILIES[key].options(wanted)(**chosen.options.get(key, {}))
         found += _values(f"{key}.", member.params.model_dump(), params.model_dump())
     # A row may name values that a later version has; those that this one has are compared.
     train = {name: value for name, value in chosen.train.items() if name in TrainParams.model_fields}

@@ -151,7 +151,7 @@ def _complete(entry: Entry, key: MemberKey, name: str) -> dict:
     """The values of member ``name`` of family ``key``, defaults included. Raises ParamsError."""
     own = _settings(entry).options.get(key, {})
     try:
-        return RUN_FAMILIES[key].options(name).Params(**own).model_dump()
+        return RUN_FAMILIES[key].options(name)(**own).model_dump()
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
         raise ParamsError([f"{entry.paper} {entry.id} {key}.{name} {one}" for one in problems]) from error
@@ -159,5 +159,5 @@ def _complete(entry: Entry, key: MemberKey, name: str) -> dict:
 
 def _criterion(entry: Entry, name: str) -> dict:
     """The values of a criterion, defaults being the papers'; the grids of a tuning that does not take place left out."""
-    values = INFERENCES.options(name).Params(**_settings(entry).inference.get(name, {})).model_dump()
+    values = INFERENCES.options(name)(**_settings(entry).inference.get(name, {})).model_dump()
     return {key: value for key, value in values.items() if not key.endswith("_grid")}

@@ -33,7 +33,7 @@ def _reads(params: Params, name: str) -> list[SourceFiles]:
     if not FORMATS.traits(node.format.name).proposes:
         return own.reads(urls.place(node.source))
     # Its source is the output of another stage, which dvc.yaml names.
-    return PROPOSALS.options(own.proposals).Params.model_validate(own.options).reads()
+    return PROPOSALS.options(own.proposals).model_validate(own.options).reads()
 
 
 NODES = (

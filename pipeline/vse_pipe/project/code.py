@@ -4,16 +4,20 @@ Read from the source of the package that runs, be it a clone or installed.
 """
 
 import hashlib
+import importlib
+import json
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic_core import to_jsonable_python
+
 import vse_pipe
 from vse_pipe.core.files import sha256
 from vse_pipe.project.nodes import Declaration, declarations, nodes
 from vse_pipe.project.params.typed import Params
-from vse_pipe.project.registry import Family
+from vse_pipe.project.registry import Family, options_class
 
 if TYPE_CHECKING:
     from grimp import ImportGraph
@@ -28,6 +32,9 @@ _WITHOUT_EFFECT = (
     "vse_pipe.core.locks",
     "vse_pipe.core.unknown",
 )
+# The options of a family's members stand on one page. Their values count where an artefact is compared, and its text does
+# not, so that a new option of one member leaves the code of the others as it was.
+_OPTIONS = ".options"
 
 
 @cache
@@ -47,22 +54,33 @@ def _upstream(module: str) -> frozenset[str]:
 
 
 def closure(modules: Iterable[str]) -> set[str]:
-    """Modules that decide what ``modules`` do: these and all they import, those without effect left out."""
+    """Modules that decide what ``modules`` do: these and all they import. Those without effect are left out, and pages of
+    options, but not what these import."""
     start = set(modules)
-    return start.union(*map(_upstream, start))
+    return {module for module in start.union(*map(_upstream, start)) if not module.endswith(_OPTIONS)}
 
 
 def needed(declaration: Declaration, members: dict[Family, str]) -> set[str]:
     """Every module that decides what the stage writes for an entry with these members, and any of the families of which
     the entry names none."""
     named = [(family, members.get(family)) for family in declaration.finds]
-    own = [
-        module
-        for family, name in named
-        for member in ([name] if name else family.names())
-        for module in family.modules(member)
-    ]
-    return closure([declaration.module, *own])
+    modules = [family.module(member) for family, name in named for member in ([name] if name else family.names())]
+    return closure([declaration.module, *modules])
+
+
+def option_pages(declaration: Declaration) -> list[str]:
+    """The modules with the options of the families that the stage finds by name."""
+    return [family.page for family in declaration.finds if file(family.page).is_file()]
+
+
+def defaults(declaration: Declaration, members: dict[Family, str]) -> set[str]:
+    """What a listing says of the options' defaults, for the members of ``needed``: ``<package>.options:<member>``."""
+    return {
+        f"{family.page}:{member}"
+        for family in declaration.finds
+        if file(family.page).is_file()
+        for member in ([members[family]] if members.get(family) else family.names())
+    }
 
 
 def digest(modules: Iterable[str]) -> str:
@@ -70,7 +88,7 @@ def digest(modules: Iterable[str]) -> str:
     return hashlib.sha256(listing(modules).encode()).hexdigest()
 
 
-def listing(modules: Iterable[str], content: Callable[[str], str] | None = None) -> str:
+def listing(modules: Iterable[str], content: Callable[[str], str | None] | None = None) -> str:
     """A line for each module: its name and the digest of its content, as of ``content`` where that is given."""
     return "\n".join(f"{module} {(content or _content)(module)}" for module in sorted(modules))
 
@@ -82,7 +100,10 @@ def listings(params: Params) -> dict[str, str]:
     single: dict[str, tuple] = {group: (one, {}) for group, one in declarations().items() if not one.option}
     content = cache(_content)  # no longer than this call: files may change
     found |= single
-    return {stage: listing((own := needed(*entry)) | _beside(own), content) for stage, entry in found.items()}
+    return {
+        stage: listing((modules := needed(*entry)) | _beside(modules) | defaults(*entry), content)
+        for stage, entry in found.items()
+    }
 
 
 def _beside(modules: set[str]) -> set[str]:
@@ -105,7 +126,7 @@ def _data() -> dict[str, str]:
 def changed(listed: str) -> list[str]:
     """Modules of a listing that are no longer what they were, or there."""
     recorded = (line.rpartition(" ") for line in listed.splitlines())
-    return [module for module, _, was in recorded if not file(module).is_file() or _content(module) != was]
+    return [module for module, _, was in recorded if _content(module) != was]
 
 
 def file(module: str) -> Path:
@@ -116,5 +137,21 @@ def file(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def _content(module: str) -> str:
-    return sha256(file(module))
+def _content(module: str) -> str | None:
+    """The digest of a module, of a file or of a member's default options; None where there is no such thing."""
+    if ":" in module:
+        return _defaults_digest(*module.split(":"))
+    path = file(module)
+    return sha256(path) if path.is_file() else None
+
+
+def _defaults_digest(page: str, member: str) -> str | None:
+    """The digest of the names and default values of a member's options; required options have none."""
+    options = file(page).is_file() and getattr(importlib.import_module(page), options_class(member), None)
+    if not options:
+        return None
+    values = {
+        name: [] if field.is_required() else [to_jsonable_python(field.get_default(call_default_factory=True))]
+        for name, field in options.model_fields.items()
+    }
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -31,11 +31,11 @@ def compile_all() -> None:
     chosen = [criteria.parse(name, {}) for name in INFERENCES.names()]
     for _ in measure(inputs, chosen, EvaluateParams(resamples=1)):
         pass
-    options = TEXT_ENCODERS.options("gru").Params(pooling="gpo")
+    options = TEXT_ENCODERS.options("gru")(pooling="gpo")
     gru = TEXT_ENCODERS.load("gru").build(options, _DIM, _DIM, torch.Generator())
     gru(torch.ones(2, 3, dtype=torch.int64), torch.tensor([3, 2])).sum().backward()
     vectors = torch.ones(1, _DIM, requires_grad=True)
-    SIMILARITIES.load("order").score(vectors, vectors, SIMILARITIES.options("order").Params()).sum().backward()
+    SIMILARITIES.load("order").score(vectors, vectors, SIMILARITIES.options("order")()).sum().backward()
     one, bounds = np.zeros(1, np.int64), np.arange(2)
     by_class(np.ones((1, 1), np.int64), bounds, one, bounds, one, one + 1, bounds, one, False)
     thresholds.compiled(torch.zeros(1, 1), bounds, np.zeros(1, np.float32), False)

@@ -47,7 +47,7 @@ from vse_pipe.train.engine import (
 )
 from vse_pipe.train.engine.model import DualEncoder, build, describe, described, objective
 from vse_pipe.train.engine.pixels import PixelNetwork
-from vse_pipe.train.engine.scheme.scheme import Setting
+from vse_pipe.train.engine.scheme import Setting
 from vse_pipe.train.engine.table import TrainTable
 from vse_pipe.train.engine.teacher import Teacher
 

@@ -81,7 +81,7 @@ def test_hals_parameters_rerun_only_hals_stages(project, first):
 
 
 def test_hals_code_reruns_only_hals_stages(project, first):
-    module = project.root / "pipeline/vse_pipe/train" / "losses" / "hal" / "loss.py"
+    module = project.root / "pipeline/vse_pipe/train" / "losses" / "hal.py"
     text = module.read_text()
     module.write_text(text + "\n# edited\n")
     changed = set(re.findall(r"^(\S+):$", project.run("dvc", "status"), flags=re.M))

@@ -32,17 +32,17 @@ IDLE = (
     "core/errors.py",
     "artifacts/audit.py",
     "artifacts/evaluation.py",
-    "train/losses/hal/loss.py",
-    "train/schemes/l2rm/partial.py",
+    "train/losses/hal.py",
+    "train/engine/transport.py",
     "train/samplers/images.py",
     "ranking/engine/matching.py",
     "ranking/metrics/hubness.py",
-    "extract/backbones/timm/build.py",
+    "extract/backbones/timm.py",
     "extract/texts/tfidf.py",
 )
 MEMBERS = {
-    "train/losses/sum/loss.py": "train --run sum",
-    "extract/backbones/random_filters/build.py": "extract --features filters",
+    "train/losses/sum.py": "train --run sum",
+    "extract/backbones/random_filters.py": "extract --features filters",
     "extract/texts/words.py": "extract --texts words",
 }
 

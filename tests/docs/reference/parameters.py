@@ -97,18 +97,18 @@ def _about(model: type[BaseModel], address: str, more: str) -> str:
 def _family(key: str, family: Family) -> list[str]:
     """The members' sections, options that several of them share in one list of their own."""
     members = {name: family.options(name) for name in family.names()}
-    bases = _shared_bases([module.Params for module in members.values()])
+    bases = _shared_bases([*members.values()])
     parts = []
     for base in bases:
         own = {name: base.model_fields[name] for name in _own(base)}
         said = descriptions.of_model(base) or "Options that several members have."
         parts += [f"### {_shared_title(key, base)}", "\n".join([said, *keys(base, own)])]
-    for name, module in members.items():
-        shared = [base for base in bases if issubclass(module.Params, base)]
-        taken = {option for base in shared for option in _own(base) if _unchanged(module.Params, base, option)}
-        own = {option: field for option, field in module.Params.model_fields.items() if option not in taken}
+    for name, options in members.items():
+        shared = [base for base in bases if issubclass(options, base)]
+        taken = {option for base in shared for option in _own(base) if _unchanged(options, base, option)}
+        own = {option: field for option, field in options.model_fields.items() if option not in taken}
         said = " ".join(filter(None, [_member(family, name), _elsewhere(key, shared, own)]))
-        parts += [f"### {key}: {name}", "\n".join([said, *keys(module.Params, own)])]
+        parts += [f"### {key}: {name}", "\n".join([said, *keys(options, own)])]
     return parts
 
 
@@ -123,8 +123,8 @@ def _elsewhere(key: str, shared: list[type[BaseModel]], own: dict) -> str:
 
 def _member(family: Family, name: str) -> str:
     """First line of the member, the source of its callable, the file that does the work."""
-    module, path = family.load(name), code.file(family.modules(name)[-1])
-    said = [first_paragraph(family.options(name).__doc__)]
+    module, path = family.load(name), code.file(family.module(name))
+    said = [first_paragraph(module.__doc__)]
     source = re.search(r"Source: (.*?)(?:;|\.\s+[A-Z]|\.?$)", _callable_doc(module))
     if source:
         said.append(f"Source: {text(source.group(1))}.")

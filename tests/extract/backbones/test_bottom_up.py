@@ -12,9 +12,8 @@ from tests.mutants import mutants, refusals
 from vse_pipe.artifacts import features
 from vse_pipe.core.errors import InputError, MissingResource
 from vse_pipe.extract import stage
-from vse_pipe.extract.backbones.bottom_up import Params
-from vse_pipe.extract.backbones.bottom_up import tsv as _tsv
-from vse_pipe.extract.backbones.bottom_up.build import build
+from vse_pipe.extract.backbones import bottom_up
+from vse_pipe.extract.backbones.bottom_up import Params, build
 from vse_pipe.pictures.images import Item
 
 RANDOM = np.random.default_rng(0)
@@ -133,7 +132,7 @@ def test_refuses(folder: Path, bad: str, message: str) -> None:
 
 
 def test_lines_without_end_do_not_fill_the_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_tsv, "_LONGEST", 1000)
+    monkeypatch.setattr(bottom_up, "_LONGEST", 1000)
     written(row(0), "A" * 5000)
     with pytest.raises(InputError, match=r"a.tsv: a line of more than 1000 bytes at byte \d+"):
         build(Params(tsv=["tsv/a.tsv"]), seed=1)
@@ -172,8 +171,8 @@ def test_mutants_end_in_one_line(folder: Path) -> None:
     path = Path(written(*map(row, range(4))))
 
     def read() -> None:
-        index = _tsv.index([path])
+        index = bottom_up.tsv_index([path])
         for number in range(4):
-            _tsv.read(index, Item(number, FILES[number], "", f"a.tsv row {number}"), "file", (3, 5))
+            bottom_up.read_row(index, Item(number, FILES[number], "", f"a.tsv row {number}"), "file", (3, 5))
 
     assert len(refusals(path, mutants(path.read_bytes(), 300), read)) > 100

@@ -7,19 +7,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from pydantic import ValidationError
 from torch import nn
 from torchvision import models
 
 from tests.extract import project
+from tests.naive import regions as naive
 from vse_pipe.artifacts import features
 from vse_pipe.core import download
 from vse_pipe.core.errors import InputError, MissingResource, UnknownMember, UsageError
 from vse_pipe.extract import stage
-from vse_pipe.extract.backbones.faster_rcnn import Params, regions
-from vse_pipe.extract.backbones.faster_rcnn.build import build
-from vse_pipe.extract.backbones.torchvision import build as torchvision
+from vse_pipe.extract.backbones import faster_rcnn as _boxes
+from vse_pipe.extract.backbones import torchvision
+from vse_pipe.extract.backbones.faster_rcnn import Params, Regions, build
 from vse_pipe.extract.engine.backbone import Backbone
 from vse_pipe.pictures import detector
 from vse_pipe.pictures.images import Item
@@ -105,7 +108,7 @@ def test_a_box_around_the_picture_has_the_classifiers_own_feature(name: str) -> 
 
 
 def test_features_are_those_of_the_chosen_boxes_in_order(backbone: Backbone) -> None:
-    module = regions.Regions(Known(CORNERS, torch.tensor([0.2, 0.9, 0.5])), backbone.module.trunk, 3).eval()
+    module = Regions(Known(CORNERS, torch.tensor([0.2, 0.9, 0.5])), backbone.module.trunk, 3).eval()
     picture = torch.randint(0, 256, (1, 96, 96, 3), generator=torch.Generator().manual_seed(0)).byte()
     with torch.inference_mode():
         found = module(picture, torch.tensor([[64, 64, 128, 32]], dtype=torch.int32))
@@ -118,7 +121,7 @@ def test_features_are_those_of_the_chosen_boxes_in_order(backbone: Backbone) -> 
 
 def test_too_few_boxes_are_filled(backbone: Backbone) -> None:
     nothing = Known(torch.zeros(0, 4), torch.zeros(0))
-    module = regions.Regions(nothing, backbone.module.trunk, 5).eval()
+    module = Regions(nothing, backbone.module.trunk, 5).eval()
     with torch.inference_mode():
         found = module(torch.zeros(1, 96, 96, 3).byte(), torch.tensor([[60, 40, 30, 20]], dtype=torch.int32))
     assert found.boxes[0, 0].tolist() == [0, 0, 30, 20]
@@ -231,3 +234,68 @@ def test_every_published_detector_names_its_digest() -> None:
 def test_refuses_options(options: dict, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Params(**options)
+
+
+# Few places and scores, so that overlaps of exactly 0.5, equal boxes and equal scores are common.
+BOX = st.tuples(*[st.integers(0, 5)] * 2, *[st.integers(1, 5)] * 2).map(
+    lambda box: [float(box[0]), float(box[1]), float(box[0] + box[2]), float(box[1] + box[3])]
+)
+SCORED = st.lists(st.tuples(BOX, st.integers(0, 4).map(lambda score: score / 4)), min_size=0, max_size=25)
+
+
+def tensors(scored: list) -> tuple[torch.Tensor, torch.Tensor]:
+    boxes = torch.tensor([box for box, _ in scored]).reshape(-1, 4)
+    return boxes, torch.tensor([score for _, score in scored])
+
+
+@settings(deadline=None)
+@given(SCORED, st.integers(1, 12))
+def test_matches_the_loop(scored: list, count: int) -> None:
+    boxes, scores = tensors(scored)
+    found = _boxes.relaxed_nms(boxes, scores, count).tolist()
+    assert found == naive.relaxed(boxes.tolist(), scores.tolist(), count, list(_boxes.THRESHOLDS))
+
+
+@settings(deadline=None)
+@given(SCORED, st.integers(1, 12))
+def test_the_best_box_is_always_in_and_none_is_in_twice(scored: list, count: int) -> None:
+    boxes, scores = tensors(scored)
+    found = _boxes.relaxed_nms(boxes, scores, count)
+    assert len(found) == min(count, len(scored))
+    assert len(set(found.tolist())) == len(found)
+    assert scores[found].tolist() == sorted(scores[found].tolist(), reverse=True)
+    if scored:
+        assert scores[found[0]] == scores.max()
+
+
+def test_the_threshold_rises_only_as_far_as_needed() -> None:
+    """Overlaps with the first box: 0.6 and 0.25. Two boxes are left at 0.3, three only from 0.6 on."""
+    boxes = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 6], [6, 0, 16, 10]])
+    scores = torch.tensor([0.9, 0.8, 0.7])
+    assert _boxes.relaxed_nms(boxes, scores, 2).tolist() == [0, 2]
+    assert _boxes.relaxed_nms(boxes, scores, 3).tolist() == [0, 1, 2]
+    assert _boxes.relaxed_nms(boxes, scores, 3, thresholds=(0.3,)).tolist() == [0, 1, 2]
+    assert _boxes.relaxed_nms(boxes, scores, 2, thresholds=(0.6,)).tolist() == [0, 1]
+
+
+@settings(deadline=None)
+@given(SCORED, st.integers(1, 40))
+def test_there_are_always_enough_boxes(scored: list, count: int) -> None:
+    boxes, scores = tensors(scored)
+    found, values = _boxes.filled(boxes, scores, count, 20.0, 10.0)
+    assert found.shape == (count, 4)
+    own = min(count, len(boxes))
+    assert torch.equal(found[:own], boxes[:own])
+    extra = found[own:]
+    assert not values[own:].any()
+    if len(extra):
+        assert extra[0].tolist() == [0, 0, 20, 10]
+        assert ((extra[:, 2:] - extra[:, :2]) > 0).all()
+        assert (extra[:, 2:] <= torch.tensor([20.001, 10.001])).all()
+        assert len({tuple(box) for box in extra[1:].tolist()}) == len(extra) - 1
+
+
+@pytest.mark.parametrize(("count", "side"), [(2, 1), (3, 2), (5, 2), (6, 3), (36, 6), (38, 7)])
+def test_the_smallest_grid_that_has_enough(count: int, side: int) -> None:
+    found, _ = _boxes.filled(torch.zeros(0, 4), torch.zeros(0), count, 42.0, 84.0)
+    assert found[1].tolist() == [0, 0, 42 / side, 84 / side]

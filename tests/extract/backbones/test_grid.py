@@ -20,11 +20,9 @@ from vse_pipe.artifacts import features
 from vse_pipe.core import states
 from vse_pipe.core.errors import InputError, UnknownMember, UsageError
 from vse_pipe.extract import stage
-from vse_pipe.extract.backbones.grid import Params
-from vse_pipe.extract.backbones.grid.build import build
-from vse_pipe.extract.backbones.random_filters import build as random_filters
-from vse_pipe.extract.backbones.timm import build as timm_backbone
-from vse_pipe.extract.backbones.torchvision import build as torchvision
+from vse_pipe.extract.backbones import random_filters, torchvision
+from vse_pipe.extract.backbones import timm as timm_backbone
+from vse_pipe.extract.backbones.grid import Params, build
 from vse_pipe.extract.engine.networks import grid
 from vse_pipe.pictures.images import Item
 

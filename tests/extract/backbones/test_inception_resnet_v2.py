@@ -9,7 +9,7 @@ import torch
 from tests.extract.backbones.nothing import NOTHING
 from vse_pipe.core import download
 from vse_pipe.core.errors import MissingResource
-from vse_pipe.extract.backbones.inception_resnet_v2 import build as inception_resnet_v2
+from vse_pipe.extract.backbones import inception_resnet_v2
 from vse_pipe.extract.engine import published
 from vse_pipe.extract.engine.networks import classifier as _classifier
 

@@ -12,8 +12,7 @@ from tests import pair_project as pairs
 from vse_pipe.core import download
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
 from vse_pipe.core.files import sha256
-from vse_pipe.extract.backbones.open_clip import Params
-from vse_pipe.extract.backbones.open_clip.build import build
+from vse_pipe.extract.backbones.open_clip import Params, build
 from vse_pipe.extract.engine import network
 from vse_pipe.extract.engine.pair import published
 from vse_pipe.extract.engine.pair.params import PairParams

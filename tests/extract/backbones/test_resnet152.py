@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.extract.backbones.nothing import NOTHING
-from vse_pipe.extract.backbones.resnet152 import build as resnet152
+from vse_pipe.extract.backbones import resnet152
 from vse_pipe.extract.engine import published
 from vse_pipe.extract.engine.networks import classifier as _classifier
 

@@ -8,8 +8,7 @@ import timm
 import torch
 
 from vse_pipe.core.errors import InputError, UnknownMember, UsageError
-from vse_pipe.extract.backbones.timm import Params
-from vse_pipe.extract.backbones.timm.build import build
+from vse_pipe.extract.backbones.timm import Params, build
 from vse_pipe.extract.engine.networks import timm as _timm
 from vse_pipe.extract.engine.params import ImageParams
 

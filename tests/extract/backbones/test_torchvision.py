@@ -13,8 +13,7 @@ from torchvision.models.regnet import BlockParams
 
 from vse_pipe.core import download
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource, UnknownMember, UsageError
-from vse_pipe.extract.backbones.torchvision import Params
-from vse_pipe.extract.backbones.torchvision.build import build
+from vse_pipe.extract.backbones.torchvision import Params, build
 from vse_pipe.extract.engine.networks import torchvision
 from vse_pipe.extract.engine.params import ImageParams
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tests.extract.backbones.nothing import NOTHING
-from vse_pipe.extract.backbones.vgg19 import build as vgg19
+from vse_pipe.extract.backbones import vgg19
 from vse_pipe.extract.engine import published
 from vse_pipe.extract.engine.networks import classifier as _classifier
 

@@ -24,10 +24,10 @@ def test_all_code_that_an_extraction_runs_counts_or_is_known_to_decide_nothing()
 
 
 def test_members_do_not_share_what_they_do_not_use() -> None:
-    networks = {name for name in engine(code.closure(BACKBONES.modules("vgg19"))) if "networks." in name}
+    networks = {name for name in engine(code.closure([BACKBONES.module("vgg19")])) if "networks." in name}
     assert networks == {"networks.classifier", "networks.torchvision"}
     work = code.closure(fingerprint._WORK)
-    codes = {code.digest(work | code.closure(BACKBONES.modules(name))) for name in BACKBONES.names()}
+    codes = {code.digest(work | code.closure([BACKBONES.module(name)])) for name in BACKBONES.names()}
     assert len(codes) == len(BACKBONES.names())
 
 
@@ -38,7 +38,7 @@ def test_the_description_holds_the_digest_of_the_work_and_of_the_member(tmp_path
     features = {**PARAMS["features"], "other": {"dataset": "toy", "backbone": name}}
     node = load_params(tmp_path, features=features).features["other"]
     described = fingerprint.own(node, "cpu", "float32", ["torch"])
-    expected = code.closure([*fingerprint._WORK, *BACKBONES.modules(name)])
+    expected = code.closure([*fingerprint._WORK, BACKBONES.module(name)])
     assert described["code_sha256"] == code.digest(expected)
     assert set(described["libraries"]) == {"numpy", "torch"}
 

@@ -40,6 +40,6 @@ def test_weights(weights: str) -> None:
 
 @pytest.mark.parametrize("name", BACKBONES.names())
 def test_every_member_has_the_common_options(name: str) -> None:
-    fields = BACKBONES.options(name).Params.model_fields
+    fields = BACKBONES.options(name).model_fields
     assert {"normalise", "store", "batch_size"} <= fields.keys()
     assert all(not field.is_required() for key, field in fields.items() if key not in ("model", "tsv", "weights"))

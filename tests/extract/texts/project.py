@@ -24,7 +24,7 @@ def prepared(texts: list[str] = TEXTS, splits: list[str] = SPLITS) -> None:
 
 def params(method: str = "words", seed: int = 1, **options) -> SimpleNamespace:
     """texts.node: ``method`` with ``options``; what the stage reads of the whole parameters."""
-    member = Member(method, TEXT_FEATURES.options(method).Params(**options))
+    member = Member(method, TEXT_FEATURES.options(method)(**options))
     return SimpleNamespace(seed=seed, texts={"node": SimpleNamespace(dataset="tiny", method=member)})
 
 

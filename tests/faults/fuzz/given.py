@@ -30,14 +30,12 @@ from vse_pipe.core.files import sha256
 from vse_pipe.core.word_vectors import read as word_vectors
 from vse_pipe.evaluate.external import npy, qrels, sides
 from vse_pipe.extract.backbones import precomp
-from vse_pipe.extract.backbones.bottom_up import tsv
-from vse_pipe.extract.backbones.precomp import build as precomp_build
+from vse_pipe.extract.backbones.bottom_up import read_row, tsv_index
 from vse_pipe.pictures import images
 from vse_pipe.pictures.images import Item
 from vse_pipe.prepare.engine.regions.proposing import Seen
 from vse_pipe.prepare.proposals import file as from_file
-from vse_pipe.prepare.proposals.file import tables
-from vse_pipe.prepare.proposals.file.propose import proposer
+from vse_pipe.prepare.proposals.file import proposer, read_boxes
 from vse_pipe.prepare.stage import check
 from vse_pipe.project.params.document import read_document
 from vse_pipe.project.params.load import load
@@ -128,7 +126,7 @@ def _prepared(kind: str, source: str, **options: object) -> object:
 
 def _proposed(path: Path) -> object:
     params = from_file.Params(path=str(path))
-    return tables.read(path, None), proposer(params, 3, 1)(Seen(Path(), Item(7, "12.png", "", "x"), 120, 80))
+    return read_boxes(path, None), proposer(params, 3, 1)(Seen(Path(), Item(7, "12.png", "", "x"), 120, 80))
 
 
 def _noise(path: Path) -> object:
@@ -136,12 +134,12 @@ def _noise(path: Path) -> object:
 
 
 def _regions(path: Path) -> object:
-    index = tsv.index([path])
-    return [tsv.read(index, Item(0, f"{bottom_up.NUMBERS[n]}.jpg", "", "x"), "file", (3, 5)) for n in (0, 1)]
+    index = tsv_index([path])
+    return [read_row(index, Item(0, f"{bottom_up.NUMBERS[n]}.jpg", "", "x"), "file", (3, 5)) for n in (0, 1)]
 
 
 def _row(path: Path) -> object:
-    return precomp_build.build(precomp.Params(), 1).read(Path(), Item(0, f"{path}#1", "", "x"))
+    return precomp.build(precomp.Params(), 1).read(Path(), Item(0, f"{path}#1", "", "x"))
 
 
 def _overlay(path: Path) -> object:

@@ -3,8 +3,7 @@
 import numpy as np
 import torch
 
-from vse_pipe.train.encoders.text.gru import Params
-from vse_pipe.train.encoders.text.gru.encoder import GRUTextEncoder, build
+from vse_pipe.train.encoders.text.gru import GRUTextEncoder, Params, build
 
 
 def encoder(arrays: dict[str, np.ndarray], rnn: str = "rnn", **options) -> GRUTextEncoder:

@@ -12,9 +12,7 @@ from vse_pipe.ranking.engine import outcome
 from vse_pipe.ranking.engine.bank import Bank
 from vse_pipe.ranking.engine.matching import Allowance, MatchedPairs
 from vse_pipe.ranking.engine.scores import Scores
-from vse_pipe.ranking.inference.csls import criterion as csls
-from vse_pipe.ranking.inference.gm import criterion as gm
-from vse_pipe.ranking.inference.rgm import criterion as rgm
+from vse_pipe.ranking.inference import csls, gm, rgm
 from vse_pipe.ranking.metrics.hubness import skewness
 from vse_pipe.ranking.metrics.truth import Truth
 

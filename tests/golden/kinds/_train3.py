@@ -14,12 +14,12 @@ from tests.golden.compare import compare
 from vse_pipe.project.params.training import TrainParams
 from vse_pipe.project.params.typed import Member
 from vse_pipe.project.registry import LOSSES, SIMILARITIES
-from vse_pipe.train.encoders.image.linear import encoder as linear
-from vse_pipe.train.encoders.text.gru import encoder as gru
+from vse_pipe.train.encoders.image import linear
+from vse_pipe.train.encoders.text import gru
 from vse_pipe.train.engine.data import Batch, Pairs
 from vse_pipe.train.engine.model import DualEncoder, build
 from vse_pipe.train.engine.optimise import optimizer_for, step
-from vse_pipe.train.engine.scheme.scheme import Scheme, Setting
+from vse_pipe.train.engine.scheme import Scheme, Setting
 
 # A step asks for its batch and for no other pair.
 _NO_PAIRS = Pairs.__new__(Pairs)
@@ -65,7 +65,7 @@ def _model(arrays: dict[str, np.ndarray], similarity: str, no_imgnorm: bool, use
     words, word_dim = start["txt.embed.weight"].shape
     image = Member("linear", linear.Params(no_imgnorm=no_imgnorm, use_abs=use_abs))
     text = Member("gru", gru.Params(word_dim=word_dim, use_abs=use_abs))
-    measure = Member(similarity, SIMILARITIES.options(similarity).Params())
+    measure = Member(similarity, SIMILARITIES.options(similarity)())
     model = build(image, text, measure, (in_features,), words, embed_size, seed=0)
     model.load_state_dict(start)
     return model

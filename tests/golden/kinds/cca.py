@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.golden.compare import compare
-from vse_pipe.train.schemes.cca.canonical import Moments, canonical
+from vse_pipe.train.schemes.cca import Moments, canonical
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -4,8 +4,7 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.train.encoders.image.linear import Params
-from vse_pipe.train.encoders.image.linear.encoder import build
+from vse_pipe.train.encoders.image.linear import Params, build
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

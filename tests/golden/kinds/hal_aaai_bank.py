@@ -4,11 +4,10 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.train.engine.loss.scored import Scored
-from vse_pipe.train.losses.hal import Params
-from vse_pipe.train.losses.hal.loss import loss
+from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.losses.hal import Params, loss
 from vse_pipe.train.schemes.memory_bank import Params as BankParams
-from vse_pipe.train.schemes.memory_bank.weights import left_out, weights
+from vse_pipe.train.schemes.memory_bank import left_out, weights
 
 
 def _total(arrays: dict[str, np.ndarray], variant: str, images: torch.Tensor, texts: torch.Tensor):

@@ -4,9 +4,8 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.train.engine.loss.scored import Scored
-from vse_pipe.train.losses.hal import Params
-from vse_pipe.train.losses.hal.loss import loss
+from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.losses.hal import Params, loss
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

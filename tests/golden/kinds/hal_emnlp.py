@@ -7,10 +7,8 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.train.engine.loss.scored import Scored
-from vse_pipe.train.losses.hal_emnlp import Params
-from vse_pipe.train.losses.hal_emnlp.hubs import exponents
-from vse_pipe.train.losses.hal_emnlp.loss import loss
+from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.losses.hal_emnlp import Params, exponents, loss
 
 TIGHT = {"atol": 1e-9, "rtol": 1e-9}
 

@@ -4,8 +4,7 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.train.schemes.l2rm.cost import CostNetwork
-from vse_pipe.train.schemes.l2rm.partial import partial_plan
+from vse_pipe.train.engine.transport import CostNetwork, partial_plan
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

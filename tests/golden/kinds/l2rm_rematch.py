@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.train.schemes.l2rm.rematch import rematch_loss
+from vse_pipe.train.schemes.l2rm import rematch_loss
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

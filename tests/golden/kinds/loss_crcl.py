@@ -7,9 +7,9 @@ import torch
 
 from tests.golden.compare import compare
 from vse_pipe.project.registry import LOSSES
-from vse_pipe.train.engine.loss.chances import own_chances
-from vse_pipe.train.engine.loss.scored import Scored
-from vse_pipe.train.schemes.crcl.targets import refined
+from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.engine.terms import own_chances
+from vse_pipe.train.schemes.crcl import refined
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -4,9 +4,8 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare
-from vse_pipe.train.engine.loss.scored import Scored
-from vse_pipe.train.losses.sigmoid import Params
-from vse_pipe.train.losses.sigmoid.loss import loss, network
+from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.losses.sigmoid import Params, loss, network
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

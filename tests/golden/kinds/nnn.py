@@ -7,7 +7,7 @@ from tests.golden.compare import compare
 from vse_pipe.ranking.engine.bank import Bank
 from vse_pipe.ranking.engine.scores import Scores
 from vse_pipe.ranking.engine.top import mean_of_top
-from vse_pipe.ranking.inference.nnn import criterion as nnn
+from vse_pipe.ranking.inference import nnn
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

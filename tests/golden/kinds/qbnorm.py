@@ -7,7 +7,7 @@ from tests.golden.compare import compare, exact
 from vse_pipe.ranking.engine.bank import Bank
 from vse_pipe.ranking.engine.scores import Scores
 from vse_pipe.ranking.engine.top import ever_in_top
-from vse_pipe.ranking.inference.qb_norm import criterion as qb_norm
+from vse_pipe.ranking.inference import qb_norm
 
 
 def check(arrays: dict[str, np.ndarray]) -> list[tuple[str, float, float]]:

@@ -4,11 +4,8 @@ import numpy as np
 import torch
 
 from tests.golden.compare import compare, exact
-from vse_pipe.train.engine.loss.matches import Matches
-from vse_pipe.train.engine.loss.scored import Scored
-from vse_pipe.train.losses.structure import Params
-from vse_pipe.train.losses.structure.loss import loss
-from vse_pipe.train.losses.structure.triplets import euclidean, hardest
+from vse_pipe.train.engine.batch import Matches, Scored
+from vse_pipe.train.losses.structure import Params, euclidean, hardest_triplets, loss
 
 TIGHT = {"atol": 1e-9, "rtol": 1e-9}
 
@@ -23,7 +20,7 @@ def _terms(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         pairs = matching & ~torch.eye(len(matching), dtype=torch.bool) if within else matching
         anchors, others = pairs.nonzero(as_tuple=True)
         margin, top = float(arrays["margin"]), int(arrays["K"])
-        return hardest(distances[anchors, others], anchors, distances, matching, margin, top)
+        return hardest_triplets(distances[anchors, others], anchors, distances, matching, margin, top)
 
     return {
         "i2s": term(across, positives, within=False),

@@ -31,4 +31,4 @@ def test_the_index_of_an_image_level_draw_repeats_that_draw():
 @pytest.mark.parametrize("digest", ["", "0" * 63, "G" * 64, "A" * 64])
 def test_the_digest_must_be_one(digest):
     with pytest.raises(ValueError, match="sha256"):
-        member.Params(path="a.npy", sha256=digest)
+        PROTOCOLS.options("file")(path="a.npy", sha256=digest)

@@ -20,7 +20,7 @@ from vse_pipe.artifacts.images import UNREAD
 from vse_pipe.core import tables
 from vse_pipe.prepare.engine import scan
 from vse_pipe.prepare.engine import seen as seeing
-from vse_pipe.prepare.formats.folder import read as folder_format
+from vse_pipe.prepare.formats import folder as folder_format
 from vse_pipe.project import paths
 
 LONG_AGO = 1_600_000_000

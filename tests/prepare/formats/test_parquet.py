@@ -11,7 +11,7 @@ from tests.hostile import bytes_as_text
 from tests.prepare._data import captions_by_file, picture, read
 from vse_pipe.core.errors import InputError
 from vse_pipe.pictures import read as sources
-from vse_pipe.prepare.formats.parquet import read as parquet
+from vse_pipe.prepare.formats import parquet
 
 
 def hub(first: int, count: int) -> list[dict]:

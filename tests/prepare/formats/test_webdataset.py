@@ -19,7 +19,7 @@ from tests.prepare._data import captions_by_file, picture, read
 from vse_pipe.core.errors import InputError
 from vse_pipe.pictures import read as sources
 from vse_pipe.pictures.address import parse
-from vse_pipe.prepare.formats.webdataset import read as webdataset
+from vse_pipe.prepare.formats import webdataset
 
 Members = list[tuple[str, bytes]]
 

@@ -27,7 +27,7 @@ def blocks(width: int = 120, height: int = 80) -> np.ndarray:
 
 def proposed(name: str, of: Seen, count: int, **options) -> Proposed:
     """Settled, and made twice: the same both times, as the contract of the family has it."""
-    method, params = PROPOSALS.load(name), PROPOSALS.options(name).Params(**options)
+    method, params = PROPOSALS.load(name), PROPOSALS.options(name)(**options)
     first, again = (settled(method.proposer(params, count, 1)(of), of, count) for _ in range(2))
     for one, other in zip(first, again, strict=True):
         assert np.array_equal(one, other)
@@ -43,7 +43,7 @@ def proposed(name: str, of: Seen, count: int, **options) -> Proposed:
 
 
 def refused(name: str, of: Seen, message: str, error: type[Exception] = InputError, **options) -> None:
-    method, params = PROPOSALS.load(name), PROPOSALS.options(name).Params(**options)
+    method, params = PROPOSALS.load(name), PROPOSALS.options(name)(**options)
     with pytest.raises(error) as caught:
         method.proposer(params, 100, 1)(of)
     assert message in str(caught.value)

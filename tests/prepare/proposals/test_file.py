@@ -12,8 +12,7 @@ from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
 from vse_pipe.core import memory
 from vse_pipe.core.errors import InputError, IntegrityError, MissingResource
 from vse_pipe.prepare.engine.regions.proposing import Seen
-from vse_pipe.prepare.proposals.file import Params, tables
-from vse_pipe.prepare.proposals.file.propose import proposer
+from vse_pipe.prepare.proposals.file import Params, proposer, read_boxes
 
 BOXES = np.array([[0, 0, 119, 79], [5, 6, 50, 60], [70.5, 30, 99, 69.25], [1, 2, 3, 4], [10, 10, 20, 20]])
 IMAGE = ["12", "12", "12", "7", "12"]
@@ -245,4 +244,4 @@ def test_a_small_file_that_unpacks_to_more_than_memory(tmp_path: Path, of: Seen,
 def test_damage_ends_in_one_line(tmp_path: Path, ending: str):
     whole = write(tmp_path / f"e.{ending}").read_bytes()
     path = tmp_path / f"m.{ending}"
-    assert len(refusals(path, mutants(whole, 300), lambda: tables.read(path, None))) > 30
+    assert len(refusals(path, mutants(whole, 300), lambda: read_boxes(path, None))) > 30

@@ -13,7 +13,8 @@ from tests.mutants import mutants, refusals
 from vse_pipe.core import memory
 from vse_pipe.core.damage import Damage
 from vse_pipe.core.errors import InputError
-from vse_pipe.prepare.proposals.file import matlab, tables
+from vse_pipe.prepare.engine import matlab
+from vse_pipe.prepare.proposals.file import read_boxes
 
 DAMAGE = Damage(InputError, "write it again")
 # By MATLAB 6 and 7 on SPARC, which writes the high byte first, and on Linux; scipy brings them.
@@ -65,7 +66,7 @@ def test_cells_are_the_boxes_of_a_picture_each(tmp_path: Path, compressed: bool)
     cell = np.empty((3, 1), object)
     cell[:, 0] = [np.arange(10.0).reshape(2, 5), np.zeros((0, 5)), np.full((1, 5), 7, np.uint16)]
     io.savemat(tmp_path / "a.mat", {"image": [[4, 5, 6]], "boxes": cell}, do_compression=compressed)
-    names, boxes, scores = tables.read(tmp_path / "a.mat", None)
+    names, boxes, scores = read_boxes(tmp_path / "a.mat", None)
     assert names.tolist() == ["4", "4", "6"]
     assert boxes.tolist() == [[0, 1, 2, 3], [5, 6, 7, 8], [7, 7, 7, 7]]
     assert scores.tolist() == [4, 9, 7]
@@ -93,4 +94,4 @@ def test_damage_ends_in_one_line(tmp_path: Path, compressed: bool):
     for boxes in (cell, np.ones((2, 4))):
         io.savemat(path, {"image": np.array([[4.0], [5.0]]), "boxes": boxes}, do_compression=compressed)
         whole = path.read_bytes()
-        assert len(refusals(path, mutants(whole, 250, first=124), lambda: tables.read(path, None))) > 50
+        assert len(refusals(path, mutants(whole, 250, first=124), lambda: read_boxes(path, None))) > 50

@@ -19,8 +19,7 @@ from vse_pipe.core.weights import Weights
 from vse_pipe.pictures import detector
 from vse_pipe.prepare.engine.regions import dataset
 from vse_pipe.prepare.engine.regions.proposing import settled
-from vse_pipe.prepare.proposals.rpn import Params
-from vse_pipe.prepare.proposals.rpn.propose import proposer
+from vse_pipe.prepare.proposals.rpn import Params, proposer
 
 SMALL = {"detector": "fasterrcnn_mobilenet_v3_large_320_fpn", "shorter": 96, "longer": 200}
 

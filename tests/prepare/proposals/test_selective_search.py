@@ -10,8 +10,7 @@ import pytest
 from tests.naive.regions import overlap
 from tests.prepare.proposals._pictures import blocks, proposed, refused, seen
 from vse_pipe.core.errors import MissingResource
-from vse_pipe.prepare.proposals.selective_search import Params
-from vse_pipe.prepare.proposals.selective_search.propose import proposer
+from vse_pipe.prepare.proposals.selective_search import Params, proposer
 
 
 def test_it_is_missing_in_one_line_that_names_the_extra(tmp_path, monkeypatch):

@@ -7,8 +7,7 @@ from vse_pipe.core.errors import UnknownMember, UsageError
 from vse_pipe.project.registry import INFERENCES
 from vse_pipe.ranking.engine import criteria
 from vse_pipe.ranking.engine.matching import Allowance
-from vse_pipe.ranking.inference.csls import criterion as csls
-from vse_pipe.ranking.inference.rgm import criterion as rgm
+from vse_pipe.ranking.inference import csls, rgm
 from vse_pipe.ranking.metrics.truth import Truth
 
 inverted_softmax = INFERENCES.load("is")
@@ -84,7 +83,7 @@ def test_caption_by_caption_over_several_strips_of_rescored_scores(name):
     owners = np.random.default_rng(1).permutation(np.repeat(np.arange(120), 3))
     scores = np.random.default_rng(0).standard_normal((360, 120))
     matching = name.partition("+")[2]
-    params = INFERENCES.options(matching).Params(mode="captions")
+    params = INFERENCES.options(matching)(mode="captions")
     criterion, plain = criteria.parse(name, {matching: params}), criteria.parse(name, {})
     truth = Truth.by_image(owners, np.arange(120))
     rescored = criterion.rerank(dense(scores), own(scores))

@@ -12,7 +12,7 @@ from vse_pipe.ranking.engine.criteria import Criterion
 from vse_pipe.ranking.engine.matching import Allowance
 from vse_pipe.ranking.engine.outcome import Outcome
 from vse_pipe.ranking.engine.scores import STRIP, Scores
-from vse_pipe.ranking.inference.rgm import criterion as rgm
+from vse_pipe.ranking.inference import rgm
 from vse_pipe.ranking.metrics.truth import Truth
 
 RESCORINGS = [name for name in INFERENCES.names() if not INFERENCES.traits(name).matches]

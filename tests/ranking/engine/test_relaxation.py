@@ -7,7 +7,7 @@ from tests.ranking.engine.test_tuning import GRID, trial
 from vse_pipe.artifacts.evaluation import KS
 from vse_pipe.ranking.engine import criteria, relaxation
 from vse_pipe.ranking.engine.matching import Allowance
-from vse_pipe.ranking.inference.rgm import criterion as rgm
+from vse_pipe.ranking.inference import rgm
 from vse_pipe.ranking.metrics.truth import Truth
 
 

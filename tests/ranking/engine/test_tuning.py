@@ -6,7 +6,7 @@ from tests.ranking.dense import dense, own
 from vse_pipe.ranking.engine import criteria
 from vse_pipe.ranking.engine.trial import Trial
 from vse_pipe.ranking.engine.tuning import best_lambdas
-from vse_pipe.ranking.inference.rgm import criterion as rgm
+from vse_pipe.ranking.inference import rgm
 from vse_pipe.ranking.metrics.truth import Truth
 
 GRID = [1.0, 1.5, 2.0, 3.0, 6.0]

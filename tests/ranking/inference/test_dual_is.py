@@ -9,7 +9,7 @@ from vse_pipe.core.errors import InputError
 from vse_pipe.ranking.engine.bank import Bank, log_sum_exp
 from vse_pipe.ranking.engine.bank_source import cosine
 from vse_pipe.ranking.engine.scores import STRIP, Scores
-from vse_pipe.ranking.inference.dual_is import criterion as dual_is
+from vse_pipe.ranking.inference import dual_is
 
 
 @pytest.mark.parametrize("is_own", [False, True])

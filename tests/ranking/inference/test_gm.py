@@ -4,8 +4,7 @@ import pytest
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from vse_pipe.ranking.engine.matching import Allowance
-from vse_pipe.ranking.inference.gm import criterion as gm
-from vse_pipe.ranking.inference.rgm import criterion as rgm
+from vse_pipe.ranking.inference import gm, rgm
 
 
 def pairs(scores: np.ndarray, k: int, mode: str, lam: float = 1.0) -> list[tuple[int, int]]:

@@ -10,8 +10,8 @@ from tests.ranking.dense import dense
 from vse_pipe.core.errors import InputError, UsageError
 from vse_pipe.ranking.engine import criteria
 from vse_pipe.ranking.engine.matching import Allowance, greedy
-from vse_pipe.ranking.inference.hungarian import Params, optimum
-from vse_pipe.ranking.inference.hungarian import criterion as hungarian
+from vse_pipe.ranking.inference import hungarian
+from vse_pipe.ranking.inference.hungarian import Params
 from vse_pipe.ranking.metrics.truth import Truth
 
 
@@ -27,8 +27,8 @@ def total(scores: np.ndarray, k: int, mode: str = "rows") -> float:
 @pytest.fixture(params=[(20, 10), (-2, 1)], ids=["plenty", "one by one"])
 def candidates(request, monkeypatch):
     """How many items of a query the first program gets beyond 3k and a further one more; a few take many programs."""
-    monkeypatch.setattr(optimum, "_FIRST", request.param[0])
-    monkeypatch.setattr(optimum, "_MORE", request.param[1])
+    monkeypatch.setattr(hungarian, "_FIRST", request.param[0])
+    monkeypatch.setattr(hungarian, "_MORE", request.param[1])
 
 
 @pytest.mark.usefixtures("candidates")

@@ -1,7 +1,7 @@
 import numpy as np
 
 from tests.ranking.dense import dense, own, whole
-from vse_pipe.ranking.inference.nns import criterion as nns
+from vse_pipe.ranking.inference import nns
 
 
 def test_scores_stay_as_they_are():

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from tests.naive import evaluate as naive
 from tests.ranking.dense import dense
 from vse_pipe.ranking.engine.matching import Allowance
-from vse_pipe.ranking.inference.rgm import criterion as rgm
+from vse_pipe.ranking.inference import rgm
 
 SETTINGS = [Allowance(1, 1.0), Allowance(5, 1.5), Allowance(10, 6.0)]
 

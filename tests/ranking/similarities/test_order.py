@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vse_pipe.project.registry import SIMILARITIES
-from vse_pipe.ranking.similarities.order import score as order
+from vse_pipe.ranking.similarities import order
 
 member = SIMILARITIES.load("order")
 

@@ -94,7 +94,7 @@ def test_code_that_no_dependency_covers_is_named(tmp_path, monkeypatch):
     text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
     for line in (
         "        - pipeline/vse_pipe/train/samplers\n",
-        "        - pipeline/vse_pipe/train/losses/${item.loss}\n",
+        "        - pipeline/vse_pipe/train/losses/${item.loss}.py\n",
     ):
         assert line in text
         text = text.replace(line, "")

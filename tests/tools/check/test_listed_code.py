@@ -36,14 +36,15 @@ def test_each_stage_has_a_list_of_what_it_runs(listed):
     assert {"inject/clean", "inject/half", "train/sum", "evaluate/sum", "report"} <= found
     train = declarations()["train"]
     text = (paths.CODE / "train" / "sum").read_text(encoding="utf-8")
-    assert text == code.listing(code.needed(train, train.members(params, "sum"))) + "\n"
-    assert "vse_pipe.train.losses.sum.loss " in text
+    members = train.members(params, "sum")
+    assert text == code.listing(code.needed(train, members) | code.defaults(train, members)) + "\n"
+    assert "vse_pipe.train.losses.sum " in text
     assert "vse_pipe.train.losses.max" not in text
 
 
 def test_a_module_that_changed_makes_stale_what_runs_it(listed, tmp_path, monkeypatch):
     assert check([]).problems == []
-    module = LOSSES.modules("sum")[-1]
+    module = LOSSES.module("sum")
     newer, own = tmp_path / "newer.py", code.file
     newer.write_bytes(own(module).read_bytes() + b"# a comment\n")
     monkeypatch.setattr(code, "file", lambda name: newer if name == module else own(name))
@@ -56,7 +57,7 @@ def test_a_module_that_changed_makes_stale_what_runs_it(listed, tmp_path, monkey
 def test_a_list_that_is_nowhere_any_more_says_nothing(listed):
     path = paths.CODE / "train" / "sum"
     lock.cached(lock.md5(path)).unlink()
-    path.write_text("vse_pipe.train.losses.sum.loss 0\n", encoding="utf-8")
+    path.write_text("vse_pipe.train.losses.sum 0\n", encoding="utf-8")
     assert check([]).problems == []
 
 

@@ -58,7 +58,7 @@ def test_plain_search_over_every_format_ranks_as_the_criterion(files, with_bank,
 def test_plain_search_ranks_as_every_criterion(files, with_bank, tmp_path, inference, bank, direction):
     given = files if bank == "transductive" else with_bank
     # 24 queries at the default 30 leave items of which one query has all the attention: differences below float32.
-    options = {"is": INFERENCES.options("is").Params(beta=8.0)}
+    options = {"is": INFERENCES.options("is")(beta=8.0)}
     exported(given, inference, "npy", direction, tmp_path / "out", options=options)
     evaluate_files(given, [inference], EvaluateParams(), options, "cpu", tmp_path / "e")
     assert same(found(tmp_path / "out", "npy", direction), tops(tmp_path / "e" / inference, direction))

@@ -30,7 +30,7 @@ BRANCH = [
 
 
 def built(name, options):
-    params = TEXT_ENCODERS.options(name).Params(**options)
+    params = TEXT_ENCODERS.options(name)(**options)
     inputs = WORDS if name != "two_branch" else 9
     module = TEXT_ENCODERS.load(name).build(params, inputs, DIM, torch.Generator().manual_seed(3)).eval()
     rng = torch.Generator().manual_seed(4)
@@ -61,7 +61,7 @@ def test_a_vector_is_read_as_by_the_layers_of_torch(name, options):
 
 
 def test_what_is_not_here_is_asked_through_torch():
-    params = TEXT_ENCODERS.options("gru").Params(pooling="gpo")
+    params = TEXT_ENCODERS.options("gru")(pooling="gpo")
     assert light.encoder("gru", params, {}) is None
     assert light.encoder("pooled", params, {}) is None
 

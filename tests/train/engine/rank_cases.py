@@ -20,7 +20,7 @@ from vse_pipe.train.engine.average import Averages
 from vse_pipe.train.engine.data import Pairs
 from vse_pipe.train.engine.model import DualEncoder, build
 from vse_pipe.train.engine.optimise import optimizer_for
-from vse_pipe.train.engine.scheme.scheme import Scheme
+from vse_pipe.train.engine.scheme import Scheme
 from vse_pipe.train.engine.teacher import Teacher
 
 COUNT = 34

@@ -13,7 +13,7 @@ from tests.train.some import adam, some_pairs, some_scheme
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train.engine import loop
 from vse_pipe.train.engine.average import Averages
-from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.engine.batch import Scored
 
 ENDS = {"max": {}, "sum": {"hardest": 2}, "hal_emnlp": {"negatives": "max"}, "structure": {"top": 2}}
 
@@ -74,7 +74,7 @@ def test_gradient(name, passed):
 @pytest.mark.parametrize(("name", "said"), [("sum", "needs hardest"), ("hal_emnlp", "needs negatives: max")])
 def test_a_sum_of_all_negatives_has_no_end_to_come_to(name, said):
     with pytest.raises(ValidationError, match=said):
-        LOSSES.options(name).Params(curriculum=1.0)
+        LOSSES.options(name)(curriculum=1.0)
 
 
 def test_a_batch_of_two_has_one_negative_from_the_start():

@@ -18,7 +18,7 @@ from vse_pipe.inject.stage import inject
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES
 from vse_pipe.train.engine import loop, optimise
-from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.engine.batch import Scored
 from vse_pipe.train.engine.model import build
 from vse_pipe.train.engine.optimise import optimizer_for
 from vse_pipe.train.engine.restore import load

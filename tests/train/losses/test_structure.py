@@ -11,9 +11,9 @@ from tests.naive import structure as naive
 from tests.train.losses.contract import OWNERS, batch_of, check_contract, some_batch, some_scores, some_vectors
 from vse_pipe.core.errors import InputError
 from vse_pipe.project.registry import LOSSES
+from vse_pipe.train.engine.batch import Scored
 from vse_pipe.train.engine.incidence import Incidence
-from vse_pipe.train.engine.loss.scored import Scored
-from vse_pipe.train.losses.structure.triplets import euclidean, hardest
+from vse_pipe.train.losses.structure import euclidean, hardest_triplets
 
 member = LOSSES.load("structure")
 VARIANTS = pytest.mark.parametrize("variant", ["paper", "topk_mean"])
@@ -193,7 +193,7 @@ def test_fewer_kept_triplets_cost_no_more():
 def test_hardest_keeps_the_nearest_negatives_in_falling_order():
     distances = torch.tensor([[0.5, 0.1, 0.9, 0.3]])
     matching = torch.tensor([[False, True, False, False]])
-    kept = hardest(torch.tensor([0.4, 0.1]), torch.tensor([0, 0]), distances, matching, margin=0.25, top=2)
+    kept = hardest_triplets(torch.tensor([0.4, 0.1]), torch.tensor([0, 0]), distances, matching, margin=0.25, top=2)
     torch.testing.assert_close(kept, torch.tensor([[0.35, 0.15], [0.05, 0.0]]))
 
 

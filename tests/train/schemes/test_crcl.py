@@ -17,8 +17,9 @@ from vse_pipe.core.errors import UsageError
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES, SCHEMES
 from vse_pipe.train.engine import checkpoint, optimise
-from vse_pipe.train.engine.loss.chances import own_chances
-from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.engine.terms import own_chances
+from vse_pipe.train.schemes.crcl import refined
 from vse_pipe.train.stage import train
 
 CPU = torch.device("cpu")
@@ -109,7 +110,7 @@ def test_a_warm_up_that_leaves_no_epoch_is_said(capsys):
 @pytest.mark.parametrize("wrong", [{"alpha": 1.5}, {"floor": 1.0}, {"restarts": [0]}])
 def test_parameters_are_checked(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        SCHEMES.options("crcl").Params(**wrong)
+        SCHEMES.options("crcl")(**wrong)
 
 
 def _params(root):
@@ -143,3 +144,22 @@ def test_mismatched_pairs_lose_their_trust(project, capsys):
     assert said.count("begins with a new network") == 1
     areas = re.findall(r"crcl: .* AUC of the mismatched (\S+)", said)
     assert min(map(float, areas)) > 0.6
+
+
+LAST, CHANCES = torch.tensor([1.0, 0.2, 0.0, 0.05]), torch.tensor([0.5, 0.0, 0.4, 0.9])
+
+
+def test_a_target_moves_towards_the_chance_and_is_cut_off_below_the_floor():
+    expected = torch.tensor([0.9, 0.16, 0.0, 0.22])
+    torch.testing.assert_close(refined(LAST, CHANCES, 0.8, 0.1), expected)
+    torch.testing.assert_close(refined(LAST, CHANCES, 0.8, 0.0)[2], torch.tensor(0.08))
+
+
+def test_a_share_of_one_stays_but_for_the_floor():
+    torch.testing.assert_close(refined(LAST, CHANCES, 1.0, 0.1), torch.tensor([1.0, 0.2, 0.0, 0.0]))
+
+
+def test_what_is_given_is_not_changed():
+    before = LAST.clone()
+    refined(LAST, CHANCES, 1.0, 0.3)
+    assert torch.equal(LAST, before)

@@ -14,9 +14,9 @@ from tests.train.some import some_pairs, some_scheme
 from vse_pipe.core.errors import PipelineError
 from vse_pipe.project import paths
 from vse_pipe.project.registry import LOSSES, SCHEMES
-from vse_pipe.train.engine.loss.evidence import fits
-from vse_pipe.train.engine.loss.scored import Scored
-from vse_pipe.train.engine.scheme.samples import groups
+from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.engine.scheme import groups
+from vse_pipe.train.engine.terms import fits
 from vse_pipe.train.stage import train
 
 CPU = torch.device("cpu")
@@ -94,7 +94,7 @@ def test_a_warm_up_that_leaves_no_epoch_is_said(capsys):
 @pytest.mark.parametrize("wrong", [{"eta": -1.0}, {"threshold": 1.0}, {"matched": "largest"}])
 def test_parameters_are_checked(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        SCHEMES.options("decl").Params(**wrong)
+        SCHEMES.options("decl")(**wrong)
 
 
 def _params(root):

@@ -24,11 +24,10 @@ from vse_pipe.project import paths
 from vse_pipe.ranking.engine.embedded import Embedded
 from vse_pipe.tools.hub.stage import pack
 from vse_pipe.train.engine import gradient_cache
-from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.engine.batch import Scored
 from vse_pipe.train.engine.teacher import Teacher
-from vse_pipe.train.schemes.distil import Params
-from vse_pipe.train.schemes.distil.divergence import divergence
-from vse_pipe.train.schemes.distil.scheme import scheme as distil
+from vse_pipe.train.schemes.distil import Params, divergence
+from vse_pipe.train.schemes.distil import scheme as distil
 from vse_pipe.train.stage import train
 
 CPU = torch.device("cpu")

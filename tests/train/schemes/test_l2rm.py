@@ -6,18 +6,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tests.naive import transport as naive
 from tests.train.fragments import FragmentModel
 from tests.train.some import adam, some_pairs, some_scheme
-from vse_pipe.core.errors import InputError
+from vse_pipe.artifacts import rematching
+from vse_pipe.core.errors import InputError, PipelineError
 from vse_pipe.project.registry import LOSSES, SCHEMES
 from vse_pipe.train.engine import optimise
-from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.engine.mixture import beta
 from vse_pipe.train.engine.schedule import set_rates
-from vse_pipe.train.schemes.l2rm.partial import partial_plan
-from vse_pipe.train.schemes.l2rm.partition import Partition
-from vse_pipe.train.schemes.l2rm.rematch import rematch_loss
+from vse_pipe.train.engine.transport import partial_plan
+from vse_pipe.train.schemes.l2rm import Partition, Tally, rematch_loss
 
 CPU = torch.device("cpu")
 
@@ -246,7 +250,7 @@ def test_a_warm_up_without_an_end_is_said(capsys):
 )
 def test_options_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        SCHEMES.options("l2rm").Params(**wrong)
+        SCHEMES.options("l2rm")(**wrong)
 
 
 def test_fragments_are_split_and_rematched_in_chunks_and_without():
@@ -265,3 +269,240 @@ def test_fragments_are_split_and_rematched_in_chunks_and_without():
         after.append({**model.state_dict(), **scheme.state()})
     for name, weight in after[0].items():
         torch.testing.assert_close(after[1][name], weight, rtol=1e-3, atol=1e-5)
+
+
+SAMPLED = [np.arange(0, 8), np.arange(8, 16), np.arange(16, 20)]
+
+
+def _split(clean: np.ndarray) -> Partition:
+    losses = np.where(clean, 0.1, 0.9)
+    return Partition(losses, beta.fit(losses), clean)
+
+
+def _clean(matched: int, pairs: int = 20) -> np.ndarray:
+    return np.random.default_rng(0).permutation(np.arange(pairs) < matched)
+
+
+def _batches(clean: np.ndarray, size: int = 4, seed: int = 0) -> list[np.ndarray]:
+    return _split(clean).batches(size, SAMPLED, np.random.default_rng(seed))
+
+
+def test_matched_pairs_come_first_and_mismatched_ones_are_gone_through_again():
+    clean = _clean(14)
+    found = _batches(clean)
+    assert [len(chosen) for chosen in found] == [8, 8, 8]
+    for chosen in found:
+        assert clean[chosen].tolist() == [True] * 4 + [False] * 4
+    matched = np.concatenate([chosen[:4] for chosen in found])
+    assert len(set(matched.tolist())) == 12
+    # Six mismatched pairs fill one batch, and each batch draws them anew.
+    assert all(len(set(chosen[4:].tolist())) == 4 for chosen in found)
+    assert len({tuple(chosen[4:]) for chosen in found}) > 1
+
+
+def test_batches_follow_from_the_generator():
+    same = [np.concatenate(_batches(_clean(14), seed=seed)).tolist() for seed in (0, 0, 1)]
+    assert same[0] == same[1] != same[2]
+
+
+def test_subsets_smaller_than_a_batch_make_a_smaller_batch():
+    few_mismatched = _batches(_clean(17))
+    assert [len(chosen) for chosen in few_mismatched] == [7] * 4
+    few_matched = _batches(_clean(3))
+    assert [len(chosen) for chosen in few_matched] == [7]
+
+
+def test_nothing_mismatched_leaves_the_sampler_s_batches():
+    found = _batches(np.ones(20, bool))
+    assert [chosen.tolist() for chosen in found] == [chosen.tolist() for chosen in SAMPLED]
+    assert not _split(np.ones(20, bool)).rematches
+
+
+def test_one_mismatched_pair_is_left_out():
+    clean = np.ones(20, bool)
+    clean[9] = False
+    found = _batches(clean)
+    assert sorted(np.concatenate(found).tolist()) == [pair for pair in range(20) if pair != 9]
+
+
+@pytest.mark.parametrize(("matched", "trains"), [(0, False), (1, False), (2, True)])
+def test_fewer_than_two_matched_pairs_do_not_train(matched, trains):
+    assert _split(_clean(matched)).trains is trains
+
+
+def test_an_epoch_always_has_a_batch():
+    clean = np.array([True, False, True])
+    losses = np.where(clean, 0.1, 0.9)
+    split = Partition(losses, beta.fit(losses), clean)
+    found = split.batches(2, [np.array([1, 0])], np.random.default_rng(0))
+    assert [sorted(chosen.tolist()) for chosen in found] == [[0, 2]]
+
+
+def test_the_threshold_is_of_the_posterior():
+    losses = np.concatenate([np.linspace(0, 0.3, 60), np.linspace(0.5, 1, 40)])
+    strict, loose = (Partition.of(losses, "lower_mean", threshold) for threshold in (0.99, 0.01))
+    posterior = strict.mixture.posterior
+    np.testing.assert_array_equal(strict.clean, posterior > 0.99)
+    np.testing.assert_array_equal(loose.clean, posterior > 0.01)
+    assert strict.clean.sum() < loose.clean.sum()
+
+
+def test_losses_that_are_no_numbers_are_refused():
+    with pytest.raises(PipelineError, match="not finite"):
+        Partition.of(np.array([0.1, np.nan] * 10), "lower_mean", 0.5)
+
+
+KINDS = ["symmetric_kl", "kl", "js", "infonce"]
+
+
+def _case(n: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    rng = np.random.default_rng(seed)
+    plan = rng.random((n, n)) * (rng.random((n, n)) < 0.5) / n
+    return torch.from_numpy(rng.uniform(-1, 1, (n, n))), torch.from_numpy(plan)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=15, deadline=None)
+@given(n=st.integers(2, 7), seed=st.integers(0, 100), tau=st.sampled_from([0.05, 0.5]))
+def test_the_loss_is_that_of_the_plain_loops(kind, n, seed, tau):
+    scores, plan = _case(n, seed)
+    expected = naive.rematch(scores.tolist(), plan.tolist(), tau, kind)
+    assert rematch_loss(scores, plan, tau, kind).item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_are_those_of_differences(kind):
+    scores, plan = _case(4, 1)
+    torch.autograd.gradcheck(lambda s: rematch_loss(s, plan, 0.3, kind), scores.requires_grad_())
+
+
+@pytest.mark.parametrize("kind", ["symmetric_kl", "kl"])
+def test_a_softmax_equal_to_the_plan_costs_nothing(kind):
+    plan = torch.full((5, 5), 0.02)
+    assert rematch_loss(torch.full((5, 5), 0.3), plan, 0.05, kind).item() == pytest.approx(0, abs=1e-6)
+    other = plan.clone()
+    other[0, 1] = 0.2
+    assert rematch_loss(torch.full((5, 5), 0.3), other, 0.05, kind) > 0.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_similarities_of_any_size_stay_finite(kind):
+    scores, plan = _case(4, 0)
+    found = (1000 * scores.float()).requires_grad_()
+    loss = rematch_loss(found, plan.float(), 0.05, kind)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert torch.isfinite(found.grad).all()
+
+
+LOSSES_TALLY = np.concatenate([np.linspace(0.0, 0.3, 30), np.linspace(0.6, 1.0, 20)])
+TRUTH = np.arange(50) >= 25
+
+
+def _tally(truth=None) -> Tally:
+    pairs = replace(some_pairs(50, each=2), mismatched=truth)
+    return Tally(Partition.of(LOSSES_TALLY, "lower_mean", 0.5), pairs)
+
+
+def _plan(size: int, moved: list[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of ``moved`` give most of their mass, the others hardly any; the rows scaled to sum 1."""
+    plan = np.random.default_rng(seed).random((size, size)) ** 4
+    plan *= np.where(np.isin(np.arange(size), moved), 0.9, 0.1)[:, None] / size / plan.sum(axis=1, keepdims=True)
+    return plan.astype(np.float32), (plan / plan.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_a_record_has_every_key_the_artefact_names(tmp_path):
+    record = {"epoch": 3, **_tally(TRUTH).record()}
+    assert set(record) == rematching.KEYS
+    rematching.write(tmp_path, [record])
+    assert rematching.read(tmp_path) == [record]
+
+
+def test_the_split_is_measured_against_the_truth():
+    record = _tally(TRUTH).record()
+    assert record["by"] == "truth"
+    assert record["matched"] == 30
+    assert record["truth"]["precision"] == 1.0
+    assert record["truth"]["recall"] == 20 / 25
+    assert record["truth"]["mismatched"] == 0.5
+    assert record["truth"]["auc"] == pytest.approx(1.0)
+    assert sum(record["losses"]["mismatched"]) == 25
+
+
+def test_without_truth_the_split_itself_decides():
+    record = _tally().record()
+    assert record["truth"] is None
+    assert record["by"] == "split"
+    assert [sum(record["losses"][kind]) for kind in ("matched", "mismatched")] == [30, 20]
+
+
+def test_costs_are_counted_by_pair_and_the_last_bin_is_open():
+    tally = _tally(TRUTH)
+    tally.cost(np.array([0, 1, 40]), np.array([0.01, 0.06, 0.06]))
+    tally.cost(np.array([41]), np.array([17.0]))
+    cost = tally.record()["cost"]
+    assert cost["matched"][:3] == [1, 1, 0]
+    assert cost["mismatched"][1] == 1
+    assert cost["mismatched"][-1] == 1
+    assert len(cost["edges"]) == len(cost["matched"]) + 1
+
+
+def test_moved_masses_are_averaged():
+    tally = _tally()
+    assert tally.record()["moved"] is None
+    for moved in ([0, 1], [2, 3, 4]):
+        tally.moved(np.arange(20, 30), *_plan(10, moved))
+    assert tally.record()["moved"] == pytest.approx(((2 * 0.9 + 8 * 0.1) + (3 * 0.9 + 7 * 0.1)) / 10 / 2)
+
+
+def test_the_mass_that_stays_with_its_own_caption_is_that_of_the_diagonals():
+    tally, plans = _tally(), np.random.default_rng(0).random((2, 10, 10))
+    assert tally.record()["kept"] is None
+    for plan in plans:
+        tally.moved(np.arange(20, 30), plan, plan)
+    assert tally.record()["kept"] == pytest.approx(sum(plan[one, one] for plan in plans for one in range(10)) / 2)
+
+
+def test_alignments_are_averaged_by_rank_apart_for_transported_images():
+    tally = _tally()
+    assert tally.record()["alignment"] is None
+    expected: dict[str, list] = {"transported": [], "untransported": []}
+    for seed, moved in enumerate([[0, 3], [], [7]]):
+        plan, refined = _plan(10, moved, seed)
+        tally.moved(np.arange(30, 40), plan, refined)
+        for row in range(10):
+            kind = "transported" if row in moved else "untransported"
+            expected[kind].append(sorted(refined[row].tolist(), reverse=True))
+    found = tally.record()["alignment"]
+    for kind, rows in expected.items():
+        assert found[kind]["rows"] == len(rows)
+        assert found[kind]["mean"] == pytest.approx(
+            [sum(column) / len(rows) for column in zip(*rows, strict=True)], abs=1e-6
+        )
+
+
+def test_rematched_pairs_are_the_plainest_of_the_last_plans_one_of_each_image():
+    tally = _tally()
+    assert tally.record()["rematched"] == []
+    pairs = np.array([49, 30, 31, 40, 42])
+    refined = np.full((5, 5), 0.05, np.float32)
+    for row, (column, weight) in enumerate([(1, 0.3), (0, 0.8), (3, 0.7), (4, 0.9), (2, 0.6)]):
+        refined[row, column] = weight
+    plan = refined * np.array([0.25, 0.25, 0.25, 0.01, 0.25], np.float32)[:, None]
+    tally.moved(pairs, np.ones((5, 5), np.float32), refined[::-1])
+    tally.moved(pairs, plan, refined)
+    found = tally.record()["rematched"]
+    owners, captions = tally.pairs.owners, tally.pairs.texts.caption_ids
+    # 31 shows the image of 30, whose weight is larger.
+    assert [(row["image_id"], row["caption_id"], row["rematch_caption_id"], row["weight"]) for row in found] == [
+        (owners[own], captions[own], captions[partner], pytest.approx(weight))
+        for own, partner, weight in [(30, 49, 0.8), (42, 31, 0.6), (49, 30, 0.3)]
+    ]
+
+
+def test_a_mixture_that_split_nothing_has_no_numbers():
+    tally = Tally(Partition.of(np.full(50, 0.2), "lower_mean", 0.5), some_pairs(50))
+    record = tally.record()
+    assert record["mixture"]["alpha"] is None
+    assert record["mixture"]["doubts"] == ["all losses are equal"]
+    assert record["matched"] == 50

@@ -3,13 +3,19 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.naive import soft as naive
 from tests.naive.losses import hinge
+from tests.train.losses.contract import some_scores
 from tests.train.some import adam, member, some_model, some_pairs, some_scheme
+from vse_pipe.core.errors import PipelineError
 from vse_pipe.project.registry import SCHEMES, TEXT_ENCODERS
 from vse_pipe.train.engine import optimise
-from vse_pipe.train.engine.loss.scored import Scored
-from vse_pipe.train.schemes.ncr.soft import predicted, refined, soft_margins, soft_triplets
+from vse_pipe.train.engine.batch import Scored
+from vse_pipe.train.engine.mixture import gaussian
+from vse_pipe.train.schemes.ncr import Division, predicted, refined, soft_margins, soft_triplets
 
 CPU = torch.device("cpu")
 SAMPLED = [np.arange(start, start + 8) for start in range(0, 40, 8)]
@@ -153,4 +159,141 @@ def test_a_warm_up_that_leaves_no_epoch_is_said(capsys):
 @pytest.mark.parametrize("wrong", [{"margin": 0}, {"threshold": 1.0}, {"soft_margin": "cubic"}])
 def test_parameters_are_checked(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        SCHEMES.options("ncr").Params(**wrong)
+        SCHEMES.options("ncr")(**wrong)
+
+
+def _losses(low: int, high: int) -> np.ndarray:
+    return np.concatenate([0.1 + 0.01 * np.sin(np.arange(low)), 0.9 + 0.02 * np.cos(np.arange(high))])
+
+
+def _steps_division(clean: np.ndarray, size: int = 4, noisy: bool = True, seed: int = 0):
+    return Division(clean.astype(float), clean).steps(size, noisy, np.random.default_rng(seed))
+
+
+def test_pairs_are_clean_above_the_threshold_of_their_probability():
+    losses = _losses(30, 10)
+    found = Division.of(losses, 0.5)
+    assert found.clean.tolist() == [True] * 30 + [False] * 10
+    np.testing.assert_array_equal(found.probability, gaussian.fit(losses).posterior)
+    assert found.doubt is None
+
+
+@pytest.mark.parametrize(("pairs", "noisy"), [(60, 1), (250, 3)])
+def test_where_all_are_above_it_one_in_a_hundred_is_taken_for_noisy(pairs, noisy):
+    found = Division.of(np.linspace(0, 1, pairs) ** 2, 0.0)
+    assert int((~found.clean).sum()) == noisy
+    assert found.probability[~found.clean].max() <= found.probability[found.clean].min()
+
+
+def test_equal_losses_divide_nothing():
+    found = Division.of(np.full(40, 0.2), 0.5)
+    assert found.clean.all()
+    assert found.trains
+    assert "equal" in found.doubt
+
+
+def test_losses_that_are_no_numbers_are_refused():
+    with pytest.raises(PipelineError, match=r"not finite; lower train\.lr"):
+        Division.of(np.array([0.1, np.nan] * 9), 0.5)
+
+
+def test_a_pass_over_the_clean_pairs_takes_the_noisy_ones_as_often_as_needed():
+    clean = np.arange(20) < 14
+    found = _steps_division(clean)
+    assert [kind for _, kind in found] == [True, False] * 4
+    labelled = [pairs for pairs, kind in found if kind]
+    assert sorted(np.concatenate(labelled).tolist()) == list(range(14))
+    unlabelled = [pairs for pairs, kind in found if not kind]
+    assert [len(pairs) for pairs in unlabelled] == [4, 2, 4, 2]
+    assert sorted(np.concatenate(unlabelled[:2]).tolist()) == list(range(14, 20))
+
+
+def test_the_noisy_pairs_can_be_left_out():
+    found = _steps_division(np.arange(20) < 14, noisy=False)
+    assert [kind for _, kind in found] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("clean", "kinds", "trains"),
+    [(20, [True] * 5, True), (19, [True] * 5, True), (2, [True, False], True), (1, [], False), (0, [], False)],
+)
+def test_few_pairs_of_either_kind(clean, kinds, trains):
+    chosen = np.arange(20) < clean
+    assert Division(chosen.astype(float), chosen).trains is trains
+    assert [kind for _, kind in _steps_division(chosen)] == kinds
+
+
+def test_a_pair_that_would_be_alone_is_left_out():
+    assert [len(pairs) for pairs, kind in _steps_division(np.arange(20) < 9) if kind] == [4, 4]
+
+
+def test_subsets_smaller_than_a_batch_are_a_batch():
+    assert [len(pairs) for pairs, _ in _steps_division(np.arange(20) < 14, size=1000)] == [14, 6]
+
+
+def test_order_follows_from_the_generator():
+    one, again, other = (
+        np.concatenate([pairs for pairs, _ in _steps_division(np.arange(20) < 14, seed=seed)]).tolist()
+        for seed in (0, 0, 1)
+    )
+    assert one == again != other
+
+
+SHAPES = ["exponential", "linear", "sin"]
+CASE = {"pairs": st.integers(2, 23), "seed": st.integers(0, 50), "margin": st.floats(0.05, 2)}
+
+
+def _equal(ours: torch.Tensor, theirs: list[float]) -> None:
+    torch.testing.assert_close(ours, torch.tensor(theirs, dtype=ours.dtype))
+
+
+@settings(deadline=None, max_examples=20)
+@given(**CASE)
+def test_predictions_equal_plain_loops(pairs, seed, margin):
+    scores = some_scores(pairs, seed)
+    _equal(predicted(Scored.of(scores), margin), naive.predicted(scores.tolist(), margin))
+
+
+def test_a_batch_in_which_nothing_fits_has_predictions_of_zero():
+    scores = torch.ones(5, 5) - 2 * torch.eye(5)
+    assert predicted(Scored.of(scores), 0.2).tolist() == [0.0] * 5
+
+
+def test_pairs_that_beat_all_negatives_fit_wholly():
+    assert predicted(Scored.of(torch.eye(4)), 0.2).tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("variant", ["paper", "code"])
+def test_refined_labels_equal_plain_loops(variant):
+    clean, prediction = torch.tensor([0.9, 0.5, 1.0, 0.6]), torch.tensor([0.1, 0.7, 0.3, 1.0])
+    expected = naive.refined(clean.tolist(), prediction.tolist(), variant == "code")
+    _equal(refined(clean, prediction, variant), expected)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_margins_equal_plain_loops_and_end_at_0_and_the_margin(shape):
+    labels = torch.tensor([0.0, 0.2, 0.5, 0.9, 1.0], dtype=torch.float64)
+    ours = soft_margins(labels, 0.3, shape)
+    _equal(ours, [naive.soft_margin(label, 0.3, shape) for label in labels.tolist()])
+    torch.testing.assert_close(ours[[0, -1]], torch.tensor([0.0, 0.3], dtype=torch.float64))
+    assert (ours.diff() > 0).all()
+
+
+@pytest.mark.parametrize("variant", ["paper", "code"])
+@settings(deadline=None, max_examples=20)
+@given(**CASE)
+def test_soft_triplets_equal_plain_loops(variant, pairs, seed, margin):
+    scores = some_scores(pairs, seed)
+    margins = margin * torch.rand(pairs, dtype=scores.dtype, generator=torch.Generator().manual_seed(seed))
+    expected = naive.soft_triplets(scores.tolist(), margins.tolist(), variant == "code")
+    _equal(soft_triplets(Scored.of(scores), margins, variant), expected)
+
+
+@pytest.mark.parametrize("variant", ["paper", "code"])
+def test_with_equal_margins_they_are_the_hardest_triplets(variant):
+    from vse_pipe.train.losses import max as triplet
+
+    batch = Scored.of(some_scores(6))
+    expected = triplet.loss(batch, triplet.Params(margin=0.4)).per_pair
+    margins = torch.full((6,), 0.4, dtype=expected.dtype)
+    torch.testing.assert_close(soft_triplets(batch, margins, variant), expected)

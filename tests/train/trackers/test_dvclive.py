@@ -7,8 +7,7 @@ from ruamel.yaml import YAML
 
 from tests.train.trackers.some import PARAMETERS, ROWS, interrupted, training, without
 from vse_pipe.core.errors import MissingResource
-from vse_pipe.train.trackers.dvclive import Params
-from vse_pipe.train.trackers.dvclive.track import start
+from vse_pipe.train.trackers.dvclive import Params, start
 
 
 @pytest.mark.skipif(importlib.util.find_spec("dvclive") is None, reason="needs dvclive (extra: dvclive)")

@@ -4,8 +4,7 @@ import pytest
 
 from tests.train.trackers.some import MARK, PARAMETERS, ROWS, interrupted, training, without
 from vse_pipe.core.errors import MissingResource
-from vse_pipe.train.trackers.mlflow import Params
-from vse_pipe.train.trackers.mlflow.track import start
+from vse_pipe.train.trackers.mlflow import Params, start
 
 needed = pytest.mark.skipif(importlib.util.find_spec("mlflow") is None, reason="needs mlflow-skinny (extra: mlflow)")
 

@@ -5,8 +5,7 @@ import pytest
 
 from tests.train.trackers.some import PARAMETERS, ROWS, interrupted, training, without
 from vse_pipe.core.errors import MissingResource
-from vse_pipe.train.trackers.tensorboard import Params
-from vse_pipe.train.trackers.tensorboard.track import start
+from vse_pipe.train.trackers.tensorboard import Params, start
 
 installed = importlib.util.find_spec("tensorboard") is not None
 

@@ -6,8 +6,7 @@ import pytest
 
 from tests.train.trackers.some import MARK, PARAMETERS, ROWS, interrupted, training, without
 from vse_pipe.core.errors import MissingResource
-from vse_pipe.train.trackers.wandb import Params
-from vse_pipe.train.trackers.wandb.track import start
+from vse_pipe.train.trackers.wandb import Params, start
 
 _BLOCK, _HEADER = 32768, 7
 

@@ -11,9 +11,8 @@ from numpy import ndarray
 from torch import Tensor
 
 from vse_pipe.core import workers
-from vse_pipe.train.engine.loss.matches import Matches
-from vse_pipe.train.engine.loss.sample import sample_losses
-from vse_pipe.train.engine.loss.scored import Scored
+from vse_pipe.train.engine.batch import Matches, Scored
+from vse_pipe.train.engine.terms import sample_losses
 
 # Scores held at once by ``search``: 64 MiB of float32.
 _CELLS = 1 << 24

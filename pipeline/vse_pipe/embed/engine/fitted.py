@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from string import punctuation
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from vse_pipe.artifacts.model_files import ModelFiles
 from vse_pipe.core.errors import IntegrityError, MissingResource
 from vse_pipe.core.files import read_json, sha256
 from vse_pipe.extract import text_stage
-from vse_pipe.extract.text_engine.encoder import EncoderParams
 from vse_pipe.extract.text_engine.method import State
 from vse_pipe.extract.text_engine.params import TextParams
+from vse_pipe.extract.texts.options import EncoderParams
 from vse_pipe.project import paths
 from vse_pipe.project.registry import TEXT_FEATURES
 from vse_pipe.project.traits import TextFeatureTraits
@@ -80,7 +80,7 @@ def fitted(run: str, files: ModelFiles) -> Fitted:
             f"run {run} was trained on other texts than data/extract now holds; run `vse-pipe train --run {run}` again"
         )
     method, traits = TEXT_FEATURES.load(meta["method"]), TEXT_FEATURES.traits(meta["method"])
-    options = method.Params.model_validate(meta["options"])
+    options = cast(TextParams, TEXT_FEATURES.options(meta["method"]).model_validate(meta["options"]))
     require_encoder(options, meta, str(folder))
     kinds = {"tokens": lambda: State(words=files.words), "fragments": State}
     state = kinds.get(meta["kind"], lambda: learnt(folder, meta))()

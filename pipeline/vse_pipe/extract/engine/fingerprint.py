@@ -33,7 +33,7 @@ def own(node: FeatureSet, kind: str, precision: str, libraries: Iterable[str]) -
         "precision": precision,
         "device": kind,
         features.IMAGES: sha256(paths.prepared(node.dataset) / images.NAME),
-        "code_sha256": code.digest(code.closure([*_WORK, *BACKBONES.modules(node.backbone.name)])),
+        "code_sha256": code.digest(code.closure([*_WORK, BACKBONES.module(node.backbone.name)])),
         "libraries": {name: version(name) for name in ("numpy", *libraries)},
     }
 

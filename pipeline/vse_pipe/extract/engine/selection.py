@@ -18,7 +18,7 @@ def from_spec(spec: str) -> tuple[str, dict]:
     Raises UnknownMember for a backbone that does not exist, UsageError for a model where none is taken or missing.
     """
     name, colon, model = spec.partition(":")
-    takes_model = "model" in BACKBONES.options(name).Params.model_fields
+    takes_model = "model" in BACKBONES.options(name).model_fields
     if takes_model and not model:
         raise UsageError(f"--backbone {spec}: name the model too, for example {name}:resnet18")
     if colon and not takes_model:
@@ -33,7 +33,7 @@ def with_backbone(params: Params, spec: str, dataset: str | None, weights: str) 
     """
     name, options = from_spec(spec)
     dataset = _dataset(params, dataset)
-    model = BACKBONES.options(name).Params
+    model = BACKBONES.options(name)
     if "weights" in model.model_fields:
         options["weights"] = weights
     try:

@@ -1,46 +1,14 @@
-"""What methods of pre-trained sentence encoders share: their options, and the encoder through sentence-transformers."""
+"""What methods of pre-trained sentence encoders share: the encoder through sentence-transformers."""
 
 from functools import lru_cache
 from pathlib import Path
 
-from pydantic import PositiveInt
-
 from vse_pipe.core.errors import MissingResource
 from vse_pipe.extract.text_engine.method import State
-from vse_pipe.extract.text_engine.params import VectorParams
-from vse_pipe.project.sources import EVERYTHING, SourceFiles
+from vse_pipe.extract.texts.options import EncoderParams
 
-# Parts of a name on the hub, at most: whose, and which.
-_OF_NAME = 2
 # Of a model on the hub; no pickles.
 _FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
-
-
-class EncoderParams(VectorParams):
-    """Of methods of pre-trained sentence encoders."""
-
-    model: str
-    """a folder, or a name on the model hub"""
-    revision: str | None = None
-    """the commit on the hub that the name is pinned to"""
-    batch_size: PositiveInt = 64
-    """captions in one forward pass"""
-    normalise: bool = True
-    """unit length"""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N"""
-
-    def files(self) -> dict[Path, str]:
-        """Every file of a model folder, the folder itself where it is missing; a model of the hub is known by its name and revision."""
-        folder = Path(self.model).expanduser()
-        if folder.is_dir():
-            return {path: "" for path in sorted(folder.rglob("*")) if path.is_file()}
-        on_hub = len(folder.parts) <= _OF_NAME and not folder.is_absolute() and not self.model.startswith(".")
-        return {} if on_hub else {folder: ""}
-
-    def reads(self) -> list[SourceFiles]:
-        """The folder, also where there is none: a name on the hub counts as a folder as soon as there is one of that name."""
-        return [SourceFiles(Path(self.model).expanduser(), endings=EVERYTHING)]
 
 
 def known(params: EncoderParams) -> State:

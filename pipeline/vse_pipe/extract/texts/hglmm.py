@@ -1,37 +1,14 @@
 """Fisher vectors of word vectors under a hybrid Gaussian-Laplacian mixture (Klein et al., CVPR 2015)."""
 
 from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float32, Float64
-from pydantic import NonNegativeFloat, PositiveInt
 
 from vse_pipe.core.console import track, warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.extract.text_engine.method import Corpus, State
-from vse_pipe.extract.text_engine.params import WordVectorParams
-from vse_pipe.project.traits import TextFeatureTraits
-
-TRAITS = TextFeatureTraits(libraries=("nltk", "scikit-learn", "scipy"), terms=True)
-
-
-class Params(WordVectorParams):
-    unit: bool = True
-    components: PositiveInt = 30
-    """30 in Wang et al., CVPR 2016; unit and ica as in the authors' code ("vectors_norm", "ica_300")"""
-    ica: Literal["all", "none"] | PositiveInt = "all"
-    """independent components to turn the word vectors into first; ``all`` as many as they have dimensions, or none"""
-    ica_iterations: PositiveInt = 200
-    """of the EM and of the ICA, at most"""
-    max_iterations: PositiveInt = 100
-    """of the EM and of the ICA, at most"""
-    tolerance: NonNegativeFloat = 1e-3
-    """of the EM, the gain of log-likelihood in nats a word at which it stops"""
-    pca: PositiveInt | None = None
-    """dimensions the vectors are reduced to, 6000 in the paper (of 18000)"""
-    pca_captions: PositiveInt | None = None
-    """train captions it is fitted on, all when left out"""
+from vse_pipe.extract.texts.options import HglmmOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:

@@ -4,14 +4,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from vse_pipe.extract.text_engine.method import Corpus, State
-from vse_pipe.extract.text_engine.params import WordVectorParams
-from vse_pipe.project.traits import TextFeatureTraits
-
-TRAITS = TextFeatureTraits(libraries=("nltk", "scipy"), terms=True)
-
-
-class Params(WordVectorParams):
-    """As the paper has it, every occurrence of a word counts alike; no weights, no stop words."""
+from vse_pipe.extract.texts.options import MeanVectorsOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:

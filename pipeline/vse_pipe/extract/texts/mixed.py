@@ -2,67 +2,17 @@
 
 from itertools import accumulate, pairwise
 from types import ModuleType
-from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float32
-from pydantic import ConfigDict, Field
 
-from vse_pipe.core.strict import Strict
 from vse_pipe.extract.text_engine.method import Corpus, State
-from vse_pipe.extract.text_engine.params import TextParams, VectorParams
-from vse_pipe.project.params.typed import Member
+from vse_pipe.extract.texts.options import MixedOptions as Params
+from vse_pipe.extract.texts.options import MixedPart
 from vse_pipe.project.registry import TEXT_FEATURES
-from vse_pipe.project.sources import SourceFiles
-from vse_pipe.project.traits import TextFeatureTraits
 
-TRAITS = TextFeatureTraits(mixes=True)
 # In the state: how many words of the vocabulary each part has.
 _COUNTS = "words"
-
-
-class MixedPart(Strict):
-    """A method by name; further keys are its options."""
-
-    model_config = ConfigDict(extra="allow")
-
-    method: str
-    """one that gives vectors"""
-    weight: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
-    """length of its vectors in the mixture"""
-
-    @property
-    def options(self) -> TextParams:
-        """As the method has them. Raises ValidationError where they do not fit."""
-        return TEXT_FEATURES.options(self.method).Params.model_validate(self.model_extra)
-
-
-class Params(VectorParams):
-    parts: Annotated[list[MixedPart], Field(min_length=2)]
-    """the methods, each a mapping of ``method``, ``weight`` (1 when left out: what its vectors of unit length are multiplied
-    by) and the method's own options, of which ``store`` and ``block`` have no effect here"""
-
-    def files(self) -> dict:
-        found: dict = {}
-        for part in self.parts:
-            for path, digest in part.options.files().items():
-                found[path] = digest or found.get(path, "")
-        return found
-
-    def reads(self) -> list[SourceFiles]:
-        return list(dict.fromkeys(one for part in self.parts for one in part.options.reads()))
-
-    def objection(self) -> str | None:
-        """To one file under two digests."""
-        told: dict = {}
-        for own in (part.options for part in self.parts):
-            for path, digest in own.files().items():
-                if digest and told.setdefault(path, digest) != digest:
-                    return f"{path} has two different sha256 among the parts; it is one file"
-        return None
-
-    def further(self) -> list[Member]:
-        return [Member(part.method, part.options) for part in self.parts]
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:

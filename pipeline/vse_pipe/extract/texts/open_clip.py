@@ -5,41 +5,10 @@ from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32
-from pydantic import PositiveInt
 
 from vse_pipe.core.errors import IntegrityError
-from vse_pipe.extract.engine.pair.params import PairParams
 from vse_pipe.extract.text_engine.method import Corpus, State
-from vse_pipe.extract.text_engine.params import VectorParams
-from vse_pipe.project.sources import SourceFiles
-from vse_pipe.project.traits import TextFeatureTraits
-
-TRAITS = TextFeatureTraits(libraries=("open_clip_torch", "torch"))
-
-
-class Params(PairParams, VectorParams):
-    """Features of backbone ``open_clip`` with the same model and weights are its images' side."""
-
-    tokenizer: str | None = None
-    """of architectures whose tokenizer does not come with open_clip (SigLIP): the folder with its files"""
-    batch_size: PositiveInt = 64
-    """captions in one forward pass"""
-    normalise: bool = True
-    """unit length"""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N"""
-
-    def files(self) -> dict[Path, str]:
-        found = {path: "" for path in (self.described, *self._of_tokenizer()) if path is not None}
-        return found | ({} if self.file is None else {self.file: self.sha256 or ""})
-
-    def reads(self) -> list[SourceFiles]:
-        tokenizer = [SourceFiles(Path(self.tokenizer).expanduser(), patterns=("*",))] if self.tokenizer else []
-        return [*PairParams.reads(self), *tokenizer]
-
-    def _of_tokenizer(self) -> list[Path]:
-        folder = Path(self.tokenizer).expanduser() if self.tokenizer else None
-        return sorted(path for path in folder.iterdir() if path.is_file()) if folder and folder.is_dir() else []
+from vse_pipe.extract.texts.options import OpenClipOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:

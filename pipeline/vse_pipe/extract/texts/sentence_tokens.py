@@ -1,27 +1,15 @@
 """The vectors of every token of a pre-trained sentence encoder, before it pools them: fragments of a caption."""
 
-from typing import Literal
-
 import numpy as np
 from jaxtyping import Float32, Int64
 
 from vse_pipe.core.errors import UsageError
 from vse_pipe.extract.text_engine import encoder
 from vse_pipe.extract.text_engine.method import Corpus, State
-from vse_pipe.project.traits import TextFeatureTraits
+from vse_pipe.extract.texts.options import SentenceTokensOptions as Params
 
-TRAITS = TextFeatureTraits(
-    gives="fragments", libraries=("sentence-transformers", "torch", "transformers"), extra="sentences"
-)
 # What ``special`` is about.
 _MARKS = 2
-
-
-class Params(encoder.EncoderParams):
-    store: Literal["float32", "float16"] = "float16"
-    """the type on disk"""
-    special: bool = True
-    """keep the first and the last token, which the encoder adds; without, a caption without any other keeps them"""
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:

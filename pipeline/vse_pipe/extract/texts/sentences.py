@@ -5,13 +5,7 @@ from jaxtyping import Float32
 
 from vse_pipe.extract.text_engine import encoder
 from vse_pipe.extract.text_engine.method import Corpus, State
-from vse_pipe.project.traits import TextFeatureTraits
-
-TRAITS = TextFeatureTraits(libraries=("sentence-transformers", "torch", "transformers"))
-
-
-class Params(encoder.EncoderParams):
-    """Those of the encoder."""
+from vse_pipe.extract.texts.options import SentencesOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:

@@ -5,25 +5,10 @@ from functools import partial
 
 import numpy as np
 from jaxtyping import Float32
-from pydantic import PositiveInt
 
 from vse_pipe.core.errors import InputError
 from vse_pipe.extract.text_engine.method import Corpus, State
-from vse_pipe.extract.text_engine.params import VectorParams
-from vse_pipe.project.traits import TextFeatureTraits
-
-TRAITS = TextFeatureTraits(libraries=("nltk", "scikit-learn", "scipy", "simplemma"), terms=True)
-
-
-class Params(VectorParams):
-    size: PositiveInt = 3000
-    """dictionary and dimensions, the paper's for Flickr30k; 5600 for COCO"""
-    stop_words: bool = True
-    """leave out function words"""
-    lemmatise: bool = True
-    """count "dogs" as "dog"."""
-    normalise: bool = True
-    """unit length. Fewer dimensions come out where the train captions hold fewer words"""
+from vse_pipe.extract.texts.options import TfidfOptions as Params
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:

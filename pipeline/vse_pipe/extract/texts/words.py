@@ -2,25 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from pydantic import PositiveInt
-
 from vse_pipe.extract.text_engine.method import Corpus, State
-from vse_pipe.extract.text_engine.params import TextParams
-from vse_pipe.project.traits import TextFeatureTraits
+from vse_pipe.extract.texts.options import WordsOptions as Params
 
 if TYPE_CHECKING:
     from vse_pipe.core.tokens import Tokens
-
-TRAITS = TextFeatureTraits(gives="tokens", libraries=("nltk",), terms=True)
-
-
-class Params(TextParams):
-    """Defaults: vsepp's."""
-
-    min_count: PositiveInt = 4
-    """words seen less often become <unk>"""
-    max_words: PositiveInt = 100
-    """longer captions are cut"""
 
 
 def fit(corpus: Corpus, params: Params, seed: int) -> State:

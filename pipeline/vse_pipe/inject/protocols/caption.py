@@ -1,16 +1,6 @@
 """Caption-level mismatches: each caption moves by itself, an image's captions scatter (NCR, BiCro)."""
 
-from typing import Annotated
-
 import numpy as np
-from pydantic import Field
-
-from vse_pipe.core.strict import Strict
-
-
-class Params(Strict):
-    rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    """share of train captions that exchange their images among themselves"""
 
 
 def corrupt(caption_images: np.ndarray, n_images: int, rate: float, rng: np.random.RandomState) -> np.ndarray:

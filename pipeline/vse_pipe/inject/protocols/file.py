@@ -1,22 +1,6 @@
 """Mismatches from a published index file: the ``.npy`` that RCL, L2RM, BiCro and NCR give with their code."""
 
-from typing import Annotated
-
 import numpy as np
-from pydantic import StringConstraints
-
-from vse_pipe.core.strict import Strict
-from vse_pipe.project.traits import ProtocolTraits
-
-# The stage reads what ``path`` names and hands the array over in place of a rate.
-TRAITS = ProtocolTraits(decides_by="index")
-
-
-class Params(Strict):
-    path: str
-    """the file, relative to the project or absolute"""
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    """its digest, so that a project says which mismatches it has; any other file is refused"""
 
 
 def corrupt(caption_images: np.ndarray, n_images: int, index: np.ndarray, rng: np.random.RandomState) -> np.ndarray:

@@ -1,16 +1,6 @@
 """Image-level mismatches: all captions of a moved image move together (DECL, RCL; the L2RM paper's protocol)."""
 
-from typing import Annotated
-
 import numpy as np
-from pydantic import Field
-
-from vse_pipe.core.strict import Strict
-
-
-class Params(Strict):
-    rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    """share of train images whose captions are shown with another image of that share"""
 
 
 def corrupt(caption_images: np.ndarray, n_images: int, rate: float, rng: np.random.RandomState) -> np.ndarray:

@@ -60,7 +60,7 @@ class ParamsReader:
         """A ``Member`` with its options. address, elsewhere: where these stand, as of ``model``; named_at: where its name does."""
         if not self.known(family, name, named_at):
             return None
-        params = self.model(family.options(name).Params, dict(options or {}), address, elsewhere)
+        params = self.model(family.options(name), dict(options or {}), address, elsewhere)
         return None if params is None else Member(name, params)
 
     def known(self, family: Family, name: str, address: str) -> bool:

@@ -178,7 +178,7 @@ class Embedded:
                 f"{where}: footer names the similarity '{name}', which does not compare {held}; embed the run again"
             )
         try:
-            params = module.Params.model_validate(json.loads(about.get("similarity_params", "{}")))
+            params = SIMILARITIES.options(name).model_validate(json.loads(about.get("similarity_params", "{}")))
         except (json.JSONDecodeError, ValidationError) as error:
             reason = str(error).splitlines()[0]
             raise InputError(f"{where}: similarity_params in the footer do not fit '{name}' ({reason})") from error

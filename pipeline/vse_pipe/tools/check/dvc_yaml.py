@@ -169,6 +169,8 @@ def uncovered(declared: Declaration, members: dict[Family, str], deps: list[Path
     """Files, relative to the project, that decide what the stage writes for an entry with these members and that no
     dependency covers. What decides the features of an encoder that reads pixels has its digest in their meta.json."""
     needed = code.needed(declared, members)
+    if not declared.group.startswith("embed"):  # a model's options are those of its config.json
+        needed |= set(code.option_pages(declared))  # params.yaml does not show defaults
     if declared.group in _READS_FEATURES:
         needed -= code.closure(_READS_FEATURES[declared.group])
     files = [code.file(module).relative_to(code.PACKAGE.parents[1]) for module in sorted(needed)]

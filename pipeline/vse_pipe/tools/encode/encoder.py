@@ -27,7 +27,7 @@ from vse_pipe.project import paths
 from vse_pipe.project.params.typed import Params
 from vse_pipe.project.registry import BACKBONES, SIMILARITIES
 from vse_pipe.tools.search.photos import Eye
-from vse_pipe.train.encoders.image.finetune import network as networks
+from vse_pipe.train.encoders.image import finetune
 from vse_pipe.train.engine import encode, restore
 
 # Batches that are read while a GPU works on one; on a CPU readers and network need the same cores.
@@ -135,7 +135,7 @@ class Encoder:
             params = self.params.features[self.config["features"]].backbone.params
             return partial(self._eye.backbone.read, folder), params.batch_size
         described = self.config["backbone"]
-        transform = networks.transform(described)
+        transform = finetune.transform(described)
 
         def pixels(item: Item) -> np.ndarray:
             return images.pixels(folder, item, transform)

@@ -61,7 +61,7 @@ class PackedNetwork:
                 f"{self.folder / TEXTS}: not the texts that the model was trained on; fetch the folder again"
             )
         method, places = TEXT_FEATURES.load(meta["method"]), np.arange(len(sentences))
-        options = method.Params.model_validate(in_pack(self.folder, meta["options"]))
+        options = TEXT_FEATURES.options(meta["method"]).model_validate(in_pack(self.folder, meta["options"]))
         require_encoder(options, meta, f"{self.folder / TEXTS}")
         if meta["kind"] == "tokens":
             tokens, _ = method.transform(list(sentences), State(words=self.files.words), options)
@@ -112,7 +112,7 @@ class PackedNetwork:
                 f"{self.folder}: features '{name}' were computed elsewhere, and no network here sees a photo; give "
                 "them to `features`"
             )
-        options = BACKBONES.options(name).Params.model_validate(in_pack(self.folder, meta["params"]))
+        options = BACKBONES.options(name).model_validate(in_pack(self.folder, meta["params"]))
         backbone = BACKBONES.load(name).build(options, (meta.get("weights") or {}).get("seed", 1))
         must_be_the_same(backbone, meta, config["features"])
         forward = Forward(backbone.module.to(self.device), options, self.device)

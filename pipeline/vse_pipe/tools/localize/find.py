@@ -53,7 +53,7 @@ def find(params: Params, run: str, photo: Photo, phrases: Sequence[str], device:
 
 def _proposed(params: Params, dataset: str, photo: Photo, device: str) -> list[Box]:
     own = params.datasets[dataset].format.params
-    options = PROPOSALS.options(own.proposals).Params.model_validate(own.options)
+    options = PROPOSALS.options(own.proposals).model_validate(own.options)
     proposer = PROPOSALS.load(own.proposals).proposer(options, own.count, params.seed, device)
     seen = Seen(photo.folder, photo.item(), *photo.picture.size)
     found = settled(proposer(seen), seen, own.count).boxes.astype(int).tolist()

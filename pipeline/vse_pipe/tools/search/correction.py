@@ -62,7 +62,7 @@ def criterion_of(params: Params, inference: str) -> Rescoring:
         )
     if not INFERENCES.traits(inference).item_bias:
         raise UsageError(f"{inference} is more than one number an item and is not searched with; search with {_able()}")
-    return Rescoring(inference, params.inference.get(inference) or INFERENCES.options(inference).Params())
+    return Rescoring(inference, params.inference.get(inference) or INFERENCES.options(inference)())
 
 
 def _able() -> str:
@@ -100,7 +100,7 @@ def correction_of(
         "split": split,
         "bank": bank,
         "weights": network.weights if isinstance(network, Together) else None,
-        "code": code.digest(code.closure([*INFERENCES.modules(criterion.name), _BANKS])),
+        "code": code.digest(code.closure([INFERENCES.module(criterion.name), _BANKS])),
     }
     path = paths.searched(run) / f"{criterion.name}.{split}.{direction}.safetensors"
     found = stored.read(path, identity, files)

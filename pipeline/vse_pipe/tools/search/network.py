@@ -177,7 +177,7 @@ class Network:
         if not self.light:
             return None
         described = self._files.config["text"]
-        options = TEXT_ENCODERS.options(described["name"]).Params.model_validate(described["params"])
+        options = TEXT_ENCODERS.options(described["name"]).model_validate(described["params"])
         encode = light.encoder(described["name"], options, self._own_weights)
         if encode is None:
             return None

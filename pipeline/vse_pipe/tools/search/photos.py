@@ -22,7 +22,7 @@ from vse_pipe.pictures.images import Item
 from vse_pipe.project import paths
 from vse_pipe.project.params.typed import FeatureSet, Params
 from vse_pipe.project.registry import BACKBONES
-from vse_pipe.train.encoders.image.finetune import network as networks
+from vse_pipe.train.encoders.image import finetune as networks
 from vse_pipe.train.engine import restore
 from vse_pipe.train.engine.model import DualEncoder
 

@@ -41,6 +41,4 @@ def of(run: Run, seed: int, inputs: list[Path], device: torch.device, backbone: 
 def code_of(run: Run) -> str:
     """Digest of the training code: what the stage imports, and the members that the run names."""
     members = {family: getattr(run, key).name for key, family in RUN_FAMILIES.items()}
-    return code.digest(
-        code.closure([_STAGE, *(one for family, name in members.items() for one in family.modules(name))])
-    )
+    return code.digest(code.closure([_STAGE, *(family.module(name) for family, name in members.items())]))

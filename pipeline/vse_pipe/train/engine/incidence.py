@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vse_pipe.train.engine.loss.matches import Matches
+from vse_pipe.train.engine.batch import Matches
 
 _NONE = np.zeros(0, np.int64)
 

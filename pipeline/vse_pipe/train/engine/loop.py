@@ -22,7 +22,7 @@ from vse_pipe.train.engine.gradient_cache import ADVICE
 from vse_pipe.train.engine.model import DualEncoder
 from vse_pipe.train.engine.optimise import optimizer_for, step
 from vse_pipe.train.engine.schedule import set_rates
-from vse_pipe.train.engine.scheme.scheme import Scheme
+from vse_pipe.train.engine.scheme import Scheme
 from vse_pipe.train.engine.standstill import StepResult, Watch
 from vse_pipe.train.engine.tracking import Follow
 

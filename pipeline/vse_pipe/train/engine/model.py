@@ -17,9 +17,8 @@ from vse_pipe.project.registry import IMAGE_ENCODERS, LOSSES, RUN_FAMILIES, TEXT
 from vse_pipe.ranking.engine.similarity import Similarity, build_similarity
 from vse_pipe.ranking.engine.words import Words
 from vse_pipe.train.engine import whole_batch
+from vse_pipe.train.engine.batch import LossTerms, Scored
 from vse_pipe.train.engine.data import Batch
-from vse_pipe.train.engine.loss.scored import Scored
-from vse_pipe.train.engine.loss.terms import LossTerms
 
 
 class DualEncoder(nn.Module):
@@ -179,5 +178,5 @@ def describe(member: Member) -> dict:
 
 def restore(family, described: dict) -> Member:
     """The member that ``describe`` wrote down."""
-    params: Strict = family.options(described["name"]).Params.model_validate(described["params"])
+    params: Strict = family.options(described["name"]).model_validate(described["params"])
     return Member(described["name"], params)

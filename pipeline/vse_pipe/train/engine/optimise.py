@@ -12,8 +12,8 @@ from vse_pipe.core.errors import PipelineError
 from vse_pipe.project.params.training import TrainParams
 from vse_pipe.train.engine import gradient_cache
 from vse_pipe.train.engine.data import Batch
-from vse_pipe.train.engine.encoder.rate import OwnRate
-from vse_pipe.train.engine.scheme.scheme import Scheme
+from vse_pipe.train.engine.heads import OwnRate
+from vse_pipe.train.engine.scheme import Scheme
 
 
 class _Uncompiled(torch.optim.Optimizer):

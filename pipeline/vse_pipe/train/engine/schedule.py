@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from vse_pipe.project.params.training import TrainParams
-from vse_pipe.train.engine.encoder.rate import OwnRate
+from vse_pipe.train.engine.heads import OwnRate
 
 
 @dataclass(frozen=True)

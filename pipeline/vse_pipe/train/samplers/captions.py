@@ -1,20 +1,9 @@
 """Shuffle over captions: every caption once an epoch, with its image (vsepp and its descendants)."""
 
 import numpy as np
-from pydantic import NonNegativeInt, PositiveInt
 
-from vse_pipe.core.strict import Strict
 from vse_pipe.train.engine.groups import Groups
-
-
-class Params(Strict):
-    extra_positives: NonNegativeInt = 0
-    """further captions added for each image of a batch, as structure-preserving training needs them (one)"""
-    extra_images: NonNegativeInt = 0
-    """further images added for each caption of a batch (one, for phrases); only where texts that read alike are one has a
-    caption any"""
-    bucket: PositiveInt = 1
-    """batches that are filled from one pool sorted by caption length; 1 leaves the order fully random"""
+from vse_pipe.train.samplers.options import CaptionsOptions as Params
 
 
 def batches(

@@ -1,15 +1,9 @@
 """Distinct images in every batch, with random captions of each (Vendrov et al.; the two-branch networks' code)."""
 
 import numpy as np
-from pydantic import PositiveInt
 
-from vse_pipe.core.strict import Strict
 from vse_pipe.train.engine.groups import Groups
-
-
-class Params(Strict):
-    captions: PositiveInt = 1
-    """of each image, drawn without repetition; images with fewer give all they have"""
+from vse_pipe.train.samplers.options import ImagesOptions as Params
 
 
 def batches(

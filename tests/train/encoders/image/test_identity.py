@@ -3,8 +3,7 @@ import torch
 
 from tests.train.encoders import identity
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.encoders.image.identity import Params
-from vse_pipe.train.encoders.image.identity.encoder import build
+from vse_pipe.train.encoders.image.identity import Params, build
 
 
 def test_vectors_as_they_are_at_unit_length():

@@ -5,8 +5,7 @@ import torch
 
 from tests.train.encoders.contract import check_draws, check_gradients
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.encoders.image.linear import Params
-from vse_pipe.train.encoders.image.linear.encoder import build
+from vse_pipe.train.encoders.image.linear import Params, build
 
 
 def _encoder(**options):

@@ -8,8 +8,7 @@ import torch
 from tests.naive import encoders as naive
 from tests.train.encoders.contract import check_draws, check_gradients, weights_of
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.encoders.image.regions import Params
-from vse_pipe.train.encoders.image.regions.encoder import build
+from vse_pipe.train.encoders.image.regions import Params, build
 
 
 def _encoder(**options):

@@ -3,8 +3,7 @@ import torch
 
 from tests.train.encoders import residual as shared
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.encoders.image.residual import Params
-from vse_pipe.train.encoders.image.residual.encoder import build
+from vse_pipe.train.encoders.image.residual import Params, build
 
 
 def _make(**options):

@@ -3,8 +3,7 @@ import torch
 
 from tests.train.encoders import two_branch as shared
 from vse_pipe.core.errors import InputError
-from vse_pipe.train.encoders.image.two_branch import Params
-from vse_pipe.train.encoders.image.two_branch.encoder import build
+from vse_pipe.train.encoders.image.two_branch import Params, build
 
 
 def _make(**options):

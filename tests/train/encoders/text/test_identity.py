@@ -2,8 +2,7 @@ import torch
 
 from tests.train.encoders import identity
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.encoders.text.identity import Params
-from vse_pipe.train.encoders.text.identity.encoder import build
+from vse_pipe.train.encoders.text.identity import Params, build
 
 
 def test_vectors_as_they_are_at_unit_length():

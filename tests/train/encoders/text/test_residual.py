@@ -2,8 +2,7 @@ import torch
 
 from tests.train.encoders import residual as shared
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.encoders.text.residual import Params
-from vse_pipe.train.encoders.text.residual.encoder import build
+from vse_pipe.train.encoders.text.residual import Params, build
 
 
 def _make(**options):

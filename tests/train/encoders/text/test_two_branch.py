@@ -4,8 +4,7 @@ from pydantic import ValidationError
 
 from tests.train.encoders import two_branch as shared
 from vse_pipe.project.registry import TEXT_ENCODERS
-from vse_pipe.train.encoders.text.two_branch import Params
-from vse_pipe.train.encoders.text.two_branch.encoder import build
+from vse_pipe.train.encoders.text.two_branch import Params, build
 
 
 def _make(**options):

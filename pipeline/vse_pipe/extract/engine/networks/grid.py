@@ -13,7 +13,7 @@ from torch.nn import functional
 from vse_pipe.core import states
 from vse_pipe.core.errors import UsageError
 from vse_pipe.core.strict import Strict
-from vse_pipe.extract.backbones.grid import Params
+from vse_pipe.extract.backbones.options import GridOptions as Params
 from vse_pipe.extract.engine import published
 from vse_pipe.extract.engine.backbone import Backbone, Output
 from vse_pipe.extract.engine.network import Extractor

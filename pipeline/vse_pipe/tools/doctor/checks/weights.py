@@ -64,7 +64,7 @@ def _published(name: str, options):
     if options.weights.endswith((".pth", ".pt", ".safetensors")):
         return None
     if name == "inception_resnet_v2":
-        from vse_pipe.extract.backbones.inception_resnet_v2.build import WEIGHTS
+        from vse_pipe.extract.backbones.inception_resnet_v2 import WEIGHTS
 
         return WEIGHTS
     model = getattr(options, "model", None) or getattr(options, "trunk", None) or name

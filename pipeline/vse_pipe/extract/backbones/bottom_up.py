@@ -1,0 +1,185 @@
+"""Bottom-up-attention features (Anderson et al., CVPR 2018) from the authors' TSV files: regions and their boxes, as they are."""
+
+import binascii
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from torch import nn
+
+from vse_pipe.core.console import track
+from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.extract.backbones.options import BottomUpOptions as Params
+from vse_pipe.extract.engine.backbone import Backbone, Output
+from vse_pipe.pictures.images import Item
+
+_FIELDS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
+# A row of 100 boxes has 1.1 MB; a line of this many bytes is no row of such a file.
+_LONGEST = 2**26
+_ID = re.compile(rb"-?[0-9]{1,19}")
+_NUMBERED = re.compile(r"(?:.*_)?([0-9]{1,18})")
+
+
+def build(params: Params, seed: int) -> Backbone:
+    """(regions, dimensions) and boxes; the files have no scores. Their digests are part of what the features depend on.
+
+    The files are read once to find where each row lies and to take their digests; memory holds a place for each row and
+    one row at a time. Raises MissingResource for a file that is not there, InputError naming file and row: not six
+    columns, an image twice, no row for an image, another number of boxes or of features, no base64, values that are not
+    finite.
+    """
+
+    class Given(nn.Module):
+        def forward(self, features, boxes) -> Output:
+            return Output(features, boxes)
+
+    index = tsv_index(tsv_files(params.tsv))
+    about = {
+        "network": "bottom-up attention",
+        "files": index.files,
+        "regions": params.regions,
+        "dimensions": params.dimensions,
+    }
+
+    def read(root, item):
+        return read_row(index, item, params.key, (params.regions, params.dimensions))
+
+    return Backbone(read=read, module=Given(), about=about, libraries=())
+
+
+@dataclass(frozen=True)
+class RowPlace:
+    """Where one row lies. row: of its file, from 1."""
+
+    path: Path
+    row: int
+    start: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"{self.path} row {self.row}"
+
+
+@dataclass(frozen=True)
+class Index:
+    """places: by the rows' image_id; files: name, digest and rows of each, for meta.json."""
+
+    places: dict[int, RowPlace]
+    files: list[dict]
+
+
+def tsv_files(names: list[str]) -> list[Path]:
+    """The files, and those in the folders, by name. Raises MissingResource when one does not exist or a folder has none."""
+    paths = []
+    for path in (Path(name).expanduser() for name in names):
+        inside = (
+            sorted(p for p in path.glob("*") if re.search(r"\.tsv(\.[0-9]+)?$", p.name)) if path.is_dir() else [path]
+        )
+        if not inside or not path.exists():
+            raise MissingResource(
+                f"{path.absolute()}: no such bottom-up TSV file, nor a folder of them; set tsv to where they lie"
+            )
+        paths += inside
+    return paths
+
+
+def tsv_index(paths: list[Path]) -> Index:
+    """Where each row lies. Raises InputError for a line that is no row and for an image that has two."""
+    places: dict[int, RowPlace] = {}
+    about = []
+    for path in track(iter(paths), len(paths), "reading bottom-up TSV files"):
+        digest, rows = hashlib.sha256(), 0
+        with path.open("rb") as file:
+            for start, line in _lines(file, path, digest):
+                place = RowPlace(path, rows + 1, start, len(line))
+                image_id = _image_id(line, place)
+                if image_id in places:
+                    raise InputError(f"{place}: image_id {image_id} is in {places[image_id]} already")
+                places[image_id] = place
+                rows += 1
+        if not rows:
+            raise InputError(f"{path}: holds no rows")
+        about.append({"file": path.name, "sha256": digest.hexdigest(), "rows": rows})
+    return Index(places, about)
+
+
+def _lines(file: BinaryIO, path: Path, digest) -> Iterator[tuple[int, bytes]]:
+    start = 0
+    while line := file.readline(_LONGEST + 1):
+        if len(line) > _LONGEST:
+            raise InputError(
+                f"{path}: a line of more than {_LONGEST} bytes at byte {start}; that is no bottom-up TSV file"
+            )
+        digest.update(line)
+        yield start, line
+        start += len(line)
+
+
+def _image_id(line: bytes, place: RowPlace) -> int:
+    fields = line.count(b"\t") + 1
+    if fields != len(_FIELDS):
+        raise InputError(f"{place}: {fields} columns, expected {len(_FIELDS)}: {', '.join(_FIELDS)}")
+    name = line[: line.index(b"\t")]
+    if not _ID.fullmatch(name):
+        raise InputError(f"{place}: image_id {name[:40]!r} is not a whole number")
+    return int(name)
+
+
+def read_row(index: Index, item: Item, key: str, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """float32 features (R, D) and boxes (R, 4) of one image; shape: R and D. Raises InputError naming file and row."""
+    number = item.image_id if key == "image_id" else _number(item)
+    if number not in index.places:
+        names = ", ".join(about["file"] for about in index.files)
+        raise InputError(
+            f"{item.where}: no row of {names} has image_id {number} ({item.file}); key: {key} says which number is looked for"
+        )
+    place = index.places[number]
+    with place.path.open("rb") as file:
+        file.seek(place.start)
+        fields = file.read(place.length).rstrip(b"\r\n").split(b"\t")
+    if len(fields) != len(_FIELDS) or not _ID.fullmatch(fields[0]) or int(fields[0]) != number:
+        raise InputError(f"{place}: the file changed while it was read")
+    regions, width = shape
+    _check_count(fields[3], regions, f"{place}: image_id {number}")
+    features = _floats(fields[5], (regions, width), "features", place)
+    return features, _floats(fields[4], (regions, 4), "boxes", place)
+
+
+def _number(item: Item) -> int:
+    match = _NUMBERED.fullmatch(Path(item.file).stem)
+    if match is None:
+        raise InputError(
+            f"{item.where}: file {item.file!r} does not end with a number of its own, as COCO_val2014_000000391895.jpg does; "
+            "set key: image_id if the rows of the TSV files have the image_id of images.parquet"
+        )
+    return int(match[1])
+
+
+def _check_count(field: bytes, regions: int, who: str) -> None:
+    if not re.fullmatch(rb"[0-9]{1,9}", field):
+        raise InputError(f"{who}: num_boxes {field[:40]!r} is not a number")
+    if int(field) != regions:
+        raise InputError(
+            f"{who} has {int(field)} boxes, expected {regions}: every image needs as many; take the files with a fixed number "
+            "of boxes, or set regions"
+        )
+
+
+def _floats(field: bytes, shape: tuple[int, int], name: str, place: RowPlace) -> np.ndarray:
+    try:
+        content = binascii.a2b_base64(field, strict_mode=True)
+    except binascii.Error as error:
+        raise InputError(f"{place}: {name} are not base64 ({error})") from error
+    wanted = shape[0] * shape[1] * 4
+    if len(content) != wanted:
+        raise InputError(
+            f"{place}: {name} have {len(content)} bytes, expected {wanted}: {shape[0]} x {shape[1]} float32"
+        )
+    values = np.frombuffer(content, dtype="<f4").astype(np.float32).reshape(shape)
+    if not np.isfinite(values).all():
+        raise InputError(f"{place}: {name} hold NaN or infinite values")
+    return values

@@ -1,0 +1,183 @@
+"""Regions of a detector: boxes from torchvision's Faster R-CNN, features from a classifier's last block (bottom-up attention)."""
+
+import math
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int32, Int64, UInt8
+from PIL import Image
+from torch import Tensor, nn
+from torchvision import models
+from torchvision.ops import nms, roi_align
+
+from vse_pipe.core.errors import UsageError
+from vse_pipe.extract.backbones.options import FasterRcnnOptions as Params
+from vse_pipe.extract.engine.backbone import Backbone, Output
+from vse_pipe.extract.engine.networks import torchvision
+from vse_pipe.extract.engine.params import ImageParams
+from vse_pipe.pictures import detector as detectors
+from vse_pipe.pictures import images
+from vse_pipe.pictures.images import Item
+
+# Overlaps above which a box goes, in turn, until enough are left (py-bottom-up-attention).
+THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+# Of the map that features are taken from, and the places along each side of a box.
+_STRIDE, _BINS = 16, 14
+
+
+def build(params: Params, seed: int) -> Backbone:
+    """(regions, 2048) for resnet101, boxes in pixels of the upright image and the detector's scores, best first.
+
+    Boxes: of each of the detector's proposals that of its best class, then non-maximum suppression over all classes, with
+    the first of the thresholds 0.3, 0.4, ... 0.9 that leaves enough; the best ``regions`` by score are taken. Where 0.9
+    leaves too few the best of the suppressed ones fill up, and where there are too few proposals (pictures of a few
+    pixels), the whole picture and the cells of a grid over it, with score 0. Features: RoIAlign, 14 x 14 on the map of
+    stride 16 (layer3), through layer4, and the mean.
+
+    Differs from Anderson et al. (CVPR 2018): a detector of COCO's 80 classes with a feature pyramid instead of Visual
+    Genome's 1600 classes and attributes, regressed boxes instead of the proposals, a trunk that was trained on ImageNet
+    and never on boxes, RoIAlign instead of RoI pooling. The suppression that is relaxed is py-bottom-up-attention's.
+
+    Raises UnknownMember and UsageError for names that are none of these; else what weights and states raise.
+    """
+    of_detector = ImageParams(weights=params.detector_weights, sha256=params.detector_sha256)
+    sizes = (params.shorter, params.longer)
+    detector, found = detectors.build(params.detector, of_detector, params.detector_args, sizes, seed)
+    trunk, about = _trunk(params, seed)
+    with torch.inference_mode():
+        dimensions = trunk.eval()(torch.zeros(3, 64, 64), torch.tensor([[0.0, 0.0, 64.0, 64.0]])).shape[1]
+    return Backbone(
+        read=partial(_read, params.shorter, params.longer),
+        module=Regions(detector, trunk, params.regions).eval(),
+        about={
+            "network": f"torchvision {params.trunk} on boxes of {params.detector}",
+            "detector_weights": found.about,
+            "regions": params.regions,
+            "dimensions": dimensions,
+            **about,
+        },
+        libraries=("torch", "pillow", "torchvision"),
+        precision=params.precision,
+    )
+
+
+class Trunk(nn.Module):
+    """The features of boxes in one picture: RoIAlign on the map of stride 16, the last block, the mean over places."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, stem: nn.Module, head: nn.Module, mean, std) -> None:
+        super().__init__()
+        self.stem, self.head = stem, head
+        self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(std).view(3, 1, 1), persistent=False)
+
+    def forward(
+        self, picture: Float[Tensor, "3 height width"], boxes: Float[Tensor, "regions 4"]
+    ) -> Float[Tensor, "regions dim"]:
+        """picture: in 0..1; boxes: in its pixels. As many samples in each of the 14 x 14 bins as it has places."""
+        whole = self.stem(((picture - self.mean) / self.std)[None]).float()
+        regions = roi_align(whole, [boxes], _BINS, 1 / _STRIDE, sampling_ratio=-1, aligned=True)
+        return self.head(regions).float().mean(dim=(2, 3))
+
+
+class Regions(nn.Module):
+    """Pictures on canvases (B, L, L, 3) uint8 and sizes (B, 4), width and height as scaled and of the image, to ``Output``.
+
+    Picture by picture, without the canvas around it: what an image gives depends on no other image of its batch.
+    """
+
+    def __init__(self, detector: nn.Module, trunk: Trunk, count: int) -> None:
+        super().__init__()
+        self.detector, self.trunk, self.count = detector, trunk, count
+
+    def forward(self, canvases: UInt8[Tensor, "images side side 3"], sizes: Int32[Tensor, "images 4"]) -> Output:
+        pairs = zip(canvases, sizes.tolist(), strict=True)
+        found = [self._one(canvas[:high, :wide], width, height) for canvas, (wide, high, width, height) in pairs]
+        return Output(*(torch.stack(values) for values in zip(*found, strict=True)))
+
+    def _one(self, pixels: UInt8[Tensor, "height width 3"], width: int, height: int) -> tuple[Tensor, ...]:
+        picture = pixels.permute(2, 0, 1).float() / 255
+        high, wide = picture.shape[1:]
+        with torch.autocast(picture.device.type, enabled=False):
+            boxes, scores = self.detector(picture)
+            chosen = relaxed_nms(boxes, scores, self.count)
+            boxes, scores = filled(boxes[chosen], scores[chosen], self.count, float(wide), float(high))
+        features = self.trunk(picture, boxes)
+        return features, boxes * boxes.new_tensor([width / wide, height / high] * 2), scores
+
+
+def _trunk(params: Params, seed: int) -> tuple[Trunk, dict]:
+    given = ImageParams(weights=params.weights, sha256=params.sha256)
+    found = torchvision.classifier(params.trunk, given, params.trunk_args)
+    model, about_weights = found.loaded(given, seed)
+    mean, std = params.mean or list(found.published.mean), params.std or list(found.published.std)
+    stem, head = _halves(model.eval(), params.trunk)
+    return Trunk(stem, head, mean, std), {"weights": about_weights, "mean": mean, "std": std}
+
+
+def _halves(model: nn.Module, name: str) -> tuple[nn.Module, nn.Module]:
+    """The network up to its map of stride 16, and the block after it. Raises UsageError for networks of another build."""
+    if isinstance(model, models.ResNet):
+        stem = (model.conv1, model.bn1, model.relu, model.maxpool, model.layer1, model.layer2, model.layer3)
+        return nn.Sequential(*stem), model.layer4
+    if isinstance(model, models.MobileNetV2):
+        # The last block that halves the map is the fifteenth.
+        return model.features[:14], model.features[14:]
+    raise UsageError(f"trunk {name} cannot be cut at stride 16; take a resnet, resnext, wide_resnet or mobilenet_v2")
+
+
+def _read(shorter: int, longer: int, root: Path, item: Item) -> tuple[np.ndarray, np.ndarray]:
+    image = images.load(root, item)
+    scale = min(shorter / min(image.size), longer / max(image.size))
+    width, height = (min(longer, max(1, round(side * scale))) for side in image.size)
+    size = width, height
+    canvas = np.zeros((longer, longer, 3), np.uint8)
+    canvas[: size[1], : size[0]] = np.asarray(image.resize(size, Image.Resampling.BILINEAR))
+    return canvas, np.array([*size, *image.size], np.int32)
+
+
+def relaxed_nms(
+    boxes: Float[Tensor, "boxes 4"],
+    scores: Float[Tensor, " boxes"],
+    count: int,
+    thresholds: tuple[float, ...] = THRESHOLDS,
+) -> Int64[Tensor, " chosen"]:
+    """The places of the chosen boxes by falling score, of equal scores the first first; ``count`` of them, or all if fewer.
+
+    Greedy non-maximum suppression, whatever the class: a box goes when its overlap (intersection over union) with a
+    better one that stayed is above the threshold. The first threshold that leaves ``count`` boxes decides, and the best
+    ``count`` are taken (py-bottom-up-attention). Where the last one leaves fewer, the best of the suppressed fill up.
+    Boxes: x1, y1, x2, y2, each of positive area.
+    """
+    order = scores.argsort(descending=True, stable=True)
+    # Overlaps in double: in single, whether 3/10 is above 0.3 is left to rounding.
+    ranked, falling = (boxes[order].double(), -torch.arange(len(order), device=boxes.device, dtype=torch.float64))
+    kept = torch.arange(0, device=boxes.device)
+    for threshold in thresholds:
+        kept = nms(ranked, falling, threshold)
+        if len(kept) >= count:
+            return order[kept[:count]]
+    rest = torch.ones(len(order), dtype=torch.bool, device=boxes.device)
+    rest[kept] = False
+    chosen = torch.cat([kept, rest.nonzero()[: count - len(kept), 0]])
+    return order[chosen.sort().values]
+
+
+def filled(
+    boxes: Float[Tensor, "found 4"], scores: Float[Tensor, " found"], count: int, width: float, height: float
+) -> tuple[Float[Tensor, "count 4"], Float[Tensor, " count"]]:
+    """Exactly ``count`` boxes: where there are fewer, the whole picture and then the cells of the smallest square grid that
+    has enough, row by row, all with score 0.
+    """
+    missing = count - len(boxes)
+    if missing <= 0:
+        return boxes[:count], scores[:count]
+    side = math.isqrt(max(missing - 2, 0)) + 1
+    across, down = width / side, height / side
+    cells = [[x * across, y * down, (x + 1) * across, (y + 1) * down] for y in range(side) for x in range(side)]
+    extra = torch.tensor([[0.0, 0.0, width, height], *cells], dtype=boxes.dtype, device=boxes.device)[:missing]
+    return torch.cat([boxes, extra]), torch.cat([scores, scores.new_zeros(missing)])

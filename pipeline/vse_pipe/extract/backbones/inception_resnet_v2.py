@@ -1,0 +1,24 @@
+"""Inception-ResNet-v2 (Szegedy et al., AAAI 2017): the 1536 pooled features of HAL's COCO experiments."""
+
+from dataclasses import replace
+
+from vse_pipe.core.weights import WeightsFile
+from vse_pipe.extract.backbones.options import InceptionResnetV2Options as Params
+from vse_pipe.extract.engine.backbone import Backbone
+from vse_pipe.extract.engine.networks import classifier, timm
+
+_NAME = "inception_resnet_v2.tf_in1k"
+
+
+WEIGHTS = WeightsFile(
+    url="https://huggingface.co/timm/inception_resnet_v2.tf_in1k/resolve/main/model.safetensors",
+    file="inception_resnet_v2.tf_in1k-dbea26b1.safetensors",
+    digest="dbea26b13a5fc8351919fed6a94222c0577ce324b2765fd081a798f837ca9d72",
+)
+
+
+def build(params: Params, seed: int) -> Backbone:
+    """1536 dimensions after global average pooling. ``weights: imagenet`` is TensorFlow's, converted (timm tf_in1k)."""
+    found = timm.classifier(_NAME, params, {})
+    source = WEIGHTS if found.source else None
+    return classifier.assemble(replace(found, source=source), params, seed)

@@ -1,0 +1,33 @@
+"""The image side of a pretrained pair (CLIP, SigLIP, MobileCLIP, CoCa): any model of open_clip, one vector an image."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from vse_pipe.extract.backbones.options import OpenClipOptions as Params
+from vse_pipe.extract.engine.backbone import Backbone
+from vse_pipe.extract.engine.network import Extractor
+from vse_pipe.extract.engine.pair import model
+from vse_pipe.extract.engine.pair.pixels import transform
+from vse_pipe.pictures import images
+from vse_pipe.pictures.images import Item
+from vse_pipe.pictures.transforms import Transform
+
+
+def build(params: Params, seed: int) -> Backbone:
+    """What open_clip's ``encode_image`` gives for the pixels that its own preprocessing gives.
+
+    Differs: pictures are turned upright and put on white first, as everywhere here. Raises as ``model.load``, UsageError for
+    preprocessing that pads or whose crop is no square.
+    """
+    pair = model.load(params, seed)
+    seen = transform(pair.preprocessing, params.model)
+    about = {**pair.about, "transform": seen.about(), "dimensions": pair.dimensions}
+    module = Extractor(model.Tower(pair.model, "image"), seen).eval()
+    libraries = ("torch", "pillow", "timm", "open_clip_torch")
+    return Backbone(partial(_read, seen), module, about, libraries, params.precision)
+
+
+def _read(seen: Transform, root: Path, item: Item) -> np.ndarray:
+    return images.pixels(root, item, seen)

@@ -1,0 +1,189 @@
+"""The options and traits of backbones."""
+
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from vse_pipe.extract.engine.pair.params import PairParams
+from vse_pipe.extract.engine.params import Channels, Digest, FeatureParams, ImageParams, Scales, ShardSize, WeightsName
+from vse_pipe.project.sources import SourceFiles, weights_file
+from vse_pipe.project.traits import BackboneTraits
+
+RANDOM = "random_filters"
+
+
+class BottomUpOptions(FeatureParams):
+    tsv: list[str] = Field(min_length=1)
+    """the files, or folders whose ``*.tsv`` and ``*.tsv.<number>`` are read"""
+    key: Literal["file", "image_id"] = "file"
+    """what a row's image_id is, ``file``: the number at the end of the image's file name
+    (COCO_val2014_000000391895.jpg, 36979.jpg), or ``image_id``: that of images.parquet"""
+    regions: PositiveInt = 36
+    """of every image. As they are by default: not normalised"""
+    dimensions: PositiveInt = 2048
+    """of every image. As they are by default: not normalised"""
+    normalise: bool = False
+    shard_size: ShardSize = 256
+
+    traits: ClassVar = BackboneTraits(by_content=False, alone=True)
+
+    def reads(self) -> list[SourceFiles]:
+        return [SourceFiles(Path(name).expanduser(), patterns=("*.tsv", "*.tsv.*")) for name in self.tsv]
+
+
+class FasterRcnnOptions(FeatureParams):
+    regions: PositiveInt = 36
+    """boxes of every image"""
+    shorter: PositiveInt = 600
+    """every image is scaled so that its shorter side has ``shorter`` pixels, or its longer side ``longer`` if
+    that is less; detector and trunk see the same"""
+    longer: PositiveInt = 1000
+    """every image is scaled so that its shorter side has ``shorter`` pixels, or its longer side ``longer`` if
+    that is less; detector and trunk see the same"""
+    detector: str = "fasterrcnn_resnet50_fpn_v2"
+    """one of torchvision's ``fasterrcnn_*``"""
+    detector_weights: WeightsName = "COCO_V1"
+    """a torchvision weights entry, ``random`` or a path"""
+    detector_sha256: Digest | None = None
+    """the digest of that file"""
+    detector_args: dict[str, object] = Field(default_factory=dict)
+    """passed to its constructor (num_classes, for weights of other classes)"""
+    trunk: str = "resnet101"
+    """a ``resnet*``, ``resnext*``, ``wide_resnet*`` or ``mobilenet_v2`` of torchvision that makes the features"""
+    trunk_args: dict[str, object] = Field(default_factory=dict)
+    """passed to its constructor"""
+    weights: WeightsName = "imagenet"
+    """of the trunk, as of every classifier"""
+    sha256: Digest | None = None
+    """of the trunk, as of every classifier"""
+    mean: Channels | None = None
+    """of the trunk, as of every classifier"""
+    std: Scales | None = None
+    """of the trunk, as of every classifier"""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """of the trunk; the detector always runs in float32, bfloat16 would move boxes by several pixels"""
+    store: Literal["float32", "float16"] = "float32"
+    batch_size: PositiveInt = 8
+    shard_size: ShardSize = 256
+
+    traits: ClassVar = BackboneTraits(alone=True)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.longer < self.shorter:
+            raise ValueError(f"longer {self.longer} is less than shorter {self.shorter}")
+        for name, weights, digest in (
+            ("sha256", self.weights, self.sha256),
+            ("detector_sha256", self.detector_weights, self.detector_sha256),
+        ):
+            if weights == "random" and digest:
+                raise ValueError(f"{name} is given, but random weights have no file to compare it with")
+        return self
+
+    def reads(self) -> list[SourceFiles]:
+        return [*weights_file(self.weights), *weights_file(self.detector_weights)]
+
+
+class GridOptions(ImageParams):
+    model: str
+    """a classifier of ``library``, or ``random_filters``, which needs no trained weights (for rendered pictures
+    such as ``shapes``)"""
+    library: Literal["torchvision", "timm"] = "torchvision"
+    """where the model is from"""
+    model_args: dict[str, object] = Field(default_factory=dict)
+    """passed to its constructor, of ``random_filters`` filters (256), size (7) and stride (2)"""
+    rows: PositiveInt = 7
+    """of the grid; a larger map is averaged down to it. The mean over ten crops would mix places, so there is the
+    centre crop only"""
+    columns: PositiveInt = 7
+    """of the grid; a larger map is averaged down to it. The mean over ten crops would mix places, so there is the
+    centre crop only"""
+    crops: Literal["center"] = "center"
+    shard_size: ShardSize = 256
+
+    traits: ClassVar = BackboneTraits(trainable=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _random_filters_have_no_weights(cls, values: object) -> object:
+        """Their own defaults: no weights to look for, and the whole picture scaled to a square, as that backbone has it."""
+        if isinstance(values, dict) and values.get("model") == RANDOM:
+            values = {"weights": "random", "resize_mode": "exact", **values}
+            if values["weights"] != "random":
+                raise ValueError(
+                    f"random_filters has no trained weights: weights must be random, not {values['weights']}"
+                )
+        return values
+
+
+class InceptionResnetV2Options(ImageParams):
+    """Shorter side 333, centre crop 299, bicubic, mean and std 0.5: as timm evaluates these weights."""
+
+    traits: ClassVar = BackboneTraits(trainable=True)
+
+
+class OpenClipOptions(PairParams, FeatureParams):
+    """Texts of method ``open_clip`` with the same model and weights are its captions' side."""
+
+
+class PrecompOptions(FeatureParams):
+    """As they are, by default: not normalised and in the type they have (float64 becomes float32)."""
+
+    normalise: bool = False
+    store: Literal["float32", "float16"] | None = None
+    batch_size: PositiveInt = 1024
+
+    traits: ClassVar = BackboneTraits(alone=True)
+
+
+class RandomFiltersOptions(FeatureParams):
+    filters: PositiveInt = 256
+    """their number, half the number of features"""
+    size: PositiveInt = 7
+    """of the filters, in pixels of the image after it has been scaled to image_size x image_size (the aspect
+    ratio is not kept, nothing is cut off)"""
+    stride: PositiveInt = 2
+    """of the filters, in pixels of the image after it has been scaled to image_size x image_size (the aspect
+    ratio is not kept, nothing is cut off)"""
+    image_size: PositiveInt = 64
+    """its side in pixels"""
+
+    traits: ClassVar = BackboneTraits(trainable=True)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.size > self.image_size:
+            raise ValueError(f"size {self.size} is larger than image_size {self.image_size}")
+        return self
+
+
+class Resnet152Options(ImageParams):
+    """``weights: imagenet`` is torchvision's IMAGENET1K_V2 (resnet152-f82ba261.pth), trained by a later recipe than the papers'
+    networks; IMAGENET1K_V1 (resnet152-394f9c45.pth) is what VSE++ and HAL had, and what their rows name."""
+
+    traits: ClassVar = BackboneTraits(trainable=True)
+
+
+class TimmOptions(ImageParams):
+    model: str
+    """an architecture or ``architecture.tag``"""
+    model_args: dict[str, object] = Field(default_factory=dict)
+    """passed to timm.create_model, as in {pad_type: same}"""
+
+    traits: ClassVar = BackboneTraits(trainable=True)
+
+
+class TorchvisionOptions(ImageParams):
+    model: str
+    """a name of ``torchvision.models``"""
+    model_args: dict[str, object] = Field(default_factory=dict)
+    """passed to its constructor, for weights of other shapes"""
+
+    traits: ClassVar = BackboneTraits(trainable=True)
+
+
+class Vgg19Options(ImageParams):
+    """Shorter side 256, centre crop 224; ``crops: ten`` is what Kiros et al. and Vendrov et al. report."""
+
+    traits: ClassVar = BackboneTraits(trainable=True)

@@ -1,0 +1,65 @@
+"""Features somebody else computed: rows of ``.npy`` files, passed through in the data set's order."""
+
+import hashlib
+import re
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from vse_pipe.core import arrays
+from vse_pipe.core.damage import Damage
+from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage
+from vse_pipe.core.inside import inside
+from vse_pipe.extract.backbones.options import PrecompOptions as Params
+from vse_pipe.extract.engine.backbone import Backbone
+from vse_pipe.pictures.images import Item
+
+
+def build(params: Params, seed: int) -> Backbone:
+    """(D) or (R, D) a row; ``file`` in images.parquet is ``<name>.npy#<row>`` below the image root.
+
+    ``read`` raises InputError for another form of name, a missing or damaged file, a row that does not exist, other
+    types or shapes; UnreadableImage for values that are not finite; IntegrityError when a row is not what ``prepare`` saw.
+    """
+
+    opened: dict[tuple[Path, str], np.ndarray] = {}
+
+    def read(root: Path, item: Item) -> np.ndarray:
+        name, number = _parsed(item)
+        if (root, name) not in opened:  # two threads may both open it, and one of the maps is kept
+            opened[root, name] = _opened(inside(root, name, item.where))
+        return _row(opened[root, name], number, item)
+
+    return Backbone(read=read, module=nn.Identity(), about={"network": "precomputed"}, libraries=())
+
+
+def _parsed(item: Item) -> tuple[str, int]:
+    match = re.fullmatch(r"(.+\.npy)#(\d+)", item.file)
+    if match is None:
+        raise InputError(
+            f"{item.where}: file {item.file!r} names no row of features, expected <name>.npy#<row>; precomp needs a data set of precomputed features"
+        )
+    return match[1], int(match[2])
+
+
+def _opened(path: Path) -> np.ndarray:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    array = arrays.opened(path, Damage(InputError, "copy it again"))
+    if array.ndim not in (2, 3) or array.dtype.kind != "f":
+        raise InputError(
+            f"{path}: {array.dtype} {array.shape}, expected (rows, D) or (rows, R, D) of floating point numbers"
+        )
+    return array
+
+
+def _row(array: np.ndarray, number: int, item: Item) -> np.ndarray:
+    if number >= len(array):
+        raise InputError(f"{item.where}: {item.file} does not exist, the file has {len(array)} rows")
+    row = np.ascontiguousarray(array[number])
+    if item.sha256 and hashlib.sha256(row.data).hexdigest() != item.sha256:
+        raise IntegrityError(f"{item.where}: {item.file} changed after prepare read it; run `vse-pipe prepare` again")
+    if not np.isfinite(row).all():
+        raise UnreadableImage(item.file, "holds NaN or infinite values")
+    return row.astype(np.float32) if row.dtype == np.float64 else row

@@ -1,0 +1,17 @@
+"""ResNet-152 (He et al., CVPR 2016): the 2048 pooled features that VSE++ and HAL train on."""
+
+from dataclasses import replace
+
+from vse_pipe.extract.backbones.options import Resnet152Options as Params
+from vse_pipe.extract.engine.backbone import Backbone
+from vse_pipe.extract.engine.networks import classifier, torchvision
+
+
+def build(params: Params, seed: int) -> Backbone:
+    """2048 dimensions; VSE++'s transform (shorter side 256, centre crop 224) where torchvision has 232 for V2.
+
+    HAL's own features were downloaded and how they were extracted is not documented, so these differ from them.
+    """
+    found = torchvision.classifier("resnet152", params, {})
+    published = replace(found.published, image_size=224, resize=256)
+    return classifier.assemble(replace(found, published=published), params, seed)

@@ -1,0 +1,14 @@
+"""Any classifier of torchvision: ``backbone: torchvision`` with ``model: mobilenet_v2``."""
+
+from vse_pipe.extract.backbones.options import TorchvisionOptions as Params
+from vse_pipe.extract.engine.backbone import Backbone
+from vse_pipe.extract.engine.networks import classifier, torchvision
+
+
+def build(params: Params, seed: int) -> Backbone:
+    """The input of the network's last layer; sizes, mean and std by default those its weights were published with.
+
+    Raises UnknownMember for another name; else as ``assemble``.
+    """
+    found = torchvision.classifier(params.model, params, params.model_args)
+    return classifier.assemble(found, params, seed)

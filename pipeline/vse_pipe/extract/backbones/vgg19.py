@@ -1,0 +1,14 @@
+"""VGG-19 (Simonyan and Zisserman, ICLR 2015): the 4096 features of fc7 that UVS and order embeddings train on."""
+
+from vse_pipe.extract.backbones.options import Vgg19Options as Params
+from vse_pipe.extract.engine.backbone import Backbone
+from vse_pipe.extract.engine.networks import classifier, torchvision
+
+
+def build(params: Params, seed: int) -> Backbone:
+    """fc7 after its ReLU, dropout off: 4096 dimensions, none negative.
+
+    Differs from the authors' features: torchvision's weights with RGB mean and std, not Caffe's with BGR means.
+    Wang et al. scale to 256x256 without keeping the aspect ratio (``resize_mode: exact``, ``resize: 256``).
+    """
+    return classifier.assemble(torchvision.classifier("vgg19", params, {}), params, seed)

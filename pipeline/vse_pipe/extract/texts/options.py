@@ -1,0 +1,185 @@
+"""The options and traits of text features."""
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, cast
+
+from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveInt
+
+from vse_pipe.core.strict import Strict
+from vse_pipe.extract.engine.pair.params import PairParams
+from vse_pipe.extract.text_engine.params import TextParams, VectorParams, WordVectorParams
+from vse_pipe.project.params.typed import Member
+from vse_pipe.project.registry import TEXT_FEATURES
+from vse_pipe.project.sources import EVERYTHING, SourceFiles
+from vse_pipe.project.traits import TextFeatureTraits
+
+# Parts of a name on the hub, at most: whose, and which.
+_OF_NAME = 2
+
+
+class EncoderParams(VectorParams):
+    """Of methods of pre-trained sentence encoders."""
+
+    model: str
+    """a folder, or a name on the model hub"""
+    revision: str | None = None
+    """the commit on the hub that the name is pinned to"""
+    batch_size: PositiveInt = 64
+    """captions in one forward pass"""
+    normalise: bool = True
+    """unit length"""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N"""
+
+    def files(self) -> dict[Path, str]:
+        """Every file of a model folder, the folder itself where it is missing; a model of the hub is known by its name and revision."""
+        folder = Path(self.model).expanduser()
+        if folder.is_dir():
+            return {path: "" for path in sorted(folder.rglob("*")) if path.is_file()}
+        on_hub = len(folder.parts) <= _OF_NAME and not folder.is_absolute() and not self.model.startswith(".")
+        return {} if on_hub else {folder: ""}
+
+    def reads(self) -> list[SourceFiles]:
+        """The folder, also where there is none: a name on the hub counts as a folder as soon as there is one of that name."""
+        return [SourceFiles(Path(self.model).expanduser(), endings=EVERYTHING)]
+
+
+class HglmmOptions(WordVectorParams):
+    unit: bool = True
+    components: PositiveInt = 30
+    """30 in Wang et al., CVPR 2016; unit and ica as in the authors' code ("vectors_norm", "ica_300")"""
+    ica: Literal["all", "none"] | PositiveInt = "all"
+    """independent components to turn the word vectors into first; ``all`` as many as they have dimensions, or none"""
+    ica_iterations: PositiveInt = 200
+    """of the EM and of the ICA, at most"""
+    max_iterations: PositiveInt = 100
+    """of the EM and of the ICA, at most"""
+    tolerance: NonNegativeFloat = 1e-3
+    """of the EM, the gain of log-likelihood in nats a word at which it stops"""
+    pca: PositiveInt | None = None
+    """dimensions the vectors are reduced to, 6000 in the paper (of 18000)"""
+    pca_captions: PositiveInt | None = None
+    """train captions it is fitted on, all when left out"""
+
+    traits: ClassVar = TextFeatureTraits(libraries=("nltk", "scikit-learn", "scipy"), terms=True)
+
+
+class MeanVectorsOptions(WordVectorParams):
+    """As the paper has it, every occurrence of a word counts alike; no weights, no stop words."""
+
+    traits: ClassVar = TextFeatureTraits(libraries=("nltk", "scipy"), terms=True)
+
+
+class MixedPart(Strict):
+    """A method by name; further keys are its options."""
+
+    model_config = ConfigDict(extra="allow")
+
+    method: str
+    """one that gives vectors"""
+    weight: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
+    """length of its vectors in the mixture"""
+
+    @property
+    def options(self) -> TextParams:
+        """As the method has them. Raises ValidationError where they do not fit."""
+        options = cast(type[TextParams], TEXT_FEATURES.options(self.method))
+        return options.model_validate(self.model_extra)
+
+
+class MixedOptions(VectorParams):
+    parts: Annotated[list[MixedPart], Field(min_length=2)]
+    """the methods, each a mapping of ``method``, ``weight`` (1 when left out: what its vectors of unit length are multiplied
+    by) and the method's own options, of which ``store`` and ``block`` have no effect here"""
+
+    traits: ClassVar = TextFeatureTraits(mixes=True)
+
+    def files(self) -> dict:
+        found: dict = {}
+        for part in self.parts:
+            for path, digest in part.options.files().items():
+                found[path] = digest or found.get(path, "")
+        return found
+
+    def reads(self) -> list[SourceFiles]:
+        return list(dict.fromkeys(files for part in self.parts for files in part.options.reads()))
+
+    def objection(self) -> str | None:
+        """To one file under two digests."""
+        told: dict = {}
+        for own in (part.options for part in self.parts):
+            for path, digest in own.files().items():
+                if digest and told.setdefault(path, digest) != digest:
+                    return f"{path} has two different sha256 among the parts; it is one file"
+        return None
+
+    def further(self) -> list[Member]:
+        return [Member(part.method, part.options) for part in self.parts]
+
+
+class OpenClipOptions(PairParams, VectorParams):
+    """Features of backbone ``open_clip`` with the same model and weights are its images' side."""
+
+    tokenizer: str | None = None
+    """of architectures whose tokenizer does not come with open_clip (SigLIP): the folder with its files"""
+    batch_size: PositiveInt = 64
+    """captions in one forward pass"""
+    normalise: bool = True
+    """unit length"""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:N"""
+
+    traits: ClassVar = TextFeatureTraits(libraries=("open_clip_torch", "torch"))
+
+    def files(self) -> dict[Path, str]:
+        found = {path: "" for path in (self.described, *self._of_tokenizer()) if path is not None}
+        return found | ({} if self.file is None else {self.file: self.sha256 or ""})
+
+    def reads(self) -> list[SourceFiles]:
+        tokenizer = [SourceFiles(Path(self.tokenizer).expanduser(), patterns=("*",))] if self.tokenizer else []
+        return [*PairParams.reads(self), *tokenizer]
+
+    def _of_tokenizer(self) -> list[Path]:
+        folder = Path(self.tokenizer).expanduser() if self.tokenizer else None
+        return sorted(path for path in folder.iterdir() if path.is_file()) if folder and folder.is_dir() else []
+
+
+class SentenceTokensOptions(EncoderParams):
+    store: Literal["float32", "float16"] = "float16"
+    """the type on disk"""
+    special: bool = True
+    """keep the first and the last token, which the encoder adds; without, a caption without any other keeps them"""
+
+    traits: ClassVar = TextFeatureTraits(
+        gives="fragments", libraries=("sentence-transformers", "torch", "transformers"), extra="sentences"
+    )
+
+
+class SentencesOptions(EncoderParams):
+    """Those of the encoder."""
+
+    traits: ClassVar = TextFeatureTraits(libraries=("sentence-transformers", "torch", "transformers"))
+
+
+class TfidfOptions(VectorParams):
+    size: PositiveInt = 3000
+    """dictionary and dimensions, the paper's for Flickr30k; 5600 for COCO"""
+    stop_words: bool = True
+    """leave out function words"""
+    lemmatise: bool = True
+    """count "dogs" as "dog"."""
+    normalise: bool = True
+    """unit length. Fewer dimensions come out where the train captions hold fewer words"""
+
+    traits: ClassVar = TextFeatureTraits(libraries=("nltk", "scikit-learn", "scipy", "simplemma"), terms=True)
+
+
+class WordsOptions(TextParams):
+    """Defaults: vsepp's."""
+
+    min_count: PositiveInt = 4
+    """words seen less often become <unk>"""
+    max_words: PositiveInt = 100
+    """longer captions are cut"""
+
+    traits: ClassVar = TextFeatureTraits(gives="tokens", libraries=("nltk",), terms=True)

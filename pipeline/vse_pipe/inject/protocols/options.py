@@ -1,0 +1,35 @@
+"""The options and traits of noise protocols."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field, StringConstraints
+
+from vse_pipe.core.strict import Strict
+from vse_pipe.project.traits import ProtocolTraits
+
+
+class AsIsOptions(Strict):
+    """No options: nothing is injected."""
+
+    # pairs.parquet then holds null where it would tell the truth about a train pair.
+    traits: ClassVar = ProtocolTraits(decides_by="nothing", knows_truth=False)
+
+
+class CaptionOptions(Strict):
+    rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """share of train captions that exchange their images among themselves"""
+
+
+class FileOptions(Strict):
+    path: str
+    """the file, relative to the project or absolute"""
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    """its digest, so that a project says which mismatches it has; any other file is refused"""
+
+    # The stage reads what ``path`` names and hands the array over in place of a rate.
+    traits: ClassVar = ProtocolTraits(decides_by="index")
+
+
+class ImageOptions(Strict):
+    rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """share of train images whose captions are shown with another image of that share"""

@@ -1,0 +1,114 @@
+"""A table with the header ``image,caption`` or ``image,caption,split``, maybe ``image_id`` and ``caption_id``: one row a
+caption, RFC 4180 quoting, UTF-8."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core.errors import InputError
+from vse_pipe.core.text_ids import shown
+from vse_pipe.prepare.engine.scan import scan
+from vse_pipe.prepare.engine.source import (
+    Source,
+    caption_table,
+    caption_text,
+    drawn_split,
+    existing,
+    file_name,
+    image_table,
+    numbered,
+    read_text,
+    split_of,
+)
+from vse_pipe.prepare.formats.options import CsvOptions as Params
+
+_REQUIRED, _OPTIONAL = ("image", "caption"), ("split", "image_id", "caption_id")
+
+
+def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+    """source: the table. Rows of one image need not be adjacent; images keep the order of their first rows.
+
+    image_id and caption_id are those of the columns of these names, numbers or text, and running numbers without them. Cells
+    are kept as they are: ``NA`` and ``null`` are captions like any other. Without a split column an image's split comes from a
+    hash of the seed and its name, so that it does not change when other images are added. Raises InputError with the row,
+    counted as a spreadsheet does (the header is row 1): a malformed or empty cell, an unknown split, an image in two splits
+    or of two ids, an id of two images or captions.
+    """
+    places, rows = _rows(existing(source))
+    numbers: dict[str, int] = {}
+    first_rows: list[int] = []  # of each image its place in rows
+    splits: list[str] = []
+    image_ids: list[int] = []
+    for at, cells in enumerate(rows):
+        where, image = f"{source} row {places[at]}", file_name(cells["image"])
+        caption_text(cells["caption"], where)
+        given = cells.get("split")
+        number = numbers.setdefault(image, len(numbers))
+        if number == len(splits):
+            # Drawn by the name as it is written: another spelling of it moves no image of a data set that exists.
+            drawn = drawn_split(cells["image"], params.val, params.test, seed)
+            splits.append(drawn if given is None else split_of(given, where))
+            first_rows.append(at)
+        elif given is not None and splits[number] != (split := split_of(given, where)):
+            raise InputError(
+                f"{where}: image '{image}' is in split {split} here, but in {splits[number]} in row {places[first_rows[number]]}"
+            )
+        if cells.get("image_id") != (own := rows[first_rows[number]]).get("image_id"):
+            raise InputError(
+                f"{where}: image '{image}' has image_id {shown(cells['image_id'])} here, but {shown(own['image_id'])} in row "
+                f"{places[first_rows[number]]}"
+            )
+        image_ids.append(number)
+    root = source.parent / params.images
+    scanned = scan(root, list(numbers), lambda number: f"{source.name} row {places[first_rows[number]]}")
+    keys, named = _ids(source, rows, places, "image_id", first_rows)
+    ids, called = _ids(source, rows, places, "caption_id", range(len(rows)))
+    images = image_table(keys, list(numbers), splits, scanned.widths, scanned.heights, scanned.digests)
+    texts = [cells["caption"] for cells in rows]
+    captions = caption_table(ids, [keys[i] for i in image_ids], texts, [splits[i] for i in image_ids])
+    names = TextIds.of(**named, **called) if named or called else None
+    return Source(images, captions, str(root), scanned.broken, names=names)
+
+
+def _ids(
+    source: Path, rows: list[dict[str, str]], places: list[int], key: str, at: Sequence[int]
+) -> tuple[list[int], dict]:
+    """As of ``numbered``, from the cells in the rows ``at``; running numbers without that column. places: their numbers."""
+    if key not in rows[0]:
+        return list(range(len(at))), {}
+    return numbered([rows[row][key] for row in at], key, lambda place: f"{source} row {places[at[place]]}")
+
+
+def _rows(source: Path) -> tuple[list[int], list[dict[str, str]]]:
+    """Of each row its number, and its cells by their columns. Blank lines are no rows, but are counted."""
+    # newline="": the csv module itself cuts rows, so that a quoted line break stays in its caption.
+    reader = csv.reader(io.StringIO(read_text(source), newline=""), strict=True)
+    try:
+        header = next(reader, [])
+        _check(header, source)
+        places, rows = [], []
+        for number, cells in enumerate(reader, start=2):
+            if not any(cell.strip() for cell in cells) and len(cells) < 2:
+                continue
+            if len(cells) != len(header):
+                raise InputError(
+                    f"{source} row {number}: expected {len(header)} cells ({','.join(header)}), found {len(cells)}"
+                )
+            places.append(number)
+            rows.append(dict(zip(header, cells, strict=True)))
+    except csv.Error as error:
+        raise InputError(f"{source} line {reader.line_num}: {error}; quote cells as RFC 4180 does") from error
+    if not rows:
+        raise InputError(f"{source}: no rows below the header")
+    return places, rows
+
+
+def _check(header: list[str], source: Path) -> None:
+    known = (*_REQUIRED, *_OPTIONAL)
+    if len(set(header)) != len(header) or not set(_REQUIRED) <= set(header) <= set(known):
+        raise InputError(
+            f"{source} row 1: expected the columns image,caption or image,caption,split, and image_id or caption_id if you have "
+            f"them; found {','.join(header)!r}"
+        )

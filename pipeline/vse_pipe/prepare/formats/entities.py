@@ -1,0 +1,296 @@
+"""Flickr30k Entities: ``Sentences/<id>.txt``, ``Annotations/<id>.xml``, the ids in ``train.txt``, ``val.txt`` and ``test.txt``.
+
+Plummer et al., "Flickr30k Entities: Collecting Region-to-Phrase Correspondences for Richer Image-to-Sentence Models", ICCV
+2015. A phrase with several boxes gets the one that encloses them, as the authors' pl-clc has it (``Entity.getGTBox``), and
+coordinates count from 0: 1 less than in the files, as in their Python interface.
+"""
+
+import re
+import xml.etree.ElementTree as ET
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import pyarrow as pa
+
+from vse_pipe.core import memory, text_ids
+from vse_pipe.core.console import say, track
+from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.pictures.images import upright
+from vse_pipe.prepare.engine.scan import scan
+from vse_pipe.prepare.engine.source import (
+    Source,
+    Unique,
+    caption_table,
+    caption_text,
+    existing,
+    image_table,
+    phrase_table,
+    read_lines,
+)
+from vse_pipe.prepare.formats.options import SPLITS
+from vse_pipe.prepare.formats.options import EntitiesOptions as Params
+
+# Bytes of a phrase's row, beside its words.
+_OF_PHRASE = 600
+# What a byte of XML takes at most as elements, and in expat, measured: where each stands in the one before.
+_OF_XML = 100
+_NUMBER = re.compile(r"\s*(-?[0-9]{1,9})\s*")
+_CHAIN = re.compile(r"\s*([0-9]{1,18})\s*")
+_FLAGS = ("scene", "nobndbox")
+# x1, y1, x2, y2
+Box = tuple[int, ...]
+_PHRASE = re.compile(r"\[/EN#([0-9]{1,18})((?:/[^\s/\[\]]+)+)\s([^\[\]]*)\]")
+_LEFT_OVER = re.compile(r"\[|/EN#")
+
+
+@dataclass
+class Annotation:
+    """width, height: pixels; boxes: of each chain the one that encloses all of its boxes, pixels from 0, inside of the picture;
+    flags: ``scene`` or ``nobndbox`` of chains that were left without; clipped: boxes that reached over an edge."""
+
+    width: int
+    height: int
+    boxes: dict[int, Box] = field(default_factory=dict)
+    flags: dict[int, str] = field(default_factory=dict)
+    clipped: int = 0
+
+
+class Phrase(NamedTuple):
+    """start: of ``text`` in the caption, in characters from 0; kind: its types, joined by /."""
+
+    start: int
+    text: str
+    chain: int
+    kind: str
+
+
+@dataclass
+class _Rows:
+    """without: picture and chain of each phrase without a box, by the reason; clipped: boxes; turned: pictures."""
+
+    captions: list[tuple] = field(default_factory=list)
+    phrases: list[tuple] = field(default_factory=list)
+    without: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    clipped: int = 0
+    turned: int = 0
+
+    def add(self, path: Path, image_id: int, split: str, annotation: Annotation) -> None:
+        """path: of the picture's sentences."""
+        before = len(self.captions)
+        self.clipped += annotation.clipped
+        for number, line in enumerate(read_lines(path), 1):
+            if not line.strip():
+                continue
+            where = f"{path} line {number}"
+            text, phrases = parse(line, where)
+            caption_id = len(self.captions)
+            self.captions.append((caption_id, image_id, caption_text(text, where), split))
+            for phrase in phrases:
+                memory.take(where, _OF_PHRASE)
+                if reason := _without_box(phrase, annotation):
+                    self.without[reason].append((image_id, phrase.chain))
+                    continue
+                row = len(self.phrases), caption_id, image_id, phrase.chain, phrase.start, phrase.text, phrase.kind
+                self.phrases.append((*row, *annotation.boxes[phrase.chain], split))
+        if len(self.captions) == before:
+            raise InputError(f"{path}: holds no captions")
+
+    def turn(self, turns: dict[int, tuple[int, tuple[int, int]]]) -> None:
+        """turns: orientation and size, as of ``turned``, of pictures whose boxes are turned with them."""
+        self.turned = len(turns)
+        for place, row in enumerate(self.phrases):
+            if (image_id := row[2]) in turns:
+                self.phrases[place] = (*row[:7], *turned(row[7:11], *turns[image_id]), *row[11:])
+
+
+def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+    """source: the folder of ``Sentences``, ``Annotations`` and the files of splits, whose pictures alone are read.
+
+    image_id is the picture's id, caption_id and phrase_id are running numbers. Lines without a caption are passed over, as by
+    the authors' interface. A phrase whose chain has no box gets no row, and a box that reaches over an edge of its picture is
+    cut there: how many is said. Of a picture that EXIF turns the boxes are turned too, if it is the stored one that has the
+    annotations' size. Raises InputError and MissingResource: what ``parse`` and ``read_annotation`` refuse, a picture
+    that is listed twice, without its files or of another size than its annotations say, an empty caption, no phrase with a box.
+    """
+    listed = list(_listed(existing(source)))
+    rows, sizes = _Rows(), []
+    for where, image_id, split in track(iter(listed), len(listed), "reading annotations"):
+        texts, boxes = (_file(source, part, image_id, where) for part in ("Sentences/{}.txt", "Annotations/{}.xml"))
+        annotation = read_annotation(boxes)
+        rows.add(texts, image_id, split, annotation)
+        sizes.append((annotation.width, annotation.height))
+    files = [f"{image_id}.jpg" for _, image_id, _ in listed]
+    scanned = scan(source / params.images, files, lambda number: listed[number][0])
+    ids, splits = ([one[column] for one in listed] for column in (1, 2))
+    shapes = zip(scanned.widths, scanned.heights, strict=True)
+    turns = {
+        image_id: (orientation, size)
+        for (_, image_id, _), file, size, orientation, shown in zip(
+            listed, files, sizes, scanned.orientations, shapes, strict=True
+        )
+        if any(shown) and _turns(source / params.images / file, size, shown, orientation)
+    }
+    rows.turn(turns)
+    images = image_table(ids, files, splits, scanned.widths, scanned.heights, scanned.digests)
+    phrases = phrase_table(rows.phrases, str(source))
+    _say(source, rows)
+    captions = caption_table(*zip(*rows.captions, strict=True))
+    return Source(images, captions, str(source / params.images), scanned.broken, phrases)
+
+
+def _turns(path: Path, size: tuple[int, int], shown: tuple[int, int], orientation: int) -> bool:
+    """Whether the boxes were drawn on the picture as it is stored, and it is shown turned. size: that of its annotations."""
+    if orientation != 1 and size == shown == upright(shown, orientation):
+        raise InputError(
+            f"{path}: shown turned, by its EXIF orientation {orientation}, and its size does not tell whether its boxes were "
+            "drawn before or after that; write its pixels as its boxes fit them, without the orientation"
+        )
+    if size not in (shown, upright(shown, orientation)):
+        raise InputError(
+            f"{path}: {shown[0]} x {shown[1]} pixels, but its annotations are of {size[0]} x {size[1]}; "
+            "use the pictures that the boxes were drawn on"
+        )
+    return size != shown
+
+
+def _listed(source: Path) -> Iterator[tuple[str, int, str]]:
+    """Where each picture is listed, its id and its split."""
+    ids = Unique("picture")
+    for split in SPLITS:
+        path = source / f"{split}.txt"
+        for number, line in enumerate(read_lines(path), 1):
+            where, name = f"{path} line {number}", line.strip()
+            if not text_ids.are_numbers(pa.array([name])):
+                raise InputError(f"{where}: {name[:40]!r} is no picture's id; expected a number")
+            yield where, ids.add(int(name), where), split
+
+
+def _file(source: Path, part: str, image_id: int, where: str) -> Path:
+    path = source / part.format(image_id)
+    if not path.is_file():
+        raise MissingResource(f"{where}: picture {image_id} has no {path}; put it there or remove the line")
+    return path
+
+
+def _without_box(phrase: Phrase, annotation: Annotation) -> str:
+    """Why, or nothing where it has one. Chain 0 is that of all phrases that show nothing."""
+    if phrase.chain == 0 or "notvisual" in phrase.kind.split("/"):
+        return "that name nothing visible"
+    if not phrase.text:
+        return "without words"
+    if phrase.chain in annotation.boxes:
+        return ""
+    flag = annotation.flags.get(phrase.chain)
+    return f"marked {flag}" if flag else "without annotation"
+
+
+def _say(source: Path, rows: _Rows) -> None:
+    counts = [f"{len(found)} {reason} ({len(set(found))} chains)" for reason, found in sorted(rows.without.items())]
+    left = f"; left out: {', '.join(counts)}" if counts else ""
+    cut = f"; {rows.clipped} boxes reached over an edge of their picture and were cut there" if rows.clipped else ""
+    turn = (
+        f"; in {rows.turned} pictures, shown turned by their EXIF orientation, boxes were turned too"
+        if rows.turned
+        else ""
+    )
+    say(f"{source}: {len(rows.phrases)} phrases have a box{left}{cut}{turn}")
+
+
+class _Plain(ET.TreeBuilder):
+    """Stops at a document type, before what is in it is read: entities, which may expand without end or name other files."""
+
+    def doctype(self, name: str, pubid: str | None, system: str | None) -> NoReturn:
+        raise InputError("declares a document type; remove it, with any entities")
+
+
+def read_annotation(path: Path) -> Annotation:
+    """Raises InputError: no XML, a document type in it, more than memory may hold, a number that is missing or none, a box that
+    ends before it begins or of which nothing lies in the picture."""
+    memory.require(str(path), path.stat().st_size * _OF_XML)
+    parser = ET.XMLParser(target=_Plain())  # noqa: S314 (it refuses document types)
+    try:
+        parser.feed(path.read_bytes())
+        root = parser.close()
+        size = root.find("size")
+        if size is None:
+            raise InputError("has no size")
+        found = Annotation(_number(size, "width"), _number(size, "height"))
+        for element in root.iterfind("object"):
+            _add(found, element)
+    # ValueError and LookupError: encodings that expat or Python does not have.
+    except (ET.ParseError, ValueError, LookupError) as error:
+        raise InputError(f"{path}: no XML that can be read ({error}); copy it again") from error
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return found
+
+
+def turned(box: Box, orientation: int, size: tuple[int, int]) -> Box:
+    """The box where it is once the picture of ``size``, on which it was drawn, is upright. orientation: of EXIF, 1 to 8."""
+    (x1, y1, x2, y2), (width, height) = box, size
+    if orientation in (2, 3, 7, 8):
+        x1, x2 = width - 1 - x2, width - 1 - x1
+    if orientation in (3, 4, 6, 7):
+        y1, y2 = height - 1 - y2, height - 1 - y1
+    return (y1, x1, y2, x2) if orientation >= 5 else (x1, y1, x2, y2)
+
+
+def _add(found: Annotation, element: ET.Element) -> None:
+    chains = [_whole(_CHAIN, name.text, "name") for name in element.iterfind("name")]
+    outline = element.find("bndbox")
+    if outline is None:
+        flags = [flag for flag in _FLAGS if element.find(flag) is not None and _number(element, flag) > 0]
+        found.flags.update(dict.fromkeys(chains, flags[0]) if flags else {})
+        return
+    whole = tuple(_number(outline, edge) - 1 for edge in ("xmin", "ymin", "xmax", "ymax"))
+    box = max(whole[0], 0), max(whole[1], 0), min(whole[2], found.width - 1), min(whole[3], found.height - 1)
+    if box[2] < box[0] or box[3] < box[1]:
+        told = ", ".join(str(edge + 1) for edge in whole)
+        raise InputError(
+            f"the box {told} of chain {', '.join(map(str, chains))} ends before it begins, or lies outside of the picture, "
+            f"which has {found.width} x {found.height} pixels"
+        )
+    found.clipped += box != whole
+    for chain in chains:
+        other = found.boxes.get(chain, box)
+        found.boxes[chain] = (*map(min, other[:2], box[:2]), *map(max, other[2:], box[2:]))
+
+
+def _number(element: ET.Element, tag: str) -> int:
+    return _whole(_NUMBER, element.findtext(tag), tag)
+
+
+def _whole(form: re.Pattern[str], text: str | None, tag: str) -> int:
+    found = form.fullmatch(text or "")
+    if found is None:
+        raise InputError(f"{tag} {(text or '')[:40]!r} is not a whole number")
+    return int(found[1])
+
+
+def parse(line: str, where: str) -> tuple[str, list[Phrase]]:
+    """The caption without the marks, all else as it stands, and its phrases; one of no words has an empty text.
+
+    Raises InputError: a mark that is never closed, that stands in another one, or that lacks its chain or type.
+    """
+    # What stands before each phrase, its chain, types and words, in turn; at the end the rest.
+    pieces = _PHRASE.split(line)
+    text, phrases = "", []
+    for before, chain, kinds, words in zip(pieces[::4], pieces[1::4], pieces[2::4], pieces[3::4], strict=False):
+        text += _plain(before, where)
+        start = len(text) + len(words) - len(words.lstrip())
+        phrases.append(Phrase(start, words.strip(), int(chain), kinds.removeprefix("/")))
+        text += words
+    return text + _plain(pieces[-1], where), phrases
+
+
+def _plain(piece: str, where: str) -> str:
+    found = _LEFT_OVER.search(piece)
+    if found:
+        mark = piece[found.start() :][:40]
+        raise InputError(
+            f"{where}: {mark!r} is no whole mark; expected [/EN#<chain>/<type> words], no bracket among the words"
+        )
+    return piece

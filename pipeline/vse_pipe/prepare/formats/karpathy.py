@@ -1,0 +1,176 @@
+"""Karpathy's layout: ``dataset_<name>.json`` beside a folder of images (Flickr8k, Flickr30k, COCO).
+
+Karpathy and Fei-Fei, "Deep Visual-Semantic Alignments for Generating Image Descriptions", CVPR 2015; its splits are
+those of VSE++, SCAN, HAL and L2RM. The caption is ``raw``; ``tokens`` is not read. The authors' repositories keep the
+first 5 captions of the COCO images that have 6 or 7: that is ``max_captions: 5``, while the default keeps all.
+"""
+
+import codecs
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked
+
+from vse_pipe.artifacts.names import TextIds
+from vse_pipe.core import memory
+from vse_pipe.core.errors import InputError
+from vse_pipe.prepare.engine.scan import scan
+from vse_pipe.prepare.engine.source import (
+    Named,
+    Source,
+    Unique,
+    caption_table,
+    caption_text,
+    existing,
+    file_name,
+    image_table,
+    numbered,
+    split_of,
+)
+from vse_pipe.prepare.formats.options import KarpathyOptions as Params
+
+_NUMBER, _TEXT = "number", "text"
+_Id = Annotated[
+    Annotated[int, Field(ge=-(2**63), lt=2**63), Tag(_NUMBER)] | Annotated[str, Tag(_TEXT)],
+    Discriminator(lambda value: _TEXT if isinstance(value, str) else _NUMBER),
+]
+
+
+# What a byte of the json takes as its entries at most: an estimate, for entries as short as they can be.
+_OF_JSON = 16
+_STRICT = ConfigDict(strict=True, extra="ignore")
+
+
+@checked(config=_STRICT, slots=True)
+class _Sentence:
+    raw: str
+    sentid: _Id | None = None
+    imgid: _Id | None = None
+
+
+@checked(config=_STRICT, slots=True)
+class _Entry:
+    filename: str
+    split: str
+    sentences: list[_Sentence]
+    filepath: str = ""
+    imgid: _Id | None = None
+
+
+@checked(config=_STRICT, slots=True)
+class _Document:
+    images: list[_Entry]
+
+
+@dataclass(frozen=True)
+class _Image:
+    where: str
+    image_id: int
+    file: str
+    split: str
+    sentences: list[_Sentence]
+
+
+def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+    """source: the json, or the folder that holds exactly one ``dataset_*.json``.
+
+    image_id is ``imgid`` and caption_id ``sentid``, numbers or text; where the file has none, the running number. Raises InputError
+    naming the entry: a field that is missing or of the wrong type, an id or file name given twice, an unknown split,
+    an empty caption, a sentence of another image.
+    """
+    document = _find(existing(source))
+    entries = _parse(document).images
+    images, named = _images(document.name, entries)
+    if not params.include_restval:
+        images = [image for image, entry in zip(images, entries, strict=True) if entry.split != "restval"]
+    if not images:
+        raise InputError(f"{document}: no images to read")
+    captions, called = _captions(images, params.max_captions)
+    root = document.parent / params.images
+    scanned = scan(root, [image.file for image in images], lambda number: images[number].where)
+    table = image_table(
+        [image.image_id for image in images],
+        [image.file for image in images],
+        [image.split for image in images],
+        scanned.widths,
+        scanned.heights,
+        scanned.digests,
+    )
+    names = TextIds.of(**named, **called) if named or called else None
+    return Source(table, captions, str(root), scanned.broken, names=names)
+
+
+def _find(source: Path) -> Path:
+    if source.is_file():
+        return source
+    found = sorted(source.glob("dataset_*.json"))
+    if len(found) != 1:
+        names = f": {', '.join(path.name for path in found)}; name one of them in `source`" if found else ""
+        raise InputError(f"{source}: expected exactly one dataset_*.json, found {len(found)}{names}")
+    return found[0]
+
+
+def _parse(document: Path) -> _Document:
+    memory.require(str(document), document.stat().st_size * _OF_JSON)
+    try:
+        return TypeAdapter(_Document).validate_json(document.read_bytes().removeprefix(codecs.BOM_UTF8))
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+        parts = [part for part in problems[0]["loc"] if part not in (_NUMBER, _TEXT)]
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
+        more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
+        raise InputError(f"{' '.join([str(document), place]).strip()}: {problems[0]['msg']}{more}") from error
+
+
+def _images(name: str, entries: list[_Entry]) -> tuple[list[_Image], Named]:
+    given = bool(entries) and entries[0].imgid is not None
+    files = Unique("file")
+    images = []
+    for number, entry in enumerate(entries):
+        where = f"{name} images[{number}]"
+        if (entry.imgid is not None) != given:
+            raise InputError(f"{where}: imgid must be given for every image or for none")
+        file = files.add(file_name(f"{entry.filepath}/{entry.filename}" if entry.filepath else entry.filename), where)
+        if not entry.sentences:
+            raise InputError(f"{where}: {file} has no sentences; every image needs at least one caption")
+        _refuse_strangers(entry, where)
+        images.append(_Image(where, number, file, split_of(entry.split, where), entry.sentences))
+    if not given:
+        return images, {}
+    ids = [entry.imgid for entry in entries if entry.imgid is not None]
+    numbers, named = numbered(ids, "image_id", lambda place: images[place].where, "imgid")
+    return [replace(image, image_id=number) for image, number in zip(images, numbers, strict=True)], named
+
+
+def _refuse_strangers(entry: _Entry, where: str) -> None:
+    for number, sentence in enumerate(entry.sentences):
+        if entry.imgid is not None and sentence.imgid not in (None, entry.imgid):
+            raise InputError(
+                f"{where}.sentences[{number}]: imgid {sentence.imgid}, but its image has imgid {entry.imgid}"
+            )
+
+
+def _captions(images: list[_Image], most: int | None) -> tuple[pa.Table, Named]:
+    given = images[0].sentences[0].sentid is not None
+    rows: list[tuple] = []
+    kept: list[int] = []
+    ids: list[int | str] = []
+    places: list[str] = []
+    for image in images:
+        for number, sentence in enumerate(image.sentences):
+            where = f"{image.where}.sentences[{number}]"
+            if (sentence.sentid is not None) != given:
+                raise InputError(f"{where}: sentid must be given for every sentence or for none")
+            text = caption_text(sentence.raw, where)
+            if most is None or number < most:
+                kept.append(len(ids))
+                rows.append((image.image_id, text, image.split))
+            ids.append(len(rows) - 1 if sentence.sentid is None else sentence.sentid)
+            places.append(where)
+    if not given:
+        return caption_table(range(len(rows)), *zip(*rows, strict=True)), {}
+    numbers, named = numbered(ids, "caption_id", places.__getitem__, "sentid")
+    return caption_table([numbers[place] for place in kept], *zip(*rows, strict=True)), named

@@ -1,0 +1,200 @@
+"""The options and traits of formats of data sets."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from vse_pipe.core.strict import Strict
+from vse_pipe.prepare.engine.scenes.params import ShapesParams
+from vse_pipe.prepare.engine.shard_params import Part, ShardParams
+from vse_pipe.project.sources import SourceFiles
+from vse_pipe.project.traits import FormatTraits
+
+# Splits of precomputed features, and of the Entities annotations, in the order in which they are read.
+ORDER = ("train", "dev", "test")
+SPLITS = ("train", "val", "test")
+_KINDS = "jpg jpeg jpe jfif png webp gif bmp tif tiff ppm pgm pbm pnm jp2 j2k avif heic heif"
+# Of pictures in a folder.
+ENDINGS = tuple(f".{kind}" for kind in _KINDS.split())
+_Share = Annotated[float, Field(ge=0, lt=1)]
+Split = Literal["train", "val", "test"]
+_HELD_OUT: list[Split] = ["val", "test"]
+_IMAGES = ("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff")
+Ending = Annotated[str, Field(min_length=1)]
+
+
+class CcOptions(Strict):
+    splits: Annotated[list[Literal["train", "dev", "test"]], Field(min_length=1, default_factory=lambda: list(ORDER))]
+    """which to read"""
+
+    # A noise protocol that claims to know which train pairs match is refused for such data.
+    traits: ClassVar = FormatTraits(knows_truth=False)
+
+    def reads(self, source: Path) -> list[SourceFiles]:
+        patterns = [f"{prefix}_{end}" for prefix in self.splits for end in ("caps.tsv", "ims.npy")]
+        return [SourceFiles(source, patterns=tuple(patterns))]
+
+
+class CsvOptions(Strict):
+    images: str = "."
+    """folder of the images, relative to the folder of the table"""
+    val: _Share = 0.1
+    """shares when there is no split column"""
+    test: _Share = 0.1
+    """shares when there is no split column"""
+
+    @model_validator(mode="after")
+    def _leave_some_to_train(self) -> Self:
+        if self.val + self.test >= 1:
+            raise ValueError(f"val and test must leave a share to train, got {self.val} + {self.test}")
+        return self
+
+    def reads(self, source: Path) -> list[SourceFiles]:
+        """The table, and the pictures that it names."""
+        pictures = SourceFiles(source.parent / self.images, listed_in=(source,), names=lambda: _named_in_table(source))
+        return [SourceFiles(source), pictures]
+
+
+def _named_in_table(source: Path) -> Iterator[str]:
+    """The pictures in a table's rows. Raises ValueError for a table without them; `prepare` says what is wrong in it."""
+    with source.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file)
+        column = next(rows, []).index("image")
+        yield from (cells[column] for cells in rows if len(cells) > column)
+
+
+class EntitiesOptions(Strict):
+    images: str = "flickr30k-images"
+    """the folder of the pictures ``<id>.jpg``, relative to ``source``"""
+
+    def reads(self, source: Path) -> list[SourceFiles]:
+        """The lists of pictures, their sentences and annotations, and the pictures."""
+        lists = tuple(source / f"{split}.txt" for split in SPLITS)
+        parts = ("Sentences/{}.txt", "Annotations/{}.xml")
+        texts = SourceFiles(
+            source, listed_in=lists, names=lambda: (part.format(name) for name in _ids(lists) for part in parts)
+        )
+        pictures = SourceFiles(
+            source / self.images, listed_in=lists, names=lambda: (f"{name}.jpg" for name in _ids(lists))
+        )
+        return [SourceFiles(source, patterns=tuple(path.name for path in lists)), texts, pictures]
+
+
+def _ids(lists: tuple[Path, ...]) -> Iterator[str]:
+    for path in lists:
+        yield from filter(None, map(str.strip, path.read_text(encoding="utf-8-sig").splitlines()))
+
+
+class FolderOptions(Strict):
+    """No options."""
+
+    def reads(self, source: Path) -> list[SourceFiles]:
+        return [SourceFiles(source, endings=ENDINGS)]
+
+
+class KarpathyOptions(Strict):
+    images: str = "images"
+    """the folder of images, relative to the folder of the json"""
+    max_captions: PositiveInt | None = None
+    """the first so many of each image"""
+    include_restval: bool = True
+    """COCO's ``restval`` images count as train"""
+
+    def reads(self, source: Path) -> list[SourceFiles]:
+        """The json, and the pictures that it names."""
+        inside = sorted(source.glob("dataset_*.json"))
+        # Where it is missing, the folder tells when it comes.
+        document, folder = (inside[0] if inside else source, source) if source.is_dir() else (source, source.parent)
+        pictures = SourceFiles(folder / self.images, listed_in=(document,), names=lambda: _named_in_document(document))
+        return [SourceFiles(source, patterns=("dataset_*.json",)), pictures]
+
+
+def _named_in_document(document: Path) -> Iterator[str]:
+    """The pictures of its entries. Raises ValueError, LookupError or TypeError for another layout."""
+    for entry in json.loads(document.read_bytes().removeprefix(b"\xef\xbb\xbf"))["images"]:
+        yield f"{entry['filepath']}/{entry['filename']}" if entry.get("filepath") else entry["filename"]
+
+
+class ParquetOptions(ShardParams):
+    train: str = "train*.parquet"
+    val: Part = "val*.parquet"
+    test: Part = "test*.parquet"
+    image: str = "image"
+    """the column of bytes, or of structs with a field ``bytes``"""
+    caption: str = "caption"
+    """the column of strings or lists of strings"""
+    image_id: str | None = None
+    """the column of the images' ids, numbers or text; null: running numbers"""
+    split: str | None = None
+    """a column that says each row's split, of the files that ``train`` names"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_way_to_split(cls, values):
+        if isinstance(values, dict) and values.get("split") is not None:
+            if twice := [name for name in ("val", "test") if name in values]:
+                raise ValueError(f"split names a column, so {' and '.join(twice)} must not be given")
+            values = {**values, "val": 0.0, "test": 0.0}
+        return values
+
+
+class PrecompOptions(Strict):
+    splits: Annotated[list[Literal["train", "dev", "test"]], Field(min_length=1, default_factory=lambda: list(ORDER))]
+    """which to read"""
+    test: Literal["test", "testall"] = "test"
+    """which files are the test split"""
+    captions_per_image: PositiveInt | dict[Literal["train", "dev", "test"], PositiveInt] | None = None
+    """null to infer it from the files, which must then agree on one number; a number a split, such as ``{train: 5, test: 1}``, where
+    they do not; of a split that is not named it is inferred"""
+
+    @property
+    def prefixes(self) -> list[str]:
+        """Of the files of each split that is read, in their order."""
+        return [self.test if name == "test" else name for name in ORDER if name in self.splits]
+
+    def reads(self, source: Path) -> list[SourceFiles]:
+        endings = ("ims.npy", "caps.txt", "ids.txt")
+        return [SourceFiles(source, patterns=tuple(f"{prefix}_{end}" for prefix in self.prefixes for end in endings))]
+
+
+class RegionsOptions(Strict):
+    proposals: str = "windows"
+    """how boxes are proposed"""
+    options: dict[str, object] = Field(default_factory=dict)
+    """those of the proposals"""
+    count: PositiveInt = 100
+    """proposals of a picture, at most"""
+    splits: Annotated[list[Split], Field(min_length=1)] = Field(default_factory=lambda: list(_HELD_OUT))
+    """of these the pictures get proposals; train too where hard boxes are mined"""
+    regions_per_phrase: PositiveInt = 10
+    """in train, boxes of one and the same phrase, at most; drawn by the seed"""
+
+    traits: ClassVar = FormatTraits(proposes=True)
+
+
+class ShapesOptions(ShapesParams):
+    """The options of the renderer."""
+
+    def reads(self, source: Path) -> list[SourceFiles]:
+        """None: the pictures are drawn."""
+        return []
+
+
+class WebdatasetOptions(ShardParams):
+    train: str = "train*.tar"
+    val: Part = "val*.tar"
+    test: Part = "test*.tar"
+    images: Annotated[list[Ending], Field(min_length=1, default_factory=lambda: list(_IMAGES))]
+    """endings of image files"""
+    caption: Ending = "txt"
+    """the ending of the captions' file"""
+    field: str = "caption"
+    """of a json file, the key whose string or list of strings they are"""
+    lines: bool = False
+    """every line of a text file is a caption"""
+    ids: Literal["running", "key"] = "running"
+    """of images: numbers in the order of the shards, or the samples' keys, which must be unique among all shards"""

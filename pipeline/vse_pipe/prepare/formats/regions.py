@@ -1,0 +1,24 @@
+"""Boxes of phrases of another data set, and proposed boxes, as pictures: ``source`` is its folder below data/prepare."""
+
+from pathlib import Path
+
+from vse_pipe.prepare.engine.regions import dataset
+from vse_pipe.prepare.engine.source import Source
+from vse_pipe.prepare.formats.options import RegionsOptions as Params
+from vse_pipe.project.registry import PROPOSALS
+
+
+def read(source: Path, out: Path, params: Params, seed: int, device: str = "auto") -> Source:
+    """source: data/prepare/<dataset>/ with images.parquet and phrases.parquet. Its pictures are read in place: once for their
+    size, and by the proposals that look at them. device: of proposals that a network makes.
+
+    Raises MissingResource without the folder; InputError: no phrases in it, a phrase of an unknown picture or with a box
+    outside of its picture, a picture for which no box is proposed, more phrases
+    or proposals than memory may hold; IntegrityError for a picture that has changed since; else
+    what the proposals raise.
+    """
+    method = PROPOSALS.load(params.proposals)
+    own = PROPOSALS.options(params.proposals).model_validate(params.options)
+    proposer = method.proposer(own, params.count, seed, device)
+    threads = dataset.CORES if PROPOSALS.traits(params.proposals).threads else 1
+    return dataset.assembled(source, proposer, threads, params.count, params.splits, params.regions_per_phrase, seed)

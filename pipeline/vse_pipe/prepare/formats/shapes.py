@@ -1,0 +1,13 @@
+"""The rendered data set: scenes of coloured shapes with true captions, made from the seed and nothing else."""
+
+from pathlib import Path
+
+from vse_pipe.prepare.engine.source import Source
+from vse_pipe.prepare.formats.options import ShapesOptions as Params
+
+
+def read(source: Path, out: Path, params: Params, seed: int) -> Source:
+    """Draw the images below ``out / "images"``. ``source`` is not read: it names the drawing code, for DVC to watch."""
+    from vse_pipe.prepare.engine.scenes.dataset import render
+
+    return render(out, params, seed)

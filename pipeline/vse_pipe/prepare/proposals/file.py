@@ -1,0 +1,189 @@
+"""Boxes that somebody has, of EdgeBoxes for one: ``.npz`` or ``.mat`` with arrays, ``.csv`` with columns."""
+
+import re
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv
+
+from vse_pipe.core import arrays, memory
+from vse_pipe.core.damage import Damage
+from vse_pipe.core.errors import InputError, MissingResource
+from vse_pipe.core.weights import check
+from vse_pipe.prepare.engine import matlab
+from vse_pipe.prepare.engine.regions.proposing import Proposed, Proposer, Seen
+from vse_pipe.prepare.proposals.options import FileOptions as Params
+
+_DAMAGE = Damage(InputError, "write it again")
+_NEEDED, _SCORES = ("image", "boxes"), "scores"
+_CORNERS = ("x1", "y1", "x2", "y2")
+_ROW = re.compile("Row #([0-9]+)")
+# Above it a double does not hold every whole number.
+_EXACT = 2**53
+
+
+def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
+    """The best ``count`` boxes that the file has for a picture. Raises what ``read_boxes`` raises; InputError with the row for
+    a box without area, for one that reaches outside its picture, for a picture without boxes, and where two pictures would
+    get the same ones because ``by`` does not tell them apart.
+    """
+    path = Path(params.path)
+    names, boxes, scores = read_boxes(path, params.sha256)
+    corners = _corners(path, boxes, params)
+    order = np.argsort(names, kind="stable")
+    keys, starts = np.unique(names[order], return_index=True)
+    rows = dict(zip(keys.tolist(), np.split(order, starts[1:]), strict=True))
+    return partial(_proposed, params, rows, corners, scores, {})
+
+
+def _corners(path: Path, boxes: np.ndarray, params: Params) -> np.ndarray:
+    low = boxes[:, :2] - params.first_pixel
+    high = boxes[:, 2:] - params.first_pixel if params.form == "corners" else low + boxes[:, 2:] - 1
+    if (wrong := (high < low).any(axis=1)).any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InputError(f"{_where(path, row)}: {_told(boxes[row])} is a box without area, in the form {params.form}")
+    return np.concatenate([low, high], axis=1)
+
+
+def _proposed(
+    params: Params,
+    rows: dict[str, np.ndarray],
+    corners: np.ndarray,
+    scores: np.ndarray | None,
+    taken: dict[str, str],
+    seen: Seen,
+) -> Proposed:
+    # Of a member of a shard the name stands last.
+    stem = Path(seen.item.file.rpartition("::")[2]).stem
+    key = {"stem": stem, "file": seen.item.file, "image_id": str(seen.item.image_id)}[params.by]
+    if key not in rows:
+        raise InputError(f"{params.path}: no boxes for {seen.item.file}, looked for by {params.by} as '{key}'")
+    if (other := taken.setdefault(key, seen.item.file)) != seen.item.file:
+        raise InputError(
+            f"{params.path}: {other} and {seen.item.file} are both '{key}'; set by: file, and name them so"
+        )
+    mine = rows[key]
+    outside = (corners[mine] < 0).any(axis=1) | (corners[mine, 2:] > (seen.width - 1, seen.height - 1)).any(axis=1)
+    if outside.any():
+        row = int(mine[np.flatnonzero(outside)[0]])
+        raise InputError(
+            f"{_where(Path(params.path), row)}: the box from {_told(corners[row, :2])} to {_told(corners[row, 2:])}, counted from 0, "
+            f"reaches outside {seen.item.file} of {seen.width} x {seen.height} pixels; are form and first_pixel right?"
+        )
+    if scores is None:
+        return Proposed(corners[mine], np.linspace(1, 0, len(mine), endpoint=False))
+    return Proposed(corners[mine], scores[mine])
+
+
+def _told(values: np.ndarray) -> str:
+    return ", ".join(f"{value:g}" for value in values.tolist())
+
+
+def read_boxes(path: Path, expected: str | None) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """image: str (n,), boxes: float64 (n, 4) as they stand there, scores: float64 (n,) or None. expected: the file's sha256.
+
+    Raises MissingResource, IntegrityError for another digest, InputError with file and row or line: damaged, objects in place of
+    numbers, no rows, columns of different lengths, numbers that are not finite.
+    """
+    if not path.is_file():
+        raise MissingResource(f"{path}: no such file of boxes")
+    if expected is not None:
+        check(path, expected)
+    found = {".npz": _npz, ".mat": _mat, ".csv": _csv}[path.suffix](path)
+    image, boxes, scores = found["image"], found["boxes"], found.get(_SCORES)
+    shapes = {name: array.shape for name, array in found.items()}
+    if image.ndim != 1 or boxes.shape != (len(image), 4) or (scores is not None and scores.shape != image.shape):
+        raise InputError(f"{path}: shapes {shapes}, expected image (n,), boxes (n, 4) and scores (n,)")
+    if not len(image):
+        raise InputError(f"{path}: no boxes")
+    names = _names(path, image)
+    boxes = _numbers(path, "boxes", boxes)
+    return names, boxes, None if scores is None else _numbers(path, _SCORES, scores)
+
+
+def _where(path: Path, row: int) -> str:
+    """For messages: rows of arrays are counted from 0; of a table the line, as an editor shows it."""
+    return f"{path} line {_line(path, row + 2)}" if path.suffix == ".csv" else f"{path} row {row}"
+
+
+def _line(path: Path, record: int) -> int:
+    """Where the record of a table stands, its header being the first; empty lines are none."""
+    with path.open(encoding="latin-1") as file:
+        filled = (number for number, line in enumerate(file, 1) if line != "\n")
+        return next(islice(filled, record - 1, None))
+
+
+def _names(path: Path, image: np.ndarray) -> np.ndarray:
+    if image.dtype.kind in "Uiu":
+        return image.astype(np.str_)
+    whole = _numbers(path, "image", image)
+    if (wrong := (whole != np.round(whole)) | (np.abs(whole) > _EXACT)).any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InputError(f"{_where(path, row)}: image {whole[row]:g} is neither a name nor a whole number")
+    return whole.astype(np.int64).astype(np.str_)
+
+
+def _numbers(path: Path, name: str, values: np.ndarray) -> np.ndarray:
+    if values.dtype.kind not in "fiub":
+        raise InputError(f"{path}: {name} holds {values.dtype}, expected numbers")
+    # Longer floats than these become infinite, which is said below.
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = values.astype(np.float64)
+    wrong = ~np.isfinite(found).reshape(len(found), -1).all(axis=1)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise InputError(f"{_where(path, row)}: {name} {found[row].tolist()}: not all are finite")
+    return found
+
+
+def _npz(path: Path) -> dict[str, np.ndarray]:
+    return arrays.packed(path, _DAMAGE, _NEEDED, [_SCORES])
+
+
+def _mat(path: Path) -> dict[str, np.ndarray]:
+    """Columns come as (n, 1). ``boxes`` may be a cell of EdgeBoxes' results, one for each ``image``."""
+    held = matlab.read(path, (*_NEEDED, _SCORES), _DAMAGE)
+    if missing := [name for name in _NEEDED if name not in held]:
+        raise InputError(f"{path}: has no '{missing[0]}'; expected image and boxes")
+    if strange := [name for name, one in held.items() if name != "boxes" and isinstance(one, list)]:
+        raise InputError(f"{path}: '{strange[0]}' is cell, expected plain numbers")
+    boxes, flat = held["boxes"], {name: np.reshape(one, -1) for name, one in held.items() if name != "boxes"}
+    return flat | (_joined(path, flat["image"], boxes) if isinstance(boxes, list) else {"boxes": boxes})
+
+
+def _joined(path: Path, image: np.ndarray, boxes: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """Of one array (k, 4) a picture, or (k, 5) with the score last, a row a box."""
+    filled = [one for one in boxes if one.size]
+    shapes = {one.shape[1:] for one in filled}
+    if len(image) != len(boxes) or shapes not in ({(4,)}, {(5,)}):
+        raise InputError(
+            f"{path}: {len(image)} image and boxes of {len(boxes)} cells with arrays {sorted(shapes)}; expected one array "
+            "(k, 4) an image, or (k, 5) with scores"
+        )
+    rows = np.concatenate(filled)
+    found = {"image": np.repeat(image, [len(one) if one.size else 0 for one in boxes]), "boxes": rows[:, :4]}
+    return found | ({_SCORES: rows[:, 4]} if rows.shape[1] > 4 else {})
+
+
+def _csv(path: Path) -> dict[str, np.ndarray]:
+    memory.require_text(path)
+    types = {"image": pa.string(), **dict.fromkeys([*_CORNERS, "score"], pa.float64())}
+    with _DAMAGE.named(path, "no table of image,x1,y1,x2,y2[,score]"):
+        try:
+            options = csv.ConvertOptions(column_types=types, strings_can_be_null=False, null_values=[])
+            table = csv.read_csv(path, csv.ReadOptions(use_threads=False), convert_options=options)
+        except pa.ArrowInvalid as error:
+            # It passes over empty lines as it counts.
+            raise ValueError(_ROW.sub(lambda row: f"line {_line(path, int(row[1]))}", str(error))) from error
+        columns = table.column_names
+        image = table["image"].to_numpy().astype(np.str_) if "image" in columns else np.zeros(0, np.str_)
+    if columns not in (["image", *_CORNERS], list(types)):
+        told = ",".join(columns)
+        raise InputError(
+            f"{path} line {_line(path, 1)}: expected the columns image,x1,y1,x2,y2 or image,x1,y1,x2,y2,score; found {told!r}"
+        )
+    found = {"image": image, "boxes": np.stack([table[name].to_numpy() for name in _CORNERS], axis=1)}
+    return found | ({_SCORES: table["score"].to_numpy()} if "score" in columns else {})

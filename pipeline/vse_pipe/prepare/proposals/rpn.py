@@ -1,0 +1,33 @@
+"""The region proposal network of torchvision's Faster R-CNN."""
+
+from functools import partial
+
+import numpy as np
+import torch
+
+from vse_pipe.core import precision
+from vse_pipe.core.device import resolve
+from vse_pipe.pictures import detector
+from vse_pipe.pictures.detector import Detector
+from vse_pipe.prepare.engine.regions.proposing import Proposed, Proposer, Seen
+from vse_pipe.prepare.proposals.options import RpnOptions as Params
+
+
+def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
+    """The proposals in the order of their objectness, after the network's own suppression (rpn_nms_thresh, 0.7), in float32.
+    Source: Ren et al., Faster R-CNN, NeurIPS 2015; differs: a feature pyramid, and torchvision's weights, of COCO.
+
+    device: as of ``vse_pipe.core.device.resolve``; on any of them the same boxes every time. Raises what that and
+    ``detector.build`` raise.
+    """
+    sizes = params.shorter, params.longer
+    where = resolve(device)
+    network, _ = detector.build(params.detector, params, params.detector_args, sizes, seed)
+    return partial(_proposed, network.to(where), where)
+
+
+def _proposed(network: Detector, device: torch.device, seen: Seen) -> Proposed:
+    pixels = torch.from_numpy(np.array(seen.load())).to(device)
+    with precision.inference(device, "float32"):
+        boxes = network.proposals(pixels.permute(2, 0, 1).float() / 255)
+    return Proposed.ranked(boxes.double().cpu().numpy())

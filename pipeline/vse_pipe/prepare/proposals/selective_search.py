@@ -1,0 +1,51 @@
+"""Selective search of OpenCV: segments of a picture, merged into larger and larger ones."""
+
+import ctypes
+import threading
+from functools import partial
+from types import ModuleType
+
+import numpy as np
+from PIL import Image
+
+from vse_pipe.core.errors import MissingResource
+from vse_pipe.prepare.engine.regions.proposing import Proposed, Proposer, Seen
+from vse_pipe.prepare.proposals.options import SelectiveSearchOptions as Params
+
+# OpenCV draws the order of the boxes with rand() of the C library, whose state all threads share.
+_drawing = threading.Lock()
+
+
+def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
+    """The boxes in OpenCV's order: by a random number times their place in the hierarchy, drawn anew for each picture from
+    ``seed``, whatever came before it. One picture at a time. Source: Uijlings et al., Selective Search for Object
+    Recognition, IJCV 2013. Raises MissingResource without OpenCV's contributed modules."""
+    return partial(_proposed, _segmentation(), params, seed)
+
+
+def _segmentation() -> ModuleType:
+    try:
+        from cv2.ximgproc import segmentation
+    except ImportError as error:
+        raise MissingResource(
+            "proposals selective_search needs the package opencv-contrib-python-headless, which is not installed: "
+            "pip install 'vse-pipe[proposals]'"
+        ) from error
+    return segmentation
+
+
+def _proposed(segmentation: ModuleType, params: Params, seed: int, seen: Seen) -> Proposed:
+    picture = seen.load()
+    scale = max(1.0, max(picture.size) / params.longer)
+    width, height = (max(1, round(side / scale)) for side in picture.size)
+    # OpenCV has blue first.
+    small = np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR))[:, :, ::-1]
+    search = segmentation.createSelectiveSearchSegmentation()
+    search.setBaseImage(np.ascontiguousarray(small))
+    (search.switchToSelectiveSearchFast if params.mode == "fast" else search.switchToSelectiveSearchQuality)()
+    with _drawing:
+        ctypes.CDLL(None).srand(seed % 2**32)
+        found = np.asarray(search.process(), dtype=np.float64).reshape(-1, 4)
+    edges = np.concatenate([found[:, :2], found[:, :2] + found[:, 2:]], axis=1)
+    back = np.array([seen.width / width, seen.height / height] * 2)
+    return Proposed.ranked(edges * back)

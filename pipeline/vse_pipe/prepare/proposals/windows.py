@@ -1,0 +1,62 @@
+"""Sliding windows of several sizes and shapes, the same for every picture of a size: a floor for other proposals."""
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache, partial
+
+import numpy as np
+
+from vse_pipe.prepare.engine.regions.proposing import Proposed, Proposer, Seen
+from vse_pipe.prepare.proposals.options import WindowsOptions as Params
+
+# Of steps, in multiples of a window's side: windows on every pixel, one window in any picture.
+_FINEST, _COARSEST, _HALVINGS = 1e-6, 1e6, 60
+
+
+def proposer(params: Params, count: int, seed: int, device: str = "auto") -> Proposer:
+    """Windows of each scale and ratio in even rows and columns from edge to edge, one alone in the middle. Between two is at
+    least the same share of the window's side for all of them, the smallest with which they are no more than ``count``
+    together; where one of each is already more, the first ones are taken, scale by scale. No picture is looked into; all have the score 0.
+    """
+    return partial(_windows, params, count)
+
+
+def _windows(params: Params, count: int, seen: Seen) -> Proposed:
+    boxes = _of_size(tuple(params.scales), tuple(params.ratios), count, seen.width, seen.height)
+    return Proposed(boxes, np.zeros(len(boxes)))
+
+
+@lru_cache(maxsize=64)
+def _of_size(scales: tuple[float, ...], ratios: tuple[float, ...], count: int, width: int, height: int) -> np.ndarray:
+    shapes = list(dict.fromkeys(_shapes(scales, ratios, width, height)))
+    low, high = _FINEST, _COARSEST
+    for _ in range(_HALVINGS):
+        step = math.sqrt(low * high)
+        fits = sum(math.prod(_laid(step, shape, width, height)) for shape in shapes) <= count
+        low, high = (low, step) if fits else (step, high)
+    laid = [_boxes(shape, _laid(high, shape, width, height), width, height) for shape in shapes]
+    boxes = np.concatenate(laid)[:count]
+    boxes.flags.writeable = False
+    return boxes
+
+
+def _shapes(scales, ratios, width: int, height: int) -> Iterator[tuple[int, int]]:
+    side = math.sqrt(width * height)
+    for scale in scales:
+        for ratio in ratios:
+            across, down = (scale * side * root for root in (math.sqrt(ratio), 1 / math.sqrt(ratio)))
+            yield min(width, max(1, round(across))), min(height, max(1, round(down)))
+
+
+def _laid(step: float, shape: tuple[int, int], width: int, height: int) -> tuple[int, int]:
+    """How many columns and rows of them: no closer than ``step``, nor than a pixel."""
+    spare = width - shape[0], height - shape[1]
+    across, down = (1 + min(room, math.floor(room / (step * side))) for room, side in zip(spare, shape, strict=True))
+    return across, down
+
+
+def _boxes(shape: tuple[int, int], laid: tuple[int, int], width: int, height: int) -> np.ndarray:
+    lefts = np.linspace(0, width - shape[0], laid[0]).round() if laid[0] > 1 else np.array([(width - shape[0]) // 2])
+    tops = np.linspace(0, height - shape[1], laid[1]).round() if laid[1] > 1 else np.array([(height - shape[1]) // 2])
+    x, y = (one.ravel() for one in np.meshgrid(lefts, tops))
+    return np.stack([x, y, x + shape[0] - 1, y + shape[1] - 1], axis=1).astype(np.float64)

@@ -1,0 +1,46 @@
+"""CSLS: scores less the mean similarity of the neighbourhoods they fall in."""
+
+from functools import cache
+
+from jaxtyping import Float
+from torch import Tensor
+
+from vse_pipe.ranking.engine.bank import Bank, ItemBias
+from vse_pipe.ranking.engine.parts import Some
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.top import mean_of_top, top_k
+from vse_pipe.ranking.inference.options import CslsOptions as Params
+
+
+def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
+    """Cross-domain similarity local scaling, ``2 x_qn - r_q - r_n`` (Lample et al., Word translation without parallel
+    data, ICLR 2018). r_q is the mean of the query's min(k, available) largest similarities to the items, r_n that of
+    the item's to the queries of the bank.
+
+    Eq. 6 of the RGM paper prints two one-sided forms with unclear index sets; ``two_sided: false`` keeps the item's
+    term only. Each query ranks its items the same either way, but a matching, which compares scores of different
+    queries, does not: MUSE's form is the default.
+    """
+    items = item_bias(bank, params)
+    if not params.two_sided:
+        return items.apply(scores)
+
+    def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
+        # A strip has whole rows: the queries' term needs no pass of its own.
+        of_queries = top_k(strip, params.k)[0].mean(dim=1, keepdim=True)
+        return (2 * strip).sub_(items.bias.to(strip)).sub_(of_queries)
+
+    @cache
+    def of_all_queries() -> Tensor:
+        return mean_of_top(scores, params.k)
+
+    def of_part(part: Tensor, rows: Some, columns: Some) -> Tensor:
+        of_queries = of_all_queries()[rows, None]
+        return (2 * part).sub_(items.bias[columns].to(part)).sub_(of_queries.to(part))
+
+    return scores.mapped(rescore, of_part=of_part)
+
+
+def item_bias(bank: Bank, params: Params) -> ItemBias:
+    """``2 x_qn - r_n``, which ranks the items of a query as ``rerank`` does."""
+    return ItemBias(2.0, mean_of_top(bank.queries.transposed(), params.k))

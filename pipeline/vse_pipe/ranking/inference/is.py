@@ -1,0 +1,49 @@
+"""Inverted softmax: how much of an item's attention goes to this query, among all queries.
+
+A keyword cannot follow ``import``: load this module by name, through ``vse_pipe.project.registry``.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vse_pipe.core.errors import InputError
+from vse_pipe.ranking.engine.bank import Bank, ItemBias
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.shares import Shares
+from vse_pipe.ranking.inference.options import IsOptions as Params
+
+
+def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
+    """The logarithm of Eq. 5, ``log(e^{b x_qn} / sum_{q' != q} e^{b x_q'n})``; the order is that of Eq. 5.
+
+    Smith et al., Offline bilingual word vectors, ICLR 2017, as used in the RGM paper (section 3.3.1, beta 30). q' runs
+    over the bank. Where that is the queries being ranked, MUSE's denominator holds the query itself, which bounds the
+    value by 1 and changes no order: share and odds rise together. With a bank of its own, ``include_query`` adds the
+    query to the sum. Raises InputError when there is nothing to sum because the only query is the bank.
+    """
+    if not bank.own:
+        logs = item_bias(bank, params).apply(scores)
+        return logs.mapped(lambda strip, rows: _share_of(strip)) if params.include_query else logs
+    if scores.shape[0] < 2 and not params.include_query:
+        raise InputError(
+            "is: the denominator sums over the other queries and there are none; set inference.is.include_query: true"
+        )
+    shares = Shares.of(scores, params.beta)
+
+    def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
+        odds = shares.log_odds(strip, rows)
+        # A share close to 1 keeps its distance from 1 only when it comes from the odds.
+        return _share_of(odds) if params.include_query else odds
+
+    return scores.mapped(rescore)
+
+
+def item_bias(bank: Bank, params: Params) -> ItemBias:
+    """``b x_qn - log sum_bank e^{b x_q'n}``, the logarithm of MUSE's form, which ranks as Eq. 5 does."""
+    return ItemBias(params.beta, bank.log_sum(params.beta))
+
+
+def _share_of(odds: Tensor) -> Tensor:
+    """``log(p)`` from ``log(p / (1 - p))``."""
+    return torch.logaddexp(odds.new_zeros(()), -odds).neg_()

@@ -1,0 +1,72 @@
+"""Mutual proximity: how sure both sides are of each other, each judged by its own similarities."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vse_pipe.ranking.engine.bank import Bank
+from vse_pipe.ranking.engine.scores import Scores
+from vse_pipe.ranking.engine.threads import over_rows
+from vse_pipe.ranking.inference.options import MutualProximityOptions as Params
+
+
+def rerank(scores: Scores, bank: Bank, params: Params) -> Scores:
+    """``log F_q(x_qn) + log F_n(x_qn)``, normal distributions with mean and deviation of the query's similarities to the
+    items and of the item's to the bank's queries (Schnitzer et al., Local and global scaling reduce hubs in space,
+    JMLR 2012, the Gaussian form under independence). In the precision of the scores.
+
+    One whose similarities are all the same is sure of nothing: F = 1/2.
+    """
+    mean, deviation = _of_items(bank.queries)
+    sharpness = _inverse(deviation)
+
+    def rescore(strip: Float[Tensor, "rows items"], rows: slice) -> Float[Tensor, "rows items"]:
+        spread, centre = torch.std_mean(strip, dim=1, correction=0)
+        own = centre, _inverse(spread)
+        if strip.is_cpu and strip.dtype == torch.float32:
+            return _compiled(strip, *own, mean.float(), sharpness.float())
+        query = (strip - own[0][:, None]).mul_(own[1][:, None])
+        item = (strip - mean.to(strip)).mul_(sharpness.to(strip))
+        return _log_normal(query).add_(_log_normal(item))
+
+    return scores.mapped(rescore)
+
+
+def _compiled(strip: Tensor, *statistics: Tensor) -> Tensor:
+    # numba takes half a second to import, which commands that rank nothing should not pay.
+    from vse_pipe.ranking.compiled.certainty import certainty, table
+
+    rows, out = strip.contiguous().numpy(), torch.empty_like(strip)
+    fixed = (*(one.numpy() for one in statistics), table(), out.numpy())
+    over_rows(lambda start, stop: certainty(rows, *fixed, start, stop), len(rows))
+    return out
+
+
+def _of_items(scores: Scores) -> tuple[Float[Tensor, " items"], Float[Tensor, " items"]]:
+    """Mean and standard deviation (population) of each item's similarities, strips merged in float64."""
+    count, mean, moment = 0, torch.zeros(()), torch.zeros(())
+    for rows, (variance, of_strip) in scores.each(lambda rows: torch.var_mean(scores.strip(rows), dim=0, correction=0)):
+        height = rows.stop - rows.start
+        away, both = of_strip.double() - mean, count + height
+        moment = moment + variance.double() * height + away.square() * (count * height / both)
+        mean = mean + away * (height / both)
+        count = both
+    return mean, (moment / count).sqrt()
+
+
+def _log_normal(z: Tensor) -> Tensor:
+    """Logarithm of the standard normal distribution function, faster than ``torch.special.log_ndtr``.
+
+    From the tail t on the side of z: log(t) below 0, log(1 - t) above, which keeps small and large values apart. Where
+    t leaves the range of the precision, its first asymptotic term.
+    """
+    tail = torch.special.erfc(z.abs().mul_(math.sqrt(0.5))).mul_(0.5)
+    logs = torch.where(z > 0, torch.log1p(-tail), tail.log())
+    lost = (tail < torch.finfo(z.dtype).tiny) & (z < 0)
+    return torch.where(lost, -0.5 * z.square() - torch.log(-z * math.sqrt(2 * math.pi)), logs) if lost.any() else logs
+
+
+def _inverse(deviation: Tensor) -> Tensor:
+    return torch.where(deviation > 0, 1.0 / deviation, 0.0)

@@ -1,0 +1,79 @@
+"""The options and traits of similarities."""
+
+from typing import ClassVar
+
+from pydantic import Field, PositiveFloat
+
+from vse_pipe.core.strict import Strict, Width
+from vse_pipe.project.traits import SimilarityTraits
+from vse_pipe.ranking.engine.alignment.choices import Aggregate, Norm
+
+
+class CosineOptions(Strict):
+    """No parameters."""
+
+
+class OrderOptions(Strict):
+    root: bool = True
+    """the length of the violation, as the VSE++ code has it; false: its square, as Vendrov et al. and the VSE++
+    paper write it. Both rank alike; a loss sees another scale"""
+
+    traits: ClassVar = SimilarityTraits(above_zero=False)
+
+
+class SafOptions(Strict):
+    """Defaults: the paper's."""
+
+    sim_dim: Width = 256
+    """width of an alignment vector"""
+    temperature: PositiveFloat = 9.0
+    """of the attention of words to regions"""
+    dropout: float = Field(default=0.4, ge=0, lt=1)
+    """in the self-attention of both sides"""
+
+    traits: ClassVar = SimilarityTraits(fragments=True, learns=True)
+
+
+class ScanI2tOptions(Strict):
+    """Defaults: the authors' Flickr30k i-t."""
+
+    aggregate: Aggregate = "mean"
+    """of the regions' cosines"""
+    temperature: PositiveFloat = 4.0
+    """lambda_1"""
+    lse: PositiveFloat = 5.0
+    """lambda_2, of ``aggregate: lse`` alone"""
+    norm: Norm = "clipped_l2norm"
+    """of the similarities of a word to all regions, the authors' raw_feature_norm"""
+
+    traits: ClassVar = SimilarityTraits(fragments=True)
+
+
+class ScanT2iOptions(Strict):
+    """Defaults: the authors' Flickr30k t-i."""
+
+    aggregate: Aggregate = "mean"
+    """of the words' cosines"""
+    temperature: PositiveFloat = 9.0
+    """lambda_1"""
+    lse: PositiveFloat = 6.0
+    """lambda_2, of ``aggregate: lse`` alone"""
+    norm: Norm = "clipped_l2norm"
+    """of the similarities of a region to all words, the authors' raw_feature_norm"""
+
+    traits: ClassVar = SimilarityTraits(fragments=True)
+
+
+class SgrOptions(Strict):
+    """Defaults: the paper's."""
+
+    sim_dim: Width = 256
+    """width of an alignment vector"""
+    steps: int = Field(default=3, ge=1, le=16)
+    """of reasoning"""
+    temperature: PositiveFloat = 9.0
+    """of the attention of words to regions"""
+    dropout: float = Field(default=0.4, ge=0, lt=1)
+    """in the self-attention of both sides"""
+
+    traits: ClassVar = SimilarityTraits(fragments=True, learns=True)

@@ -1,0 +1,72 @@
+"""Order: how far a caption is from being more general than an image, the more general one lying nearer to the origin."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from vse_pipe.ranking.engine import order_kernels
+from vse_pipe.ranking.engine.threads import over_rows
+from vse_pipe.ranking.similarities.options import OrderOptions as Params
+
+# Differences held at once where PyTorch computes them: 64 MiB of float32.
+_AT_ONCE = 1 << 24
+
+
+def score(
+    images: Float[Tensor, "images dim"], texts: Float[Tensor, "texts dim"], params: Params
+) -> Float[Tensor, "images texts"]:
+    """``-|| max(0, text - image) ||``: 0 where no coordinate of the text exceeds the image's, negative otherwise.
+
+    Vendrov et al., Order-embeddings of images and language, ICLR 2016, Eq. 2. The vectors should not be negative
+    (``use_abs``). At a violation of 0 the root passes a gradient of 0; the authors' passes NaN. On the CPU a compiled loop
+    holds no differences; gradients are of the first order only. Raises ValueError for vectors of other lengths.
+    """
+    looped = images.device.type == "cpu" and images.dtype == texts.dtype in (torch.float32, torch.float64)
+    squared = _Squared.apply(images, texts) if looped else _squared(images, texts)
+    if not params.root:
+        return -squared
+    none = squared == 0
+    return -torch.where(none, 0.0, squared.where(~none, 1.0).sqrt())
+
+
+def _squared(images: Tensor, texts: Tensor) -> Tensor:
+    width = max(1, _AT_ONCE // max(1, images.numel()))
+    parts = [(part[None] - images[:, None]).relu().square().sum(dim=2) for part in texts.split(width)]
+    return torch.cat(parts, dim=1)
+
+
+class _Squared(torch.autograd.Function):
+    """``_squared`` by compiled loops."""
+
+    @staticmethod
+    def forward(ctx, images, texts):
+        if images.shape[1] != texts.shape[1]:
+            raise ValueError(f"images have {images.shape[1]} numbers and texts {texts.shape[1]}")
+        ctx.save_for_backward(images, texts)
+        out = images.new_empty(len(images), len(texts))
+        rows, columns, sums = (tensor.detach().contiguous().numpy() for tensor in (images, texts, out))
+        over_rows(lambda start, stop: order_kernels.sum_squares(rows[start:stop], columns, sums[start:stop]), len(rows))
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        images, texts = (tensor.contiguous() for tensor in ctx.saved_tensors)
+        for_images, for_texts = ctx.needs_input_grad
+        return (
+            _gradient(images, texts, -2 * grad, False) if for_images else None,
+            _gradient(texts, images, 2 * grad.t(), True) if for_texts else None,
+        )
+
+
+def _gradient(vectors: Tensor, others: Tensor, weights: Tensor, texts: bool) -> Tensor:
+    """The gradient of one side. weights: (vectors, others); texts: whether ``vectors`` are the texts, or the images."""
+    out = torch.zeros_like(vectors)
+    rows, columns, factors, sums = (tensor.numpy() for tensor in (vectors, others, weights.contiguous(), out))
+
+    def work(start: int, stop: int) -> None:
+        order_kernels.add_weighted(rows[start:stop], columns, factors[start:stop], texts, sums[start:stop])
+
+    over_rows(work, len(rows))
+    return out

@@ -1,0 +1,48 @@
+"""SCAN, text to image: every word attends to the regions, the caption scores by how well its words are found."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vse_pipe.ranking.engine.alignment.attention import gram
+from vse_pipe.ranking.engine.alignment.chunks import Portion, over_captions, over_images
+from vse_pipe.ranking.engine.alignment.pairs import OfPairs, products
+from vse_pipe.ranking.engine.alignment.scan import aggregated, sizes, stacked
+from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.similarities.options import ScanT2iOptions as Params
+
+
+def score(
+    images: Float[Tensor, "images regions dim"], texts: Words, params: Params
+) -> Float[Tensor, "images captions"]:
+    """Lee et al., Stacked Cross Attention for Image-Text Matching, ECCV 2018, Eq. 1 to 6.
+
+    The authors' code loops over captions; here captions of equal length are scored together, so no padding takes part
+    either. A single image or region works, which fails there.
+    """
+
+    def block(images: Tensor) -> Tensor:
+        inner, regions = gram(images), images.flatten(0, 1)
+
+        def part(portion: Portion) -> tuple[Tensor]:
+            raw = (regions @ portion.vectors.t()).unflatten(0, images.shape[:2])
+            each = zip(portion.chunks(raw, 2), portion.chunks(sizes(portion.vectors), 0), strict=True)
+            cosines = (stacked(chunk, inner, long, params.norm, params.temperature) for chunk, long in each)
+            found = [aggregated(chunk, params.aggregate, params.lse) for chunk in cosines]
+            return (torch.cat(found, dim=1),)
+
+        return over_captions(part, texts, len(regions), kept=32 * len(regions))[0]
+
+    return over_images(block, images)
+
+
+def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params) -> OfPairs:
+    """The same scores of single pairs; see ``over_pairs``."""
+    inner = gram(images)
+
+    def of(rows: Tensor, columns: Tensor, words: Float[Tensor, "pairs length dim"]) -> Float[Tensor, " pairs"]:
+        raw, long = products(images[rows], words), sizes(words)[:, None]
+        cosines = stacked(raw, inner[rows], long, params.norm, params.temperature)
+        return aggregated(cosines, params.aggregate, params.lse)[:, 0]
+
+    return of

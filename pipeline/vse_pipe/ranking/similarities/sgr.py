@@ -1,0 +1,179 @@
+"""SGR: a graph of the alignments of words and whole, whose nodes reason over each other; node 0 is the score."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from vse_pipe.ranking.engine.alignment.alignment import sparse
+from vse_pipe.ranking.engine.alignment.attention import EPS, TINY, gram
+from vse_pipe.ranking.engine.alignment.chunks import Portion, over_captions, over_images
+from vse_pipe.ranking.engine.alignment.pairs import OfPairs
+from vse_pipe.ranking.engine.alignment.sgraf import Alignment, draw
+from vse_pipe.ranking.engine.words import Words
+from vse_pipe.ranking.similarities.options import SgrOptions as Params
+
+
+class _SgrNetwork(Alignment):
+    def __init__(self, params: Params, dim: int, regions: int) -> None:
+        super().__init__(dim, params.sim_dim, regions, params.dropout)
+        self.steps = [_GraphReasoning(params.sim_dim) for _ in range(params.steps)]
+        self.SGR_module = nn.ModuleList(self.steps)
+
+
+def network(params: Params, dim: int, regions: int, rng: torch.Generator) -> nn.Module:
+    """Weights from ``rng``; names as in the authors' state_dict."""
+    return draw(_SgrNetwork(params, dim, regions), rng)
+
+
+def score(
+    images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SgrNetwork
+) -> Float[Tensor, "images captions"]:
+    """In (0, 1). Diao et al., Similarity Reasoning and Filtration for Image-Text Matching, AAAI 2021, Eq. 1 to 7.
+
+    Captions of equal length are scored together, where the authors loop over captions: the same scores. Raises InputError
+    for another number of regions than the network's.
+    """
+    merged = [module.merged() for module in network.steps]
+    whole_captions = network.whole_captions(texts)
+
+    def block(images: Tensor) -> Tensor:
+        whole, inner = network.whole_images(images), gram(images)
+
+        def part(portion: Portion, captions: Tensor) -> tuple[Tensor]:
+            pairs = network.nodes(images, (whole, captions), inner, portion, params.temperature)
+            return (torch.cat([_reason(pair, merged, network.sim_eval_w) for pair in pairs], dim=1),)
+
+        rows = images.shape[0] * images.shape[1]
+        kept = len(images) * params.sim_dim * (2 * params.steps - 1) * images.element_size()
+        return over_captions(part, texts, rows, kept, beside=(whole_captions,))[0]
+
+    return block(images) if network.training else over_images(block, images)
+
+
+def pairs(images: Float[Tensor, "images regions dim"], texts: Words, params: Params, network: _SgrNetwork) -> OfPairs:
+    """The same scores of single pairs, of a network in evaluation mode; see ``over_pairs``. Raises InputError as ``score``."""
+    nodes = network.pairs(images, texts, params.temperature)
+    merged = [module.merged() for module in network.steps]
+
+    def of(*pair: Tensor) -> Float[Tensor, " pairs"]:
+        return _reason(nodes(*pair), merged, network.sim_eval_w)[:, 0]
+
+    return of
+
+
+def _reason(pair: tuple[Tensor, Tensor], merged: list, final: nn.Linear) -> Float[Tensor, "images captions"]:
+    nodes = _unit_nodes(*pair)
+    graphs = nodes.flatten(0, 1)
+    for weights in merged[:-1]:
+        graphs = _step(graphs, weights)
+    return final(_first_node(graphs, merged[-1])).sigmoid().view(nodes.shape[:2])
+
+
+class _GraphReasoning(nn.Module):
+    """``relu(W softmax(Q K^T) X)``, without a scale; names as in the authors' state_dict.
+
+    With q = W_q x + b_q and k = W_k x + b_k the products of a node with all others are (x W_q^T W_k + b_q W_k) x^T plus a
+    number that is the same for all of them, which the softmax ignores: one product of the size of the nodes and not two.
+    The bias of the keys therefore has no influence and gets no gradient; the authors' gets rounding errors.
+    """
+
+    def __init__(self, sim_dim: int) -> None:
+        super().__init__()
+        self.graph_query_w = nn.Linear(sim_dim, sim_dim)
+        self.graph_key_w = nn.Linear(sim_dim, sim_dim)
+        self.sim_graph_w = nn.Linear(sim_dim, sim_dim)
+
+    def merged(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """W_q^T W_k (sim, sim), b_q W_k (sim,), and the weight and bias of the last layer."""
+        query, key, out = self.graph_query_w, self.graph_key_w, self.sim_graph_w
+        return query.weight.t() @ key.weight, query.bias @ key.weight, out.weight, out.bias
+
+
+def _unit_nodes(
+    whole: Float[Tensor, "images captions 1 sim"], local: Float[Tensor, "images captions length sim"]
+) -> Float[Tensor, "images captions nodes sim"]:
+    """Both behind each other at unit length; 1e-8 is added to the norm."""
+    return _UnitNodes.apply(whole, local)
+
+
+def _step(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Float[Tensor, "graphs nodes sim"]:
+    return _Step.apply(nodes, *merged)
+
+
+def _first_node(nodes: Float[Tensor, "graphs nodes sim"], merged: tuple) -> Float[Tensor, "graphs sim"]:
+    """The same step for node 0 alone."""
+    query, shift, weight, bias = merged
+    queries = torch.addmm(shift, nodes[:, 0], query)
+    edges = torch.bmm(nodes, queries[:, :, None]).softmax(dim=1)
+    mixed = torch.bmm(edges.transpose(1, 2), nodes)[:, 0]
+    return torch.addmm(bias, mixed, weight.t()).relu()
+
+
+class _UnitNodes(torch.autograd.Function):
+    """Keeps what it gives and not what it got."""
+
+    @staticmethod
+    def forward(ctx, whole, local):
+        nodes = local.new_empty(*local.shape[:2], 1 + local.shape[2], local.shape[3])
+        sizes = [torch.linalg.vector_norm(piece, dim=3, keepdim=True) for piece in (whole, local)]
+        for piece, size, into in zip((whole, local), sizes, _split(nodes), strict=True):
+            torch.div(piece, size + EPS, out=into)
+        ctx.save_for_backward(nodes, *sizes)
+        return nodes
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        nodes, *sizes = ctx.saved_tensors
+        found = []
+        for size, node, flow in zip(sizes, _split(nodes), _split(grad), strict=True):
+            along = (node * flow).sum(dim=3, keepdim=True)
+            along *= (size + EPS) / size.clamp_min(TINY)
+            found.append(torch.addcmul(flow, node, along, value=-1).div_(size + EPS))
+        return tuple(found)
+
+
+def _split(nodes: Tensor) -> tuple[Tensor, Tensor]:
+    return nodes[:, :, :1], nodes[:, :, 1:]
+
+
+class _Step(torch.autograd.Function):
+    """Keeps the queries and the edges; mixtures are cheap to make again. Graphs without a gradient are left out."""
+
+    @staticmethod
+    def forward(ctx, nodes, query, shift, weight, bias):
+        queries = torch.addmm(shift, nodes.flatten(0, 1), query).view_as(nodes)
+        edges = torch.bmm(queries, nodes.transpose(1, 2)).softmax(dim=2)
+        mixed = torch.bmm(edges, nodes)
+        out = torch.addmm(bias, mixed.flatten(0, 1), weight.t()).relu_().view_as(nodes)
+        ctx.save_for_backward(nodes, queries, edges, out, query, weight)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):
+        *kept, query, weight = ctx.saved_tensors
+        some = sparse(grad)
+        whole, places = None, None
+        if some is not None:
+            places, whole = some.nonzero()[:, 0], torch.zeros_like(grad)
+            grad, *kept = (tensor.index_select(0, places) for tensor in (grad, *kept))
+        d_nodes, *others = _step_back(grad, *kept, query, weight)
+        if places is not None:
+            d_nodes = whole.index_copy_(0, places, d_nodes)
+        return d_nodes, *others
+
+
+def _step_back(grad, nodes, queries, edges, out, query, weight) -> tuple[Tensor, ...]:
+    inner = torch.ops.aten.threshold_backward(grad, out, 0).flatten(0, 1)  # of relu
+    mixed = torch.bmm(edges, nodes).flatten(0, 1)
+    d_weight, d_bias = inner.t() @ mixed, inner.sum(dim=0)
+    d_mixed = torch.mm(inner, weight, out=mixed).view_as(nodes)
+    d_edges = torch.bmm(d_mixed, nodes.transpose(1, 2)).mul_(edges)
+    d_edges.sub_(edges * d_edges.sum(dim=2, keepdim=True))
+    d_nodes = torch.bmm(edges.transpose(1, 2), d_mixed)
+    d_nodes.baddbmm_(d_edges.transpose(1, 2), queries)
+    d_queries = torch.bmm(d_edges, nodes, out=d_mixed).flatten(0, 1)
+    d_nodes.flatten(0, 1).addmm_(d_queries, query.t())
+    return d_nodes, nodes.flatten(0, 1).t() @ d_queries, d_queries.sum(dim=0), d_weight, d_bias

@@ -1,0 +1,342 @@
+"""The features' own network inside the model, trained on or fixed, from pixels to the joint space (VSE++ EncoderImageFull)."""
+
+import contextlib
+import math
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from PIL import Image
+from torch import Tensor, nn
+
+from vse_pipe.artifacts import images as artefact
+from vse_pipe.artifacts.features import Features
+from vse_pipe.core.errors import InputError, IntegrityError, UnreadableImage, UsageError
+from vse_pipe.core.files import sha256
+from vse_pipe.core.seeds import generator
+from vse_pipe.extract.engine import fingerprint
+from vse_pipe.extract.engine.reader import batches
+from vse_pipe.pictures import images
+from vse_pipe.pictures.images import Item
+from vse_pipe.pictures.transforms import Transform
+from vse_pipe.project import paths
+from vse_pipe.project.params.typed import FeatureSet
+from vse_pipe.project.registry import BACKBONES
+from vse_pipe.train.encoders.image.options import FinetuneOptions as Params
+from vse_pipe.train.engine.heads import Branch, OwnRate, build_branch, check_width, l2norm, one_vector
+from vse_pipe.train.engine.pixels import PixelNetwork
+
+Box = tuple[int, int, int, int]
+# Of random crops: share of the picture's area, ratio of the sides, tries before the largest centred box is taken.
+_AREA, _RATIO, _TRIES = (0.08, 1.0), (3 / 4, 4 / 3), 10
+# Batches that are read while a GPU works on one.
+_AHEAD_OF_A_GPU = 4
+
+# What stages ask an encoder that reads pixels for.
+__all__ = ["Drawing", "FinetuneImageEncoder", "Params", "Pictures", "build", "load_network", "restore_network"]
+
+
+class FinetuneImageEncoder(nn.Module):
+    """(B, crops, S, S, 3) uint8 pixels, or the features that its network makes of them, (B, D), to (B, embed_size).
+
+    The features are scaled to unit length before the head, as in the authors' code for full images. Without
+    ``start`` it is the encoder of the epochs from ``after`` on.
+    """
+
+    # A module of any kind; it gets a rate of its own, which training looks for.
+    backbone: Any
+
+    def __init__(self, params: Params, backbone: nn.Module, head: nn.Linear | Branch) -> None:
+        super().__init__()
+        self.params = params
+        self.backbone = backbone.requires_grad_(params.trainable)
+        self.backbone.own_rate = OwnRate(params.lr, params.after)
+        if params.restart:
+            self.takes_over = self.backbone.own_rate
+        self.fc = head
+        self._opened = True
+
+    @property
+    def trains_on_pixels(self) -> bool:
+        """Whether the epoch's batches are pixels; else they are stored features."""
+        return self._opened or self.params.before == "crops"
+
+    @property
+    def tests_on_pixels(self) -> bool:
+        """Whether the network may have moved away from the one that made the stored features."""
+        return self._opened and (self.params.trainable or self.params.batch_norm == "updated")
+
+    def start(self, epoch: int) -> None:
+        """Before ``epoch``, counted from 0: the network takes part in training from epoch ``after`` on."""
+        self._opened = epoch >= self.params.after
+        self.backbone.requires_grad_(self.params.trainable and self._opened)
+
+    def train(self, mode: bool = True) -> "FinetuneImageEncoder":
+        """As ``nn.Module.train``, but the network's batch normalisation only follows where it is ``updated``.
+
+        Dropout follows, in a fixed network too (VGG-19), as in the authors' code. Modules that hold others stay in
+        evaluation mode: Inception gives a second output in training.
+        """
+        super().train(mode)
+        self.backbone.eval()
+        if mode:
+            for layer in self.backbone.modules():
+                if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+                    layer.train(self._moves_statistics())
+                elif not any(True for _ in layer.children()):
+                    layer.train()
+        return self
+
+    def _moves_statistics(self) -> bool:
+        # Also where the network is not run: what cannot work with moving statistics is then refused before the first epoch.
+        return self.params.batch_norm == "updated" and (self._opened or not self.trains_on_pixels)
+
+    def forward(
+        self, inputs: UInt8[Tensor, "images crops side side 3"] | Float[Tensor, "images features"]
+    ) -> Float[Tensor, "images dim"]:
+        """Raises InputError for features of another width than the weights."""
+        features = self.backbone(inputs) if inputs.dtype == torch.uint8 else inputs
+        check_width("image encoder 'finetune'", features, self.fc.in_features)
+        vectors = self.fc(l2norm(features))
+        if self.params.head == "linear" and not self.params.no_imgnorm:
+            vectors = l2norm(vectors)
+        return vectors.abs() if self.params.use_abs else vectors
+
+
+def build(
+    params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator, backbone: nn.Module
+) -> FinetuneImageEncoder:
+    """backbone: pixels to features of ``feature_shape``, with the weights training starts from.
+
+    The linear layer is uniform in +-sqrt(6 / (in + out)), bias 0; a branch is as ``two_branch`` makes it. Raises InputError
+    for region features (rows, R, D).
+    """
+    in_features = one_vector("finetune", feature_shape)
+    if params.head == "two_branch":
+        branch = build_branch("image encoder 'finetune'", params.branch, in_features, embed_size, rng)
+        return FinetuneImageEncoder(params, backbone, branch)
+    linear = nn.Linear(in_features, embed_size)
+    bound = math.sqrt(6.0 / (in_features + embed_size))
+    nn.init.uniform_(linear.weight, -bound, bound, generator=rng)
+    nn.init.zeros_(linear.bias)
+    return FinetuneImageEncoder(params, backbone, linear)
+
+
+def load_network(name: str, source: FeatureSet, features: Features, seed: int, device: torch.device) -> PixelNetwork:
+    """The network of features.``name`` with the weights the features were made with.
+
+    Raises UsageError when no network reads images there (precomp), IntegrityError when the weights or the transform are no
+    longer those of the features, and what the backbone raises where weights are missing.
+    """
+    backbone = BACKBONES.load(source.backbone.name).build(source.backbone.params, seed)
+    if "transform" not in backbone.about:
+        raise UsageError(
+            f"an image encoder that reads pixels needs features made from images; features.{name} is '{source.backbone.name}'"
+        )
+    current, stored = _identity(backbone.about), _identity(features.meta)
+    changed = [key for key in current if current[key] != stored[key]]
+    if changed:
+        raise IntegrityError(
+            f"features.{name} was made with other {' and '.join(changed)} than there are now; run `vse-pipe extract --features {name}` again"
+        )
+    described = {
+        "name": source.backbone.name,
+        "params": source.backbone.params.model_dump(mode="json"),
+        **{key: backbone.about[key] for key in ("network", "weights", "transform")},
+        "images_sha256": features.meta["images_sha256"],
+    }
+    depends = fingerprint.describe(source, backbone, device.type, backbone.precision)
+    return PixelNetwork(backbone.module, described, depends)
+
+
+def _identity(about: dict) -> dict:
+    weights = about.get("weights", {})
+    return {
+        "network": about.get("network"),
+        "weights": (weights.get("sha256"), weights.get("seed")),
+        "transform": about.get("transform"),
+    }
+
+
+def restore_network(described: dict) -> nn.Module:
+    """The network with arbitrary weights, to be filled from a model file; the original weights file is not needed.
+
+    Raises IntegrityError when this version builds another network or transform than the one described.
+    """
+    model, values = BACKBONES.options(described["name"]), dict(described["params"])
+    if "weights" in model.model_fields:
+        # Sizes, mean and std may be those its weights were published with: they are given, not looked up again.
+        values |= {"weights": "random", "sha256": None, **described["transform"]}
+    backbone = BACKBONES.load(described["name"]).build(model.model_validate(values), seed=0)
+    for key in ("network", "transform"):
+        if backbone.about[key] != described[key]:
+            raise IntegrityError(
+                f"the model's {key} is {described[key]}, this version builds {backbone.about[key]}; train the run again"
+            )
+    return backbone.module
+
+
+def transform(described: dict) -> Transform:
+    """How images were scaled for the network."""
+    values = described["transform"]
+    fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    return Transform(**fields)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What training sees of an image. crop: ``random``, or ``center``, the extraction's own; flip: a coin for the mirror image."""
+
+    crop: str
+    flip: bool
+    seed: int
+
+    @classmethod
+    def of(cls, params: Params, seed: int) -> "Drawing":
+        return cls(params.crop, params.flip, seed)
+
+
+@dataclass(frozen=True)
+class _Shown(Item):
+    """An image as one pair of training shows it."""
+
+    pair: int = -1
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """items: by row of the feature file. batch_size: images at a time where nothing is trained. ahead: batches that are
+    read while the device works on one; on a CPU none, readers and network need the same cores.
+    """
+
+    root: Path
+    items: dict[int, Item]
+    transform: Transform
+    drawing: Drawing
+    batch_size: int
+    ahead: int
+
+    @classmethod
+    def of(
+        cls, dataset: str, features: Features, backbone: dict, device: torch.device, drawing: Drawing | None = None
+    ) -> "Pictures":
+        """Those of a data set that have features. backbone: as ``PixelNetwork.described`` puts it, whose transform and batch
+        size hold; drawing: None where nothing is trained. Raises IntegrityError when the images are not the described.
+        """
+        path = paths.prepared(dataset) / artefact.NAME
+        if sha256(path) != backbone["images_sha256"]:
+            raise IntegrityError(
+                f"{path} lists other images than the features were made from; run `vse-pipe extract` and train again"
+            )
+        table = artefact.read(path.parent)
+        ids = table["image_id"].to_numpy()
+        places = np.flatnonzero(np.isin(ids, features.image_ids))
+        rows = features.rows_of(ids[places]).tolist()
+        columns = [table[name].take(places).to_pylist() for name in ("image_id", "file", "sha256")]
+        wheres = [f"{path} row {place}" for place in places.tolist()]
+        items = [Item(*values) for values in zip(*columns, wheres, strict=True)]
+        return cls(
+            root=artefact.root(table),
+            items=dict(zip(rows, items, strict=True)),
+            transform=transform(backbone),
+            drawing=drawing or Drawing("center", False, 0),
+            batch_size=backbone["params"]["batch_size"],
+            ahead=_AHEAD_OF_A_GPU if device.type == "cuda" else 0,
+        )
+
+    def tested(self, work: Iterable[np.ndarray]) -> Iterator[Tensor]:
+        """For each array of rows uint8 (rows, crops, S, S, 3): what ``extract`` showed the network.
+
+        Raises InputError (a file that cannot be read, is not inside its root or is no image) and IntegrityError (not the
+        file that ``prepare`` saw).
+        """
+        items = ([self.items[row] for row in rows.tolist()] for rows in work)
+        return self._read(items, self._as_extracted)
+
+    def drawn(self, rows: np.ndarray, work: Iterable[np.ndarray], epoch: int) -> Generator[Tensor, None, None]:
+        """For each array of pairs uint8 (pairs, crops, S, S, 3): what training shows of them in ``epoch``.
+
+        rows: of every pair. What is shown follows from (seed, epoch, pair): neither the batch a pair is in nor the order
+        in which threads come by matters, so a resumed run sees what an undisturbed one does. Raises as ``tested``.
+        """
+        items: Iterable[list[Item]] = (
+            [self._shown(row, pair) for row, pair in zip(rows[pairs].tolist(), pairs.tolist(), strict=True)]
+            for pairs in work
+        )
+        return self._read(items, partial(self._as_drawn, epoch))
+
+    def _shown(self, row: int, pair: int) -> _Shown:
+        item = self.items[row]
+        return _Shown(item.image_id, item.file, item.sha256, item.where, pair)
+
+    def _read(self, work: Iterable[list[Item]], read) -> Generator[Tensor, None, None]:
+        with contextlib.closing(batches(work, partial(_readable, read), self.ahead)) as reading:
+            for batch in reading:
+                yield torch.from_numpy(batch.arrays)
+
+    def _as_extracted(self, item: Item) -> np.ndarray:
+        return images.pixels(self.root, item, self.transform)
+
+    def _as_drawn(self, epoch: int, item: _Shown) -> np.ndarray:
+        rng = generator(self.drawing.seed, "crop", epoch, item.pair)
+        if self.drawing.crop == "random":
+            resampling = Image.Resampling[self.transform.interpolation.upper()]
+            image = images.load(self.root, item)
+            pixels = random_crop(image, self.transform.image_size, resampling, rng)
+        else:
+            pixels = images.pixels(self.root, item, self.transform)
+        return mirrored(pixels, rng) if self.drawing.flip else pixels
+
+
+def _readable(read: Callable[[Item], np.ndarray], item: Item) -> np.ndarray:
+    """An image that has features was readable once: here it is an error, whatever the features do about such images."""
+    try:
+        return read(item)
+    except UnreadableImage as error:
+        raise InputError(f"{error}; {item.where} names it") from error
+
+
+def random_box(width: int, height: int, rng: np.random.Generator) -> Box:
+    """(left, top, right, bottom) in pixels: 8 to 100 % of the image's area, 3:4 to 4:3, anywhere in it.
+
+    This is torchvision's RandomResizedCrop with its defaults, as the VSE++ code uses it (after Szegedy et al., 2015): ten
+    tries, then the largest centred box of an admissible shape. The draws come from numpy's generator, so the boxes are
+    distributed alike but are not the same.
+    """
+    for _ in range(_TRIES):
+        area = width * height * rng.uniform(*_AREA)
+        ratio = math.exp(rng.uniform(math.log(_RATIO[0]), math.log(_RATIO[1])))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1))
+            return left, top, left + w, top + h
+    return _central(width, height)
+
+
+def _central(width: int, height: int) -> Box:
+    w, h = width, height
+    if width / height < _RATIO[0]:
+        h = round(width / _RATIO[0])
+    elif width / height > _RATIO[1]:
+        w = round(height * _RATIO[1])
+    left, top = (width - w) // 2, (height - h) // 2
+    return left, top, left + w, top + h
+
+
+def random_crop(image: Image.Image, size: int, resampling: Image.Resampling, rng: np.random.Generator) -> np.ndarray:
+    """uint8 (1, size, size, 3) of a random box of an RGB image.
+
+    Cut first, then scaled: scaling with ``box=`` would let pixels from outside of the box in, and torchvision does not.
+    """
+    cut = image.crop(random_box(*image.size, rng))
+    return np.asarray(cut.resize((size, size), resampling))[None]
+
+
+def mirrored(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """(crops, height, width, 3) as they are or, every second time, with left and right exchanged."""
+    return pixels[:, :, ::-1] if rng.random() < 0.5 else pixels

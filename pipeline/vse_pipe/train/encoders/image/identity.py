@@ -1,0 +1,11 @@
+"""The features of an image as they are, at unit length: one side of a pretrained pair."""
+
+import torch
+
+from vse_pipe.train.encoders.image.options import IdentityOptions as Params
+from vse_pipe.train.engine.heads import Identity, build_identity, one_vector
+
+
+def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> Identity:
+    """(B, embed_size) features to the same. Raises InputError for region features (rows, R, D), and another width."""
+    return build_identity("image encoder 'identity'", one_vector("identity", feature_shape), embed_size)

@@ -1,0 +1,47 @@
+"""One linear layer on every region of an image, and one vector of them all (VSE-infinity, CVPR 2021)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vse_pipe.train.encoders.image.options import PooledOptions as Params
+from vse_pipe.train.engine.heads import check_regions, draw, l2norm, regions_width
+from vse_pipe.train.engine.pooling import GPO, pool, thinned
+
+
+class PooledImageEncoder(nn.Module):
+    """(B, R, D) features of regions, cells of a grid or patches to (B, embed_size).
+
+    Source: Chen et al., CVPR 2021, ``EncoderImageAggr`` without its second, residual branch of two layers with batch
+    normalisation. Other than there, an image of which all regions would be dropped keeps one.
+    """
+
+    def __init__(self, params: Params, in_features: int, embed_size: int) -> None:
+        super().__init__()
+        self.params = params
+        self.fc = nn.Linear(in_features, embed_size)
+        self.gpo = GPO() if params.pooling == "gpo" else None
+
+    def forward(self, features: Float[Tensor, "images regions features"]) -> Float[Tensor, "images dim"]:
+        """Raises InputError for features of another width than the weights, and for one vector per image."""
+        check_regions("pooled", features, self.fc.in_features)
+        vectors = self._pooled(self.fc(features))
+        if not self.params.no_imgnorm:
+            vectors = l2norm(vectors)
+        return vectors.abs() if self.params.use_abs else vectors
+
+    def _pooled(self, vectors: Float[Tensor, "images regions dim"]) -> Float[Tensor, "images dim"]:
+        kept = torch.ones(vectors.shape[:2], dtype=torch.bool, device=vectors.device)
+        if self.training and self.params.drop:
+            kept = thinned(kept, self.params.drop)
+        return pool(vectors, kept, self.gpo or self.params.pooling)
+
+
+def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> PooledImageEncoder:
+    """The layer's weights uniform in +-sqrt(6 / (in + out)), bias 0, then those of GPO. Raises InputError for one vector per
+    image (rows, D)."""
+    encoder = PooledImageEncoder(params, regions_width("pooled", feature_shape), embed_size)
+    draw(encoder.fc, rng)
+    if encoder.gpo is not None:
+        encoder.gpo.draw(rng)
+    return encoder

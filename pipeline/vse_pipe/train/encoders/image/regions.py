@@ -1,0 +1,33 @@
+"""One linear layer on every region of an image (SCAN EncoderImagePrecomp), for similarities that compare fragments."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from vse_pipe.train.encoders.image.options import RegionsOptions as Params
+from vse_pipe.train.engine.heads import check_regions, draw, l2norm_eps, regions_width
+
+
+class RegionsImageEncoder(nn.Module):
+    """(B, R, D) features to (B, R, embed_size), each region by itself; used as they are, not normalised before the layer.
+
+    A region's vector is ``x / (|x| + 1e-8)``: SCAN, SGRAF and L2RM add the eps to the length.
+    """
+
+    def __init__(self, params: Params, in_features: int, embed_size: int) -> None:
+        super().__init__()
+        self.params = params
+        self.fc = nn.Linear(in_features, embed_size)
+
+    def forward(self, features: Float[Tensor, "images regions features"]) -> Float[Tensor, "images regions dim"]:
+        """Raises InputError for features of another width than the weights, and for one vector per image."""
+        check_regions("regions", features, self.fc.in_features)
+        vectors = self.fc(features)
+        return vectors if self.params.no_imgnorm else l2norm_eps(vectors)
+
+
+def build(params: Params, feature_shape: tuple[int, ...], embed_size: int, rng: torch.Generator) -> RegionsImageEncoder:
+    """Weights uniform in +-sqrt(6 / (in + out)), bias 0. Raises InputError for one vector per image (rows, D)."""
+    encoder = RegionsImageEncoder(params, regions_width("regions", feature_shape), embed_size)
+    draw(encoder.fc, rng)
+    return encoder

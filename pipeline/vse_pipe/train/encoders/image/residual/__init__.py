@@ -1,7 +1,0 @@
-"""One layer, and a branch of two beside it, on extracted features (the projection of VSE-infinity, CVPR 2021)."""
-
-from vse_pipe.train.engine.encoder.residual_options import ResidualOptions
-
-
-class Params(ResidualOptions):
-    """Those of ``ResidualOptions``, shared by both sides."""

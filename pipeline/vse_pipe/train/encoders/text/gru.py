@@ -1,0 +1,287 @@
+"""Word embeddings and a GRU over them; a caption is the last state, or a pooling of all (VSE++ EncoderText)."""
+
+import math
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from vse_pipe.train.encoders.text.options import GruOptions as Params
+from vse_pipe.train.engine import whole_batch
+from vse_pipe.train.engine.heads import check_lengths, draw, l2norm, l2norm_eps
+from vse_pipe.train.engine.pooling import GPO, thinned
+
+
+class GRUTextEncoder(nn.Module):
+    """(B, L) token ids and (B,) lengths to (B, embed_size) by ``forward``, to (B, L, embed_size) by ``words``.
+
+    Directions are averaged, not concatenated, as in the local models (SCAN, SGRAF, L2RM). Padding has no part in either.
+    """
+
+    def __init__(self, params: Params, words: int, embed_size: int) -> None:
+        super().__init__()
+        self.params = params
+        self.embed = nn.Embedding(words, params.word_dim)
+        self.dropout = nn.Dropout(params.dropout)
+        self.rnn = nn.GRU(
+            params.word_dim, embed_size, params.layers, batch_first=True, bidirectional=params.bidirectional
+        )
+        self.fc = nn.Linear(embed_size, embed_size) if params.projection else nn.Identity()
+        self.gpo = GPO() if params.pooling == "gpo" else None
+
+    def forward(
+        self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " _"]
+    ) -> Float[Tensor, "captions dim"]:
+        """A vector for each caption. ``lengths`` on the CPU; raises InputError unless each is 1 to L."""
+        states, final = self._read(tokens, lengths, self.params.drop_words if self.training else 0.0)
+        vectors = l2norm(self.fc(self._pooled(states, final)))
+        return vectors.abs() if self.params.use_abs else vectors
+
+    def words(
+        self, tokens: Int[Tensor, "captions length"], lengths: Int[Tensor, " _"]
+    ) -> Float[Tensor, "captions length dim"]:
+        """A vector for each token, as local models compare them: its state by itself at unit length, zero past the end.
+
+        Source: SGRAF ``EncoderText`` (SCAN and L2RM alike). Pooling, drop_words, projection and use_abs have no part in it.
+        """
+        states, _ = self._read(tokens, lengths)
+        return l2norm_eps(pad_packed_sequence(states, batch_first=True, total_length=tokens.shape[1])[0])
+
+    def _read(self, tokens: Tensor, lengths: Tensor, drop: float = 0.0) -> tuple[PackedSequence, Tensor]:
+        """Every token's state and (B, embed_size) final states, directions averaged. drop: share of the tokens that are not
+        read."""
+        check_lengths("text encoder 'gru'", tokens, lengths)
+        if drop:
+            read = thinned(torch.arange(tokens.shape[1]) < lengths[:, None], drop)
+            order = (~read).to(torch.int8).argsort(dim=1, stable=True)
+            tokens, lengths = tokens.gather(1, order.to(tokens.device)), read.sum(dim=1)
+        packed = pack_padded_sequence(tokens, lengths, batch_first=True, enforce_sorted=False)
+        states, final = self._states(packed)
+        if not self.params.bidirectional:
+            return states, final[-1]
+        both = states.data.unflatten(-1, (2, -1)).mean(dim=-2)
+        return _with_data(states, both), final[-2:].mean(dim=0)
+
+    def _states(self, packed: PackedSequence) -> tuple[PackedSequence, Tensor]:
+        """The last layer's state of every token, directions side by side (T, directions * H), and the final states of every
+        layer and direction (layers * directions, B, H) in the order of the batch; backward ends at token 0.
+
+        packed: token ids. On the CPU a word's input gates are computed once for all its tokens in the batch, unless dropout
+        makes every token another.
+        """
+        # A query is one caption by itself: the compiled loop takes longer to load than the whole search.
+        alone = int(packed.batch_sizes[0]) == 1 and not torch.is_grad_enabled()
+        if alone or not _can_be_packed(self.rnn, packed.data.device):
+            return self.rnn(self._dropped(packed))
+        if self.training and self.dropout.p > 0:
+            return packed_gru(self.rnn, self._dropped(packed))
+        words, places = packed.data.unique(return_inverse=True)
+        return packed_gru(self.rnn, _with_data(packed, places), self.embed(words))
+
+    def _dropped(self, packed: PackedSequence) -> PackedSequence:
+        return _with_data(packed, whole_batch.of_tokens(self.dropout, packed, self.embed(packed.data)))
+
+    def _pooled(self, states: PackedSequence, final: Tensor) -> Tensor:
+        if self.params.pooling == "last":
+            return final
+        if self.params.pooling == "max":
+            return pad_packed_sequence(states, batch_first=True, padding_value=-math.inf)[0].max(dim=1).values
+        padded, lengths = pad_packed_sequence(states, batch_first=True)
+        lengths = lengths.to(padded.device)[:, None]
+        if self.gpo is not None:
+            return self.gpo(padded, torch.arange(padded.shape[1], device=padded.device) < lengths)
+        return padded.sum(dim=1) / lengths
+
+
+def _with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:
+    return PackedSequence(data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices)
+
+
+def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> GRUTextEncoder:
+    """inputs: words of the vocabulary. Draws embeddings, then the GRU, the projection and GPO.
+
+    init ``code``: embeddings uniform in +-0.1, GRU uniform in +-1/sqrt(embed_size) (PyTorch's default, as the authors
+    leave it); ``xavier``: each matrix, in the GRU each gate's, uniform in +-sqrt(6 / (in + out)), biases 0. The projection is
+    drawn like the image side's layer under both: +-sqrt(6 / (in + out)), bias 0.
+    """
+    encoder = GRUTextEncoder(params, inputs, embed_size)
+    xavier = params.init == "xavier"
+    bound = _xavier(inputs, params.word_dim) if xavier else 0.1
+    nn.init.uniform_(encoder.embed.weight, -bound, bound, generator=rng)
+    for weight in encoder.rnn.parameters():
+        bound = 1.0 / math.sqrt(embed_size)
+        if xavier:
+            bound = _xavier(weight.shape[-1], embed_size) if weight.ndim == 2 else 0.0
+        nn.init.uniform_(weight, -bound, bound, generator=rng)
+    if isinstance(encoder.fc, nn.Linear):
+        draw(encoder.fc, rng)
+    if encoder.gpo is not None:
+        encoder.gpo.draw(rng)
+    return encoder
+
+
+def _xavier(inputs: int, outputs: int) -> float:
+    return math.sqrt(6.0 / (inputs + outputs))
+
+
+def _can_be_packed(rnn: nn.GRU, device: torch.device) -> bool:
+    """Whether ``packed_gru`` can stand in for ``rnn``: one layer with biases, on the CPU (cuDNN has its own fused GRU)."""
+    dtype = rnn.weight_ih_l0.dtype
+    return device.type == "cpu" and rnn.num_layers == 1 and rnn.bias and dtype in (torch.float32, torch.float64)
+
+
+def packed_gru(
+    rnn: nn.GRU, packed: PackedSequence, vectors: Float[Tensor, "rows word_dim"] | None = None
+) -> tuple[PackedSequence, Float[Tensor, "directions captions dim"]]:
+    """``rnn(packed)`` of a one-layer GRU on the CPU: the state of every token, directions side by side, and the final states.
+
+    PyTorch differentiates its CPU GRU word by word: for each word a product and a sum of the size of the weights, and a
+    gradient of the size of all gates. Here the input gates of all words are one product, and so is each gradient of a
+    weight; only the recurrence goes word by word. Equations and order of the gates (r, z, n) are the same, and so is the
+    result up to rounding:
+
+        r = sigmoid(W_ir x + b_ir + W_hr h + b_hr)        n = tanh(W_in x + b_in + r * (W_hn h + b_hn))
+        z = sigmoid(W_iz x + b_iz + W_hz h + b_hz)        h' = (1 - z) * n + z * h
+
+    With ``vectors``, ``packed.data`` holds for each token a row of them: the gates of a row are computed once for all its
+    tokens, and its gradients are summed before the products. Under CPU autocast the products are in autocast's type; the
+    rest, and what is returned, stays in the type of the weights. Gradients of the first order only.
+    """
+    places, inputs = (None, packed.data) if vectors is None else (packed.data, vectors)
+    sizes, order = packed.batch_sizes, packed.unsorted_indices
+    lengths = (sizes[:, None] > torch.arange(int(sizes[0]))).sum(dim=0)
+    states, finals = [], []
+    for suffix in ("", "_reverse") if rnn.bidirectional else ("",):
+        turned = _turned(sizes, lengths) if suffix else None
+        read = places if turned is None else turned if places is None else places[turned]
+        state, final = _recurrence(rnn, suffix, inputs, read, lengths, sizes.tolist())
+        finals.append(final if order is None else final.index_select(0, order))
+        states.append(state if turned is None else state.index_select(0, turned))
+    data = states[0] if len(states) == 1 else torch.cat(states, dim=1)
+    return PackedSequence(data, sizes, packed.sorted_indices, order), torch.stack(finals)
+
+
+def _turned(sizes: Int[Tensor, " steps"], lengths: Int[Tensor, " captions"]) -> Int[Tensor, " tokens"]:
+    """For each token, in the order of a PackedSequence, the token as far from the other end of its caption."""
+    starts = sizes.cumsum(0) - sizes
+    step = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
+    row = torch.arange(len(step)) - starts[step]
+    return starts[lengths[row] - 1 - step] + row
+
+
+def _recurrence(rnn, suffix: str, inputs, places, lengths, sizes: list[int]) -> tuple[Tensor, Tensor]:
+    """One direction: the state after each token, in the order of reading, and after the last of each caption."""
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    weights = [getattr(rnn, f"{name}_l0{suffix}") for name in names]
+    dtype = weights[0].dtype
+    kind = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else dtype
+    keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (inputs, *weights))
+    ends = torch.tensor([0, *sizes]).cumsum(0)[lengths - 1] + torch.arange(len(lengths))
+    with torch.autocast("cpu", enabled=False):
+        return _Recurrence.apply(inputs.to(dtype), places, *weights, ends, sizes, kind, keep)
+
+
+class _Recurrence(torch.autograd.Function):
+    """inputs (rows, word_dim) and the row that each token reads; products are made in ``kind``.
+
+    ``sizes``: captions still running at each step, never growing, as in a PackedSequence.
+    """
+
+    @staticmethod
+    def forward(ctx, inputs, places, w_ih, w_hh, b_ih, b_hh, ends, sizes, kind, keep):
+        from vse_pipe.train.engine.compiled import gru_cell as cell  # numba takes half a second to import
+
+        tokens, dim, widest = sum(sizes), w_hh.shape[1], sizes[0]
+        table = _linear(inputs, w_ih.to(kind).t(), b_ih)
+        states = table.new_empty(tokens, dim)
+        gates = table.new_empty(tokens if keep else widest, 3 * dim)
+        linear = table.new_empty(tokens if keep else widest, dim)
+        hidden, previous = b_hh.repeat(widest, 1), table.new_zeros(widest, dim)
+        weight, start = w_hh.to(kind).t(), 0
+        reads = torch.arange(tokens) if places is None else places
+        for step, size in enumerate(sizes):
+            span = slice(start, start + size)
+            kept = span if keep else slice(0, size)
+            if step:  # the state before the first step is zero
+                _linear(previous[:size], weight, b_hh, out=hidden[:size])
+            parts = (reads[span], hidden[:size], previous[:size], gates[kept], linear[kept], states[span])
+            cell.forward(*(part.detach().numpy() for part in (table, *parts)))
+            previous, start = states[span], start + size
+        ctx.save_for_backward(inputs, places, w_ih, w_hh, states, gates, linear)
+        ctx.sizes, ctx.kind = sizes, kind
+        ctx.set_materialize_grads(False)  # mostly one of the two is not used
+        return states, states.index_select(0, ends)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_states, grad_final):
+        inputs, places, w_ih, w_hh, states, gates, linear = ctx.saved_tensors
+        dim, dtype, kind = states.shape[1], states.dtype, ctx.kind
+        grads = (grad_states, grad_final)
+        delta, new = _through_time(grads, w_hh.to(kind), states, gates, linear, ctx.sizes)
+        d_b_hh = delta.sum(dim=0, dtype=dtype)
+        d_w_hh = (delta[ctx.sizes[0] :].t() @ _before(states, ctx.sizes).to(kind)).to(dtype)
+        delta[:, 2 * dim :] = new  # from here on the gradient of W_i x + b_i
+        d_b_ih = torch.cat([d_b_hh[: 2 * dim], new.sum(dim=0, dtype=dtype)])
+        if places is not None:
+            whole = delta.to(dtype)
+            delta = torch.ops.aten.embedding_dense_backward(whole, places, len(inputs), -1, False).to(kind)
+        d_inputs = (delta @ w_ih.to(kind)).to(dtype) if ctx.needs_input_grad[0] else None
+        d_w_ih = (delta.t() @ inputs.to(kind)).to(dtype)
+        return d_inputs, None, d_w_ih, d_w_hh, d_b_ih, d_b_hh, None, None, None, None
+
+
+def _through_time(grads, weight, states, gates, linear, sizes) -> tuple[Tensor, Tensor]:
+    """Gradients of W_h h + b_h (tokens, 3 dim) and of n's sum (tokens, dim), from those of all and of final states."""
+    from vse_pipe.train.engine.compiled import gru_cell as cell
+
+    tokens, dim, widest = len(states), states.shape[1], sizes[0]
+    delta = torch.empty(tokens, 3 * dim, dtype=weight.dtype)
+    new = torch.empty(tokens, dim, dtype=weight.dtype)
+    grad_states, grad_final = grads
+    zeros = states.new_zeros(widest, dim)
+    # A caption's row waits with the gradient of its final state until the steps backward reach its last word.
+    flow = zeros.clone() if grad_final is None else grad_final.clone()
+    # Compiled code knows no bfloat16: a step is written in the type of the states first.
+    rough = weight.dtype != states.dtype
+    scratch = (states.new_empty(widest, 3 * dim), states.new_empty(widest, dim)) if rough else ()
+    stop = tokens
+    for step in reversed(range(len(sizes))):
+        size = sizes[step]
+        span, before = slice(stop - size, stop), stop - size - sizes[step - 1]
+        previous = states[before : before + size] if step else zeros
+        now = flow[:size] if grad_states is None else flow[:size].add_(grad_states[span])
+        written = tuple(part[:size] for part in scratch) if rough else (delta[span], new[span])
+        parts = (now, gates[span], linear[span], previous, *written)
+        cell.backward(*(part.numpy() for part in parts))
+        if rough:
+            delta[span], new[span] = written
+        if step:
+            _add_product(now, delta[span], weight)
+        stop -= size
+    return delta, new
+
+
+def _before(states, sizes: list[int]) -> Tensor:
+    """The state before each token, of the tokens from the second step on."""
+    starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
+    parts = [states[start : start + size] for start, (_, size) in zip(starts, pairwise(sizes), strict=False)]
+    return torch.cat(parts) if parts else states[:0]
+
+
+def _linear(inputs, weight, bias, out=None) -> Tensor:
+    """``inputs @ weight + bias``; the product in the type of ``weight``, the sum in that of ``bias``."""
+    if weight.dtype == bias.dtype:
+        return torch.addmm(bias, inputs, weight, out=out)
+    return torch.add(inputs.to(weight.dtype) @ weight, bias, out=out)
+
+
+def _add_product(total, left, right) -> None:
+    """``total += left @ right``."""
+    if left.dtype == total.dtype:
+        total.addmm_(left, right)
+    else:
+        total.add_(left @ right)

@@ -1,0 +1,11 @@
+"""The text branch of a two-branch network (structure-preserving embeddings); reads one vector a caption."""
+
+import torch
+
+from vse_pipe.train.encoders.text.options import TwoBranchOptions as Params
+from vse_pipe.train.engine.heads import Branch, build_branch
+
+
+def build(params: Params, inputs: int, embed_size: int, rng: torch.Generator) -> Branch:
+    """inputs: numbers in a caption's vector. (B, inputs) to (B, embed_size)."""
+    return build_branch("text encoder 'two_branch'", params, inputs, embed_size, rng)

@@ -1,0 +1,229 @@
+"""What the encoders of images and of captions share: heads on one vector a row, normalisations, first weights, refusals.
+
+Sources of the heads: ``Residual`` is the projection of ``EncoderImageAggr`` in the authors' code of Chen et al., Learning
+the best pooling strategy for visual semantic embedding, CVPR 2021, on one vector. Other than there, it has no batch
+normalisation, so that rows do not depend on each other, and it has dropout. ``Branch`` is one branch of Wang, Li and
+Lazebnik, Learning deep structure-preserving image-text embeddings, CVPR 2016, Figure 1 and section 3.1.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vse_pipe.core.errors import InputError
+from vse_pipe.train.encoders.image.options import BranchShape, ResidualShape
+from vse_pipe.train.engine import whole_batch
+
+
+class Identity(nn.Module):
+    """(B, D) to (B, D)."""
+
+    def __init__(self, name: str, width: int) -> None:
+        super().__init__()
+        self.name, self.width = name, width
+
+    def forward(self, vectors: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows dim"]:
+        """Raises InputError for vectors of another width."""
+        check_width(self.name, vectors, self.width)
+        return normalize(vectors)
+
+
+def build_identity(name: str, width: int, embed_size: int) -> Identity:
+    """Raises InputError where the other side would give vectors of another width."""
+    if width != embed_size:
+        raise InputError(
+            f"{name} gives the {width} numbers it is given, the run's vectors have {embed_size}: features and texts must be as "
+            "wide, and so must train.embed_size where the other side is trained"
+        )
+    return Identity(name, width)
+
+
+class Residual(nn.Module):
+    """(B, D) to (B, embed_size): ``fc(x) + mlp(x)`` at unit length."""
+
+    def __init__(self, name: str, options: ResidualShape, in_features: int, embed_size: int) -> None:
+        super().__init__()
+        self.name, self.options = name, options
+        self.fc = nn.Linear(in_features, embed_size)
+        hidden = nn.Linear(in_features, options.hidden)
+        last = nn.Linear(options.hidden, embed_size)
+        self.mlp = nn.Sequential(hidden, nn.ReLU(), nn.Dropout(options.dropout), last)
+
+    def forward(self, vectors: Float[Tensor, "rows features"]) -> Float[Tensor, "rows dim"]:
+        """Raises InputError for vectors of another width."""
+        check_width(self.name, vectors, self.fc.in_features)
+        if self.training and self.options.drop:
+            vectors = without_some(vectors, self.options.drop)
+        vectors = l2norm(self.fc(vectors) + self.mlp(vectors))
+        return vectors.abs() if self.options.use_abs else vectors
+
+
+def build_residual(
+    name: str, options: ResidualShape, in_features: int, embed_size: int, rng: torch.Generator
+) -> Residual:
+    """Each layer's weights uniform in +-sqrt(6 / (in + out)), biases 0; the one layer first."""
+    head = Residual(name, options, in_features, embed_size)
+    for layer in head.modules():
+        if isinstance(layer, nn.Linear):
+            draw(layer, rng)
+    return head
+
+
+class Branch(nn.Module):
+    """(B, D) to (B, embed_size). Layers are ``fc1``, ``fc2``, ... as in the authors' PyTorch code; ``bn`` if it comes last."""
+
+    def __init__(self, name: str, options: BranchShape, in_features: int, embed_size: int) -> None:
+        super().__init__()
+        self.name, self.options, self.in_features = name, options, in_features
+        hidden = [options.hidden] if isinstance(options.hidden, int) else options.hidden
+        sizes = [in_features, *(hidden if options.nonlinear else []), embed_size]
+        layers: dict[str, nn.Module] = {}
+        for place in range(1, len(sizes) - 1):
+            layers[f"fc{place}"] = _hidden(options, sizes[place - 1], sizes[place])
+        layers[f"fc{len(sizes) - 1}"] = nn.Linear(sizes[-2], sizes[-1])
+        if options.nonlinear and options.batch_norm == "last":
+            layers["bn"] = _batch_norm(embed_size)
+        for key, layer in layers.items():
+            self.add_module(key, layer)
+        self._needs_two = options.nonlinear and options.batch_norm != "none"
+
+    def forward(self, vectors: Float[Tensor, "rows features"]) -> Float[Tensor, "rows dim"]:
+        """Raises InputError for vectors of another width, and for a lone row in training under batch normalisation."""
+        check_width(self.name, vectors, self.in_features)
+        if self.training and self._needs_two and whole_batch.count(vectors) < 2:
+            raise InputError(
+                f"{self.name} normalises over the batch and needs at least 2 rows in training, got {len(vectors)}; "
+                "change train.batch_size or set batch_norm: none"
+            )
+        if self.training and self.options.drop:
+            vectors = without_some(vectors, self.options.drop)
+        for layer in self.children():
+            vectors = layer(vectors)
+        vectors = normalize(vectors)
+        return vectors.abs() if self.options.use_abs else vectors
+
+
+def _hidden(options: BranchShape, inputs: int, outputs: int) -> nn.Sequential:
+    normalised = [_batch_norm(outputs)] if options.batch_norm == "first" else []
+    return nn.Sequential(nn.Linear(inputs, outputs), *normalised, nn.ReLU(), nn.Dropout(options.dropout))
+
+
+def _batch_norm(size: int) -> nn.BatchNorm1d:
+    """eps 1e-5 and momentum 0.1 (authors' PyTorch code). Their TensorFlow code also says 0.1, meaning PyTorch's 0.9."""
+    return nn.BatchNorm1d(size, eps=1e-5, momentum=0.1)
+
+
+def build_branch(name: str, options: BranchShape, in_features: int, embed_size: int, rng: torch.Generator) -> Branch:
+    """Weights and biases uniform in +-1/sqrt(in), PyTorch's default, as the authors' PyTorch code leaves it; the paper says
+    nothing. Batch normalisation starts at scale 1, shift 0."""
+    branch = Branch(name, options, in_features, embed_size)
+    for layer in branch.modules():
+        if isinstance(layer, nn.Linear):
+            bound = 1.0 / math.sqrt(layer.in_features)
+            nn.init.uniform_(layer.weight, -bound, bound, generator=rng)
+            nn.init.uniform_(layer.bias, -bound, bound, generator=rng)
+    return branch
+
+
+def l2norm(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
+    """``x / sqrt(sum x^2)``: global models (vsepp, HAL ``l2norm``).
+
+    The authors divide without eps and get NaN for a zero row, forward and backward; here such a row stays zero and
+    its gradient passes unscaled.
+    """
+    lengths = vectors.norm(dim=-1, keepdim=True)
+    return vectors / lengths.masked_fill(lengths == 0, 1.0)
+
+
+def l2norm_eps(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
+    """``x / (sqrt(sum x^2) + 1e-8)``: words and regions of local models (SCAN, SGRAF, L2RM ``l2norm``).
+
+    The eps is added to the length, so that unit vectors are short of 1 by 1e-8 and zero rows (padding) stay zero.
+    """
+    return vectors / (vectors.norm(dim=-1, keepdim=True) + 1e-8)
+
+
+def normalize(vectors: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows dim"]:
+    """``x / max(sqrt(sum x^2), 1e-12)``: two-branch networks (PyTorch's ``normalize``, as their authors call it)."""
+    return functional.normalize(vectors, dim=-1)
+
+
+def draw(layer: nn.Linear, rng: torch.Generator) -> None:
+    """Uniform in +-sqrt(6 / (in + out)), bias 0, as VSE++ and its descendants have it."""
+    bound = math.sqrt(6.0 / (layer.in_features + layer.out_features))
+    nn.init.uniform_(layer.weight, -bound, bound, generator=rng)
+    nn.init.zeros_(layer.bias)
+
+
+@dataclass(frozen=True)
+class OwnRate:
+    """lr: in place of ``train.lr``; after: the epoch its schedule counts from. It falls by the same factor after the same
+    number of epochs as every other.
+
+    As ``own_rate`` of a module it holds for that module's parameters; as ``takes_over`` for all parameters of the model
+    without an own rate, from epoch ``after`` on.
+    """
+
+    lr: float
+    after: int = 0
+
+
+def one_vector(encoder: str, feature_shape: tuple[int, ...]) -> int:
+    """The width of features (rows, D). Raises InputError for region features (rows, R, D)."""
+    if len(feature_shape) != 1:
+        advice = "; take image: pooled" if len(feature_shape) == 2 else ""
+        raise InputError(
+            f"image encoder '{encoder}' needs one vector per image, the features are {feature_shape} each{advice}"
+        )
+    return feature_shape[0]
+
+
+def regions_width(encoder: str, feature_shape: tuple[int, ...]) -> int:
+    """The width of features (rows, R, D). Raises InputError for one vector per image (rows, D)."""
+    if len(feature_shape) != 2:
+        raise InputError(
+            f"image encoder '{encoder}' needs features (regions, dim) of an image, they are {feature_shape} each; extract "
+            "with grid, faster_rcnn or bottom_up, or take image: linear"
+        )
+    return feature_shape[1]
+
+
+def check_regions(encoder: str, features: Tensor, width: int) -> None:
+    """Raises InputError unless ``features`` are (images, regions, width)."""
+    if features.ndim != 3 or features.shape[2] != width:
+        raise InputError(
+            f"image encoder '{encoder}' was built for (regions, {width}) features of an image, "
+            f"got shape {tuple(features.shape)}"
+        )
+
+
+def check_width(encoder: str, vectors: Tensor, width: int) -> None:
+    """Raises InputError unless ``vectors`` are (rows, width)."""
+    if vectors.ndim != 2 or vectors.shape[1] != width:
+        raise InputError(f"{encoder} was built for vectors of {width} numbers, got shape {tuple(vectors.shape)}")
+
+
+def check_lengths(encoder: str, tokens: Tensor, lengths: Tensor) -> None:
+    """Raises InputError unless ``tokens`` are (captions, L) with at least one caption, each of 1 to L tokens."""
+    if tokens.ndim != 2 or lengths.shape != tokens.shape[:1] or not len(lengths):
+        raise InputError(
+            f"{encoder} needs tokens (captions, length) and a length each, "
+            f"got shapes {tuple(tokens.shape)} and {tuple(lengths.shape)}"
+        )
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    if shortest < 1 or longest > tokens.shape[1]:
+        raise InputError(
+            f"{encoder} needs captions of 1 to {tokens.shape[1]} tokens, got lengths {shortest} to {longest}"
+        )
+
+
+def without_some(vectors: Float[Tensor, "rows dim"], share: float) -> Float[Tensor, "rows dim"]:
+    """Each number 0 with chance ``share``, the others scaled so that the row keeps its length; a row of which nothing would
+    be left stays whole. Of tf-idf at unit length it is the vector of the caption without these words. Draws from torch's own generator."""
+    kept = vectors * (torch.rand_like(vectors) >= share)
+    lengths, left = (side.norm(dim=1, keepdim=True) for side in (vectors, kept))
+    return torch.where(left > 0, kept * (lengths / left), vectors)

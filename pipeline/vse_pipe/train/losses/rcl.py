@@ -1,0 +1,46 @@
+"""Complementary contrastive learning: what does not belong together is pushed apart, nothing is pulled (RCL, TPAMI 2023)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vse_pipe.train.engine.batch import LossTerms, Scored
+from vse_pipe.train.engine.terms import log_chances
+from vse_pipe.train.losses.options import RclOptions as Params
+
+_SMALLEST = 1e-10
+
+
+def loss(batch: Scored, params: Params) -> LossTerms:
+    """The cost of all negatives of image i among the texts, plus the same of text i among the images; mean over the batch.
+
+    With p the softmax of S / tau a negative costs ``-log(1 - p)`` (log), ``tan p`` (tan), ``p`` (abs), ``e^-(1 - p)`` (exp)
+    or ``(1 - (1 - p)^q) / q`` (gce). The positive itself costs nothing: a mismatched pair is not learned by heart.
+
+    Source: Hu et al., Cross-modal retrieval with partially mismatched pairs, TPAMI 2023; the formulas are those of the
+    authors' public code, 1e-10 on 1 - p included. Its softmax overflows at S / tau above 88 and adds 1e-10 to the
+    denominator; here a log-softmax. Its option to draw a share of the negatives (off by default) is not built.
+    """
+    texts, images = log_chances(batch, params.tau)
+    costs = [
+        _cost(side, params).masked_fill(same, 0).sum(dim=1)
+        for side, same in ((texts, batch.same), (images, batch.same.T))
+    ]
+    parts = {"texts": costs[0].mean().detach(), "images": costs[1].mean().detach()}
+    return LossTerms(costs[0] + costs[1], "mean", parts)
+
+
+def _cost(log_p: Float[Tensor, "pairs pairs"], params: Params) -> Float[Tensor, "pairs pairs"]:
+    """What each cell costs as a negative."""
+    chance = log_p.exp()
+    # Not 1 - p: close to 1 the logarithm knows p better.
+    left = -torch.expm1(log_p) + _SMALLEST
+    if params.method == "log":
+        return -left.log()
+    if params.method == "tan":
+        return chance.tan()
+    if params.method == "abs":
+        return chance
+    if params.method == "exp":
+        return (chance - 1).exp()
+    return (1 - left**params.q) / params.q

@@ -1,0 +1,47 @@
+"""Sigmoid: every cell of a batch by itself is a pair or none, on a learned scale (SigLIP, ICCV 2023)."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from vse_pipe.train.engine.batch import LossTerms, Scored
+from vse_pipe.train.engine.heads import OwnRate
+from vse_pipe.train.losses.options import SigmoidOptions as Params
+
+
+class Logits(nn.Module):
+    """``e^log_scale S + bias``."""
+
+    def __init__(self, params: Params) -> None:
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.tensor(math.log(params.scale)))
+        self.bias = nn.Parameter(torch.tensor(params.bias))
+        if params.lr is not None:
+            self.own_rate = OwnRate(params.lr)
+
+    def forward(self, scores: Float[Tensor, "pairs pairs"]) -> Float[Tensor, "pairs pairs"]:
+        return self.log_scale.exp() * scores + self.bias
+
+
+def network(params: Params) -> Logits:
+    """What is trained with the model."""
+    return Logits(params)
+
+
+def loss(batch: Scored, params: Params, network: Logits) -> LossTerms:
+    """``-log sigmoid(x_ii) - 1/2 sum_t log sigmoid(-x_it) - 1/2 sum_j log sigmoid(-x_ji)`` for pair i, x the logits; mean
+    over the batch.
+
+    Source: Zhai et al., Sigmoid loss for language image pre-training, ICCV 2023, section 3.2 and Algorithm 1: the sum over
+    all cells divided by B, here with half of a negative's cell for the pair of either side. The authors count captions of
+    one image as negatives; cells of ``batch.same`` but for the diagonal have no part.
+    """
+    logits = network(batch.scores)
+    positives = -logsigmoid(logits.diagonal())
+    negatives = -logsigmoid(-logits).masked_fill(batch.same, 0)
+    halves = (negatives.sum(dim=1) + negatives.sum(dim=0)) / 2
+    parts = {"positives": positives.mean().detach(), "negatives": halves.mean().detach()}
+    return LossTerms(positives + halves, "mean", parts)

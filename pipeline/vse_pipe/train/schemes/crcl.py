@@ -1,0 +1,113 @@
+"""How far each pair is trusted is a number that each visit refines by the model's own judgement (CRCL, NeurIPS 2023)."""
+
+from dataclasses import replace
+from itertools import accumulate
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vse_pipe.core.console import say, warn
+from vse_pipe.core.errors import UsageError
+from vse_pipe.core.seeds import derive
+from vse_pipe.ranking.engine.words import Words
+from vse_pipe.train.engine.batch import LossTerms
+from vse_pipe.train.engine.data import Batch
+from vse_pipe.train.engine.mixture.quality import told
+from vse_pipe.train.engine.scheme import Scheme, Setting
+from vse_pipe.train.engine.terms import own_chances
+from vse_pipe.train.schemes.options import CrclOptions as Params
+
+# The share of trusted pairs below which a run is worth a warning; noise of 90 % leaves more.
+_FEW = 0.05
+
+
+def scheme(setting: Setting, params: Params) -> "Crcl":
+    """Raises UsageError for restarts that leave no epoch after them, or none but warm-up."""
+    spent, epochs = sum(params.restarts) + params.warm_up, setting.train.epochs
+    if params.restarts and spent >= epochs:
+        raise UsageError(
+            f"scheme 'crcl': restarts and warm_up take {spent} epochs and leave none of train.epochs {epochs}; raise "
+            "train.epochs, or take fewer restarts"
+        )
+    if spent >= epochs:
+        warn(f"crcl: {params.warm_up} epochs of warm-up leave none of train.epochs {epochs}")
+    return Crcl(setting, params)
+
+
+class Crcl(Scheme):
+    """Targets start at 1. A visit of a pair refines its target by the pair's chance under the model as it is in that step;
+    in the epochs of warm-up that follow each start of the network they stay, but that the last of the first warm-up keeps
+    the chances themselves for what follows.
+
+    Memory is one float32 a pair, which goes into the run's state. Source: Qin et al., Cross-modal active complementary
+    learning with self-refining correspondence, NeurIPS 2023; the order of things is that of the authors' public code, so
+    the floor holds in the warm-up too. Other than there, the optimiser is the run's own and not AdamW, and the rate decays
+    from the last start of the network on, which is the same while no start comes later than ``train.lr_update`` epochs
+    after the one before. As there, only epochs after the last start can be the best.
+    """
+
+    def __init__(self, setting: Setting, params: Params) -> None:
+        super().__init__(setting)
+        self.params = params
+        self.targets = torch.ones(len(setting.pairs), device=setting.device)
+        self.starts = (0, *accumulate(params.restarts))
+        self.decays_from = self.selects_from = self.starts[-1]
+        self._alpha, self._keeps_chances, self._anew = 1.0, False, False
+
+    def start(self, epoch: int) -> None:
+        params, last = self.params, self.moment(epoch).anew
+        within = epoch - last
+        self._alpha = 1.0 if within < params.warm_up else params.alpha
+        self._keeps_chances = not last and within == params.warm_up - 1
+        self._anew = bool(last) and not within
+        if self._anew:
+            assert self.setting.build is not None
+            fresh = self.setting.build(derive(self.setting.seed, "restart", epoch))
+            self.setting.model.load_state_dict(fresh.state_dict())
+            say(f"crcl: epoch {epoch + 1} begins with a new network")
+        if epoch >= max(1, params.warm_up):
+            self._tell()
+
+    def _tell(self) -> None:
+        targets = self.targets.cpu().numpy()
+        say(f"crcl: {told(targets, 0.5, self.setting.pairs.mismatched)}")
+        left = int((targets > 0).sum())
+        if left < _FEW * len(targets):
+            warn(
+                f"crcl: {left} of {len(targets)} pairs are left that are trusted at all, so hardly anything is pulled "
+                "together; raise warm_up, or take floor 0"
+            )
+
+    def optimizer(self, own: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        if self._anew:  # moments of the network before
+            own.state.clear()
+            self._anew = False
+        return own
+
+    def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
+        scored = self.scored(images, texts, batch)
+        pairs = torch.from_numpy(batch.pairs).to(self.targets.device)
+        with torch.no_grad():
+            chances = own_chances(scored, self.setting.loss_options.tau)
+            targets = refined(self.targets[pairs], chances, self._alpha, self.params.floor)
+        self.targets[pairs] = chances if self._keeps_chances else targets
+        return self.setting.loss(replace(scored, targets=targets))
+
+    def state(self) -> dict[str, Tensor]:
+        return {"targets": self.targets}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self.targets = state["targets"].to(self.setting.device)
+
+
+def refined(
+    last: Float[Tensor, " pairs"], chances: Float[Tensor, " pairs"], alpha: float, floor: float
+) -> Float[Tensor, " pairs"]:
+    """``alpha last + (1 - alpha) chances``, and 0 where that is below ``floor``.
+
+    last: the targets of the visit before; chances: how probably the model takes each pair for matched. alpha 1 leaves
+    the targets of a warm-up as they are but for the floor, as in the authors' code.
+    """
+    found = alpha * last + (1 - alpha) * chances
+    return found.masked_fill(found < floor, 0)

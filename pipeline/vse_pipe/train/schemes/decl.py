@@ -1,0 +1,77 @@
+"""Pairs of little evidence count as mismatched, and the hinge turns to ever fewer negatives (DECL, ACM MM 2022)."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from vse_pipe.core.console import say, warn
+from vse_pipe.core.errors import PipelineError
+from vse_pipe.ranking.engine.words import Words
+from vse_pipe.train.engine.batch import LossTerms, Scored
+from vse_pipe.train.engine.data import Batch
+from vse_pipe.train.engine.mixture import gaussian
+from vse_pipe.train.engine.mixture.quality import told
+from vse_pipe.train.engine.scheme import Scheme, Setting
+from vse_pipe.train.engine.terms import fits
+from vse_pipe.train.schemes.options import DeclOptions as Params
+
+
+def scheme(setting: Setting, params: Params) -> "Decl":
+    return Decl(setting, params)
+
+
+class Decl(Scheme):
+    """Epochs of warm-up with all pairs as matched; every later one begins with the fit of each pair, the run's model in
+    evaluation mode, and takes some for mismatched: these have no label in the evidential loss and no hinge.
+
+    Source: Qin et al., Deep evidential learning with noisy correspondence for cross-modal retrieval, ACM MM 2022. As in the
+    authors' public code, the rate decays from the end of the warm-up on and the fewest negatives are 5. Other than there,
+    epochs of the warm-up can be the best, batches smaller than that are used, and by default a mixture on the fits finds
+    the mismatched pairs, as NCR does on losses: the best of a batch of 128 is the wrong text for many a matched pair.
+    """
+
+    def __init__(self, setting: Setting, params: Params) -> None:
+        super().__init__(setting)
+        self.params, self.step = params, 0
+        self.decays_from = params.warm_up
+        self.matched = np.ones(len(setting.pairs), dtype=bool)
+        if params.warm_up >= setting.train.epochs:
+            warn(f"decl: {params.warm_up} epochs of warm-up leave none of train.epochs {setting.train.epochs}")
+
+    def start(self, epoch: int) -> None:
+        if epoch < self.params.warm_up:
+            return
+        found = self.of_pairs(self.setting.model, epoch, self._judged)
+        if not np.isfinite(found).all():
+            raise PipelineError("the evidence of the training pairs is not finite; lower train.lr")
+        limit = self.params.threshold
+        if self.params.matched == "mixture":
+            mixture = gaussian.fit(-found)  # its first component is that of the lower mean
+            found = mixture.posterior
+            if mixture.doubt:
+                warn(f"decl, epoch {epoch + 1}: the pairs cannot be divided: {mixture.doubt}")
+        self.matched = found > limit
+        say(f"decl: {told(found, limit, self.setting.pairs.mismatched)}")
+
+    def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
+        assert self.setting.loss_with is not None
+        self.step += 1
+        left = int(self.setting.train.batch_size - self.params.eta * self.step)
+        scored = self.scored(images, texts, batch)
+        targets = torch.from_numpy(self.matched[batch.pairs]).to(scored.scores)
+        hardest = max(left, self.setting.loss_options.hardest)
+        return self.setting.loss_with(hardest=hardest)(replace(scored, targets=targets))
+
+    def state(self) -> dict[str, Tensor]:
+        return {"step": torch.tensor([self.step])}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self.step = int(state["step"])
+
+    def _judged(self, batch: Scored) -> Float[Tensor, " pairs"]:
+        given = fits(batch, self.setting.loss_options.tau)
+        own = given.diagonal()
+        return own if self.params.matched == "mixture" else (own >= given.amax(dim=1)).to(own)

@@ -1,0 +1,204 @@
+"""Hard negative mining: proposals that lie nearer to a phrase than its ground truth become its negatives (Wang et al. 2016)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from numpy import ndarray
+from torch import Tensor
+
+from vse_pipe.core.console import say, track, warn
+from vse_pipe.core.errors import UsageError
+from vse_pipe.core.seeds import generator
+from vse_pipe.ranking.engine.boxes import iou
+from vse_pipe.ranking.engine.words import Words
+from vse_pipe.train.engine import encode
+from vse_pipe.train.engine.batch import LossTerms
+from vse_pipe.train.engine.data import Batch, Pairs, image_inputs
+from vse_pipe.train.engine.groups import Groups
+from vse_pipe.train.engine.model import DualEncoder
+from vse_pipe.train.engine.regions import TrainRegions
+from vse_pipe.train.engine.scheme import Scheme, Setting
+from vse_pipe.train.schemes.options import HardNegativesOptions as Params
+
+# Proposals that are encoded and compared at once; one picture may have more.
+_AT_ONCE = 4096
+
+
+def scheme(setting: Setting, params: Params) -> "HardNegatives":
+    """Raises UsageError for a batch that is encoded in parts or read from pixels: mined regions stand in none."""
+    if setting.train.chunk:
+        raise UsageError("train.chunk must be 0 under scheme 'hard_negatives': mined regions belong to the whole batch")
+    if setting.pairs.pictures is not None:
+        raise UsageError("scheme 'hard_negatives' reads stored features; take image: two_branch or linear")
+    return HardNegatives(setting, params)
+
+
+class HardNegatives(Scheme):
+    """Before epoch ``after`` regions are mined once under the model as it is. From then on lambda2 = lambda3 = 0, and every
+    phrase of a batch brings regions mined for it, which are negatives of it and of no other.
+
+    Source: Wang et al., CVPR 2016, section 3.3 ("using only the bi-directional ranking constraints"), five epochs after 28.
+    The paper does not give their rate: the schedule goes on. The best epoch is sought from ``after`` on: validation ranks
+    phrases and true regions, and does not see what is learnt about all others.
+    """
+
+    def __init__(self, setting: Setting, params: Params) -> None:
+        super().__init__(setting)
+        assert setting.loss_with is not None
+        self.params, self.mined = params, Mined(np.empty(0, np.int32), np.empty(0, np.int64))
+        self._epoch = self._step = 0
+        self._mined_for = torch.empty(0, dtype=torch.int64)
+        self._across = setting.loss_with(lambda2=0.0, lambda3=0.0)
+        if params.after < setting.train.epochs:
+            self.selects_from = params.after
+        else:
+            warn(
+                f"hard_negatives: {params.after} epochs before the mining leave none of train.epochs {setting.train.epochs}"
+            )
+
+    def start(self, epoch: int) -> None:
+        self._epoch, self._step = epoch, 0
+        if epoch != self.params.after:
+            return
+        setting, params = self.setting, self.params
+        assert setting.regions is not None
+        rng = generator(setting.seed, "mining")
+        given = setting.model, setting.pairs, setting.regions, params.most, params.iou
+        self.mined = mine(*given, setting.device, rng)
+        say(f"hard negatives: {len(self.mined.rows)} regions for {len(np.unique(self.mined.texts))} phrases")
+
+    def prepare(self, batch: Batch) -> Batch:
+        if self._epoch < self.params.after:
+            return batch
+        pairs = self.setting.pairs
+        assert pairs.incidence is not None
+        texts, first = np.unique(pairs.incidence.texts[batch.pairs], return_index=True)
+        rng = generator(self.setting.seed, "mined", self._epoch, self._step)
+        self._step += 1
+        drawn = self.mined.draw(texts, self.params.each, rng)
+        self._mined_for = torch.from_numpy(first[np.searchsorted(texts, self.mined.texts[drawn])])
+        return replace(batch, features=torch.cat([batch.features, image_inputs(pairs.array, self.mined.rows[drawn])]))
+
+    def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
+        if self._epoch < self.params.after:
+            return super().terms(images, texts, batch)
+        own, mined = images.tensor_split([len(batch.pairs)])
+        scored = self.scored(own, texts, batch)
+        return self._across(replace(scored, mined=mined, mined_for=self._mined_for.to(mined.device)))
+
+    def state(self) -> dict[str, Tensor]:
+        if not len(self.mined.rows):
+            return {}
+        return {"texts": torch.from_numpy(self.mined.texts), "rows": torch.from_numpy(self.mined.rows)}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        if state:
+            self.mined = Mined(state["texts"].numpy(), state["rows"].numpy())
+
+
+@dataclass(frozen=True)
+class Mined:
+    """texts: number of the text each is a negative of, rising; rows: feature rows."""
+
+    texts: Int[ndarray, " mined"]
+    rows: Int[ndarray, " mined"]
+
+    def draw(self, texts: Int[ndarray, " texts"], each: int, rng: np.random.Generator) -> Int[ndarray, " drawn"]:
+        """Places of up to ``each`` random ones of each of ``texts``, in their order."""
+        count = int(max(texts.max(initial=-1), self.texts.max(initial=-1))) + 1
+        starts = np.searchsorted(self.texts, np.arange(count + 1))
+        return Groups(self.texts, np.arange(len(self.texts)), starts).draw(texts, each, rng)
+
+
+def mine(
+    model: DualEncoder,
+    pairs: Pairs,
+    regions: TrainRegions,
+    most: int,
+    limit: float | None,
+    device: torch.device,
+    rng: np.random.Generator,
+    at_once: int = _AT_ONCE,
+) -> Mined:
+    """Up to ``most`` of the proposals of each text that are nearer to it than its nearest ground truth of the same picture.
+
+    pairs: with ``incidence``; limit: the IoU with a ground truth of the text from which a proposal is left out, None for
+    none. at_once: proposals in memory, with the regions and phrases of their pictures; what is found takes 12 bytes each.
+
+    Source: Wang et al., CVPR 2016, section 3.3; which pictures count and what "closer than the ground truth boxes"
+    means for several is not said there.
+    """
+    assert pairs.incidence is not None
+    blocks = list(_blocks(regions.pictures[pairs.incidence.images], regions, at_once))
+    found = [
+        _mined(model, _Block.of(pairs, regions, chosen, limit), pairs, device)
+        for chosen in track(blocks, len(blocks), "hard negatives")
+    ]
+    texts, rows = (np.concatenate(side) for side in zip(*found, strict=True))
+    numbers, groups = np.unique(texts), Groups.of(texts)
+    kept = groups.draw(np.arange(len(numbers)), most, rng)
+    return Mined(texts[kept], rows[kept])
+
+
+def _blocks(shown: ndarray, regions: TrainRegions, at_once: int) -> Iterator[tuple[ndarray, slice]]:
+    """Pairs, and proposals, of consecutive pictures that have both. shown: the picture of each pair."""
+    order = np.argsort(shown, kind="stable")
+    pictures, starts, counts = np.unique(regions.proposed_in, return_index=True, return_counts=True)
+    first = np.searchsorted(shown, pictures, side="left", sorter=order)
+    last = np.searchsorted(shown, pictures, side="right", sorter=order)
+    number = 0
+    while number < len(pictures):
+        end = max(number + 1, int(np.searchsorted(starts + counts, starts[number] + at_once, side="right")))
+        yield order[first[number] : last[end - 1]], slice(int(starts[number]), int(starts[end - 1] + counts[end - 1]))
+        number = end
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some pictures. A mention is a text in one of them: texts, of the text's number, places, where it stands in ``Pairs.texts``;
+    proposals, truths: feature rows; open: whether a proposal may be a negative of a mention; matching: ground truths of it."""
+
+    texts: Int[ndarray, " mentions"]
+    places: Int[ndarray, " mentions"]
+    proposals: Int[ndarray, " proposals"]
+    truths: Int[ndarray, " truths"]
+    open: Bool[Tensor, "proposals mentions"]
+    matching: Bool[Tensor, "truths mentions"]
+
+    @classmethod
+    def of(cls, pairs: Pairs, regions: TrainRegions, chosen: tuple[ndarray, slice], limit: float | None) -> "_Block":
+        shown, proposed = chosen
+        known = pairs.incidence
+        assert known is not None
+        said = np.stack([regions.pictures[known.images[shown]], known.texts[shown]])
+        (pictures, texts), first = np.unique(said, axis=1, return_index=True)
+        # All that belong to the text, in pairs or not; of those in pairs alone there are features.
+        named = np.flatnonzero(np.isin(regions.pictures, pictures))
+        belong = (known.by_image[named][:, texts].toarray() > 0) & (
+            regions.pictures[named][:, None] == pictures[None, :]
+        )
+        matching = torch.from_numpy(belong)
+        there = torch.from_numpy(regions.proposed_in[proposed][:, None] == pictures[None, :])
+        if limit is not None:
+            boxes = torch.from_numpy(regions.proposals[proposed]), torch.from_numpy(regions.boxes[named])
+            there &= ((iou(*boxes) >= limit).float() @ matching.float()) == 0
+        images, its_first = np.unique(known.images[shown], return_index=True)
+        matching = matching[torch.from_numpy(np.searchsorted(named, images))]
+        truths = pairs.rows[shown[its_first]]
+        return cls(texts, pairs.places[shown[first]], regions.rows[proposed], truths, there, matching)
+
+
+def _mined(model: DualEncoder, block: _Block, pairs: Pairs, device: torch.device) -> tuple[ndarray, ndarray]:
+    """(found,) numbers of texts, int32, and feature rows."""
+    seen = encode.images(model, pairs.array, np.concatenate([block.proposals, block.truths]), device)
+    read = encode.captions(model, pairs.texts, block.places, device)
+    assert isinstance(read, Tensor)
+    with encode.evaluating(model):
+        scores = model.score(seen.to(device), read.to(device)).cpu()
+    proposals, truths = scores.split([len(block.proposals), len(block.truths)])
+    nearest = truths.masked_fill(~block.matching, -torch.inf).amax(dim=0)
+    place, mention = ((proposals > nearest) & block.open).nonzero(as_tuple=True)
+    return block.texts[mention.numpy()].astype(np.int32), block.proposals[place.numpy()]

@@ -1,0 +1,377 @@
+"""Mismatched pairs are found by their loss and rematched by partial optimal transport (L2RM, CVPR 2024)."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy import ndarray
+from torch import Tensor
+
+from vse_pipe.core.console import say, warn
+from vse_pipe.core.errors import InputError, PipelineError
+from vse_pipe.core.seeds import generator
+from vse_pipe.ranking.engine.words import Words
+from vse_pipe.train.engine.batch import LossTerms
+from vse_pipe.train.engine.data import Batch, Pairs
+from vse_pipe.train.engine.mixture import beta
+from vse_pipe.train.engine.mixture.quality import against_truth
+from vse_pipe.train.engine.scheme import FEWEST, Scheme, Setting
+from vse_pipe.train.engine.terms import cross_entropy, hardest, with_reverse
+from vse_pipe.train.engine.transport import Costs, partial_plan
+from vse_pipe.train.schemes.options import L2rmOptions as Params
+
+Kind = Literal["symmetric_kl", "kl", "js", "infonce"]
+_SMALLEST = 1e-10
+_LOSS_EDGES = np.linspace(0, 1, 51)
+_COST_EDGES = np.linspace(0, 2, 41)
+# Pairs that a record names.
+_SHOWN = 12
+_KINDS = ("untransported", "transported")
+
+
+def scheme(setting: Setting, params: Params) -> "L2rm":
+    return L2rm(setting, params)
+
+
+class L2rm(Scheme):
+    """Epochs of warm-up; after that each begins with a split of the training pairs and trains the run's own loss on those
+    taken for matched plus the rematching loss on the others.
+
+    As in the authors' code: the rate decays from the end of the warm-up on, the triplet loss is a sum over the batch and the
+    rematching loss a mean. Other than there, both parts of a batch are encoded together (which only an encoder with batch
+    normalisation notices; similarities are computed for each), a subset smaller than a batch makes a smaller batch instead
+    of none, with fewer than two mismatched pairs the others are trained on plainly, and with fewer than two matched ones
+    the epoch is one more of warm-up. After the warm-up the sampler's batches are not used.
+    """
+
+    def __init__(self, setting: Setting, params: Params) -> None:
+        super().__init__(setting)
+        if params.split == "truth" and setting.pairs.mismatched is None:
+            raise InputError(
+                "l2rm: split 'truth' needs pairs of which it is known that some are mismatched; see split 'matched'"
+            )
+        self.params = params
+        self.decays_from = params.warm_up
+        rng = generator(setting.seed, "rematch", "queue")
+        queue = rng.choice(len(setting.pairs), min(setting.train.batch_size, len(setting.pairs)), replace=False)
+        self.costs = Costs(setting, params.cost, params.cost_lr, queue)
+        self.split: Partition | None = None
+        self.tally: Tally | None = None
+        self._epoch = self._step = 0
+        if params.warm_up >= setting.train.epochs:
+            warn(f"l2rm: {params.warm_up} epochs of warm-up leave none of train.epochs {setting.train.epochs}")
+
+    def start(self, epoch: int) -> None:
+        self._epoch, self._step = epoch, 0
+        self.split = self.tally = None
+        if epoch < self.params.warm_up:
+            return
+        found = self._forced(Partition.of(self._losses(epoch), self.params.clean, self.params.threshold))
+        self.tally = Tally(found, self.setting.pairs)
+        self.costs.start(self.moment(epoch))
+        for doubt in found.mixture.doubts:
+            warn(f"l2rm, epoch {epoch + 1}: {doubt}")
+        say(f"l2rm: {int(found.clean.sum())} of {len(found.clean)} pairs are taken for matched")
+        if found.trains:
+            self.split = found
+        else:
+            warn(f"l2rm, epoch {epoch + 1}: too few matched pairs to train on; one more epoch of warm-up")
+
+    def batches(self, epoch: int, sampled: list[np.ndarray]) -> list[np.ndarray]:
+        if self.split is None:
+            return sampled
+        rng = generator(self.setting.seed, "rematch", "order", epoch)
+        size, rematch = self.setting.train.batch_size, self.params.rematch != "none"
+        return self.split.batches(size, sampled, rng, rematch)
+
+    def prepare(self, batch: Batch) -> Batch:
+        matched = self._matched(batch)
+        if 0 < matched < len(batch.pairs):
+            rng = generator(self.setting.seed, "rematch", self._epoch, self._step)
+            halves = batch.part(slice(0, matched)), batch.part(slice(matched, None))
+            self.costs.learn(*halves, self._epoch, rng)
+        self._step += 1
+        return batch
+
+    def terms(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
+        if self.split is None:
+            return self._warm_up(images, texts, batch)
+        count = self._matched(batch)
+        halves = slice(0, count), slice(count, None)
+        matched, mismatched = ((images[half], texts[half], batch.pairs[half]) for half in halves)
+        scored = self.scored(*matched[:2], batch.part(halves[0]))
+        terms = self.setting.loss(scored)
+        self._own_costs(scored.scores, *matched)
+        if count == len(batch.pairs):
+            return terms
+        loss = self._rematched(*mismatched)
+        # Neither a mean nor a sum over pairs: the authors add what they have.
+        total = (terms.total() + loss)[None]
+        return LossTerms(total, "sum", {**terms.parts, "rematch": loss.detach()})
+
+    def record(self) -> dict | None:
+        return self.tally.record() if self.tally else None
+
+    def state(self) -> dict[str, Tensor]:
+        return self.costs.state()
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self.costs.load_state(state)
+
+    def _losses(self, epoch: int) -> np.ndarray:
+        return self.pair_losses(self.setting.model, epoch, self.params.margin, self.params.sample_loss)
+
+    def _forced(self, found: "Partition") -> "Partition":
+        """What ``split`` makes of the split by losses."""
+        truth = self.setting.pairs.mismatched
+        if self.params.split == "truth":
+            assert truth is not None
+            return found.forced(~truth)
+        everything = np.ones(len(found.clean), dtype=bool)
+        return found if self.params.split == "losses" else found.forced(everything, self.params.split == "both")
+
+    def _matched(self, batch: Batch) -> int:
+        """How many pairs of the batch are taken for matched: its first ones."""
+        if self.split is None or self.split.both:
+            return len(batch.pairs) // 2 if self.split else 0
+        return int(self.split.clean[batch.pairs].sum())
+
+    def _warm_up(self, images: Tensor, texts: Tensor | Words, batch: Batch) -> LossTerms:
+        scored, tau = self.scored(images, texts, batch), self.params.temperature
+        if self.params.warm_up_loss == "max":
+            return hardest(scored, self.params.margin)
+        return cross_entropy(scored, tau) if self.params.warm_up_loss == "infonce" else with_reverse(scored, tau)
+
+    def _rematched(self, images: Tensor, texts: Tensor | Words, pairs: np.ndarray) -> Tensor:
+        params = self.params
+        assert self.tally is not None
+        assert params.rematch != "none"
+        scores = self.setting.model.score(images, texts)
+        cost = self.costs.of(scores, images, texts)
+        how = params.mass, params.regularisation, params.mask, params.tolerance
+        plan = partial_plan(cost.clamp_min(1e-10), *how)
+        self.tally.cost(pairs, cost.diagonal().cpu().numpy())
+        self.tally.moved(pairs, plan.cpu().numpy(), refined(plan).cpu().numpy())
+        return rematch_loss(scores, plan, params.temperature, params.rematch)
+
+    @torch.no_grad()
+    def _own_costs(self, scores: Tensor, images: Tensor, texts: Tensor | Words, pairs: np.ndarray) -> None:
+        assert self.tally is not None
+        # A sampler may make larger batches than the network takes; these are never rematched.
+        if not self.costs.learned or scores.shape[1] <= self.costs.captions:
+            self.tally.cost(pairs, self.costs.of(scores, images, texts).diagonal().cpu().numpy())
+
+
+@dataclass(frozen=True)
+class Partition:
+    """losses: of every pair; clean: which pairs are taken for matched; both: all of them, and all are rematched too."""
+
+    losses: Float[ndarray, " pairs"]
+    mixture: beta.BetaMixture
+    clean: Bool[ndarray, " pairs"]
+    both: bool = False
+
+    @classmethod
+    def of(
+        cls, losses: Float[ndarray, " pairs"], clean: Literal["lower_mean", "code"], threshold: float
+    ) -> "Partition":
+        """clean: how the clean component is chosen; threshold: of its posterior. Raises PipelineError for a loss that is no
+        number."""
+        if not np.isfinite(losses).all():
+            raise PipelineError("the losses of the training pairs are not finite; lower train.lr")
+        mixture = beta.fit(losses, clean)
+        return cls(losses, mixture, mixture.posterior > threshold)
+
+    def forced(self, clean: Bool[ndarray, " pairs"], both: bool = False) -> "Partition":
+        """The same losses and mixture, with another word on which pairs are matched."""
+        return replace(self, clean=clean, both=both)
+
+    @property
+    def mismatched(self) -> Int[ndarray, " others"]:
+        """The places of the pairs that are rematched."""
+        return np.flatnonzero(~self.clean | self.both)
+
+    @property
+    def rematches(self) -> bool:
+        """Whether there are enough mismatched pairs to rematch."""
+        return len(self.mismatched) >= FEWEST
+
+    @property
+    def trains(self) -> bool:
+        """Whether there are enough matched pairs to train on."""
+        return int(self.clean.sum()) >= FEWEST
+
+    def batches(
+        self, size: int, sampled: list[ndarray], rng: np.random.Generator, rematch: bool = True
+    ) -> list[ndarray]:
+        """The pairs of each batch: ``size`` matched ones, and ``size`` mismatched ones after them.
+
+        As in the authors' code an epoch is a pass over the matched pairs, the mismatched are gone through as often as that
+        takes, and what does not fill a batch is left out. Where that would be all there is, a smaller batch is made of it.
+        sampled: the batches of the run's sampler, used as they are but for the mismatched pairs where these are too few to
+        be rematched. rematch: whether the mismatched are part of the batches.
+        """
+        if not self.rematches:
+            kept = [chosen[self.clean[chosen]] for chosen in sampled]
+            # Of three pairs the sampler may have left out one and the split another.
+            return [chosen for chosen in kept if len(chosen) >= FEWEST] or _parts(np.flatnonzero(self.clean), size, rng)
+        matched = _parts(np.flatnonzero(self.clean), size, rng)
+        if not rematch:
+            return matched
+        mismatched: list[ndarray] = []
+        while len(mismatched) < len(matched):
+            mismatched += _parts(self.mismatched, size, rng)
+        return [np.concatenate(both) for both in zip(matched, mismatched, strict=False)]
+
+
+def _parts(pairs: ndarray, size: int, rng: np.random.Generator) -> list[ndarray]:
+    order = rng.permutation(pairs)
+    whole = max(1, len(order) // size)
+    return [order[place * size : (place + 1) * size] for place in range(whole)]
+
+
+def rematch_loss(
+    scores: Float[Tensor, "images texts"],
+    plan: Float[Tensor, "images texts"],
+    temperature: float = 0.05,
+    kind: Kind = "symmetric_kl",
+) -> Float[Tensor, ""]:
+    """Distance of the softmax of ``scores / temperature`` from ``plan``, by rows and by columns, the two added.
+
+    Mean over the rows. With pi the refined alignment of a row and p the softmax:
+    ``symmetric_kl`` is 1/2 [KL(pi, p) + KL(p, pi)], Eq. 10 of L2RM (Han et al., CVPR 2024), ``kl`` is KL(pi, p) and
+    ``infonce`` the cross entropy of p under pi, both of the paper's Table 3; ``js`` is 1/2 [KL(m, p) + KL(m, pi)] with m the
+    mean of both, which is what the authors' code computes under the name Jensen-Shannon: its arguments are swapped. The
+    code adds 1e-10 to the softmax's denominator and overflows at similarities above 88 temperatures; here a log-softmax.
+    """
+    by_image = _distance((scores / temperature).log_softmax(dim=1), refined(plan), kind)
+    by_text = _distance((scores.T / temperature).log_softmax(dim=1), refined(plan.T), kind)
+    return by_image + by_text
+
+
+def refined(plan: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
+    """The refined alignment of each row: the plan scaled to sum 1, no entry below 1e-10 before."""
+    plan = plan.clamp_min(_SMALLEST)
+    return plan / plan.sum(dim=1, keepdim=True)
+
+
+def _distance(log_p: Tensor, pi: Tensor, kind: Kind) -> Tensor:
+    log_pi = pi.log()
+    if kind == "kl":
+        cells = pi * (log_pi - log_p)
+    elif kind == "symmetric_kl":
+        cells = 0.5 * (pi - log_p.exp()) * (log_pi - log_p)
+    elif kind == "infonce":
+        cells = -pi * log_p
+    else:
+        mean = 0.5 * (log_p.exp() + pi)
+        log_mean = torch.logaddexp(log_p, log_pi) - math.log(2)
+        cells = 0.5 * mean * (2 * log_mean - log_p - log_pi)
+    return cells.sum(dim=1).mean()
+
+
+class Tally:
+    """Costs and transport plans of the steps of one epoch, over the split it began with.
+
+    Where nothing is known of the pairs' truth the histograms follow the split.
+    """
+
+    def __init__(self, split: Partition, pairs: Pairs) -> None:
+        self.split, self.pairs, self.truth = split, pairs, pairs.mismatched
+        self._mismatched = ~split.clean if self.truth is None else self.truth
+        self._costs = np.zeros((2, len(_COST_EDGES) - 1), dtype=np.int64)
+        # Mass of each plan, and of it what stays with the pair's own caption.
+        self._moved: list[tuple[float, float]] = []
+        # Of untransported and of transported images; batches of an epoch are of one size.
+        self._rows, self._ranked = np.zeros(2), np.zeros((2, 1))
+        # Of each pair's image, in its last plan: the weight of the caption that got most, 0 if not transported, and its pair.
+        self._weight, self._partner = np.zeros(len(pairs)), np.zeros(len(pairs), dtype=np.int64)
+
+    def cost(self, pairs: ndarray, own: ndarray) -> None:
+        """own: (pairs,) cost of moving each pair's image to its caption."""
+        inside = np.clip(own, _COST_EDGES[0], _COST_EDGES[-1])
+        for kind in (0, 1):
+            chosen = inside[self._mismatched[pairs] == bool(kind)]
+            self._costs[kind] += np.histogram(chosen, _COST_EDGES)[0]
+
+    def moved(
+        self, pairs: Int[ndarray, " rows"], plan: Float[ndarray, "rows rows"], refined: Float[ndarray, "rows rows"]
+    ) -> None:
+        """plan: the mass moved from the images to the captions of ``pairs``; refined: what the model is drawn to."""
+        self._moved.append((float(plan.sum()), float(plan.trace())))
+        # An image is transported when more than half of its mass is moved.
+        transported = plan.sum(axis=1) > 0.5 / len(pairs)
+        kinds = np.stack([~transported, transported]).astype(float)
+        self._rows += kinds.sum(axis=1)
+        self._ranked = self._ranked + kinds @ np.sort(refined, axis=1)[:, ::-1]
+        self._weight[pairs] = np.where(transported, refined.max(axis=1), 0)
+        self._partner[pairs] = pairs[refined.argmax(axis=1)]
+
+    def record(self) -> dict:
+        split = self.split
+        scaled = beta.scaled(split.losses)
+        losses = [np.histogram(scaled[self._mismatched == bool(kind)], _LOSS_EDGES)[0] for kind in (0, 1)]
+        moved, kept = np.mean(self._moved, axis=0).tolist() if self._moved else (None, None)
+        known = None if self.truth is None else against_truth(split.mixture.posterior, split.clean, self.truth)
+        return {
+            "pairs": len(split.clean),
+            "matched": int(split.clean.sum()),
+            "mixture": _mixture(split.mixture),
+            "by": "split" if self.truth is None else "truth",
+            "losses": {
+                "smallest": float(split.losses.min()),
+                "largest": float(split.losses.max()),
+                **_histogram(_LOSS_EDGES, losses),
+            },
+            "cost": _histogram(_COST_EDGES, self._costs),
+            "moved": moved,
+            "kept": kept,
+            "alignment": self._alignment(),
+            "rematched": self._rematched(),
+            "truth": known,
+        }
+
+    def _alignment(self) -> dict | None:
+        """Figure 7: what the images' refined alignments are on average, the largest entry of each first."""
+        if not self._moved:
+            return None
+        means = (self._ranked / np.maximum(self._rows, 1)[:, None]).round(6).tolist()
+        kinds = zip(_KINDS, self._rows, means, strict=True)
+        return {kind: {"rows": int(rows), "mean": mean} for kind, rows, mean in kinds}
+
+    def _rematched(self) -> list[dict]:
+        """Figure 5: the pairs whose image the plan gives to one caption most plainly, one of each image."""
+        pairs = self.pairs
+        order = np.argsort(-self._weight, kind="stable")[: int((self._weight > 0).sum())]
+        _, first = np.unique(pairs.owners[order], return_index=True)
+        captions = pairs.texts.caption_ids[pairs.places]
+        return [
+            {
+                "image_id": int(pairs.owners[place]),
+                "caption_id": int(captions[place]),
+                "rematch_caption_id": int(captions[self._partner[place]]),
+                "weight": round(float(self._weight[place]), 6),
+            }
+            for place in order[np.sort(first)[:_SHOWN]]
+        ]
+
+
+def _histogram(edges: ndarray, counts: ndarray | list[ndarray]) -> dict[str, list]:
+    return {
+        "edges": edges.round(6).tolist(),
+        "matched": np.asarray(counts[0]).tolist(),
+        "mismatched": np.asarray(counts[1]).tolist(),
+    }
+
+
+def _mixture(found: beta.BetaMixture) -> dict:
+    numbers = {name: getattr(found, name) for name in ("alpha", "beta", "weight")}
+    return {
+        **{name: values.tolist() if np.isfinite(values).all() else None for name, values in numbers.items()},
+        "converged": found.converged,
+        "iterations": found.iterations,
+        "doubts": list(found.doubts),
+    }

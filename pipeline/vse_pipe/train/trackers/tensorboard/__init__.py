@@ -1,7 +1,0 @@
-"""TensorBoard: event files in data/track/tensorboard/<run>."""
-
-from vse_pipe.core.strict import Strict
-
-
-class Params(Strict):
-    """No options."""
