@@ -10,7 +10,7 @@ from vse_pipe.core import text_ids
 from vse_pipe.pictures.address import is_path
 from vse_pipe.prepare.engine.seen import Stamp
 from vse_pipe.prepare.engine.source import is_text
-from vse_pipe.prepare.formats.folder import ENDINGS
+from vse_pipe.prepare.formats.options import ENDINGS
 
 
 @dataclass
