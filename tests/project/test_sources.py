@@ -114,7 +114,7 @@ def test_what_is_not_on_this_machine_stays_as_it_was(folder, capsys):
 
 
 def _csv(source: Path) -> list[SourceFiles]:
-    return FORMATS.options("csv").Params(images="photos").reads(source)
+    return FORMATS.options("csv")(images="photos").reads(source)
 
 
 def test_names_are_read_again_where_the_table_has_changed(folder):
@@ -156,7 +156,7 @@ def test_the_files_of_each_format(folder):
         (Path("mine") / name).write_text(name, encoding="utf-8")
 
     def listed(name: str, **options: object) -> dict[str, set[str]]:
-        params = FORMATS.options(name).Params(**options)
+        params = FORMATS.options(name)(**options)
         return {one.place: set(content(one)) for one in params.reads(Path("mine"))}
 
     assert listed("karpathy", images="../photos") == {
@@ -198,7 +198,7 @@ def test_every_member_that_may_read_files_says_which():
         f"{family.kind} {name}"
         for family in (FORMATS, PROPOSALS, BACKBONES, TEXT_FEATURES)
         for name in family.names()
-        if not hasattr(family.options(name).Params, "reads") and not getattr(family.traits(name), "proposes", False)
+        if not hasattr(family.options(name), "reads") and not getattr(family.traits(name), "proposes", False)
     ]
     assert without == []
 

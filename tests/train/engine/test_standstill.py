@@ -117,7 +117,7 @@ def _steps(loss: float, norm: float, count: int = 40, pairs: int = 128, fall: fl
 def _watch(name: str, **options: object) -> Watch:
     """On 1,000 images with five captions each."""
     stuck = LOSSES.load(name).stuck if LOSSES.traits(name).stuck else None
-    return Watch("run", name, 3.2, stuck and partial(stuck, params=LOSSES.options(name).Params(**options)))
+    return Watch("run", name, 3.2, stuck and partial(stuck, params=LOSSES.options(name)(**options)))
 
 
 # Gradient norms as measured: MAX on its plateau 0.3 to 60, HAL under relu 1e-14 to 1e-7.
