@@ -15,7 +15,7 @@ from vse_pipe.project.params.load import load
 from vse_pipe.tools.check import dvc_stages as resolved
 from vse_pipe.tools.check.dvc_yaml import uncovered
 
-LINES, CODE_DEPENDENCIES = 210, 88
+LINES, CODE_DEPENDENCIES = 210, 96
 
 
 @pytest.fixture(scope="module")
