@@ -58,11 +58,11 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "pipeline"], cwd=ROOT, capture_output=True, text=True
     )
-    wanted = {name for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
+    wanted = {name.removeprefix("pipeline/") for name in listed.stdout.splitlines() if (ROOT / name).is_file()}
     with zipfile.ZipFile(wheel) as archive:
         there = {name for name in archive.namelist() if ".dist-info/" not in name}
         assert there == wanted
-        template = "pipeline/vse_pipe/tools/init/template/"
+        template = "vse_pipe/tools/init/template/"
         assert archive.read(f"{template}stages.yaml") == (ROOT / "dvc.yaml").read_bytes()
 
 

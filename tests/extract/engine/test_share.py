@@ -114,7 +114,7 @@ def test_finished_work_is_recognised_without_torch(tiny: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from vse_pipe.extract import stage\n"
         "from vse_pipe.project.params.typed import FeatureSet, Member; from types import SimpleNamespace\n"
-        "from vse_pipe.extract.backbones.random_filters import Params\n"
+        "from vse_pipe.extract.backbones.options import RandomFiltersOptions as Params\n"
         "node = FeatureSet('tiny', Member('random_filters', Params(batch_size=2, shard_size=2)))\n"
         "params = SimpleNamespace(seed=1, features={'small': node})\n"
         "print(stage.finish(params, 'small', 'cpu'), 'torch' in sys.modules)"
