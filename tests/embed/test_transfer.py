@@ -202,6 +202,16 @@ def test_a_val_that_is_half_bank_chooses_with_the_other_half(project):
     assert (found["bank"], found["tuned_on"]) == ("val of toy", "val of toy")
 
 
+@pytest.mark.parametrize("criterion", ["csls", "is"])
+def test_a_bank_that_the_other_data_set_lacks_is_that_of_the_run(project, criterion):
+    node = project.transfers["on_bare"].model_copy(update={"bank": "toy"})
+    params = dataclasses.replace(project, evaluate=project.evaluate.model_copy(update={"bank": "val"}))
+    found = evaluate(params, "on_bare", ["nns", criterion], "cpu")
+    named = evaluate(dataclasses.replace(params, transfers={"on_bare": node}), "on_bare", ["nns", criterion], "cpu")
+    assert found == named
+    assert found[criterion]["bank"] == "val of toy"
+
+
 def test_without_embeddings_of_the_run_the_criterion_is_left_out(project):
     aside = paths.embedded("sum").rename(paths.embedded("aside"))
     assert list(evaluate(project, "on_bare", ["nns", "rgm"], "cpu")) == ["nns"]

@@ -70,7 +70,7 @@ def _measured(params: Params, run: str, chosen: Sequence[Criterion], device) -> 
     dataset, out, written = params.dataset(run), paths.evaluations(run), {}
     own = params.evaluate.of(dataset)
     embedded = members.embedded(params, run, device)
-    lender = members.lender(params, run, device)
+    lender = members.lender(params, run, embedded, own.bank, device)
     to_choose = any(open_parameters(one, own) for one in chosen)
     home = members.at_home(params, run, device) if to_choose and not _has_validation(embedded, own) else None
     given = read_inputs(embedded, run, own, device, lender, home)

@@ -3,6 +3,7 @@
 import torch
 
 from vse_pipe.artifacts import embeddings
+from vse_pipe.core.console import warn
 from vse_pipe.core.errors import InputError
 from vse_pipe.evaluate.engine.ensemble import Ensemble, of_run
 from vse_pipe.evaluate.engine.weights import tuned
@@ -40,12 +41,27 @@ def embedded(params: Params, name: str, device: torch.device) -> Embedded | Ense
     return Ensemble(*counted, node.fusion, told={"ensemble": told})
 
 
-def lender(params: Params, name: str, device: torch.device) -> Embedded | Ensemble | None:
-    """The run whose own data set is the bank of a transfer; None where the bank is of the data set that is ranked."""
+def lender(
+    params: Params, name: str, ranked: Embedded | Ensemble, bank: str, device: torch.device
+) -> Embedded | Ensemble | None:
+    """The run whose own data set is the bank of a transfer, since its entry says so or the ranked data set lacks that split; else None.
+
+    ranked: the embeddings of the transfer; bank: ``evaluate.bank``.
+    """
     node = params.transfers.get(name)
-    if node is None or node.bank == node.dataset or params.evaluate.bank not in ("train", "val"):
+    if node is None or bank not in ("train", "val"):
         return None
-    return embedded(params, node.run, device)
+    if node.bank != node.dataset:
+        return embedded(params, node.run, device)
+    if ranked.has(bank):
+        return None
+    home = at_home(params, name, device)
+    if home is None or not home.has(bank):
+        return None
+    warn(
+        f"evaluate {name}: {node.dataset} has no split {bank}; the query bank is {bank} of {params.runs[node.run].dataset}"
+    )
+    return home
 
 
 def at_home(params: Params, name: str, device: torch.device) -> Embedded | Ensemble | None:

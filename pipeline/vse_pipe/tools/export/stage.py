@@ -84,7 +84,7 @@ def export_run(
             f"run '{run}' compares by {similarity}, which is no inner product; export works for: "
             f"{', '.join(_INNER_PRODUCTS)}"
         )
-    lender, home = members.lender(params, run, where), None
+    lender, home = members.lender(params, run, embedded, params.evaluate.bank, where), None
     if open_parameters(criterion, params.evaluate):
         home = members.at_home(params, run, where)
     given = read_inputs(embedded, run, params.evaluate, where, lender, home)
