@@ -4,6 +4,7 @@ import re
 
 import pyarrow as pa
 import pytest
+from pydantic import PositiveInt
 
 from tests.docs.reference import __main__ as reference
 from tests.docs.reference import artefacts, parameters
@@ -50,23 +51,34 @@ def test_every_option_of_every_member_is_there(page):
 
 
 def test_every_key_has_a_meaning(page):
-    unexplained = re.findall(r"^- .*\): ?$", page, flags=re.M)
+    unexplained = re.findall(r"^- .*[`)]: ?$", page, flags=re.M)
     assert unexplained == [], "explain it in the docstring below its field"
 
 
-def test_neighbours_of_one_type_and_meaning_share_a_line():
+def test_neighbours_of_one_meaning_share_a_line():
     class Sides(Strict):
-        width: int = 3
+        width: PositiveInt = 3
         """of the picture in pixels"""
-        height: int
+        height: PositiveInt = 4
+        """of the picture in pixels"""
+        depth: int
         """of the picture in pixels"""
         name: str = "x"
         """width of another kind"""
 
     assert parameters.keys(Sides, Sides.model_fields) == [
-        "- `width: 3`, `height` (whole number): of the picture in pixels",
-        "- `name: x` (text): width of another kind",
+        "- `width: 3`, `height: 4` (> 0), `depth` (integer): of the picture in pixels",
+        "- `name: x`: width of another kind",
     ]
+
+
+def test_an_option_that_members_share_is_explained_once(page):
+    section = _section(page, "### backbone: bottom_up")
+    assert (
+        "Takes [shared options of features](#backbone-shared-options-of-features), with `normalise: false`" in section
+    )
+    assert "- `normalise" not in section
+    assert "(#backbone-shared-options-of-pairs)" in _section(page, "### method: open_clip")
 
 
 def test_every_schema_of_every_artefact_has_its_columns():

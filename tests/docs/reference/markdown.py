@@ -1,6 +1,5 @@
 """Markdown from plain values: tables, and docstrings as text."""
 
-import re
 from collections.abc import Iterable, Sequence
 
 
@@ -17,10 +16,6 @@ def text(docstring: str) -> str:
     pieces = line.split("`")
     pieces[::2] = [piece.replace("<", "&lt;").replace("*", r"\*") for piece in pieces[::2]]
     return "`".join(pieces)
-
-
-def first_paragraph(docstring: str | None) -> str:
-    return text(re.split(r"\n\s*\n", docstring or "")[0])
 
 
 def code(value: str) -> str:

@@ -2,14 +2,14 @@
 
 import re
 from collections import Counter
+from functools import cache
 from itertools import groupby
-from types import ModuleType
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from tests.docs.reference import descriptions, types
-from tests.docs.reference.markdown import first_paragraph, text
+from tests.docs.reference.markdown import text
 from vse_pipe.core.strict import Strict
 from vse_pipe.project import code
 from vse_pipe.project.params import schema
@@ -27,13 +27,18 @@ from vse_pipe.project.registry import (
 
 _INTRODUCTION = """# Parameters
 
-Every key of params.yaml. An unknown key, a wrong type and a value out of bounds stop every command with the address.
-`vse-pipe -S KEY=VALUE ...` overrides one for a call, `dvc exp run -S KEY=VALUE` for an experiment. The defaults are those
-of the code; params.yaml in the repository sets some values of its own for the demo.
+Every key of params.yaml. An unknown key, a wrong type or a value out of bounds stops every command with its address.
+`vse-pipe -S KEY=VALUE ...` overrides a value for one call, `dvc exp run -S KEY=VALUE` for one experiment. Defaults are those
+of the code; the demo's params.yaml sets some values of its own.
 
-A line has the key with its default, its type, and what it means; a key without a default must be given.
+A line gives a key with its default, its type and its meaning. A key without a default is required. Where the default shows the type,
+only bounds or other choices are given: `3` stands for whole numbers, `3.0` for numbers, true for true or false. A key whose
+default is null takes null as well. `[0, 1)` means from 0 to below 1.
 
-This page is written from the code by `python -m tests.docs.reference`."""
+A run names one member of each family from `loss` to `sampler`. The section `<family>.<member>` holds the member's options, and
+`options` of the run overrides single values. The linked pages say what each member does.
+
+`python -m tests.docs.reference` writes this page from the code."""
 # Sections in the order of the page, with the page that tells more.
 SECTIONS = {
     "grid": (schema.GridParams, "criteria.md"),
@@ -50,6 +55,7 @@ SECTIONS = {
     "evaluate": (schema.EvaluateParams, "criteria.md"),
     "search": (schema.SearchParams, "search.md"),
     "engine": (schema.EngineParams, "extract.md"),
+    "localize": (schema.LocalizeParams, "localisation.md"),
     "report": (schema.ReportParams, "sweeps.md"),
     "report.sweeps.<name>": (schema.SweepNode, "sweeps.md"),
 }
@@ -61,6 +67,15 @@ _OF_NODES = {
     "noises.<name>": [("protocol", PROTOCOLS)],
 }
 
+# Every family with the key that names its members, in the order of the page.
+_FAMILIES = [pair for pairs in _OF_NODES.values() for pair in pairs]
+_SECTIONS = [*RUN_FAMILIES.items(), ("inference", INFERENCES), ("trackers", TRACKERS)]
+_SAID = {
+    "loss": "More: [losses.md](losses.md).",
+    "inference": "`grid.inferences` names the criteria that rank every run. More: [criteria.md](criteria.md).",
+    "trackers": "Every training is reported to each tracker that has an entry. More: [sharing.md](sharing.md#trackers).",
+}
+
 
 def page() -> str:
     """The whole page."""
@@ -70,17 +85,9 @@ def page() -> str:
         parts += [f"## {text(address)}", "\n".join(said)]
         for key, family in _OF_NODES.get(address, []):
             parts += _family(key, family)
-    for key, family in (*RUN_FAMILIES.items(), ("inference", INFERENCES), ("trackers", TRACKERS)):
-        parts += [f"## {key}", f"One entry a member, `{key}.<member>`. {_SAID.get(key, _RUNS)}"]
-        parts += _family(key, family)
+    for key, family in _SECTIONS:
+        parts += [f"## {key}", _SAID.get(key, "More: [training.md](training.md)."), *_family(key, family)]
     return "\n\n".join(parts) + "\n"
-
-
-_RUNS = "A run names the member, and `options` of the run override single values."
-_SAID = {
-    "inference": "`grid.inferences` names those that every run is ranked under.",
-    "trackers": "Each that has an entry is told of every training. More: [sharing.md](sharing.md#trackers).",
-}
 
 
 def _seed() -> str:
@@ -95,70 +102,77 @@ def _about(model: type[BaseModel], address: str, more: str) -> str:
 
 
 def _family(key: str, family: Family) -> list[str]:
-    """The members' sections, options that several of them share in one list of their own."""
-    members = {name: family.options(name) for name in family.names()}
-    bases = _shared_bases([*members.values()])
+    """The members' sections, before them the options that several members share."""
     parts = []
-    for base in bases:
-        own = {name: base.model_fields[name] for name in _own(base)}
-        said = descriptions.of_model(base) or "Options that several members have."
-        parts += [f"### {_shared_title(key, base)}", "\n".join([said, *keys(base, own)])]
-    for name, options in members.items():
-        shared = [base for base in bases if issubclass(options, base)]
-        taken = {option for base in shared for option in _own(base) if _unchanged(options, base, option)}
-        own = {option: field for option, field in options.model_fields.items() if option not in taken}
-        said = " ".join(filter(None, [_member(family, name), _elsewhere(key, shared, own)]))
+    for base, title in _shared().items():
+        if title.startswith(f"{key}: "):
+            own = {name: base.model_fields[name] for name in _own(base)}
+            parts += [f"### {title}", "\n".join([descriptions.of_model(base), *keys(base, own)])]
+    for name in family.names():
+        options = family.options(name)
+        shared = [base for base in _shared() if issubclass(options, base)]
+        changed, own = _split(options, shared)
+        path = code.file(family.module(name)).relative_to(code.PACKAGE.parents[1])
+        said = f"[Code](../{path.as_posix()}). {_elsewhere(shared, changed, own)}".rstrip()
         parts += [f"### {key}: {name}", "\n".join([said, *keys(options, own)])]
     return parts
 
 
-def _elsewhere(key: str, shared: list[type[BaseModel]], own: dict) -> str:
-    """Where the member's options are, but for those that are listed below it."""
-    titles = [_shared_title(key, base) for base in shared]
-    links = " and ".join(f"[{title}](#{anchor(title)})" for title in titles)
+def _split(options: type[BaseModel], shared: list[type[BaseModel]]) -> tuple[list[str], dict[str, FieldInfo]]:
+    """Shared options with another default, as code; the options that the member's own section explains."""
+    own, changed = dict(options.model_fields), []
+    for name in [name for base in shared for name in _own(base)]:
+        base = next(base for base in reversed(shared) if name in _own(base))
+        theirs, ours = base.model_fields[name], options.model_fields[name]
+        same = types.describe(theirs) == types.describe(ours)
+        if name in own and same and descriptions.of_keys(base)[name] == descriptions.of_keys(options)[name]:
+            del own[name]
+            changed += [_with_default(name, ours)] * (types.default(theirs) != types.default(ours))
+    return changed, own
+
+
+def _elsewhere(shared: list[type[BaseModel]], changed: list[str], own: dict[str, FieldInfo]) -> str:
+    """The member's shared options: links to them, and the defaults that differ."""
     if not shared:
         return "" if own else "No options."
-    return f"{'Further' if own else 'Its'} options: {links}."
-
-
-def _member(family: Family, name: str) -> str:
-    """First line of the member, the source of its callable, the file that does the work."""
-    module, path = family.load(name), code.file(family.module(name))
-    said = [first_paragraph(module.__doc__)]
-    source = re.search(r"Source: (.*?)(?:;|\.\s+[A-Z]|\.?$)", _callable_doc(module))
-    if source:
-        said.append(f"Source: {text(source.group(1))}.")
-    return " ".join([*said, f"([code](../{path.relative_to(code.PACKAGE.parents[1]).as_posix()}))"])
-
-
-def _callable_doc(module: ModuleType) -> str:
-    documents = (
-        " ".join((one.__doc__ or "").split())
-        for name, one in vars(module).items()
-        if callable(one) and getattr(one, "__module__", "") == module.__name__ and name != "Params"
-    )
-    return next((found for found in documents if "Source: " in found), "")
+    titles = [_shared()[base] for base in shared]
+    links = " and ".join(f"[{title.partition(': ')[2]}](#{anchor(title)})" for title in titles)
+    return f"Takes {links}{', with ' + ', '.join(changed) if changed else ''}."
 
 
 def keys(model: type[BaseModel], fields: dict) -> list[str]:
-    """A line a key; neighbours of one type and meaning share one."""
+    """A line a key; neighbours of one meaning share one."""
     meanings = descriptions.of_keys(model)
-    said = [(name, types.describe(field), meanings.get(name, "")) for name, field in fields.items()]
     lines = []
-    for (kind, meaning), alike in groupby(said, key=lambda one: one[1:]):
-        named = ", ".join(_with_default(name, fields[name]) for name, *_ in alike)
-        lines.append(f"- {named} ({kind}): {meaning}")
+    for meaning, names in groupby(fields, key=lambda name: meanings.get(name, "")):
+        typed = groupby(names, key=lambda name: _type(fields[name]))
+        named = [", ".join(_with_default(name, fields[name]) for name in alike) + kind for kind, alike in typed]
+        lines.append(f"- {', '.join(named)}: {meaning}")
     return lines
+
+
+def _type(field: FieldInfo) -> str:
+    """In brackets; nothing where the default shows it."""
+    kind = types.describe(field) if field.is_required() else types.beside_default(field)
+    return f" ({kind})" if kind else ""
 
 
 def _with_default(name: str, field: FieldInfo) -> str:
     return f"`{name}`" if field.is_required() else f"`{name}: {types.default(field)}`"
 
 
-def _shared_bases(models: list[type[BaseModel]]) -> list[type[BaseModel]]:
-    """Bases with options of their own that two or more of ``models`` have, general ones first."""
-    counted = Counter(base for model in models for base in model.__mro__[1:] if _is_options(base) and _own(base))
-    return sorted((base for base, times in counted.items() if times > 1), key=lambda base: len(base.__mro__))
+@cache
+def _shared() -> dict[type[BaseModel], str]:
+    """Bases whose options two or more members have, general ones first, each with its title: in the first family that has it."""
+    first: dict[type[BaseModel], str] = {}
+    counted: Counter[type[BaseModel]] = Counter()
+    for key, family in [*_FAMILIES, *_SECTIONS]:
+        for name in family.names():
+            for base in filter(_is_options, family.options(name).__mro__[1:]):
+                counted[base] += bool(_own(base))
+                first.setdefault(base, key)
+    bases = sorted((base for base, times in counted.items() if times > 1), key=lambda base: len(base.__mro__))
+    return {base: _shared_title(first[base], base) for base in bases}
 
 
 def _is_options(base: type) -> bool:
@@ -167,11 +181,6 @@ def _is_options(base: type) -> bool:
 
 def _own(base: type[BaseModel]) -> list[str]:
     return [name for name in base.__annotations__ if name in base.model_fields]
-
-
-def _unchanged(model: type[BaseModel], base: type[BaseModel], option: str) -> bool:
-    ours, theirs = model.model_fields[option], base.model_fields[option]
-    return types.describe(ours) == types.describe(theirs) and types.default(ours) == types.default(theirs)
 
 
 def _shared_title(key: str, base: type[BaseModel]) -> str:

@@ -8,19 +8,38 @@ from pydantic.fields import FieldInfo
 
 from tests.docs.reference.markdown import code
 
-_NAMES = {int: "whole number", float: "number", str: "text", bool: "true or false", dict: "mapping", object: "value"}
+_NAMES = {int: "integer", float: "number", str: "text", bool: "boolean", dict: "mapping", object: "text or number"}
 _SHOWN = 12
 _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+_LENGTHS = ("min_length", "max_length")
+_BRACKETS = {"≥": "[", ">": "(", "≤": "]", "<": ")"}
+_DIGEST = "^[0-9a-f]{64}$"
 
 
 def describe(field: FieldInfo) -> str:
-    """``whole number ≥ 1``, ``one of `a`, `b` ``, ``list of text, at least 1``, ``number > 0, or null``."""
+    """``integer ≥ 1``, ``number in [0, 1)``, ``one of `a`, `b` ``, ``list of text``, ``number > 0, or null``."""
     return _described(field.annotation, field.metadata)
 
 
 def default(field: FieldInfo) -> str:
     """The default of a field that has one, as YAML."""
-    return _yaml(field.get_default(call_default_factory=True))
+    return _yaml(_default(field))
+
+
+def beside_default(field: FieldInfo) -> str:
+    """What the default does not show of the type: ``> 0``, ``in [0, 1)``, ``or `b` ``; nothing for many fields."""
+    kind, value = describe(field), _default(field)
+    if value is None:
+        return kind.removesuffix(", or null")
+    if kind.startswith("one of "):
+        shown = code(str(value))
+        rest = kind.removeprefix("one of ").replace(f"{shown}, ", "", 1).replace(f", {shown}", "", 1)
+        return "" if rest == shown else f"or {rest.removeprefix('or ')}"
+    return kind.removeprefix(_NAMES.get(type(value), "mapping")).strip(" ,")
+
+
+def _default(field: FieldInfo) -> object:
+    return field.get_default(call_default_factory=True)
 
 
 def _described(kind: object, metadata: typing.Sequence = ()) -> str:
@@ -35,9 +54,11 @@ def _described(kind: object, metadata: typing.Sequence = ()) -> str:
     if origin is typing.Literal:
         return "one of " + ", ".join(code(value) for value in arguments)
     if origin is list:
-        return f"list of {_described(arguments[0])}{_bounds(metadata)}"
+        return f"list of {_described(arguments[0]).removeprefix('one of ')}{_bounds(metadata)}"
     if origin is dict or _is_model(kind):
         return "mapping"
+    if any(getattr(one, "pattern", None) == _DIGEST for one in metadata):
+        return "SHA-256"
     return _NAMES.get(kind, getattr(kind, "__name__", str(kind))) + _bounds(metadata)
 
 
@@ -47,16 +68,23 @@ def _is_model(kind: object) -> bool:
 
 def _bounds(metadata: typing.Sequence) -> str:
     limits = [
-        f"{sign} {_number(getattr(one, name))}"
+        (sign, _number(getattr(one, name)))
         for name, sign in _BOUNDS.items()
         for one in metadata
         if getattr(one, name, None) is not None
     ]
-    lengths = [f", at least {one.min_length}" for one in metadata if getattr(one, "min_length", None)]
-    lengths += [f", at most {one.max_length}" for one in metadata if getattr(one, "max_length", None)]
+    fewest, most = (max((getattr(one, end, None) or 1 for one in metadata), default=1) for end in _LENGTHS)
     patterns = [one.pattern for one in metadata if getattr(one, "pattern", None)]
-    said = (" " + " and ".join(limits)) if limits else ""
-    return said + "".join(lengths) + "".join(f" like `{pattern}`" for pattern in patterns)
+    length = f", {fewest} of them" if most == fewest > 1 else f", at least {fewest}" if fewest > 1 else ""
+    return _range(limits) + length + "".join(f" like `{pattern}`" for pattern in patterns)
+
+
+def _range(limits: list[tuple[str, str]]) -> str:
+    """`` > 0``, `` in [0, 1)``."""
+    match limits:
+        case [(low, least), (high, most)]:
+            return f" in {_BRACKETS[low]}{least}, {most}{_BRACKETS[high]}"
+    return "".join(f" {sign} {bound}" for sign, bound in limits)
 
 
 def _number(value: float) -> str:

@@ -15,14 +15,14 @@ RANDOM = "random_filters"
 
 class BottomUpOptions(FeatureParams):
     tsv: list[str] = Field(min_length=1)
-    """the files, or folders whose ``*.tsv`` and ``*.tsv.<number>`` are read"""
+    """files, or folders with ``*.tsv`` and ``*.tsv.<number>``"""
     key: Literal["file", "image_id"] = "file"
-    """what a row's image_id is, ``file``: the number at the end of the image's file name
-    (COCO_val2014_000000391895.jpg, 36979.jpg), or ``image_id``: that of images.parquet"""
+    """meaning of image_id in a row: the number at the end of the image's file name (COCO_val2014_000000391895.jpg,
+    36979.jpg), or image_id of images.parquet"""
     regions: PositiveInt = 36
-    """of every image. As they are by default: not normalised"""
+    """of every image"""
     dimensions: PositiveInt = 2048
-    """of every image. As they are by default: not normalised"""
+    """of every region"""
     normalise: bool = False
     shard_size: ShardSize = 256
 
@@ -36,33 +36,33 @@ class FasterRcnnOptions(FeatureParams):
     regions: PositiveInt = 36
     """boxes of every image"""
     shorter: PositiveInt = 600
-    """every image is scaled so that its shorter side has ``shorter`` pixels, or its longer side ``longer`` if
-    that is less; detector and trunk see the same"""
+    """pixels: an image is scaled to this shorter side, or to the longer side ``longer`` if that is smaller; detector
+    and trunk see the same"""
     longer: PositiveInt = 1000
-    """every image is scaled so that its shorter side has ``shorter`` pixels, or its longer side ``longer`` if
-    that is less; detector and trunk see the same"""
+    """pixels: an image is scaled to this shorter side, or to the longer side ``longer`` if that is smaller; detector
+    and trunk see the same"""
     detector: str = "fasterrcnn_resnet50_fpn_v2"
-    """one of torchvision's ``fasterrcnn_*``"""
+    """a ``fasterrcnn_*`` of torchvision"""
     detector_weights: WeightsName = "COCO_V1"
     """a torchvision weights entry, ``random`` or a path"""
     detector_sha256: Digest | None = None
-    """the digest of that file"""
+    """required digest of that file"""
     detector_args: dict[str, object] = Field(default_factory=dict)
-    """passed to its constructor (num_classes, for weights of other classes)"""
+    """arguments of its constructor, such as num_classes"""
     trunk: str = "resnet101"
-    """a ``resnet*``, ``resnext*``, ``wide_resnet*`` or ``mobilenet_v2`` of torchvision that makes the features"""
+    """network of the features: a ``resnet*``, ``resnext*``, ``wide_resnet*`` or ``mobilenet_v2`` of torchvision"""
     trunk_args: dict[str, object] = Field(default_factory=dict)
-    """passed to its constructor"""
+    """arguments of its constructor"""
     weights: WeightsName = "imagenet"
-    """of the trunk, as of every classifier"""
+    """of the trunk, as of other classifiers"""
     sha256: Digest | None = None
-    """of the trunk, as of every classifier"""
+    """of the trunk, as of other classifiers"""
     mean: Channels | None = None
-    """of the trunk, as of every classifier"""
+    """of the trunk, as of other classifiers"""
     std: Scales | None = None
-    """of the trunk, as of every classifier"""
+    """of the trunk, as of other classifiers"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """of the trunk; the detector always runs in float32, bfloat16 would move boxes by several pixels"""
+    """of the trunk; the detector runs in float32, since bfloat16 moves boxes by several pixels"""
     store: Literal["float32", "float16"] = "float32"
     batch_size: PositiveInt = 8
     shard_size: ShardSize = 256
@@ -87,19 +87,17 @@ class FasterRcnnOptions(FeatureParams):
 
 class GridOptions(ImageParams):
     model: str
-    """a classifier of ``library``, or ``random_filters``, which needs no trained weights (for rendered pictures
-    such as ``shapes``)"""
+    """a classifier of ``library``, or ``random_filters`` (no trained weights, for rendered pictures)"""
     library: Literal["torchvision", "timm"] = "torchvision"
-    """where the model is from"""
+    """source of the model"""
     model_args: dict[str, object] = Field(default_factory=dict)
-    """passed to its constructor, of ``random_filters`` filters (256), size (7) and stride (2)"""
+    """arguments of its constructor; of ``random_filters``: filters (256), size (7), stride (2)"""
     rows: PositiveInt = 7
-    """of the grid; a larger map is averaged down to it. The mean over ten crops would mix places, so there is the
-    centre crop only"""
+    """size of the grid; a larger map is averaged down to it"""
     columns: PositiveInt = 7
-    """of the grid; a larger map is averaged down to it. The mean over ten crops would mix places, so there is the
-    centre crop only"""
+    """size of the grid; a larger map is averaged down to it"""
     crops: Literal["center"] = "center"
+    """the centre only; a mean over ten crops would mix places"""
     shard_size: ShardSize = 256
 
     traits: ClassVar = BackboneTraits(trainable=True)
@@ -141,13 +139,11 @@ class RandomFiltersOptions(FeatureParams):
     filters: PositiveInt = 256
     """their number, half the number of features"""
     size: PositiveInt = 7
-    """of the filters, in pixels of the image after it has been scaled to image_size x image_size (the aspect
-    ratio is not kept, nothing is cut off)"""
+    """of a filter, in pixels of the scaled image"""
     stride: PositiveInt = 2
-    """of the filters, in pixels of the image after it has been scaled to image_size x image_size (the aspect
-    ratio is not kept, nothing is cut off)"""
+    """of a filter, in pixels of the scaled image"""
     image_size: PositiveInt = 64
-    """its side in pixels"""
+    """side in pixels; the whole image is scaled to a square"""
 
     traits: ClassVar = BackboneTraits(trainable=True)
 
@@ -169,16 +165,16 @@ class TimmOptions(ImageParams):
     model: str
     """an architecture or ``architecture.tag``"""
     model_args: dict[str, object] = Field(default_factory=dict)
-    """passed to timm.create_model, as in {pad_type: same}"""
+    """arguments of timm.create_model, such as {pad_type: same}"""
 
     traits: ClassVar = BackboneTraits(trainable=True)
 
 
 class TorchvisionOptions(ImageParams):
     model: str
-    """a name of ``torchvision.models``"""
+    """a name in ``torchvision.models``"""
     model_args: dict[str, object] = Field(default_factory=dict)
-    """passed to its constructor, for weights of other shapes"""
+    """arguments of its constructor, for weights of other shapes"""
 
     traits: ClassVar = BackboneTraits(trainable=True)
 

@@ -15,17 +15,17 @@ ShardSize = Annotated[PositiveInt, Field(exclude=True)]
 
 
 class FeatureParams(Strict):
-    """What happens to the features of any backbone."""
+    """Options of every backbone."""
 
     normalise: bool = True
-    """scale every vector to unit length"""
+    """scales every vector to unit length"""
     store: Literal["float32", "float16"] | None = "float32"
-    """the type in features.npy"""
+    """type in features.npy"""
     batch_size: PositiveInt = 64
-    """images in one forward pass, part of what the last bits depend on"""
+    """images of a forward pass; the last bits of features depend on it"""
     shard_size: ShardSize = 1024
-    """images in one shard, rounded up to whole batches: what a killed extraction loses at most, and what is in
-    memory twice while it is written"""
+    """images of a shard, rounded up to whole batches: the most that a killed extraction loses; a shard is in memory
+    twice while it is written"""
 
     def reads(self) -> list[SourceFiles]:
         """Files from outside of the pipeline, beside the pictures."""
@@ -33,35 +33,33 @@ class FeatureParams(Strict):
 
 
 class ImageParams(FeatureParams):
-    """What a network sees of an image. ``null`` means: as the network's weights were published."""
+    """How a network sees an image. ``null`` is the value that the weights were published with."""
 
     weights: WeightsName = "imagenet"
-    """``imagenet`` (the published weights), the name of one torchvision weights entry such as IMAGENET1K_V1,
-    ``random``, or a path"""
+    """``imagenet`` (published weights), a torchvision weights entry such as IMAGENET1K_V1, ``random``, or a path"""
     sha256: Digest | None = None
-    """the full digest the weights file must have"""
+    """required digest of the weights file"""
     image_size: PositiveInt | None = None
-    """pixels of the square crop"""
+    """side of the square crop in pixels"""
     resize: PositiveInt | None = None
-    """pixels before the crop, by default the published ratio to image_size (``shorter``) or image_size itself
-    (``exact``)"""
+    """pixels before the crop; null: the published ratio to image_size (``shorter``), or image_size (``exact``)"""
     resize_mode: Literal["shorter", "exact"] = "shorter"
     """``shorter`` scales the shorter side and keeps the aspect ratio, ``exact`` scales both sides"""
     interpolation: Literal["bilinear", "bicubic"] | None = None
-    """of the scaling"""
+    """method of scaling"""
     mean: Channels | None = None
-    """of each colour channel, for pixels from 0 to 1"""
+    """of each colour channel, pixels from 0 to 1"""
     std: Scales | None = None
-    """of each colour channel, for pixels from 0 to 1"""
+    """of each colour channel, pixels from 0 to 1"""
     crops: Literal["center", "ten"] = "center"
     """the centre, or the mean over centre, four corners and their mirror images"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """``auto`` is bfloat16 where the hardware computes it natively"""
     draft: bool = False
-    """let libjpeg read large JPEGs at a half, a quarter or an eighth of their size (see ``Transform.enough``)"""
+    """libjpeg reads large JPEGs at a half, a quarter or an eighth of their size"""
     compile: bool = False
-    """translate the network with torch.compile first, which takes a C++ compiler and half a minute or more, and
-    changes the last bits of the features"""
+    """compiles the network by torch.compile: needs a C++ compiler and half a minute or more, changes the last bits of
+    features"""
     store: Literal["float32", "float16"] = "float32"
 
     @model_validator(mode="after")

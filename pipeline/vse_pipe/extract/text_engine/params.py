@@ -29,27 +29,27 @@ class TextParams(Strict):
 
 
 class VectorParams(TextParams):
-    """Of methods that give each caption a vector."""
+    """Options of methods with a vector a caption."""
 
     store: Literal["float32", "float16"] = "float32"
-    """the type on disk"""
+    """type on disk"""
     block: PositiveInt = 256
     """captions in memory at a time"""
 
 
 class WordVectorParams(VectorParams):
-    """Of methods that take the vectors of words from a file."""
+    """Options of methods that read word vectors."""
 
     vectors: str
-    """a file of word vectors (.bin, .txt, .vec, each also .gz, .npz, or .npy with ``words``)"""
+    """file of word vectors: .bin, .txt, .vec, each also .gz, .npz, or .npy with ``words``"""
     words: str | None = None
-    """of vectors in .npy, the file of their words: a line each, or a Parquet file with one column of text"""
+    """for .npy: file of the words, one a line, or Parquet with one text column"""
     sha256: Digest | None = None
-    """what it must have"""
+    """required digest of ``vectors``"""
     lower: bool = True
-    """captions are lower-cased before words are looked up"""
+    """lower-cases captions before words are looked up"""
     unit: bool = False
-    """word vectors are scaled to unit length first"""
+    """scales word vectors to unit length first"""
 
     @property
     def path(self) -> Path:

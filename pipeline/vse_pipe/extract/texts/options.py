@@ -18,16 +18,16 @@ _OF_NAME = 2
 
 
 class EncoderParams(VectorParams):
-    """Of methods of pre-trained sentence encoders."""
+    """Options of pretrained sentence encoders."""
 
     model: str
     """a folder, or a name on the model hub"""
     revision: str | None = None
-    """the commit on the hub that the name is pinned to"""
+    """commit on the hub"""
     batch_size: PositiveInt = 64
-    """captions in one forward pass"""
+    """captions of a forward pass"""
     normalise: bool = True
-    """unit length"""
+    """scales vectors to unit length"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N"""
 
@@ -47,19 +47,19 @@ class EncoderParams(VectorParams):
 class HglmmOptions(WordVectorParams):
     unit: bool = True
     components: PositiveInt = 30
-    """30 in Wang et al., CVPR 2016; unit and ica as in the authors' code ("vectors_norm", "ica_300")"""
+    """of the mixture; 30 in Wang et al., CVPR 2016"""
     ica: Literal["all", "none"] | PositiveInt = "all"
-    """independent components to turn the word vectors into first; ``all`` as many as they have dimensions, or none"""
+    """independent components of the word vectors, ``all``: as many as their dimensions"""
     ica_iterations: PositiveInt = 200
-    """of the EM and of the ICA, at most"""
+    """most iterations of ICA"""
     max_iterations: PositiveInt = 100
-    """of the EM and of the ICA, at most"""
+    """most iterations of EM"""
     tolerance: NonNegativeFloat = 1e-3
-    """of the EM, the gain of log-likelihood in nats a word at which it stops"""
+    """EM stops at this gain of log-likelihood, in nats a word"""
     pca: PositiveInt | None = None
-    """dimensions the vectors are reduced to, 6000 in the paper (of 18000)"""
+    """dimensions after PCA; 6000 of 18000 in the paper"""
     pca_captions: PositiveInt | None = None
-    """train captions it is fitted on, all when left out"""
+    """train captions that fit the PCA; null: all"""
 
     traits: ClassVar = TextFeatureTraits(libraries=("nltk", "scikit-learn", "scipy"), terms=True)
 
@@ -89,8 +89,8 @@ class MixedPart(Strict):
 
 class MixedOptions(VectorParams):
     parts: Annotated[list[MixedPart], Field(min_length=2)]
-    """the methods, each a mapping of ``method``, ``weight`` (1 when left out: what its vectors of unit length are multiplied
-    by) and the method's own options, of which ``store`` and ``block`` have no effect here"""
+    """methods, each ``{method, weight, ...}`` with the method's own options; ``weight`` (1) is the length of its
+    vectors; ``store`` and ``block`` of a part have no effect"""
 
     traits: ClassVar = TextFeatureTraits(mixes=True)
 
@@ -121,11 +121,11 @@ class OpenClipOptions(PairParams, VectorParams):
     """Features of backbone ``open_clip`` with the same model and weights are its images' side."""
 
     tokenizer: str | None = None
-    """of architectures whose tokenizer does not come with open_clip (SigLIP): the folder with its files"""
+    """folder of the tokenizer's files, for architectures whose tokenizer open_clip lacks (SigLIP)"""
     batch_size: PositiveInt = 64
-    """captions in one forward pass"""
+    """captions of a forward pass"""
     normalise: bool = True
-    """unit length"""
+    """scales vectors to unit length"""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N"""
 
@@ -146,9 +146,9 @@ class OpenClipOptions(PairParams, VectorParams):
 
 class SentenceTokensOptions(EncoderParams):
     store: Literal["float32", "float16"] = "float16"
-    """the type on disk"""
+    """type on disk"""
     special: bool = True
-    """keep the first and the last token, which the encoder adds; without, a caption without any other keeps them"""
+    """keeps the first and the last token, which the encoder adds; a caption without others always keeps them"""
 
     traits: ClassVar = TextFeatureTraits(
         gives="fragments", libraries=("sentence-transformers", "torch", "transformers"), extra="sentences"
@@ -163,13 +163,14 @@ class SentencesOptions(EncoderParams):
 
 class TfidfOptions(VectorParams):
     size: PositiveInt = 3000
-    """dictionary and dimensions, the paper's for Flickr30k; 5600 for COCO"""
+    """words of the dictionary, and dimensions; fewer where the train captions hold fewer. The paper: 3000 for
+    Flickr30k, 5600 for COCO"""
     stop_words: bool = True
-    """leave out function words"""
+    """leaves out function words"""
     lemmatise: bool = True
-    """count "dogs" as "dog"."""
+    """counts "dogs" as "dog", for example"""
     normalise: bool = True
-    """unit length. Fewer dimensions come out where the train captions hold fewer words"""
+    """scales vectors to unit length"""
 
     traits: ClassVar = TextFeatureTraits(libraries=("nltk", "scikit-learn", "scipy", "simplemma"), terms=True)
 
@@ -178,7 +179,7 @@ class WordsOptions(TextParams):
     """Defaults: vsepp's."""
 
     min_count: PositiveInt = 4
-    """words seen less often become <unk>"""
+    """rarer words become <unk>"""
     max_words: PositiveInt = 100
     """longer captions are cut"""
 

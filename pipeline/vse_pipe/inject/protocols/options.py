@@ -17,14 +17,14 @@ class AsIsOptions(Strict):
 
 class CaptionOptions(Strict):
     rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    """share of train captions that exchange their images among themselves"""
+    """share of train captions that exchange their images"""
 
 
 class FileOptions(Strict):
     path: str
     """the file, relative to the project or absolute"""
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    """its digest, so that a project says which mismatches it has; any other file is refused"""
+    """required digest of that file"""
 
     # The stage reads what ``path`` names and hands the array over in place of a rate.
     traits: ClassVar = ProtocolTraits(decides_by="index")
@@ -32,4 +32,4 @@ class FileOptions(Strict):
 
 class ImageOptions(Strict):
     rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
-    """share of train images whose captions are shown with another image of that share"""
+    """share of train images that exchange their captions"""

@@ -23,14 +23,14 @@ Part = Annotated[object, AfterValidator(_a_pattern_or_a_share)]
 
 
 class ShardParams(Strict):
-    """Which shards, by patterns of file names below ``source``."""
+    """Patterns of file names below ``source``."""
 
     train: str
-    """its pattern"""
+    """pattern of the split"""
     val: Part
-    """its pattern, or the share of the train images that are drawn for it, 0 for none"""
+    """pattern of the split, or its share of the train images; 0: none"""
     test: Part
-    """its pattern, or the share of the train images that are drawn for it, 0 for none"""
+    """pattern of the split, or its share of the train images; 0: none"""
 
     @model_validator(mode="after")
     def _leave_some_to_train(self) -> "ShardParams":

@@ -29,7 +29,7 @@ Ending = Annotated[str, Field(min_length=1)]
 
 class CcOptions(Strict):
     splits: Annotated[list[Literal["train", "dev", "test"]], Field(min_length=1, default_factory=lambda: list(ORDER))]
-    """which to read"""
+    """splits to read"""
 
     # A noise protocol that claims to know which train pairs match is refused for such data.
     traits: ClassVar = FormatTraits(knows_truth=False)
@@ -41,11 +41,11 @@ class CcOptions(Strict):
 
 class CsvOptions(Strict):
     images: str = "."
-    """folder of the images, relative to the folder of the table"""
+    """folder of the images, relative to the table's folder"""
     val: _Share = 0.1
-    """shares when there is no split column"""
+    """shares where no column says the split"""
     test: _Share = 0.1
-    """shares when there is no split column"""
+    """shares where no column says the split"""
 
     @model_validator(mode="after")
     def _leave_some_to_train(self) -> Self:
@@ -69,7 +69,7 @@ def _named_in_table(source: Path) -> Iterator[str]:
 
 class EntitiesOptions(Strict):
     images: str = "flickr30k-images"
-    """the folder of the pictures ``<id>.jpg``, relative to ``source``"""
+    """folder of the pictures ``<id>.jpg``, relative to ``source``"""
 
     def reads(self, source: Path) -> list[SourceFiles]:
         """The lists of pictures, their sentences and annotations, and the pictures."""
@@ -98,11 +98,11 @@ class FolderOptions(Strict):
 
 class KarpathyOptions(Strict):
     images: str = "images"
-    """the folder of images, relative to the folder of the json"""
+    """folder of the images, relative to the folder of the json"""
     max_captions: PositiveInt | None = None
-    """the first so many of each image"""
+    """of each image, the first ones"""
     include_restval: bool = True
-    """COCO's ``restval`` images count as train"""
+    """counts COCO's ``restval`` images as train"""
 
     def reads(self, source: Path) -> list[SourceFiles]:
         """The json, and the pictures that it names."""
@@ -124,13 +124,13 @@ class ParquetOptions(ShardParams):
     val: Part = "val*.parquet"
     test: Part = "test*.parquet"
     image: str = "image"
-    """the column of bytes, or of structs with a field ``bytes``"""
+    """column of bytes, or of structs with a field ``bytes``"""
     caption: str = "caption"
-    """the column of strings or lists of strings"""
+    """column of strings or lists of strings"""
     image_id: str | None = None
-    """the column of the images' ids, numbers or text; null: running numbers"""
+    """column of image ids, numbers or text; null: running numbers"""
     split: str | None = None
-    """a column that says each row's split, of the files that ``train`` names"""
+    """column of the split, in the files of ``train``"""
 
     @model_validator(mode="before")
     @classmethod
@@ -144,12 +144,11 @@ class ParquetOptions(ShardParams):
 
 class PrecompOptions(Strict):
     splits: Annotated[list[Literal["train", "dev", "test"]], Field(min_length=1, default_factory=lambda: list(ORDER))]
-    """which to read"""
+    """splits to read"""
     test: Literal["test", "testall"] = "test"
-    """which files are the test split"""
+    """files of the test split"""
     captions_per_image: PositiveInt | dict[Literal["train", "dev", "test"], PositiveInt] | None = None
-    """null to infer it from the files, which must then agree on one number; a number a split, such as ``{train: 5, test: 1}``, where
-    they do not; of a split that is not named it is inferred"""
+    """one number, or one a split such as ``{train: 5, test: 1}``; null, and splits left out: inferred from the files"""
 
     @property
     def prefixes(self) -> list[str]:
@@ -163,15 +162,15 @@ class PrecompOptions(Strict):
 
 class RegionsOptions(Strict):
     proposals: str = "windows"
-    """how boxes are proposed"""
+    """method of proposing boxes"""
     options: dict[str, object] = Field(default_factory=dict)
-    """those of the proposals"""
+    """of that method"""
     count: PositiveInt = 100
-    """proposals of a picture, at most"""
+    """most proposals of a picture"""
     splits: Annotated[list[Split], Field(min_length=1)] = Field(default_factory=lambda: list(_HELD_OUT))
-    """of these the pictures get proposals; train too where hard boxes are mined"""
+    """splits whose pictures get proposals; hard negative mining needs train too"""
     regions_per_phrase: PositiveInt = 10
-    """in train, boxes of one and the same phrase, at most; drawn by the seed"""
+    """most boxes of one phrase in train, drawn by the seed"""
 
     traits: ClassVar = FormatTraits(proposes=True)
 
@@ -191,10 +190,10 @@ class WebdatasetOptions(ShardParams):
     images: Annotated[list[Ending], Field(min_length=1, default_factory=lambda: list(_IMAGES))]
     """endings of image files"""
     caption: Ending = "txt"
-    """the ending of the captions' file"""
+    """ending of the captions' file"""
     field: str = "caption"
-    """of a json file, the key whose string or list of strings they are"""
+    """key of the captions in json files, a string or a list of strings"""
     lines: bool = False
     """every line of a text file is a caption"""
     ids: Literal["running", "key"] = "running"
-    """of images: numbers in the order of the shards, or the samples' keys, which must be unique among all shards"""
+    """image ids: numbers in the order of the shards, or the samples' keys, unique among all shards"""

@@ -14,16 +14,17 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 class FileOptions(Strict):
     path: Annotated[str, Field(pattern=r"\.(npz|mat|csv)$")]
-    """of arrays ``image`` (n), ``boxes`` (n, 4) and, where there are any, ``scores`` (n), or a table
-    ``image,x1,y1,x2,y2[,score]``; without scores the first boxes are the best"""
+    """arrays ``image`` (n), ``boxes`` (n, 4) and optionally ``scores`` (n), or a table ``image,x1,y1,x2,y2[,score]``;
+    without scores the first boxes are the best"""
     sha256: Digest | None = None
-    """the digest of that file; any other is refused"""
+    """required digest of that file"""
     by: Literal["stem", "file", "image_id"] = "stem"
-    """what ``image`` says of a picture: its file's name without folder and ending, ``file`` as images.parquet has it, or its id"""
+    """meaning of ``image``: the picture's file name without folder and ending, ``file`` of images.parquet, or the image
+    id"""
     form: Literal["corners", "sizes"] = "corners"
-    """of a box: x1, y1, x2, y2, both corners inside, or x, y, width, height"""
+    """of a box: x1, y1, x2, y2 with both corners inside, or x, y, width, height"""
     first_pixel: Literal[0, 1] = 0
-    """the number of the first pixel, 1 in MATLAB"""
+    """number of the first pixel, 1 in MATLAB"""
 
     traits: ClassVar = ProposalTraits(reads="path")
 
@@ -33,17 +34,17 @@ class FileOptions(Strict):
 
 class RpnOptions(Strict):
     detector: str = "fasterrcnn_resnet50_fpn_v2"
-    """one of torchvision's ``fasterrcnn_*``"""
+    """a ``fasterrcnn_*`` of torchvision"""
     weights: WeightsName = "COCO_V1"
     """a torchvision weights entry, ``random`` or a path"""
     sha256: Digest | None = None
-    """the digest of that file"""
+    """required digest of that file"""
     detector_args: dict[str, object] = Field(default_factory=dict)
-    """passed to its constructor (rpn_nms_thresh, num_classes)"""
+    """arguments of its constructor, such as rpn_nms_thresh or num_classes"""
     shorter: PositiveInt = 600
-    """the shorter side of a picture is scaled to it, or the longer one to ``longer`` if that is less"""
+    """pixels: a picture is scaled to this shorter side, or to the longer side ``longer`` if that is smaller"""
     longer: PositiveInt = 1000
-    """pixels"""
+    """pixels: a picture is scaled to this shorter side, or to the longer side ``longer`` if that is smaller"""
 
     traits: ClassVar = ProposalTraits(threads=False)
 
@@ -63,7 +64,7 @@ class SelectiveSearchOptions(Strict):
     mode: Literal["fast", "quality"] = "fast"
     """``quality`` segments in more colour spaces and sizes: more boxes, several times the time"""
     longer: PositiveInt = 500
-    """a picture whose longer side has more pixels is scaled to so many"""
+    """larger pictures are scaled to this longer side in pixels"""
 
     def reads(self) -> list[SourceFiles]:
         return []
@@ -73,7 +74,7 @@ class WindowsOptions(Strict):
     scales: Annotated[list[Share], Field(min_length=1)] = Field(default_factory=lambda: [0.8, 0.5, 0.3, 0.2])
     """sides of a square window, as shares of the square root of the picture's area"""
     ratios: Annotated[list[PositiveFloat], Field(min_length=1)] = Field(default_factory=lambda: [1.0, 0.5, 2.0])
-    """of a window's width to its height, its area being kept"""
+    """of a window's width to its height, at the same area"""
 
     def reads(self) -> list[SourceFiles]:
         return []

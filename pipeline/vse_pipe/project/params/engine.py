@@ -15,13 +15,13 @@ class EngineParams(Strict):
     """engine: which processes extract, embed, evaluate and audit compute in. No result depends on it."""
 
     name: str = LOCAL
-    """``local``, the process of the command; ``ray``, workers of a Ray cluster"""
+    """``local``: the process of the command; ``ray``: workers of a Ray cluster"""
     workers: PositiveInt = 1
-    """of ``ray``: how many processes"""
+    """number of Ray's processes"""
     address: str = LOCAL
-    """of ``ray``: that of the cluster, ``auto`` for the one this node belongs to; ``local``: one on this machine that ends with the command"""
+    """of Ray's cluster; ``auto``: the one of this node; ``local``: one on this machine that ends with the command"""
     memory: PositiveInt = 2048
-    """of ``ray``: MiB that a worker's part of the work may take at once, beside the model and the vectors that workers of a node share"""
+    """MiB of a Ray worker's part of the work, beside the model and the vectors that the workers of a node share"""
 
     @field_validator("name")
     @classmethod

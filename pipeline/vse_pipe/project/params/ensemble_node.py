@@ -19,16 +19,16 @@ class EnsembleNode(Strict):
     second: str | None = None
     """names under runs"""
     runs: Annotated[list[str], Field(min_length=1)] | None = None
-    """names under runs, instead of first and second; of a run with seeds all its models"""
+    """names under runs, instead of first and second; a run with seeds stands for all its models"""
     weights: list[NonNegativeFloat] | Literal["tuned"] | None = None
-    """of each run in turn, with seeds of each model, only their proportions count; ``tuned``: chosen on val; null: all the same"""
+    """proportions, one a run (for a run with seeds: one a model); ``tuned``: chosen on val; null: equal"""
     fusion: Fusion = "mean"
-    """what is averaged: the scores (``mean``), the scores of each query at mean 0 and deviation 1 (``zscore``), or 1 / (60 + rank)
+    """mean of the scores, of each query's scores at mean 0 and deviation 1 (``zscore``), or of 1 / (60 + rank)
     (``rrf``)"""
     cascade: PositiveInt | None = None
-    """no mean: of each query the best so many by the first run are put in order by the second, the others stay behind them"""
+    """the second run sorts this many best items of the first, for each query; no fusion"""
     row: str | None = None
-    """the row of a paper's table that it repeats, as of a run"""
+    """row of a paper's table that it repeats"""
 
     @property
     def members(self) -> tuple[str, ...]:

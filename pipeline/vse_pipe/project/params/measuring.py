@@ -14,37 +14,36 @@ class EvaluateParams(Strict):
     """evaluate: the protocol every run is measured under."""
 
     split: Literal["test", "val"] = "test"
-    """whose queries are ranked, in a gallery of the same split"""
+    """split of queries and gallery"""
     protocol: Literal["full", "folds", "first"] = "full"
-    """``full``, the whole split; ``folds``, the mean over folds of fold_size images; ``first``, the first such fold"""
+    """the whole split, the mean over folds of fold_size images, or the first such fold"""
     fold_size: PositiveInt = 1000
     """images of a fold"""
     ties: Literal["pessimistic", "average", "optimistic"] = "pessimistic"
-    """where a correct item scores like wrong ones, its place is the last of them, the mean or the first"""
+    """place of a correct item that scores like wrong ones: the last, the mean or the first of them"""
     bank: str = "test"
-    """whose queries correct the hubs: ``test``, the very queries that are ranked (transductive, the papers'
-    protocol); ``train`` or ``val`` of the same run, or a folder with images.parquet and captions.parquet of the
-    same model (inductive)"""
+    """queries that correct hubs: ``test``, the ranked ones (transductive, the papers' protocol); inductive: ``train``
+    or ``val`` of the run, or a folder with images.parquet and captions.parquet of the same model"""
     recall: list[PositiveInt] = Field(default_factory=lambda: [1, 5, 10])
-    """K of R@K, beside 1, 5 and 10, which are always measured since rsum is their sum; matchings have these three alone"""
+    """K of R@K; 1, 5 and 10 are always measured, matchings have no others"""
     ndcg: list[PositiveInt] = Field(default_factory=lambda: [10])
-    """K of nDCG@K, beside 10"""
+    """K of nDCG@K; 10 is always measured"""
     judgements: str | dict[str, str] | None = None
-    """a file of image_id, caption_id and grade, from the project's root: grades that people gave, measured beside recall; in a
-    project whose runs are on several data sets a file for each that has one, by its name"""
+    """file of image_id, caption_id and grade by people, from the project's root, measured beside recall; for several
+    data sets a mapping from name to file"""
     correct_above: NonNegativeFloat = 0.0
-    """a pair is correct for the figures of ``judgements`` whose mean grade is larger, for ``--trec-run`` whose relevance is"""
+    """pairs of a larger mean grade in ``judgements``, or of a larger relevance for ``--trec-run``, are correct"""
     labels: str | dict[str, str] | None = None
-    """a file of image_id and label, such as the objects in each picture, for PMRP; or one for each data set, as of ``judgements``"""
+    """file of image_id and label, such as objects in a picture, for PMRP; or a mapping as for ``judgements``"""
     sha256: dict[str, Digest] = Field(default_factory=dict)
-    """of files that ``judgements`` and ``labels`` name, by their path; any other file is refused"""
+    """required digests of the files of ``judgements`` and ``labels``, by path"""
     tune: bool = False
-    """choose the criteria's parameters on val"""
+    """chooses the criteria's parameters on val"""
     calibrate: Literal["none", "isotonic", "platt"] = "none"
-    """how a probability of a match is fitted to scores on val and measured on ``split``, in metrics.json beside the rest;
-    ``search`` takes ``isotonic`` where it is ``none``"""
+    """method that fits the probability of a match to scores on val and measures it on ``split``; for ``none``,
+    ``search`` takes ``isotonic``"""
     memory: PositiveInt = 4096
-    """MiB that scores and working copies may take, and, of files given with ``--images``, their content"""
+    """MiB of scores and working copies, and of the content of ``--images`` and the like"""
     resamples: NonNegativeInt = 1000
     """of the bootstrap behind the 95% intervals; 0 leaves them out"""
     approximate: Literal["none", "ivf_pq", "ivf", "hnsw"] = "none"

@@ -59,13 +59,13 @@ class DatasetNode(_Open):
     """datasets.<name>: a data set and the format it is read with. Further keys are the options of the format."""
 
     format: str
-    """how the files are laid out"""
+    """layout of the files"""
     source: str
-    """where they are, relative to the project or absolute"""
+    """their place, relative to the project or absolute"""
     on_error: OnError = "fail"
-    """whether ``prepare`` and ``extract`` stop at images that are missing or do not decode, or leave them out and list them"""
+    """at images that are missing or do not decode, ``prepare`` and ``extract`` stop, or list them and leave them out"""
     memory: PositiveInt = 4096
-    """MiB that captions, and pictures in Parquet files, may take while ``prepare`` reads them"""
+    """MiB of captions, and of pictures in Parquet files, while ``prepare`` reads them"""
 
 
 class FeaturesNode(_Open):
@@ -74,12 +74,11 @@ class FeaturesNode(_Open):
     dataset: str
     """a name under datasets"""
     backbone: str
-    """what computes the features"""
+    """member that computes the features"""
     on_error: OnError | None = None
-    """``skip`` leaves images that cannot be read out and records them, ``fail`` stops at the first; null: as the data set says"""
+    """stop at the first unreadable image, or record it and go on; null: as the data set says"""
     max_errors: Limit = 0.01
-    """how many may be left out beside those that ``prepare`` has listed, a number of images, or below 1 a share of them
-    (rounded up)"""
+    """images that may be left out beside those that ``prepare`` lists: a number, or below 1 a share (rounded up)"""
 
 
 class TextsNode(_Open):
@@ -89,7 +88,7 @@ class TextsNode(_Open):
     dataset: str
     """a name under datasets"""
     method: str
-    """how they are computed"""
+    """member that computes them"""
 
 
 class NoiseNode(_Open):
@@ -99,7 +98,7 @@ class NoiseNode(_Open):
     dataset: str
     """a name under datasets"""
     protocol: str
-    """which pairs are mismatched"""
+    """member that chooses the mismatched pairs"""
 
 
 class TeacherNode(Strict):
@@ -108,11 +107,11 @@ class TeacherNode(Strict):
     dataset: str
     """a name under datasets"""
     noise: str
-    """under noises, whose pairs these are; or under teachers, whose runs teach beside this one"""
+    """a noise, whose pairs these are, or another teacher, which teaches as well"""
     run: str
-    """under runs, compared by cosine and embedded with its training split; of one with seeds all its models"""
+    """a run that compares by cosine and has embedded train; a run with seeds stands for all its models"""
     weight: PositiveFloat = 1.0
-    """of its cosines in the mean of all runs that teach together; only proportions count"""
+    """of its cosines in the mean over all teachers; only proportions count"""
 
 
 class RunNode(Strict):
@@ -125,71 +124,69 @@ class RunNode(Strict):
     texts: str
     """under texts"""
     noise: str
-    """under noises, or under teachers for a scheme that has one"""
+    """under noises, or under teachers for a scheme with a teacher"""
     loss: str
-    """a member of the family of that name"""
+    """member of the family"""
     scheme: str
-    """a member of the family of that name"""
+    """member of the family"""
     similarity: str
-    """a member of the family of that name"""
+    """member of the family"""
     text: str
-    """the encoder of that side"""
+    """encoder of the side"""
     image: str
-    """the encoder of that side"""
+    """encoder of the side"""
     sampler: str = "captions"
-    """what makes the batches"""
+    """member that makes the batches"""
     row: str | None = None
-    """the row of a paper's table that this run repeats, for example ``hal-aaai2020 2.12``; the report sets the
-    two side by side"""
+    """row of a paper's table that this run repeats, such as ``hal-aaai2020 2.12``; the report shows both"""
     options: dict[str, dict] = Field(default_factory=dict)
-    """values for this run's members on top of the family sections, by family: ``{loss: {gamma: 60}}``"""
+    """options of this run's members by family, such as ``{loss: {gamma: 60}}``"""
     train: dict = Field(default_factory=dict)
-    """values on top of the section train"""
+    """values that override the section train"""
     seeds: Seeds | None = None
-    """a model each, ``[1, 2, 3]``: the run is trained once a seed, and reported as mean and spread; null: one model, of the
-    project's seed"""
+    """one model a seed, such as ``[1, 2, 3]``, reported as mean and spread; null: one model of the project's seed"""
     model: str | None = None
-    """a folder that ``vse-pipe pack`` wrote, of this project or of others, relative to the project or absolute: ``train`` takes
-    its model and trains nothing"""
+    """folder written by ``vse-pipe pack``; ``train`` takes its model and trains nothing"""
     sha256: Digest | None = None
-    """of ``model``: that of its config.json, which holds the digests of weights and vocabulary"""
+    """required digest of its config.json, which holds the digests of weights and vocabulary"""
 
 
 class EmbedParams(Strict):
     """embed: what is exported of every run."""
 
     splits: Annotated[list[Literal["train", "val", "test", "proposal"]], Field(min_length=1)] | None = None
-    """whose images and captions are embedded; null: all, of models that compare fragments val and test"""
+    """splits to embed; null: all, or val and test for models that compare fragments"""
     memory: PositiveInt = 4096
-    """MiB that vectors may take while they are computed and written: so many are a part, written at a time; in other parts captions share other batches, which can change last bits"""
+    """MiB of vectors in memory; parts of this size are written one by one. Another size can change last bits of
+    captions"""
 
 
 class LocalizeParams(Strict):
     """localize: how the boxes that a run finds for phrases are measured."""
 
     split: Literal["test", "val"] = "test"
-    """whose phrases are sought, each among the proposals of its picture"""
+    """phrases to find, each among the proposals of its picture"""
     threshold: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """a box is correct from this intersection over union with the true one on"""
+    """smallest intersection over union of a correct box with the true one"""
     nms: Annotated[float, Field(gt=0, le=1)] = 0.8
-    """for mAP, of two boxes that overlap by more than this the worse one goes"""
+    """for mAP: of two boxes that overlap more than this, the worse is dropped"""
     average_precision: Literal["area", "eleven_point"] = "area"
-    """the area under the curve of precision and recall, or the mean at eleven recalls"""
+    """area under the curve of precision and recall, or the mean at eleven recalls"""
     resamples: NonNegativeInt = 1000
-    """of the bootstrap over pictures behind the 95% intervals; 0 leaves them out"""
+    """of the bootstrap over pictures behind the 95% intervals; 0: no intervals"""
 
 
 class SweepNode(Strict):
     """report.sweeps.<name>: runs that differ in one value, drawn against it."""
 
     x: str
-    """the value's address inside a run, such as ``loss.k`` or ``train.batch_size``; ``epoch`` draws learning curves"""
+    """address of the value inside a run, such as ``loss.k`` or ``train.batch_size``; ``epoch`` draws learning curves"""
     runs: list[str] = Field(min_length=1)
-    """the points, or the lines of the curves"""
+    """points, or lines of the curves"""
     baselines: list[str] = Field(default_factory=list)
     """runs drawn as level lines"""
     inference: str = "nns"
-    """the criterion whose rsum is shown"""
+    """criterion of the rsum"""
     title: str = ""
     """of the axis"""
 
@@ -198,7 +195,7 @@ class ReportParams(Strict):
     """report: what the page shows beside the tables."""
 
     title: str | None = None
-    """of the page; null to name the data sets of the runs"""
+    """of the page; null: the names of the runs' data sets"""
     examples: Annotated[int, Field(ge=0, le=100)] = 8
     """queries shown with their results"""
     thumbnail: Annotated[int, Field(ge=32, le=512)] = 128
@@ -206,11 +203,11 @@ class ReportParams(Strict):
     sweeps: dict[Name, SweepNode] = Field(default_factory=dict)
     """by name, see below"""
     audits: list[str] = Field(default_factory=list)
-    """runs whose ``vse-pipe audit`` it shows"""
+    """runs whose audit is shown"""
     localized: list[str] = Field(default_factory=list)
-    """runs on regions whose ``vse-pipe localize`` it shows"""
+    """runs on regions whose localisation is shown"""
     claims: str | None = None
-    """a file of claims to judge by the runs, from the project's root, or ``papers``"""
+    """file of claims to judge, from the project's root, or ``papers``"""
 
 
 class SearchParams(Strict):

@@ -14,49 +14,49 @@ class TrainParams(Strict):
     """train: how every run is optimised; ``runs.<name>.train`` overrides single values."""
 
     epochs: PositiveInt = 30
-    """over all training pairs"""
+    """passes over all training pairs"""
     batch_size: Annotated[int, Field(ge=2)] = 128
     """pairs of a batch"""
     optimiser: Literal["adam", "sgd"] = "adam"
-    """Adam at its default betas, or plain descent with momentum"""
+    """Adam with default betas, or gradient descent with momentum"""
     lr: PositiveFloat = 2e-4
-    """the highest rate"""
+    """highest learning rate"""
     schedule: Literal["steps", "cosine"] = "steps"
-    """``steps``: it falls to a tenth every ``lr_update`` epochs; ``cosine``: with every step, along half a cosine over all epochs"""
+    """``steps``: a tenth every ``lr_update`` epochs; ``cosine``: half a cosine over all epochs, with every step"""
     lr_update: PositiveInt = 15
-    """of ``steps``: epochs after which it falls to a tenth, again and again"""
+    """for ``steps``: epochs between two falls"""
     final: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """of ``cosine``: the share of the rate that it falls to"""
+    """for ``cosine``: share of the rate at the end"""
     warm_up: NonNegativeFloat = 0.0
-    """epochs, or fractions of one, in which the rate rises from 0 to ``lr``, a little with every step"""
+    """epochs (also fractions) in which the rate rises from 0 to ``lr``"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """of sgd, which the structure-preserving paper trains with"""
+    """of sgd"""
     weight_decay: NonNegativeFloat = 0.0
-    """the L2 penalty"""
+    """L2 penalty"""
     average: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """the decay of a moving average of the weights, such as 0.999, which is validated and exported in their place; null: none"""
+    """decay of a moving average of the weights, such as 0.999; it is validated and exported in place of the weights;
+    null: none"""
     patience: PositiveInt | None = None
-    """epochs without a rise of validation rsum after which training ends; null: never before ``epochs``"""
+    """epochs without a rise of validation rsum after which training ends; null: it always runs ``epochs``"""
     grad_clip: PositiveFloat = 2.0
-    """the largest norm of all gradients together"""
+    """largest norm of all gradients together"""
     embed_size: Width = 1024
     """dimensions of the joint space"""
     val_images: PositiveInt = 1000
-    """the first so many validation images choose the best epoch"""
+    """validation images that choose the best epoch, the first ones"""
     mask_same_image: bool = False
-    """captions of the same image are no negatives of each other"""
+    """captions of one image are no negatives of each other"""
     same_text: bool = False
-    """captions that read alike are one text, which matches all their images; of regions phrases always do"""
+    """captions that read alike are one text that matches all their images; phrases of regions always are"""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """bfloat16 runs the products of the step in bfloat16 (autocast), weights stay float32"""
+    """bfloat16 computes the products of a step in bfloat16 (autocast); weights stay float32"""
     chunk: NonNegativeInt = 0
-    """pairs encoded at once; fewer than batch_size save memory by gradient caching, at the price of a second
-    forward pass; 0: the whole batch"""
+    """pairs encoded at once: less memory by gradient caching, for a second forward pass; 0: the whole batch"""
     processes: PositiveInt = 1
-    """that train as one on this machine, each on its share of every batch and on a GPU of its own where there are some; the
-    result is that of one process up to rounding"""
+    """processes of this machine that train one run together, each on its own GPU where possible; the result is that of
+    one process up to rounding"""
     stop_when_dead: bool = True
-    """end a run with status 1 after an epoch that leaves validation at chance and no gradient to learn from"""
+    """ends a run with status 1 when validation is at chance and no gradient is left"""
     keep_state: bool = False
-    """keep last/state.safetensors of a finished run: its last weights and the optimiser's moments, four fifths of its size on disk. No
-    command reads them"""
+    """keeps last/state.safetensors of a finished run (last weights and moments, four fifths of its size); no command
+    reads it"""

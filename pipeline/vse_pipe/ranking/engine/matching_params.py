@@ -8,12 +8,11 @@ Mode = Literal["rows", "literal", "captions"]
 
 
 class MatchingParams(Strict):
-    """A matching of queries and items with quotas on either side."""
+    """Options of matchings of queries and items."""
 
     mode: Mode = "rows"
-    """``rows`` gives every query its k items, ``literal`` stops where Algorithm 1 as printed does; ``captions`` is ``rows`` but
-    matches text to image once for the first captions of all images, once for the second and so on: five N x N matrices with
-    five captions an image, the reading of Table 4 under which a one-to-one matching can reach its figures"""
+    """``rows``: every query gets its k items; ``literal``: Algorithm 1 as printed; ``captions``: text to image matches
+    the first captions of all images, then the second and so on ([criteria.md](criteria.md#matchings-of-captions))"""
 
     def lambdas(self) -> list[float]:
         """The relaxation factors to choose from."""

@@ -15,11 +15,11 @@ Relaxation = Annotated[float, Field(ge=1.0, allow_inf_nan=False)]
 
 class CslsOptions(Strict):
     k: PositiveInt = 10
-    """neighbours averaged, captions or images alike (10 in MUSE)"""
+    """neighbours averaged on both sides; 10 in MUSE"""
     two_sided: bool = True
-    """subtract the query's mean too"""
+    """subtracts the query's mean too"""
     k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [1, 2, 5, 10, 20, 50])
-    """values of k to try under evaluate.tune"""
+    """values tried under evaluate.tune"""
 
     traits: ClassVar = CriterionTraits(item_bias=True, neighbours=True)
 
@@ -31,14 +31,14 @@ class DualIsOptions(Strict):
     beta: InverseTemperature = 50.0
     """inverse temperature of the query bank"""
     gallery_beta: InverseTemperature = 1.0
-    """of the gallery bank. The authors' code has 1/1.99 and 3, which leave cosine scores all but as they are; 50
-    and 1 are the values of the DBSN repository (temperature 0.02 and 1)"""
+    """inverse temperature of the item bank. 50 and 1 are the DBSN repository's values; the authors' 1/1.99 and 3 hardly
+    change cosine scores"""
     beta_grid: list[InverseTemperature] = Field(
         min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
     )
-    """values to try under evaluate.tune"""
+    """values tried under evaluate.tune"""
     gallery_beta_grid: list[InverseTemperature] = Field(min_length=1, default_factory=lambda: [0.5, 1.0, 3.0, 10.0])
-    """values to try under evaluate.tune"""
+    """values tried under evaluate.tune"""
 
     traits: ClassVar = CriterionTraits(item_bias=True)
 
@@ -54,7 +54,7 @@ class GmOptions(MatchingParams):
 
 class HungarianOptions(MatchingParams):
     most_pairs: PositiveInt = 25_000_000
-    """queries times items that it takes on; more, such as COCO's 5,000 x 25,000, are refused: time and memory grow with them"""
+    """most queries times items; more are refused, such as COCO's 5,000 x 25,000"""
 
     traits: ClassVar = CriterionTraits(matches=True)
 
@@ -63,13 +63,12 @@ class IsOptions(Strict):
     beta: InverseTemperature = 30.0
     """inverse temperature"""
     include_query: bool = False
-    """sum over all queries, as MUSE does, not over the others (Eq. 5). No ranking and no matching changes: with the share p of
-    MUSE's form, Eq. 5 is p / (1 - p), which grows with p. Shares that float32 cannot tell from 1 tie, so leave it false where
-    scores are large"""
+    """sums over all queries as MUSE does, not over the others (Eq. 5); no ranking or matching changes, but where scores
+    are large float32 ties at 1"""
     beta_grid: list[InverseTemperature] = Field(
         min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
     )
-    """values of beta to try under evaluate.tune"""
+    """values tried under evaluate.tune"""
 
     traits: ClassVar = CriterionTraits(item_bias=True)
 
@@ -83,14 +82,13 @@ class MutualProximityOptions(Strict):
 
 class NnnOptions(Strict):
     k: PositiveInt = 128
-    """reference queries averaged"""
+    """bank queries averaged"""
     alpha: Share = 0.75
-    """how much of their mean is taken off. 128 and 0.75 are what the authors' README uses (their classes default
-    to 256 and 0.5)"""
+    """share of their mean that is subtracted. The authors' README has 128 and 0.75, their classes 256 and 0.5"""
     k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [8, 16, 32, 64, 128, 256])
-    """values to try under evaluate.tune"""
+    """values tried under evaluate.tune"""
     alpha_grid: list[Share] = Field(min_length=1, default_factory=lambda: [0.25, 0.5, 0.75, 1.0])
-    """values to try under evaluate.tune"""
+    """values tried under evaluate.tune"""
 
     traits: ClassVar = CriterionTraits(item_bias=True, neighbours=True)
 
@@ -106,15 +104,15 @@ class NnsOptions(Strict):
 
 class QbNormOptions(Strict):
     beta: InverseTemperature = 20.0
-    """inverse temperature"""
+    """inverse temperature; 20 in the authors' code"""
     k: PositiveInt = 1
-    """an item is in the activation set when it is among the best k of a bank query (20 and 1 in the authors' code)"""
+    """an item among the best k of any bank query is a hub; 1 in the authors' code"""
     beta_grid: list[InverseTemperature] = Field(
         min_length=1, default_factory=lambda: [1.0, 5.0, 10.0, 20.0, 30.0, 50.0, 100.0]
     )
-    """values to try under evaluate.tune"""
+    """values tried under evaluate.tune"""
     k_grid: list[PositiveInt] = Field(min_length=1, default_factory=lambda: [1, 5, 10])
-    """values to try under evaluate.tune"""
+    """values tried under evaluate.tune"""
 
     # Corrected and raw rows are on different scales: a matching, which compares rows, makes no sense of them.
     traits: ClassVar = CriterionTraits(comparable_rows=False)
@@ -125,10 +123,9 @@ class QbNormOptions(Strict):
 
 class RgmOptions(MatchingParams):
     lam: Relaxation | None = None
-    """the relaxation factor lambda; without it, per K and direction the value of ``grid`` with the best R@K on
-    the validation split"""
+    """relaxation factor lambda; null: for each K and direction, the value of ``grid`` with the best R@K on val"""
     grid: list[Relaxation] = Field(min_length=1, default_factory=lambda: [1 + step / 4 for step in range(37)])
-    """the values to choose from, by default the range that Fig. 4 of the paper scans"""
+    """values to choose from; the default is the range of the paper's Fig. 4"""
 
     traits: ClassVar = CriterionTraits(matches=True)
 
@@ -140,11 +137,11 @@ class SinkhornOptions(Strict):
     tau: Temperature = 0.05
     """temperature of the transport"""
     tolerance: PositiveFloat = 1e-3
-    """on the residual, the largest relative error of a bank query's marginal"""
+    """residual at which it stops: the largest relative error of a bank query's marginal"""
     max_iterations: PositiveInt = 500
-    """when to give up on it"""
+    """most iterations"""
     tau_grid: list[Temperature] = Field(min_length=1, default_factory=lambda: [0.01, 0.02, 0.03, 0.05, 0.1])
-    """values to try under evaluate.tune"""
+    """values tried under evaluate.tune"""
 
     traits: ClassVar = CriterionTraits(item_bias=True)
 

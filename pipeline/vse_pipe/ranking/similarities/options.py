@@ -15,8 +15,8 @@ class CosineOptions(Strict):
 
 class OrderOptions(Strict):
     root: bool = True
-    """the length of the violation, as the VSE++ code has it; false: its square, as Vendrov et al. and the VSE++
-    paper write it. Both rank alike; a loss sees another scale"""
+    """the length of the violation (VSE++ code); false: its square (Vendrov et al., VSE++ paper). Both rank alike,
+    losses differ"""
 
     traits: ClassVar = SimilarityTraits(above_zero=False)
 
@@ -42,9 +42,9 @@ class ScanI2tOptions(Strict):
     temperature: PositiveFloat = 4.0
     """lambda_1"""
     lse: PositiveFloat = 5.0
-    """lambda_2, of ``aggregate: lse`` alone"""
+    """lambda_2 of ``aggregate: lse``"""
     norm: Norm = "clipped_l2norm"
-    """of the similarities of a word to all regions, the authors' raw_feature_norm"""
+    """of a word's similarities to all regions; the authors' raw_feature_norm"""
 
     traits: ClassVar = SimilarityTraits(fragments=True)
 
@@ -57,9 +57,9 @@ class ScanT2iOptions(Strict):
     temperature: PositiveFloat = 9.0
     """lambda_1"""
     lse: PositiveFloat = 6.0
-    """lambda_2, of ``aggregate: lse`` alone"""
+    """lambda_2 of ``aggregate: lse``"""
     norm: Norm = "clipped_l2norm"
-    """of the similarities of a region to all words, the authors' raw_feature_norm"""
+    """of a region's similarities to all words; the authors' raw_feature_norm"""
 
     traits: ClassVar = SimilarityTraits(fragments=True)
 

@@ -9,18 +9,18 @@ from vse_pipe.project.traits import LossTraits
 
 
 class Curriculum(Strict):
-    """The base of the options of losses of margins."""
+    """Options of losses with a margin."""
 
     curriculum: NonNegativeFloat = 0.0
-    """epochs, parts of one too, over which the negatives that count become evenly fewer, the hardest staying: from all of
-    the batch to those of the loss itself; 0: those alone, from the first step on"""
+    """epochs (also fractions) in which the negatives that count fall from all of the batch to the loss's own number,
+    hardest first; 0: no curriculum"""
 
 
 class CrclOptions(Strict):
     tau: PositiveFloat = 0.05
-    """temperature that similarities are divided by"""
+    """temperature"""
     complementary: NonNegativeFloat = 5.0
-    """weight of the negatives' part beside the cross entropy of the positives; 5 in the authors' code"""
+    """weight of the negatives' part; 5 in the authors' code"""
 
 
 class DeclOptions(Strict):
@@ -29,7 +29,7 @@ class DeclOptions(Strict):
     margin: NonNegativeFloat = 0.2
     """of the hinge, in units of tanh of the similarity"""
     hardest: PositiveInt = 5
-    """negatives of a row and of a column that the hinge counts; under scheme ``decl`` the fewest of them"""
+    """negatives of a row and of a column that the hinge counts; the fewest under scheme ``decl``"""
     lambda1: NonNegativeFloat = 0.8
     """weight of the hinge"""
     lambda2: NonNegativeFloat = 0.1
@@ -43,9 +43,10 @@ class HalOptions(Strict):
     gamma: PositiveFloat = 20.0
     """inverse temperature"""
     eps: float = 0.7
-    """the similarity above which a negative starts to hurt"""
+    """similarity above which a negative counts"""
     variant: Literal["extended", "paper", "code"] = "extended"
-    """``paper``, the authors' ``code``, or ``extended``: the paper's, which also pulls pairs together whose similarity is below 0"""
+    """``paper``, the authors' ``code``, or ``extended``: as the paper, and pairs of similarity below 0 are pulled
+    together too"""
 
     # Similarities that are never above 0 would never reach the logarithm.
     traits: ClassVar = LossTraits(above_zero=True, stuck=True)
@@ -53,17 +54,16 @@ class HalOptions(Strict):
 
 class HalEmnlpOptions(Curriculum):
     margin: NonNegativeFloat = 0.2
-    """distance, on the rescaled similarity, by which a positive must beat a negative (paper: 0.2)"""
+    """on the rescaled similarity; 0.2 in the paper"""
     k: PositiveInt = 3
-    """neighbours whose mean is taken (the paper's 3; 1 in its row 2.23)"""
+    """neighbours averaged; 3 in the paper, 1 in its row 2.23"""
     reading: Literal["A", "B"] = "A"
-    """which point Eq. 4 leaves out of the neighbours, ``A`` the match of image and of text, ``B`` the other
-    member of the cell; Eq. 2's wording, where t is the text of image i, speaks for A"""
+    """point that Eq. 4 leaves out of the neighbours: ``A`` the match of the image or text (as Eq. 2 suggests), ``B``
+    the other member of the cell"""
     gradient: Literal["detached", "full"] = "detached"
-    """``detached``, the exponent is a constant weight as in the self-tuning of Zelnik-Manor and Perona that it
-    follows, or ``full``"""
+    """``detached``: the exponent is a constant weight, as in Zelnik-Manor and Perona's self-tuning"""
     negatives: Literal["sum", "max"] = "sum"
-    """``sum`` (Eq. 2, the paper's default) or ``max`` (Eq. 3, its MAX+HAL)"""
+    """Eq. 2 (the paper's default), or Eq. 3 (MAX+HAL)"""
 
     traits: ClassVar = LossTraits(stuck=True)
 
@@ -78,24 +78,24 @@ class HubOptions(Strict):
     """Defaults: the authors' code, but for ``tau``."""
 
     tau: PositiveFloat = 0.05
-    """temperature that similarities are divided by"""
+    """temperature"""
     centrality: NonNegativeFloat = 0.3
-    """how much more a pair weighs whose image or text is similar to the whole batch; 0: all weigh alike"""
+    """extra weight of a pair whose image or text is similar to the whole batch; 0: none"""
     uniform: NonNegativeFloat = 1.0
-    """weight of the distance from the plan; with 0 here and at ``centrality`` the loss is ``infonce``"""
+    """weight of the distance from the plan; with ``centrality`` 0 and this 0 the loss is ``infonce``"""
     beta: Annotated[float, Field(ge=0, le=1)] = 0.7
-    """share of the plan in what similarities are drawn towards; the rest is the pair itself"""
+    """share of the plan in the target; the rest is the pair itself"""
     iterations: PositiveInt = 50
     """of Sinkhorn's algorithm"""
 
 
 class InfonceOptions(Strict):
     tau: PositiveFloat = 0.05
-    """temperature that similarities are divided by; 0.05 in L2RM's paper and code"""
+    """temperature; 0.05 in L2RM's paper and code"""
     learn: bool = False
-    """it is where the temperature starts; its logarithm is trained with the model, and it stays at 0.01 or above (CLIP)"""
+    """trains the logarithm of the temperature with the model; it starts at ``tau`` and stays at 0.01 or above (CLIP)"""
     lr: PositiveFloat | None = None
-    """with ``learn``, its learning rate; null: ``train.lr``, under which a short run hardly moves it"""
+    """learning rate of the temperature; null: ``train.lr``, which hardly moves it in a short run"""
 
     traits: ClassVar = LossTraits(learns=True)
 
@@ -108,35 +108,34 @@ class InfonceOptions(Strict):
 
 class InfonceRceOptions(Strict):
     tau: PositiveFloat = 0.05
-    """temperature that similarities are divided by (0.05 in L2RM)"""
+    """temperature; 0.05 in L2RM"""
     floor: float = Field(1e-7, gt=0, lt=1)
-    """1e-7 in the authors' code; the smaller, the dearer a probability given to a negative: ``-log(floor)``"""
+    """a probability given to a negative costs at most ``-log(floor)``; 1e-7 in the authors' code"""
 
 
 class MaxOptions(Curriculum):
     margin: NonNegativeFloat = 0.2
-    """distance, in units of the similarity, by which a positive must beat its hard negative"""
+    """by which a positive must beat its hardest negative"""
 
     traits: ClassVar = LossTraits(stuck=True)
 
 
 class RclOptions(Strict):
     tau: PositiveFloat = 0.05
-    """temperature that similarities are divided by"""
+    """temperature; 0.05 in the authors' code"""
     method: Literal["log", "tan", "abs", "exp", "gce"] = "log"
-    """what a negative's chance p costs"""
+    """cost of a negative's probability; ``log`` in the authors' code"""
     q: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """of ``gce``. The authors' code has tau 0.05 and ``log``. q is 0.5 in its loss, and its training passes the
-    option for the margin, 0.2"""
+    """exponent of ``gce``; 0.5 in the authors' loss, 0.2 (their margin) in their training"""
 
 
 class SigmoidOptions(Strict):
     scale: PositiveFloat = 10.0
-    """what similarities are multiplied by, at first; learned as its logarithm"""
+    """initial factor of similarities; its logarithm is learned"""
     bias: float = -10.0
-    """added to them, at first; learned. -2.71 where both sides start from frozen networks that have been trained"""
+    """initial bias, learned; -2.71 where both sides start from trained, frozen networks"""
     lr: PositiveFloat | None = None
-    """learning rate of both; null: ``train.lr``, under which a short run hardly moves them"""
+    """learning rate of both; null: ``train.lr``, which hardly moves them in a short run"""
 
     traits: ClassVar = LossTraits(learns=True)
 
@@ -145,23 +144,21 @@ class StructureOptions(Curriculum):
     """Defaults: sections 2.2 and 3.1."""
 
     margin: NonNegativeFloat = 0.1
-    """Euclidean distance by which a negative must lie farther off"""
+    """Euclidean distance by which a negative must lie farther"""
     lambda1: NonNegativeFloat = 2.0
-    """factor of the terms that a sentence anchors"""
+    """weight of the terms with a sentence as anchor"""
     lambda2: NonNegativeFloat = 0.0
-    """of images against images that no text shares with them (the paper's 0.1 for phrases); where every text has one
-    image, an image's only neighbour is itself and the term is 0"""
+    """weight of images against images; 0.1 in the paper for phrases. 0 in effect where every text has one image"""
     lambda3: NonNegativeFloat = 0.2
-    """of sentences against sentences"""
+    """weight of sentences against sentences"""
     top: PositiveInt = 50
-    """triplets kept for each positive pair"""
+    """most triplets of a positive pair"""
     variant: Literal["paper", "topk_mean"] = "paper"
-    """``paper``, or ``topk_mean`` as in the authors' code, whose values are margin 0.05, lambda1 1.5, lambda3
-    0.05 (0.1 in the second repository) and top 10"""
+    """``topk_mean`` is the authors' code, with margin 0.05, lambda1 1.5, lambda3 0.05 (0.1 in the second repository)
+    and top 10"""
     reduction: Literal["sum", "mean"] = "sum"
-    """``sum`` over the pairs of a batch, or that divided by their number: at the paper's batch size the gradient of a
-    sum is clipped at nearly every step, so that ``train.grad_clip`` decides its length; ``topk_mean`` is a mean in
-    any case"""
+    """over the pairs of a batch. At the paper's batch size a sum is clipped at nearly every step, and
+    ``train.grad_clip`` sets the step; ``topk_mean`` is always a mean"""
 
     # The Euclidean distance of unit vectors ranks as their cosine does, and as no other similarity.
     traits: ClassVar = LossTraits(similarities=("cosine",))
@@ -175,9 +172,9 @@ class StructureOptions(Curriculum):
 
 class SumOptions(Curriculum):
     margin: NonNegativeFloat = 0.2
-    """distance, in units of the similarity, by which a positive must beat each negative"""
+    """by which a positive must beat each negative"""
     hardest: PositiveInt | None = None
-    """negatives of a row and of a column that count, the hardest; null: all"""
+    """only this many of the hardest negatives of a row and of a column count; null: all"""
 
     @model_validator(mode="after")
     def _comes_to_fewer(self) -> Self:

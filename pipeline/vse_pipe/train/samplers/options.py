@@ -7,14 +7,14 @@ from vse_pipe.core.strict import Strict
 
 class CaptionsOptions(Strict):
     extra_positives: NonNegativeInt = 0
-    """further captions added for each image of a batch, as structure-preserving training needs them (one)"""
+    """further captions of each image of a batch; 1 for loss ``structure``"""
     extra_images: NonNegativeInt = 0
-    """further images added for each caption of a batch (one, for phrases); only where texts that read alike are one has a
-    caption any"""
+    """further images of each caption of a batch; 1 for phrases. Only captions that read alike and count as one have
+    several"""
     bucket: PositiveInt = 1
-    """batches that are filled from one pool sorted by caption length; 1 leaves the order fully random"""
+    """batches filled from one pool sorted by caption length; 1: fully random order"""
 
 
 class ImagesOptions(Strict):
     captions: PositiveInt = 1
-    """of each image, drawn without repetition; images with fewer give all they have"""
+    """captions of each image, drawn without repetition; images with fewer give all"""

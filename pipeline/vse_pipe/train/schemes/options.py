@@ -13,22 +13,22 @@ Shape = Literal["exponential", "linear", "sin"]
 
 class CcaOptions(Strict):
     eta: NonNegativeFloat = 1e-4
-    """added to either covariance's diagonal, in units of its largest eigenvalue (the authors: 1e-4 for phrases, 5e-5
-    for COCO's captions)"""
+    """added to the diagonals of the covariances, in units of their largest eigenvalue; the authors: 1e-4 for phrases,
+    5e-5 for COCO"""
 
     traits: ClassVar = SchemeTraits(similarities=("cosine",))
 
 
 class CrclOptions(Strict):
     warm_up: NonNegativeInt = 2
-    """epochs after each start of the network in which targets stay as they are"""
+    """epochs after each start of the network that leave targets as they are"""
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.8
-    """the share of a target that stays at a visit"""
+    """share of a target that a visit keeps"""
     floor: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """targets below become 0; 0 for none, the authors' code without ``confident``"""
+    """smaller targets become 0; 0: none do, the authors' code without ``confident``"""
     restarts: list[PositiveInt] = Field(default_factory=list)
-    """epochs after each of which the network is made anew and keeps the targets alone. The authors have 8, 8 and 8,
-    then 27, for Flickr30k and MS-COCO, and 4, 4 and 4, then 22, for CC152K"""
+    """epochs of each stage; after each the network starts anew and keeps the targets. The authors: 8, 8, 8, then 27
+    epochs for Flickr30k and MS-COCO, 4, 4, 4, then 22 for CC152K"""
 
     traits: ClassVar = SchemeTraits(losses=("crcl",))
 
@@ -37,11 +37,10 @@ class DeclOptions(Strict):
     warm_up: NonNegativeInt = 5
     """epochs with all pairs as matched"""
     eta: NonNegativeFloat = 0.025
-    """negatives that the hinge leaves out more at each step: it counts ``train.batch_size - eta * step`` of them, and
-    never fewer than the loss's ``hardest``"""
+    """the hinge counts ``train.batch_size - eta * step`` negatives, at least the loss's ``hardest``"""
     matched: Literal["mixture", "code"] = "mixture"
-    """the pairs that two normal distributions on the fits give to the upper one; or, as in the authors' public
-    ``code``, those whose text fits their image best of the batch"""
+    """by two normal distributions on the fits, or, as in the authors' ``code``, pairs whose text fits their image best
+    in the batch"""
     threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """of the probability to be matched, under ``mixture``"""
 
@@ -50,11 +49,11 @@ class DeclOptions(Strict):
 
 class DistilOptions(Strict):
     weight: NonNegativeFloat = 1.0
-    """of the distance from the teacher, beside 1 of the run's own loss"""
+    """of the distance from the teacher; the run's own loss has 1"""
     tau: PositiveFloat = 0.05
-    """temperature that the run's similarities are divided by in it"""
+    """temperature of the run's similarities"""
     teacher_tau: PositiveFloat = 0.05
-    """the same of the teacher's"""
+    """temperature of the teacher's similarities"""
 
     traits: ClassVar = SchemeTraits(teacher=True)
 
@@ -63,13 +62,13 @@ class HardNegativesOptions(Strict):
     """Defaults: section 3.3."""
 
     after: NonNegativeInt = 28
-    """epochs before the mining; those that follow train on what was mined, by the terms across images and texts alone"""
+    """epochs before the mining; later ones use only the terms across images and texts"""
     most: PositiveInt = 50
     """proposals kept for each phrase, drawn at random"""
     iou: Annotated[float, Field(gt=0, le=1)] | None = 0.5
-    """a proposal that overlaps a ground truth of the phrase so far is no negative; null: nothing is left out"""
+    """proposals that overlap a true box of the phrase this much are no negatives; null: all are"""
     each: PositiveInt = 5
-    """mined proposals that every phrase of a batch brings along (the paper does not say)"""
+    """mined proposals that a phrase brings into a batch; the paper does not say"""
 
     traits: ClassVar = SchemeTraits(losses=("structure",), regions=True)
 
@@ -78,34 +77,36 @@ class L2rmOptions(Strict):
     warm_up: NonNegativeInt = 5
     """epochs on all pairs"""
     warm_up_loss: Literal["infonce_rce", "infonce", "max"] = "infonce_rce"
-    """InfoNCE with reverse cross entropy as the code always has it, InfoNCE alone, or the hardest triplets"""
+    """``infonce_rce`` is the authors' code"""
     temperature: PositiveFloat = 0.05
-    """of both InfoNCE and the rematching"""
+    """of InfoNCE and of the rematching"""
     mass: Annotated[float, Field(gt=0, le=1)] = 0.1
     """share of a mismatched batch that is transported"""
     regularisation: PositiveFloat = 0.01
     """of the transport"""
     tolerance: PositiveFloat = 1e-3
-    """where the transport's recursion stops. The authors' 1e-3 moves more than ``mass``: 0.042 for 0.025; with 1e-6 it is 0.025"""
+    """at which the transport's recursion stops. The authors' 1e-3 moves more than ``mass`` (0.042 instead of 0.025);
+    1e-6 moves 0.025"""
     cost: Literal["learned", "cosine"] = "learned"
     """learned from similarities, or the cosine distance of features"""
     cost_lr: PositiveFloat = 2e-6
-    """the rate it is learned at"""
+    """learning rate of the cost"""
     threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """of the probability to be matched"""
     split: Literal["losses", "truth", "matched", "both"] = "losses"
-    """for ablations, after the warm-up: pairs told apart by their losses, as ``inject`` left them, all trained on as matched
-    (so the warm-up is all that is left of the scheme), or all trained on and rematched too"""
+    """ablations after the warm-up: ``losses`` splits by losses, ``truth`` by what ``inject`` did, ``matched`` trains on
+    all as matched, ``both`` also rematches all"""
     mask: bool = True
-    """nothing is transported to a pair's own caption; the authors switch it off on clean data"""
+    """transports nothing to a pair's own caption; false in the authors' runs on clean data"""
     rematch: Literal["symmetric_kl", "kl", "js", "infonce", "none"] = "symmetric_kl"
-    """the loss of the mismatched; ``none`` leaves them out"""
+    """loss of mismatched pairs; ``none`` leaves them out"""
     sample_loss: Literal["mean", "hardest"] = "mean"
-    """of each pair over its batch"""
+    """of a pair over its batch"""
     margin: NonNegativeFloat = 0.2
-    """of that loss"""
+    """of ``sample_loss``"""
     clean: Literal["lower_mean", "code"] = "lower_mean"
-    """how the matched component is chosen, the code's way or the paper's"""
+    """matched component: that of the lower mean (paper), or that with the larger posterior at a loss of 0.001
+    (``code``)"""
 
     # A batch after the warm-up is two: matched pairs and mismatched ones.
     traits: ClassVar = SchemeTraits(parts=2)
@@ -131,14 +132,14 @@ class MemoryBankOptions(Strict):
     eps2: float = 0.1
     """margin of bank similarities"""
     k: PositiveInt = 250
-    """neighbours looked up in the bank (250 in the authors' code; the paper gives none)"""
+    """neighbours in the bank; 250 in the authors' code, the paper gives none"""
     variant: Literal["paper", "code"] = "paper"
     """Eq. 6 as printed, or the authors' ``code``"""
     share: Annotated[float, Field(gt=0, le=1)] = 0.05
-    """of the training pairs in the bank (the paper's 5 %)"""
+    """of the training pairs in the bank; 5 % in the paper"""
     exclude: Literal["caption", "image"] = "caption"
-    """entries left out of the neighbourhoods, those whose caption is in the batch (the authors' code), or those of
-    each pair's own image as well"""
+    """entries left out of neighbourhoods: those whose caption is in the batch (authors' code), or also those of the
+    pair's own image"""
 
     # Neighbours are sought among vectors: fragments of the whole bank against every batch would cost more than the epoch.
     traits: ClassVar = SchemeTraits(losses=("hal",), similarities=("cosine",))
@@ -150,15 +151,14 @@ class NcrOptions(Strict):
     threshold: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """of the probability to be clean"""
     soft_margin: Shape = "exponential"
-    """how the margin follows the label"""
+    """function from label to margin"""
     margin: PositiveFloat = 0.2
-    """that of a pair that surely fits"""
+    """of a pair that surely fits"""
     variant: Variant = "paper"
-    """the authors' ``code`` differs from the ``paper`` in two places: every label of a clean batch holds the
-    prediction of the batch's first pair, and a negative image comes with the margin of its own pair"""
+    """in the authors' ``code`` every label of a clean batch uses the prediction of its first pair, and a negative image
+    comes with the margin of its own pair"""
     noisy_from: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """the share of the epochs after the warm-up that train on clean pairs alone; 1 leaves the noisy ones out for
-    good"""
+    """share of the epochs after the warm-up that train on clean pairs alone"""
 
     # What the soft margin is made for; ``margin`` stands in the place of the loss's own.
     traits: ClassVar = SchemeTraits(losses=("max",))

@@ -13,9 +13,9 @@ class MlflowOptions(Strict):
     """Where the run is kept."""
 
     uri: str | None = None
-    """of the tracking server or database; null: what $MLFLOW_TRACKING_URI says, else data/track/mlflow.db, an SQLite database"""
+    """tracking server or database; null: $MLFLOW_TRACKING_URI, or the SQLite database data/track/mlflow.db"""
     experiment: str = "vse-pipe"
-    """what the run belongs to; made where there is none of that name"""
+    """of the run; made if absent"""
 
 
 class TensorboardOptions(Strict):
@@ -26,8 +26,8 @@ class WandbOptions(Strict):
     """Where the run goes."""
 
     project: str = "vse-pipe"
-    """what the run belongs to"""
+    """of the run"""
     entity: str | None = None
-    """the user or team; null: as wandb is set up"""
+    """user or team; null: as wandb is set up"""
     mode: Literal["offline", "online"] = "offline"
-    """``offline`` writes to data/track/wandb and never asks the network; ``online`` sends figures as they come"""
+    """``offline`` writes to data/track/wandb without a network; ``online`` sends figures at once"""

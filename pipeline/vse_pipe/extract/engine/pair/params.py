@@ -13,20 +13,20 @@ HUB = "hf-hub:"
 
 
 class PairParams(Strict):
-    """The same values under features and under texts are the two sides of one model."""
+    """A model of open_clip. The same values under features and under texts are the two sides of one model."""
 
     model: str
-    """an architecture of open_clip, ``ViT-B-32``, or a file that describes one in its format, ``my.json`` or a hub's
+    """an architecture of open_clip such as ``ViT-B-32``, or a file that describes one: ``my.json``, a hub's
     open_clip_config.json"""
     weights: str
-    """the name of published weights, ``laion2b_s34b_b79k``, ``hf-hub:owner/name`` or ``hf-hub:owner/name/file``, a file that
-    ends in .safetensors, .pt, .pth or .bin, or ``random``"""
+    """a published name such as ``laion2b_s34b_b79k``, ``hf-hub:owner/name[/file]``, a file (.safetensors, .pt, .pth,
+    .bin), or ``random``"""
     sha256: Digest | None = None
-    """the full digest the weights file must have; what is fetched from a hub needs one"""
+    """required digest of the weights file; weights from a hub need it"""
     revision: str = "main"
-    """of a hub: the commit, branch or tag to fetch from"""
+    """commit, branch or tag on the hub"""
     pretrained: str | None = None
-    """of weights in a file: the published weights that they are or began from, whose preprocessing they need"""
+    """for weights in a file: the published weights that they started from; their preprocessing is used"""
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """``auto`` is bfloat16 where the hardware computes it natively"""
 

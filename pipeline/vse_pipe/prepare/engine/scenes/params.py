@@ -13,11 +13,11 @@ class ShapesParams(Strict):
     """Counts are images per split; the captions of an image number between the two bounds, both included."""
 
     train: PositiveInt = 1000
-    """images in each split"""
+    """images of the split"""
     val: PositiveInt = 200
-    """images in each split"""
+    """images of the split"""
     test: PositiveInt = 200
-    """images in each split"""
+    """images of the split"""
     pixels: Annotated[int, Field(ge=32, le=1024)] = 128
     """side of a picture"""
     min_captions: Annotated[int, Field(ge=1, le=7)] = 3
@@ -25,11 +25,11 @@ class ShapesParams(Strict):
     max_captions: Annotated[int, Field(ge=1, le=7)] = 7
     """captions of an image"""
     near_duplicates: Share = 0.2
-    """share of the scenes that copy an earlier scene of their split with one attribute changed"""
+    """share of scenes that copy an earlier one of their split with one attribute changed"""
     vague: Share = 0.08
-    """share of the captions that name no object at all, so that they fit many images"""
+    """share of captions that name no object and so fit many images"""
     phrases: bool = False
-    """also phrases.parquet: the phrases of the captions that name one figure, and its box"""
+    """writes phrases.parquet as well: phrases that name one figure, and its box"""
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:

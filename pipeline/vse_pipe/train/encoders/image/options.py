@@ -9,68 +9,64 @@ from vse_pipe.project.traits import ImageEncoderTraits
 
 
 class BranchShape(Strict):
-    """Of a branch of a two-branch network. The defaults are the paper's for tf-idf and Fisher vectors."""
+    """A branch of a two-branch network. Defaults: the paper's for tf-idf and Fisher vectors."""
 
     hidden: Width | Annotated[list[Width], Field(min_length=1)] = 2048
-    """outputs of the layers before the last, whose outputs are ``train.embed_size`` (paper: 2048 then 512; mean
-    word2vec: 1024 then 256; phrases: 8192 then 4096)"""
+    """outputs of the layers before the last. The paper: 2048 then 512; mean word2vec: 1024 then 256; phrases: 8192 then
+    4096"""
     nonlinear: bool = True
-    """false is the paper's "Linear" rows: one layer straight into unit length, so that hidden, dropout and
-    batch_norm have no part"""
+    """false: one layer and unit length (the paper's "Linear" rows), without hidden, dropout and batch_norm"""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.5
     """after each ReLU, in training"""
     drop: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """share of the numbers of a vector left out at random, in training, the others scaled to its length: of tf-idf it is the
-    vector of the caption without some of its words"""
+    """share of a vector's numbers left out in training; the others are scaled up. On tf-idf it drops words"""
     batch_norm: Literal["last", "first", "none"] = "last"
-    """``last``, after the last layer (paper), ``first``, before each ReLU (the authors' code), or ``none``"""
+    """after the last layer (paper), before each ReLU (authors' code), or none"""
     use_abs: bool = False
-    """absolute values at the end (order)"""
+    """takes absolute values at the end (order)"""
 
 
 class ResidualShape(Strict):
-    """Of a residual head: a second branch beside the one layer."""
+    """A head of one layer plus a branch of two."""
 
     hidden: Width = 1024
-    """numbers between the two layers of the second branch (VSE-infinity: half of ``train.embed_size``)"""
+    """outputs of the branch's first layer; in VSE-infinity half of ``train.embed_size``"""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
     """of these, in training"""
     drop: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """share of the numbers of a vector left out at random, in training, the others scaled to its length: of tf-idf it is the
-    vector of the caption without some of its words"""
+    """share of a vector's numbers left out in training; the others are scaled up. On tf-idf it drops words"""
     use_abs: bool = False
-    """absolute values at the end (order)"""
+    """takes absolute values at the end (order)"""
 
 
 class FinetuneOptions(Strict):
     """The network, its weights and how images are scaled for it are those of the run's ``features``."""
 
     after: NonNegativeInt = 0
-    """epochs that train the other layers before the network is trained too"""
+    """epochs that train the other layers alone"""
     before: Literal["features", "crops"] = "features"
-    """what those epochs see, the stored ``features`` or ``crops``"""
+    """input of those epochs: stored features, or crops"""
     lr: PositiveFloat = 2e-5
-    """of the network, its decay counted from ``after`` (VSE++: a tenth of the other layers' first rate)"""
+    """of the network, decaying from ``after`` on (VSE++: a tenth of the other layers' first rate)"""
     restart: bool = False
-    """from ``after`` on the other layers train at ``lr`` too, as when the authors' code is run again with
-    ``--resume --finetune --learning_rate 2e-5``; false: they go on with ``train.lr`` and its decay"""
+    """trains the other layers at ``lr`` too from ``after`` on, like the authors' second call with ``--resume --finetune
+    --learning_rate 2e-5``; false: they keep ``train.lr`` and its decay"""
     trainable: bool = True
-    """false keeps the network fixed, so that only its input varies (RC)"""
+    """false keeps the network fixed; only its input varies (RC)"""
     batch_norm: Literal["frozen", "updated"] = "frozen"
-    """``frozen`` keeps the statistics of its batch normalisation, ``updated`` lets training move them, as the
-    authors' code does"""
+    """``updated`` lets training move the running statistics, as the authors' code does"""
     crop: Literal["random", "center"] = "random"
-    """``random`` (RandomResizedCrop) or ``center``, the extraction's own"""
+    """RandomResizedCrop, or the crop of ``extract``"""
     flip: bool = True
-    """mirror every second image"""
+    """mirrors every second image"""
     head: Literal["linear", "two_branch"] = "linear"
-    """what is on top of the network, one layer or the image branch of Wang et al."""
+    """one layer, or the image branch of Wang et al"""
     branch: BranchShape = BranchShape()
-    """of head two_branch: the values of image encoder ``two_branch``"""
+    """options of head two_branch, those of image encoder ``two_branch``"""
     no_imgnorm: bool = False
-    """leave the image side unnormalised (VSE0); of head linear"""
+    """leaves image vectors unnormalised (VSE0); head linear only"""
     use_abs: bool = False
-    """absolute values after normalising (order); of head linear"""
+    """takes absolute values after normalising (order); head linear only"""
 
     traits: ClassVar = ImageEncoderTraits(reads="pixels")
 
@@ -89,25 +85,25 @@ class IdentityOptions(Strict):
 
 class LinearOptions(Strict):
     no_imgnorm: bool = False
-    """leave the image side unnormalised (VSE0)"""
+    """leaves image vectors unnormalised (VSE0)"""
     use_abs: bool = False
-    """absolute values after normalising (order)"""
+    """takes absolute values after normalising (order)"""
 
 
 class PooledOptions(Strict):
     pooling: Literal["gpo", "mean", "max"] = "gpo"
-    """of the regions' vectors; ``gpo`` learns how much the largest, second largest, ... number of each dimension counts"""
+    """of the regions' vectors; ``gpo`` learns a weight for each place in the order of size"""
     drop: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2
-    """share of the regions left out at random, in training (the authors: 0.2)"""
+    """share of regions left out in training; 0.2 in the authors' code"""
     no_imgnorm: bool = False
-    """leave the image side unnormalised"""
+    """leaves image vectors unnormalised"""
     use_abs: bool = False
-    """absolute values after normalising (order)"""
+    """takes absolute values after normalising (order)"""
 
 
 class RegionsOptions(Strict):
     no_imgnorm: bool = False
-    """leave the region vectors unnormalised"""
+    """leaves region vectors unnormalised"""
 
     # It gives (B, R, embed_size): for similarities of fragments, and for no other.
     traits: ClassVar = ImageEncoderTraits(regions=True)

@@ -17,29 +17,29 @@ class GruOptions(Strict):
     layers: PositiveInt = 1
     """stacked GRU layers"""
     use_abs: bool = False
-    """absolute values at the end (order)"""
+    """takes absolute values at the end (order)"""
     bidirectional: bool = False
-    """a second GRU reads backwards and both states are averaged"""
+    """a second GRU reads backwards; both states are averaged"""
     pooling: Literal["last", "mean", "max", "gpo"] = "last"
-    """of the tokens' states, ``last`` being that of the last token read (``mean`` and ``max``: the "temporal
-    pooling" of HAL), ``gpo`` a learned mean of each dimension's numbers in order of size (VSE-infinity)"""
+    """of the tokens' states: the last one, ``mean`` or ``max`` (HAL's "temporal pooling"), or ``gpo``, a learned mean
+    over each dimension's sorted numbers (VSE-infinity)"""
     drop_words: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """share of the words of a caption left out at random, in training (VSE-infinity: 0.2)"""
+    """share of a caption's words left out in training; 0.2 in VSE-infinity"""
     projection: bool = False
-    """a linear layer after pooling (W_g of the VSE++ paper)"""
+    """adds a linear layer after pooling (W_g of the VSE++ paper)"""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
-    """of word vectors, in training (SGRAF: 0.4)"""
+    """of word vectors, in training; 0.4 in SGRAF"""
     init: Literal["code", "xavier"] = "code"
-    """``xavier`` as HAL's papers say"""
+    """``xavier`` as in HAL's papers"""
     vectors: str | None = None
-    """a file of word vectors that words start from, of ``word_dim`` dimensions (.bin, .txt, .vec, each also .gz, .npz, or .npy
-    with ``words``); words that it lacks start at random, as all do without one"""
+    """file of initial word vectors with ``word_dim`` dimensions: .bin, .txt, .vec, each also .gz, .npz, or .npy with
+    ``words``; words that it lacks start at random"""
     words: str | None = None
-    """of ``vectors`` in .npy, the file of their words: a line each, or a Parquet file with one column of text"""
+    """for .npy: file of the words, one a line, or Parquet with one text column"""
     sha256: Digest | None = None
-    """what ``vectors`` must have; any other file is refused"""
+    """required digest of ``vectors``"""
     freeze_vectors: bool = False
-    """word vectors are not trained, those that started at random included"""
+    """trains no word vectors, also not those that start at random"""
 
     # It also gives a vector for each word, for similarities of fragments.
     traits: ClassVar = TextEncoderTraits(words=True, vectors=True)
@@ -59,13 +59,13 @@ class IdentityOptions(Strict):
 
 class PooledOptions(Strict):
     pooling: Literal["gpo", "mean", "max"] = "gpo"
-    """of the tokens' vectors, as of image encoder ``pooled``"""
+    """of the tokens' vectors, as in image encoder ``pooled``"""
     drop_words: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2
-    """share of the tokens left out of the pooling at random, in training (VSE-infinity: 0.2)"""
+    """share of a caption's tokens left out in training; 0.2 in VSE-infinity"""
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """of the tokens' vectors, in training"""
     use_abs: bool = False
-    """absolute values at the end (order)"""
+    """takes absolute values at the end (order)"""
 
     # It also gives a vector for each token, for similarities of fragments.
     traits: ClassVar = TextEncoderTraits(reads="fragments", words=True)
