@@ -136,8 +136,8 @@ def _elsewhere(shared: list[type[BaseModel]], changed: list[str], own: dict[str,
     if not shared:
         return "" if own else "No options."
     titles = [_shared()[base] for base in shared]
-    links = " and ".join(f"[{title.partition(': ')[2]}](#{anchor(title)})" for title in titles)
-    return f"Takes {links}{', with ' + ', '.join(changed) if changed else ''}."
+    links = " and ".join(f"[{title.rpartition(' of ')[2]}](#{anchor(title)})" for title in titles)
+    return f"Options of {links}{', with ' + ', '.join(changed) if changed else ''}."
 
 
 def keys(model: type[BaseModel], fields: dict) -> list[str]:
