@@ -1,4 +1,4 @@
-"""How often a 95% interval holds the truth, simulated: ``python -m tests.benchmarks.coverage``; docs/comparisons.md has its output.
+"""How often a 95% interval holds the truth, simulated: ``python -m tests.benchmarks.coverage``; docs/comparisons.md sums it up.
 
 A query succeeds at K where a sum of normal effects passes a threshold: of its image and of itself, the same in all trainings;
 of the seed, of seed and image, and of seed and query. So the truth, the figure expected of a new seed on new images, is

@@ -92,7 +92,7 @@ def test_all_figures_of_a_method_by_address():
 
 @pytest.mark.acceptance
 def test_simulated_coverage():
-    """A short run of tests/benchmarks/coverage.py, whose long one docs/comparisons.md shows: no worse than chance makes it."""
+    """A short run of tests/benchmarks/coverage.py, whose long one docs/comparisons.md sums up: no worse than chance makes it."""
     options = coverage.options(["--simulations", "150", "--draws", "100"])
     world = coverage.World("quick", 100, 0.15, 0.6, 0.3, 0.1)
     ours, plain = coverage.inside(world, options)
