@@ -74,9 +74,7 @@ def test_neighbours_of_one_meaning_share_a_line():
 
 def test_an_option_that_members_share_is_explained_once(page):
     section = _section(page, "### backbone: bottom_up")
-    assert (
-        "Options of [features](#backbone-shared-options-of-features), with `normalise: false`" in section
-    )
+    assert "Options of [features](#backbone-shared-options-of-features), with `normalise: false`" in section
     assert "- `normalise" not in section
     assert "(#backbone-shared-options-of-pairs)" in _section(page, "### method: open_clip")
 
