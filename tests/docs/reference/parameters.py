@@ -21,7 +21,6 @@ from vse_pipe.project.registry import (
     PROTOCOLS,
     RUN_FAMILIES,
     TEXT_FEATURES,
-    TRACKERS,
     Family,
 )
 
@@ -70,17 +69,15 @@ def page() -> str:
         parts += [f"## {text(address)}", "\n".join(said)]
         for key, family in _OF_NODES.get(address, []):
             parts += _family(key, family)
-    for key, family in (*RUN_FAMILIES.items(), ("inference", INFERENCES), ("trackers", TRACKERS)):
-        parts += [f"## {key}", f"One entry a member, `{key}.<member>`. {_SAID.get(key, _RUNS)}"]
+    for key, family in (*RUN_FAMILIES.items(), ("inference", INFERENCES)):
+        used = _CRITERIA if key == "inference" else _RUNS
+        parts += [f"## {key}", f"One entry a member, `{key}.<member>`. {used}"]
         parts += _family(key, family)
     return "\n\n".join(parts) + "\n"
 
 
 _RUNS = "A run names the member, and `options` of the run override single values."
-_SAID = {
-    "inference": "`grid.inferences` names those that every run is ranked under.",
-    "trackers": "Each that has an entry is told of every training. More: [sharing.md](sharing.md#trackers).",
-}
+_CRITERIA = "`grid.inferences` names those that every run is ranked under."
 
 
 def _seed() -> str:
