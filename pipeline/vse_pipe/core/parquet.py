@@ -1,10 +1,9 @@
-"""The one place that opens Parquet files, our own and those that users give. pyarrow compares the checksums of pages and limits
-what a footer may hold; rows are read a few at a time where they take much memory.
+"""The one place that opens Parquet files, our own and those of users.
 
-A small file may be large: a dictionary whose one long text a million rows name, lists of fixed size that are null. An error
-of pyarrow on a damaged file ends as one line with the file's name.
-
-Columns of ``metadata.row_group(i)`` are not asked for: on a damaged footer pyarrow ends the process there.
+pyarrow compares the checksums of pages and limits what a footer may hold. Rows that take much memory are read a few at a
+time: a small file may be large, as when a million rows name one long text of a dictionary. An error of pyarrow on a
+damaged file becomes one line with the file's name. Never call ``metadata.row_group(i).column(j)``: on a damaged footer
+pyarrow ends the process there.
 """
 
 import contextlib
@@ -31,9 +30,9 @@ OURS = Damage(IntegrityError, "make it again")
 
 
 class Parquet:
-    """An open file. metadata, schema: as pyarrow has them. Reading raises InputError where the content takes more memory than
-    there may be, and ``damage`` where the file is not whole. most: bytes that one row group may take, where they are read one
-    at a time."""
+    """An open file. metadata, schema: pyarrow's. Reading raises InputError where the content takes more memory than it may,
+    and ``damage`` where the file is not whole. most: the largest size in bytes of a row group, for readers that hold one
+    group at a time."""
 
     def __init__(self, path: Path, damage: Damage = OURS, most: int | None = None) -> None:
         self.path, self._damage, self._most = path, damage, most
@@ -110,11 +109,10 @@ class Parquet:
                 yield table
 
     def _row(self, group: int, columns: list[str] | None) -> int:
-        """Bytes that a row may take, by the first one and by the longest text in each dictionary: only decoding tells how many
-        rows name it."""
+        """Bytes that a row may take: those of the first row, its texts as long as the longest of their dictionary."""
         try:
             first = next(self._undecoded.iter_batches(1, row_groups=[group], columns=columns), None)
-        except OSError:  # texts that are stored as what differs from those before: pyarrow makes no dictionary of them
+        except OSError:  # pyarrow has no dictionaries of texts in the encodings DELTA_*
             first = next(self._file.iter_batches(1, row_groups=[group], columns=columns), None)
         if first is None:
             return 0

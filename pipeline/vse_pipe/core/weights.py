@@ -65,7 +65,8 @@ def locate(params: Named, published: WeightsFile | None, seed: int) -> Weights:
     """The weights that ``params`` name, downloaded if need be, their digest compared on every call.
 
     Raises MissingResource (no such file, or no way to download it: the message has all that a download by hand needs),
-    IntegrityError (another digest), UsageError (no digest to compare a download with). Random weights are never a substitute.
+    IntegrityError (another digest), UsageError (no digest to compare a download with). Random weights never take their
+    place.
     """
     if params.weights == "random":
         return Weights(None, {"origin": "random", "seed": seed})

@@ -8,8 +8,8 @@ import numpy as np
 
 from vse_pipe.core.tokens import END, SPECIAL, START, UNK, Tokens
 
-# Words of letters, digits and single hyphens, commas behind words, a full stop at the end, and none of the words that the rules
-# take apart. No other of the sixty rules changes such a caption, and nltk takes a hundred times as long to try them all.
+# Words of letters, digits and single hyphens, commas behind words, a full stop at the end, and none of the words that
+# the rules take apart. None of the other rules changes such a caption, and nltk tries all sixty: 540 us in place of 23.
 # The quantifiers are possessive, so a caption that does not match is left after one pass, however many spaces it has.
 _WORD = "[a-z0-9]++(?:-[a-z0-9]++)*+"
 _PLAIN = re.compile(

@@ -155,7 +155,7 @@ def _mat(path: Path) -> dict[str, np.ndarray]:
     memory.require(str(path), path.stat().st_size)
     with _DAMAGE.named(path, "no MATLAB file of version 7 or older; save it with '-v7'"), warnings.catch_warnings():
         warnings.simplefilter("error")  # scipy warns of a variable that it cannot read, and goes on
-        variables = [one for one in whosmat(path) if one[0] in (*_NEEDED, _SCORES)]
+        variables = [variable for variable in whosmat(path) if variable[0] in (*_NEEDED, _SCORES)]
         memory.require(str(path), sum(math.prod(shape) for _, shape, _ in variables) * _OF_NUMBER)
         columns = loadmat(path, variable_names=[name for name, _, _ in variables])
     kinds = {name: kind for name, _, kind in variables}
