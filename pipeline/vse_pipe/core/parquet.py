@@ -24,6 +24,8 @@ _WHAT = "damaged Parquet file"
 _LONGEST_TEXT, _LONGEST_LIST = 2**26, 2**17
 # Bytes that are read at a time where a caller takes few rows at a time.
 _STREAMED = 2**26
+# Bytes of a column that are read at a time where only its first row is wanted, in place of all.
+_PIECE = 2**16
 
 
 OURS = Damage(IntegrityError, "make it again")
@@ -60,7 +62,7 @@ class Parquet:
         texts = [
             one.path for one in columns if one.physical_type == "BYTE_ARRAY" and one.logical_type.type != "DECIMAL"
         ]
-        return self._opened(metadata=self.metadata, read_dictionary=texts, pre_buffer=False)
+        return self._opened(metadata=self.metadata, read_dictionary=texts, pre_buffer=False, buffer_size=_PIECE)
 
     def named(self) -> contextlib.AbstractContextManager[None]:
         """Around what only a damaged file fails in."""
